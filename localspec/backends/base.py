@@ -5,7 +5,7 @@ Backends do not depend on speculation; of a backend, speculation uses nothing bu
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
@@ -173,9 +173,6 @@ class Backend(Protocol):
         """While on, let forwards raise :class:`Interrupted`, the one under way included; from any thread.
         A backend that cannot stop a forward ignores it."""
 
-    def check(self) -> None:
-        """Raise :class:`ModelChanged` if the model's file has changed, so that earlier rows may be wrong."""
-
     def rollback(self, sequence: int) -> int | None:
         """The number of tokens of its next forward that `truncate` will be able to take back; None: any
         number. It may change from round to round."""
@@ -212,9 +209,6 @@ class Backend(Protocol):
 
     def length(self, sequence: int) -> int:
         """The number of tokens that ``sequence`` holds."""
-
-    def sequences(self) -> Collection[int]:
-        """The sequences that are open."""
 
     def free(self) -> None:
         """Free all memory; no method may be called after this."""

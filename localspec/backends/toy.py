@@ -7,7 +7,7 @@ computed, and raises an error where a real backend would corrupt its cache.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -195,9 +195,6 @@ class ToyBackend:
     def preempt(self, on: bool) -> None:
         self._preempted = on
 
-    def check(self) -> None:
-        return
-
     def rollback(self, sequence: int) -> int | None:
         return self._rollback
 
@@ -251,9 +248,6 @@ class ToyBackend:
 
     def length(self, sequence: int) -> int:
         return len(self._cache[sequence])
-
-    def sequences(self) -> Collection[int]:
-        return list(self._cache)
 
     def tokens(self, sequence: int) -> list[int]:
         """The tokens of ``sequence``, for tests."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
@@ -86,9 +86,6 @@ class Lent:
     def preempt(self, on: bool) -> None:
         self._backend.preempt(on)
 
-    def check(self) -> None:
-        self._backend.check()
-
     def save(self, sequence: int) -> bytearray:
         return self._backend.save(sequence)
 
@@ -103,9 +100,6 @@ class Lent:
 
     def length(self, sequence: int) -> int:
         return self._backend.length(sequence)
-
-    def sequences(self) -> Collection[int]:
-        return set(self._open)
 
     def free(self) -> None:
         for sequence in list(self._open):

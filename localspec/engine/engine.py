@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import msgspec
@@ -30,7 +30,8 @@ from localspec.engine.scheduler import Scheduler
 from localspec.engine.sequence import Limits, Sequence
 from localspec.engine.settings import settle
 from localspec.engine.stream import Stream
-from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelChanged
+from localspec.errors import EngineError, InvalidOptions, LocalspecError
+from localspec.interrupt import delayed
 from localspec.memory.lesson import Lesson
 from localspec.models.rendering_process import RenderingProcess
 from localspec.protocol.engine_config import EngineConfig
@@ -92,7 +93,7 @@ class Engine:
         self._preemption = Preemption(target)
         self._ids = itertools.count(1)
         self._steps = 0
-        self._closed = self._changing = False
+        self._closed = False
 
     # One call per request.
 
@@ -118,7 +119,8 @@ class Engine:
 
     def stream(self, request: Request) -> Stream:
         """Return a :class:`Stream` that runs ``request`` while it is read."""
-        return Stream(self, self.submit(request))
+        with delayed():
+            return Stream(self, self.submit(request))
 
     # Many requests at once.
 
@@ -139,8 +141,7 @@ class Engine:
         """
         if self._closed:
             raise EngineError(f"the engine of {self.target.model} is closed", RELOAD)
-        with self._change():
-            self._idle.interrupt()
+        self._idle.interrupt()
         if not self._scheduler.busy:
             self._idle.remember()
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
@@ -182,12 +183,6 @@ class Engine:
         """Feed a piece of one prompt, or play a round; return False if no request is left."""
         if self._closed:
             return False
-        self._recover()
-        with self._change():
-            self._step()
-        return self._scheduler.busy
-
-    def _step(self) -> None:
         scheduler, started = self._scheduler, time.perf_counter()
         scheduler.expire()
         # Requests leave before others are admitted: a newer completion takes over the cache of the one that
@@ -196,29 +191,24 @@ class Engine:
         for suspended in scheduler.admit():
             self._proposers.stop(suspended)
         served = scheduler.next()
-        for sequence in served:
-            sequence.sure = self.target.length(sequence.slot)
         if served and not served[0].prefilled:
             self._prefill(served[0])
         elif served:
             self._decode(served)
-        for sequence in served:
-            sequence.sure = None
         if served:
             scheduler.charge(served, time.perf_counter() - started)
         self._steps += 1
         if self._steps % LEARN_EVERY == 0:
             self._idle.learn()
         self._retire()
+        return scheduler.busy
 
     def rest(self) -> bool:
         """Do one small chore if there are no requests: learn, measure, or write to disk what was learnt and
         computed. Return True if there is more to do."""
         if self._closed or self._scheduler.busy:
             return False
-        self._recover()
-        with self._change():
-            return self._idle.step()
+        return self._idle.step()
 
     def preempt(self) -> None:
         """Preempt the piece of a prompt that is being read, because a completion came or a request was
@@ -232,9 +222,8 @@ class Engine:
     def forget(self, source: str) -> None:
         """Drop all that was computed for requests of ``source``, on disk too, and all that is still to be
         learnt from them."""
-        with self._change():
-            self._idle.forget(source)
-            self._scheduler.forget(source)
+        self._idle.forget(source)
+        self._scheduler.forget(source)
 
     def close(self, *, free: bool = True) -> None:
         """End all requests with an error, write what was learnt to disk, and free the models. No method does
@@ -263,22 +252,6 @@ class Engine:
         self.close()
 
     # The parts of a step.
-
-    @contextmanager
-    def _change(self) -> Iterator[None]:
-        """Mark a change of slots: if it is interrupted, the next step recovers."""
-        before, self._changing = self._changing, True
-        yield
-        self._changing = before
-
-    def _recover(self) -> None:
-        """Repair what a KeyboardInterrupt left half done, if one did."""
-        if self._changing:
-            self._idle.interrupt()
-            self._preemption.reset()
-            self._scheduler.recover()
-            self._proposers.recover()
-            self._changing = False
 
     def _prefill(self, sequence: Sequence) -> None:
         """Feed the next piece of the prompt; the last one gives the first token of the answer."""
@@ -334,19 +307,12 @@ class Engine:
         self._scheduler.retire(self._conclude)
 
     def _conclude(self, sequence: Sequence) -> None:
-        """Append the last events of a request, unless an interrupted step has done so."""
+        """Append the last events of a request."""
         self._proposers.stop(sequence)
-        if sequence.events and isinstance(sequence.events[-1], (Result, LocalspecError)):
-            return
-        try:
-            self.target.check()
-        except LocalspecError as error:
-            sequence.error = sequence.error or error
         sequence.publish()
         sequence.events.append(sequence.error or self._result(sequence))
         self.learning.count(sequence.stats)
-        is_spoilt = isinstance(sequence.error, ModelChanged)
-        if sequence.remembered and not is_spoilt and self.learning.memory is not None:
+        if sequence.remembered and self.learning.memory is not None:
             workspace = sequence.settings.workspace
             self.learning.memory.learn(Lesson(sequence.tokens, workspace, sequence.source))
 

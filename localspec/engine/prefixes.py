@@ -110,7 +110,8 @@ class Prefixes:
     def keep(self, sequence: Sequence) -> None:
         """Keep the slot of an ended request to be taken over; close it if the request failed or is to be
         forgotten."""
-        length = self._certain(sequence)
+        failed = sequence.error is not None or sequence.forgotten
+        length = 0 if failed else self._backend.length(sequence.slot)
         cached = Cached(
             sequence.slot,
             sequence.tokens[:length],
@@ -120,28 +121,10 @@ class Prefixes:
             sequence.source,
             sequence.settings.remember,
         )
-        # First: if the rest is interrupted, the slot has no holder, and the scheduler closes it.
-        sequence.released = True
         if length:
             self.add(cached)
         else:
             self._backend.close(cached.slot)
-
-    def _certain(self, sequence: Sequence) -> int:
-        """Cut off cells of uncertain content, and return the number of cells left.
-
-        0 if the request failed or is to be forgotten, or if the cut is impossible.
-        """
-        if sequence.error is not None or sequence.forgotten:
-            return 0
-        length = self._backend.length(sequence.slot)
-        if sequence.sure is None:
-            return length
-        try:
-            # A KeyboardInterrupt ended the last step between a forward and the cut that follows it.
-            return self._backend.truncate(sequence.slot, min(length, sequence.sure))
-        except LocalspecError:
-            return 0
 
     def add(self, cached: Cached) -> None:
         """Store ``cached``, and drop those that are a beginning of it and have no advantage."""

@@ -140,12 +140,6 @@ class Proposers:
             with contextlib.suppress(Exception):
                 proposer.stop(sequence.id)
 
-    def recover(self) -> None:
-        """Free what belongs to no request, after a step that a KeyboardInterrupt ended."""
-        for proposer in self._plain.values():
-            with contextlib.suppress(Exception):
-                proposer.recover()
-
 
 REMEDIES: dict[Need, str | None] = {
     "nothing": None,

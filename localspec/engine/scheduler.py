@@ -36,9 +36,7 @@ JOINT_COST = 1.1
 class Scheduler:
     """Sequences move from waiting to ``running``, where they have a slot, and out.
 
-    ``costs`` gives the seconds of rounds; ``saved`` are the chats on disk. A KeyboardInterrupt may end any
-    method at any line. So a request enters its new list before it leaves the old one, and a slot leaves its
-    holder before it is closed or passed on; :meth:`recover` repairs what is then listed twice or nowhere.
+    ``costs`` gives the seconds of rounds; ``saved`` are the chats on disk.
     """
 
     def __init__(self, target: Backend, costs: CostCurve, saved: Saved | None = None) -> None:
@@ -239,23 +237,6 @@ class Scheduler:
         deadlines = (s.deadline for s in (*self.running, *self._waiting) if not s.ended)
         return min((at for at in deadlines if at < math.inf), default=None)
 
-    def recover(self) -> None:
-        """Repair after an interrupted step: end the requests that it left half done, put each of the others
-        in one list, and close the slots without a holder."""
-        known = dict.fromkeys((*self.running, *self._waiting))
-        has_slot = [s for s in known if s.slot != NO_SLOT]
-        self.running, self._waiting = has_slot, [s for s in known if s.slot == NO_SLOT]
-        for sequence in has_slot:
-            sequence.state = None
-            if sequence.sure is not None and not sequence.ended:
-                sequence.error = EngineError(
-                    "an interrupt, such as Ctrl-C, ended the request during a step of the engine",
-                    "Send the request again.",
-                )
-        held = {s.slot for s in has_slot if not s.released} | {cached.slot for cached in self.prefixes}
-        for slot in set(self._target.sequences()) - held:
-            self._target.close(slot)
-
     def expire(self) -> None:
         """End all requests, waiting or running, that are past their deadlines."""
         now = time.monotonic()
@@ -268,7 +249,7 @@ class Scheduler:
         for book in (self.running, self._waiting):
             for sequence in [s for s in book if s.ended]:
                 sequence.state = None
-                if sequence.slot != NO_SLOT and not sequence.released:
+                if sequence.slot != NO_SLOT:
                     self.prefixes.keep(sequence)
                 conclude(sequence)
                 book.remove(sequence)

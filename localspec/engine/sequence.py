@@ -65,7 +65,7 @@ class Sequence:
     when the round began: ``len(tokens) - 1``, or fewer if its cache cannot go back to every length. ``exact``
     and ``recompute_risk``: see :mod:`.exactness`. ``passed`` counts the requests of higher classes that got a
     slot while it waited. If that reached the limit, it got the next slot and ``owed`` is True until it is
-    served. Once ``released``, it has ended and its slot belongs to the cached prefixes, or is closed.
+    served.
     """
 
     reports: Literal["long prompts", "next step", "all"] = "long prompts"
@@ -97,9 +97,7 @@ class Sequence:
         """times that the next piece of its prompt was preempted"""
         self.state: bytearray | None = None
         """its saved cells, while another request has its slot"""
-        self.sure: int | None = None
-        """number of cells that are right even if the step under way is interrupted; None between steps"""
-        self.passed, self.owed, self.released = 0, False, False
+        self.passed, self.owed = 0, False
         self.forgotten = False
         """True if neither its cells are to be kept nor its text learnt"""
         self.tidy = encoded.rule is not None

@@ -8,6 +8,7 @@ from typing import Protocol, cast
 from localspec.engine.events import Event
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, LocalspecError
+from localspec.interrupt import delayed
 from localspec.protocol.events import Delta
 from localspec.protocol.results import Result
 
@@ -25,7 +26,8 @@ class Runner(Protocol):
 class Stream:
     """The chunks of an answer, to iterate over; :attr:`result` is set when they end.
 
-    Reading the stream runs the engine. Closing it, or dropping it before its end, cancels the request.
+    Reading the stream runs the engine. Closing it, or dropping it before its end, cancels the request; so
+    does Ctrl-C, which raises KeyboardInterrupt after the step under way.
     """
 
     def __init__(self, engine: Runner, sequence: Sequence) -> None:
@@ -79,9 +81,12 @@ class Stream:
                         yield event
                         return
                     yield event
-                if not self._engine.step() and not sequence.events:
+                with delayed():
+                    goes_on = self._engine.step()
+                if not goes_on and not sequence.events:
                     raise EngineError("the engine ended without a result for this request; this is a defect")
         finally:
             if self._result is None and sequence.error is None:
                 self._engine.cancel(sequence.id)
-                self._engine.step()
+                with delayed():
+                    self._engine.step()

@@ -178,7 +178,7 @@ class DraftModel(Proposer):
         cursor = self._cursors.get(ask.request)
         if cursor is None:
             cursor = self._cursors[ask.request] = self._open(ask.context)
-        # After an interrupted proposal the cells may differ from the tokens noted.
+        # After a failed proposal the cells may differ from the tokens noted.
         length = self.backend.length(cursor.sequence)
         shared = min(cursor.follow(ask.context), length)
         if shared < max(len(cursor.fed), length):
@@ -268,11 +268,6 @@ class DraftModel(Proposer):
             self._idle.append(cursor)
             while len(self._idle) + len(self._cursors) > self.backend.capabilities.max_sequences:
                 self.backend.close(self._idle.pop(0).sequence)
-
-    def recover(self) -> None:
-        held = {cursor.sequence for cursor in (*self._cursors.values(), *self._idle)}
-        for sequence in set(self.backend.sequences()) - held:
-            self.backend.close(sequence)
 
 
 def certainty_of(probability: float) -> int:

@@ -38,9 +38,6 @@ class Proposer(ABC):
     def stop(self, request: int) -> None:  # noqa: B027
         """Drop the state of a request that has ended."""
 
-    def recover(self) -> None:  # noqa: B027
-        """After a KeyboardInterrupt, which may have ended any call: free what belongs to no request."""
-
 
 PLAIN_DECODING = nothing("proposer is none")
 

@@ -22,8 +22,6 @@ def main() -> None:
     arguments = parser.parse_args()
     # Its stderr is the daemon's log.
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
-    # Ctrl-C in the daemon's terminal reaches the whole process group; the daemon ends its workers itself.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     with socket.socket(fileno=arguments.fd) as sock:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.errors import InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
+from localspec.errors import EngineError, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
 from localspec.models.bundled import bundled_model
 from localspec.models.model import model_at
 from localspec.protocol.engine_config import EngineConfig
@@ -157,3 +157,18 @@ def test_load_progress_is_told() -> None:
     seen: list[float] = []
     LlamaCppBackend(model_at(DRAFT), SMALL, progress=seen.append).free()
     assert seen[-1] == 1.0 and seen == sorted(seen)
+
+
+def test_a_copy_that_fails_leaves_no_sequence_open(monkeypatch: pytest.MonkeyPatch) -> None:
+    backend = LlamaCppBackend(model_at(TARGET), SMALL, measured=False)
+    sequence = backend.open()
+    backend.forward([Span(sequence, [5, 6, 7], 0)])
+
+    def copy(*_: int) -> None:
+        raise EngineError("there is no memory for a copy")
+
+    monkeypatch.setattr(backend._sequences, "copy", copy)
+    with pytest.raises(EngineError, match="no memory"):
+        backend.fork(sequence, 3)
+    assert list(backend._sequences.lengths) == [sequence]
+    backend.free()

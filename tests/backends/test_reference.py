@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +15,6 @@ from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
 from localspec.protocol.engine_config import EngineConfig
-from tests.engine.interrupted import interrupted_at
 from tests.parity.loaded import measured, quantised
 
 PROMPT, STEPS = 300, 40
@@ -86,19 +84,6 @@ def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.
     """If not, ggml has changed, and the mode can go."""
     monkeypatch.setattr(reference, "TILE", 0)
     assert (rows(backend, 5) != rows(backend, 1)).any()
-
-
-def test_an_interrupted_switch_is_made_again(backend: LlamaCppBackend) -> None:
-    """At any line: the next forward has the mode that it needs."""
-    mode, switched = backend.reference_mode, list[bool]()
-    mode._switches.append(switched.append)
-    mode.for_widths(1, 1)
-    for n in range(1, 10):
-        for longest in (1, 256):
-            mode.for_widths(257 - longest, 1)
-            interrupted_at(n, ("llama_cpp/reference.py",), partial(mode.for_widths, longest, 1))
-            mode.for_widths(257 - longest, 1)
-            assert switched[-1] is (longest == 256)
 
 
 def test_a_library_that_does_not_lead_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:

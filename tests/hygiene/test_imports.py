@@ -51,6 +51,7 @@ def copy(folder: Path, module: str, text: str) -> Path:
         "config_file",
         "errors",
         "home",
+        "interrupt",
         "origin",
         "process",
         "protocol",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +19,12 @@ from localspec.backends.llama_cpp.reference import ReferenceMode
 from localspec.backends.llama_cpp.sequences import RecurrentSequences, Sequences
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
-from localspec.errors import EngineBusy, EngineError, InvalidOptions, ModelInvalid
-from localspec.models.description import weight_files
+from localspec.errors import EngineBusy, EngineError, InvalidOptions, LocalspecError, ModelInvalid
+from localspec.interrupt import delayed
 from localspec.models.fit import free_memory, size_of_header, states_kept
 from localspec.models.gguf import GgufHeader
 from localspec.models.kind import kind_of_file
 from localspec.models.model import Model
-from localspec.models.opened import OpenedFiles
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options, parse_options
 
@@ -57,8 +56,7 @@ class LlamaCppBackend:
     """See :class:`localspec.backends.base.Backend`.
 
     Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a bounded check of the file's
-    header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit. llama.cpp maps
-    the file: once it is overwritten, forwards raise :class:`ModelChanged`.
+    header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit.
     ``measured=False`` skips the probe of its rounding, which only a target needs;
     :mod:`localspec.backends.rounding` can do it later. ``drafts``: the model is a draft model, which goes
     back only to marks, so that no earlier states of a recurrent one are kept.
@@ -84,11 +82,18 @@ class LlamaCppBackend:
             raise ModelInvalid(f"{path} is not a text-generation model: {other.what}", other.remedy)
         self.defaults = _recommended(header.metadata)
         self.model = model.own_name
-        self._files = OpenedFiles(weight_files(path))
         self._context: Any = None
         self._lib_model: Any = None
         try:
-            self._load(path, config, header, progress)
+            # A KeyboardInterrupt cannot pass through native code, which calls back for progress and logs.
+            with delayed() as interrupted:
+
+                def report(fraction: float) -> bool:
+                    if progress is not None:
+                        progress(fraction)
+                    return not interrupted()
+
+                self._load(path, config, header, report)
             if measured and not self.capabilities.obstacle:
                 set_rounding(self, measure_rounding(self) or PRESUMED)
         except BaseException:
@@ -96,9 +101,9 @@ class LlamaCppBackend:
             raise
 
     def _load(
-        self, path: Path, config: EngineConfig, header: GgufHeader, progress: Callable[[float], None] | None
+        self, path: Path, config: EngineConfig, header: GgufHeader, report: Callable[[float], bool]
     ) -> None:
-        self._lib_model = native.load_model(str(path), config, progress)
+        self._lib_model = native.load_model(str(path), config, report)
         self.description = (
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
             f" {header.file_size} bytes {_tail(path)}, {native.threads(config, self._lib_model)} threads,"
@@ -107,7 +112,6 @@ class LlamaCppBackend:
             * bool(config.kv_bits)
         )
         self._start(config, header)
-        self._files.check()
 
     def _start(self, config: EngineConfig, header: GgufHeader) -> None:
         size = size_of_header(header, config)
@@ -145,7 +149,6 @@ class LlamaCppBackend:
         )
 
     def open(self) -> int:
-        self._sequences.mend()
         for sequence in range(self.capabilities.max_sequences):
             if sequence not in self._sequences.lengths:
                 self._sequences.open(sequence)
@@ -154,15 +157,13 @@ class LlamaCppBackend:
 
     def forward(self, batch: Sequence[Span]) -> LlamaLogits:
         width = self._common_width(batch)
-        self._sequences.mend()
         rows = self._batch.fill(batch, self._sequences.lengths, width)
         self._sequences.settle(batch)
-        self._sequences.begin(*(span.sequence for span in batch))
-        self._files.check_sometimes()  # reading a mapped file beyond its new end kills the process
         self.reference_mode.for_widths(max(len(span.tokens) for span in batch), self._batch.length)
         code = lib.llama_decode(self._context, self._batch.native)
         if code:
-            self._sequences.mend()
+            for span in batch:
+                self._sequences.undo(span.sequence)
             if code == ABORTED:
                 raise Interrupted
             if code == NO_CELL:
@@ -171,7 +172,6 @@ class LlamaCppBackend:
             raise EngineError(f"llama.cpp failed to compute a forward: {reason} (llama_decode: {code})")
         for sequence, tokens, _ in batch:
             self._sequences.advance(sequence, len(tokens), max(width, len(tokens)))
-        self._sequences.finish()
         return self._output.logits(rows)
 
     def _common_width(self, spans: Sequence[Span]) -> int:
@@ -191,9 +191,6 @@ class LlamaCppBackend:
         # A recurrent state cannot be restored after half a forward.
         self._abort.set(on and not self._sequences.replays)
 
-    def check(self) -> None:
-        self._files.check()
-
     def rollback(self, sequence: int) -> int | None:
         return 0 if self.capabilities.obstacle else self._sequences.rollback(sequence)
 
@@ -209,41 +206,34 @@ class LlamaCppBackend:
         return self._sequences.truncate(sequence, length)
 
     def mark(self, sequence: int, *, beside: bool = False) -> None:
-        self._sequences.mend()
         self._sequences.mark(sequence, beside=beside)
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self.open()
         try:
             self._sequences.copy(sequence, copy, length)
-        except BaseException:
+        except LocalspecError:
             self.close(copy)
             raise
         return copy
 
     def save(self, sequence: int) -> bytearray:
-        self._sequences.mend()
         return self._sequences.save(sequence)
 
     def restore(self, state: bytearray) -> int:
         copy = self.open()
         try:
             self._sequences.restore(copy, state)
-        except BaseException:
+        except LocalspecError:
             self.close(copy)
             raise
         return copy
 
     def close(self, sequence: int) -> None:
-        self._sequences.mend()
         self._sequences.close(sequence)
 
     def length(self, sequence: int) -> int:
-        self._sequences.mend()
         return self._sequences.lengths[sequence]
-
-    def sequences(self) -> Collection[int]:
-        return list(self._sequences.lengths)
 
     def free(self) -> None:
         if self._context:
@@ -253,4 +243,3 @@ class LlamaCppBackend:
         if self._lib_model:
             lib.llama_model_free(self._lib_model)
             self._lib_model = None
-        self._files.close()

@@ -16,6 +16,7 @@ import psutil
 
 from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
 from localspec.errors import ModelInvalid, OutOfMemory
+from localspec.interrupt import delayed
 from localspec.models.fit import Size
 from localspec.protocol.engine_config import EngineConfig
 
@@ -27,22 +28,10 @@ ALL_LAYERS = 999
 _recent: deque[str] = deque(maxlen=20)
 _ready = threading.Lock()
 _initialised = False
-_interrupted = threading.Event()
 
 
 def _remember(_level: int, text: bytes, _data: Any) -> None:
-    try:
-        _recent.append(text.decode("utf-8", "replace").strip())
-    except KeyboardInterrupt:
-        # It cannot pass through native code; raise_interrupt raises it after the call.
-        _interrupted.set()
-
-
-def raise_interrupt() -> None:
-    """Raise the KeyboardInterrupt that arrived in a callback of native code, if any."""
-    if _interrupted.is_set():
-        _interrupted.clear()
-        raise KeyboardInterrupt
+    _recent.append(text.decode("utf-8", "replace").strip())
 
 
 _log_callback = lib.llama_log_callback(_remember)
@@ -110,26 +99,15 @@ def gpu_layers(config: EngineConfig) -> int:
     return config.gpu_layers if config.gpu_layers >= 0 else ALL_LAYERS
 
 
-def load_model(path: str, config: EngineConfig, progress: Callable[[float], None] | None) -> Any:
-    """Load the weights; raises :class:`ModelInvalid` with llama.cpp's reason."""
+def load_model(path: str, config: EngineConfig, report: Callable[[float], bool] | None) -> Any:
+    """Load the weights; raises :class:`ModelInvalid` with llama.cpp's reason. ``report`` gets the fraction
+    that is loaded, and ends the load by returning False."""
     initialise()
     params = lib.llama_model_default_params()
     params.n_gpu_layers = gpu_layers(config)
-
-    def report(fraction: float, _data: Any) -> bool:
-        try:
-            if progress is not None:
-                progress(fraction)
-        except KeyboardInterrupt:
-            _interrupted.set()
-        return not _interrupted.is_set()
-
-    callback = lib.llama_progress_callback(report)
+    callback = lib.llama_progress_callback(lambda fraction, _: report is None or report(fraction))
     params.progress_callback = callback
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
-    if _interrupted.is_set() and model:
-        lib.llama_model_free(model)
-    raise_interrupt()
     if not model:
         raise ModelInvalid(f"llama.cpp cannot load {path}: {last_error('no reason given')}")
     return model
@@ -140,8 +118,8 @@ def load_vocabulary(path: str) -> Any:
     initialise()
     params = lib.llama_model_default_params()
     params.vocab_only = True
-    model = lib.llama_model_load_from_file(os.fsencode(path), params)
-    raise_interrupt()
+    with delayed():
+        model = lib.llama_model_load_from_file(os.fsencode(path), params)
     if not model:
         raise ModelInvalid(f"llama.cpp cannot load {path}: {last_error('no reason given')}")
     return model
@@ -192,9 +170,6 @@ def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: in
     if config.kv_bits:
         params.type_k = params.type_v = lib.GGML_TYPE_Q8_0 if config.kv_bits == 8 else lib.GGML_TYPE_Q4_0
     context = lib.llama_init_from_model(model, params)
-    if _interrupted.is_set() and context:
-        lib.llama_free(context)
-    raise_interrupt()
     if not context:
         reason = last_error("no reason given")
         raise OutOfMemory(

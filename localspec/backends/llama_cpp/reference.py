@@ -40,8 +40,7 @@ class ReferenceMode:
     def __init__(self, context: Any, weights: Iterable[str]) -> None:
         self._switches = _switches(context)
         self._most = math.inf if ALIKE.issuperset(weights) else TILED_WEIGHTS - 1
-        self._on: bool | None = False
-        """None while it is being switched, and after an interrupted switch"""
+        self._on = False
 
     @property
     def available(self) -> bool:
@@ -52,7 +51,6 @@ class ReferenceMode:
         holds for the whole forward: beside a long piece of a prompt, short spans are computed without it."""
         on = longest < TILE and total <= self._most
         if on != self._on:
-            self._on = None
             for switch in self._switches:
                 switch(on)
             self._on = on

@@ -33,8 +33,6 @@ class Sequences:
         self._context = context
         self._memory = lib.llama_get_memory(context)
         self.lengths: dict[int, int] = {}
-        self._begun: list[int] = []
-        """the sequences of the change under way, or of one that a KeyboardInterrupt ended half-way"""
 
     def open(self, sequence: int) -> None:
         """Open an empty sequence."""
@@ -43,11 +41,8 @@ class Sequences:
 
     def close(self, sequence: int) -> None:
         """Free the cells of a sequence."""
-        self.begin(sequence)
-        self.lengths[sequence] = 0
         self._cut(sequence, 0)
         del self.lengths[sequence]
-        self.finish()
 
     def may_fill(self, spans: Sequence[Span], width: int) -> bool:
         """True if all spans may be filled up to ``width`` tokens."""
@@ -55,22 +50,6 @@ class Sequences:
 
     def settle(self, spans: Sequence[Span]) -> None:
         """Make the sequences ready for a forward of these spans."""
-        self.mend()
-
-    def begin(self, *sequences: int) -> None:
-        """Note that a forward or a cut begins: until :meth:`finish`, cells may differ from lengths."""
-        self._begun = list(sequences)
-
-    def finish(self) -> None:
-        """Note that the change has ended: all lengths are right."""
-        self._begun = []
-
-    def mend(self) -> None:
-        """Undo a change that failed or was interrupted."""
-        for sequence in self._begun:
-            if sequence in self.lengths:
-                self.undo(sequence)
-        self._begun = []
 
     def advance(self, sequence: int, n: int, written: int) -> None:
         """Record a forward of ``written`` cells, of which the first ``n`` are tokens, the rest padding."""
@@ -93,10 +72,8 @@ class Sequences:
     def truncate(self, sequence: int, length: int) -> int:
         """See :meth:`Backend.truncate`; ``length`` is at most the present one."""
         if length < self.lengths[sequence]:
-            self.begin(sequence)
-            self.lengths[sequence] = length
             self._cut(sequence, length)
-            self.finish()
+            self.lengths[sequence] = length
         return length
 
     def mark(self, sequence: int, *, beside: bool = False) -> None:
@@ -205,9 +182,7 @@ class RecurrentSequences(Sequences):
         kept = self.reach(sequence, length)
         self._marks[sequence] = [mark for mark in self._marks[sequence] if mark.length <= kept]
         if kept < self._least(sequence):
-            self.begin(sequence)
             self._go_to(sequence, self._mark_at(sequence, kept))
-            self.finish()
         self.lengths[sequence] = min(kept, self.lengths[sequence])
         return self.lengths[sequence]
 
@@ -257,10 +232,8 @@ class RecurrentSequences(Sequences):
         """Make the noted cut, if any; no further rollback is possible until the next forward."""
         length = self.lengths[sequence]
         if length < self._written[sequence]:
-            self.begin(sequence)
             self._cut(sequence, length)
             self._set_length(sequence, length)
-            self.finish()
 
     def _go_to(self, sequence: int, mark: _Mark | None) -> None:
         """Go back to the mark, or to the beginning if it is None or cannot be restored."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 
@@ -244,19 +244,10 @@ class MlxBackend:
         order = [*slots, *(slot for slot in self._slots.values() if slot not in slots)]
         rows = [slot.place for slot in order]
         moved = [each.rearranged(rows) for each in self.attention]
-
-        def move() -> None:
-            for each, cells in zip(self.attention, moved, strict=True):
-                each.set(cells)
-            for place, slot in enumerate(order):
-                slot.place = place
-
-        try:
-            move()
-        except BaseException:
-            # A half-done move would mix sequences up, so it is finished before a KeyboardInterrupt goes on.
-            move()
-            raise
+        for each, cells in zip(self.attention, moved, strict=True):
+            each.set(cells)
+        for place, slot in enumerate(order):
+            slot.place = place
 
     def _arrays(self, *more: Sequence[State]) -> list[mx.array]:
         """The arrays of all sequences, and of ``more`` states."""
@@ -266,9 +257,6 @@ class MlxBackend:
             for layer, state in zip(self._layers, states):  # noqa: B905
                 found += layer.arrays(state)
         return found
-
-    def check(self) -> None:
-        return
 
     def rollback(self, sequence: int) -> int | None:
         return 0 if self._rewinding.obstacle else None
@@ -319,12 +307,9 @@ class MlxBackend:
         try:
             for each, cells in zip(self.attention, layers, strict=True):
                 each.set_row(slot.place, cells)
-        except BaseException as error:
+        except FAULTS as error:
             self.close(copy)
-            if isinstance(error, FAULTS):
-                reason = native.sentence(error)
-                raise EngineError(f"the saved sequence cannot be restored: {reason}") from None
-            raise
+            raise EngineError(f"the saved sequence cannot be restored: {native.sentence(error)}") from None
         slot.written = written
         slot.held = Held(length, self._rewinding.states(Held()))
         return copy
@@ -339,9 +324,6 @@ class MlxBackend:
 
     def length(self, sequence: int) -> int:
         return self._slots[sequence].length
-
-    def sequences(self) -> Collection[int]:
-        return list(self._slots)
 
     def free(self) -> None:
         self._slots.clear()

@@ -1,0 +1,124 @@
+"""SIGINT waits for the end of a step or a load. No signal is sent: its handler is called."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+
+import pytest
+
+from localspec.backends.base import Span
+from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.backends.toy import ToyBackend, ToyLogits, markov
+from localspec.engine.engine import Engine
+from localspec.interrupt import delayed
+from localspec.models.bundled import BUNDLED_DRAFT, bundled_model
+from localspec.models.model import model_at
+from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.results import Result
+
+
+def handler() -> Callable[[int, None], object]:
+    """The present handler of SIGINT."""
+    found = signal.getsignal(signal.SIGINT)
+    assert callable(found)
+    return found
+
+
+def interrupt() -> None:
+    """Do what Python does at a SIGINT."""
+    handler()(signal.SIGINT, None)
+
+
+def test_it_comes_at_the_end_of_the_block() -> None:
+    before, reached = handler(), []
+    with pytest.raises(KeyboardInterrupt), delayed() as interrupted:
+        assert not interrupted()
+        interrupt()
+        assert interrupted()
+        reached.append(True)
+    assert reached and handler() is before
+    with delayed() as interrupted:
+        pass
+    assert not interrupted() and handler() is before
+
+
+def test_a_second_one_ends_the_process() -> None:
+    """By the system's own action, which does not wait for Python."""
+    with pytest.raises(KeyboardInterrupt), delayed():
+        interrupt()
+        assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+
+
+def test_an_inner_block_hands_it_to_the_outer_one() -> None:
+    reached = []
+    with pytest.raises(KeyboardInterrupt), delayed() as outer:
+        with delayed():
+            interrupt()
+        reached.append(outer())
+    assert reached == [True]
+
+
+def test_it_takes_the_place_of_an_error() -> None:
+    with pytest.raises(KeyboardInterrupt), delayed():
+        interrupt()
+        raise ValueError("an error of the interrupted work")
+
+
+def test_another_thread_leaves_the_handler_alone() -> None:
+    before, seen = handler(), []
+
+    def work() -> None:
+        with delayed() as interrupted:
+            seen.append((handler() is before, interrupted()))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert seen == [(True, False)]
+
+
+class Interrupted(ToyBackend):
+    """Is interrupted in the middle of its n-th forward."""
+
+    left = 0
+
+    def forward(self, batch: Seq[Span]) -> ToyLogits:
+        self.left -= 1
+        if self.left == 0:
+            interrupt()
+        return super().forward(batch)
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_step_ends_and_its_request_is_cancelled(n: int) -> None:
+    """In the prompt, in the first round, in a later one."""
+    expected = Engine(ToyBackend(markov())).generate("abc", temperature=0.0, max_tokens=20).finish()
+    model, before = Interrupted(markov()), handler()
+    engine = Engine(model)
+    stream = engine.generate("abc", temperature=0.0, max_tokens=20)
+    model.left = n
+    with pytest.raises(KeyboardInterrupt):
+        stream.finish()
+    assert handler() is before
+    end = stream._sequence.events[-1]
+    assert isinstance(end, Result) and end.finish_reason == "cancelled"
+    assert expected.text.startswith(end.text)
+    assert not engine.step(), "no request is left"
+    assert model.open_sequences == len(engine._scheduler.prefixes)
+    assert engine.generate("abc", temperature=0.0, max_tokens=20).finish().text == expected.text
+
+
+def test_an_interrupted_load_ends_early_and_frees_what_it_has() -> None:
+    fractions: list[float] = []
+
+    def progress(fraction: float) -> None:
+        fractions.append(fraction)
+        interrupt()
+
+    config = EngineConfig(n_ctx=256, parallel=1, threads=1)
+    with pytest.raises(KeyboardInterrupt):
+        LlamaCppBackend(model_at(bundled_model(BUNDLED_DRAFT, "gguf")), config, progress=progress)
+    assert len(fractions) == 1 and fractions[0] < 1
