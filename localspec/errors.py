@@ -20,7 +20,6 @@
     │   ├── ModelNotFound     model_not_found
     │   ├── ModelAmbiguous    model_ambiguous      the beginning of several names
     │   ├── ModelInvalid      model_invalid
-    │   ├── ModelChanged      model_changed        its file was overwritten while it was loaded
     │   ├── ModelTooLarge     model_too_large
     │   ├── TokenizerMismatch tokenizer_mismatch
     │   ├── FimUnsupported    fim_unsupported
@@ -201,14 +200,6 @@ class ModelAmbiguous(ModelError):
 class ModelInvalid(ModelError):
     code = "model_invalid"
     default_remedy = "Give a complete GGUF file or MLX directory; `-m bundled` always works."
-
-
-class ModelChanged(ModelError):
-    code = "model_changed"
-    default_remedy = (
-        "Send the request again once the file is complete: the model is loaded anew. To replace a model in "
-        "use, write the new file beside it and rename it."
-    )
 
 
 class ModelTooLarge(ModelError):

@@ -28,7 +28,6 @@ DOCUMENTED = {
         "invalid_options",
         "context_exceeded",
     ),
-    "model_changed",
     *("hub_unavailable", "hub_denied", "hub_busy", "download_broken", "not_pulled"),
 }
 EXITS = {

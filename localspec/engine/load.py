@@ -109,12 +109,10 @@ def load_engine(
     """Load target and draft model, with what was learnt about them before; ``memory``: also the n-gram
     memory and the caches of chats.
 
-    ``free``: bytes of memory that may be used; None: all that is free now. Raises :class:`ModelError`, such
-    as :class:`ModelChanged` for a file that has changed since it was chosen, and :class:`OutOfMemory`; then
-    nothing is left open.
+    ``free``: bytes of memory that may be used; None: all that is free now. Raises :class:`ModelError` and
+    :class:`OutOfMemory`; then nothing is left open.
     """
     config = config or EngineConfig()
-    pair.check_unchanged()
     pair = _fitted(pair, config, free)
     reason = f"{pair.why}; {pair.drafter.why}"
     if pair.drafter.asked and pair.draft is not None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
-from localspec.errors import ModelChanged
 from localspec.models.description import (
     Format,
     Header,
@@ -111,16 +110,6 @@ class Model:
     def current(self) -> Model:
         """The model as its files are now: its header is read anew where they have changed."""
         return self if self.is_current else replace(self, stamp=None)
-
-    def check_unchanged(self) -> None:
-        """Raise :class:`ModelChanged` where its files are not as they were when it was found."""
-        if self.is_current:
-            return
-        what = "changed" if os.path.exists(self.path) else "removed"
-        raise ModelChanged(
-            f"{self.path} was {what} after it was chosen and before it was loaded",
-            "Send the request again: the models are chosen anew.",
-        )
 
     def as_frame(self) -> ModelFile:
         """The frame that sends the model to another process."""

@@ -68,10 +68,10 @@ class Pair:
         """The models whose files are opened."""
         return (self.target,) if self.draft is None else (self.target, self.draft)
 
-    def check_unchanged(self) -> None:
-        """Raise :class:`ModelChanged` where a file is not as it was when the pair was chosen."""
-        for model in self.models:
-            model.check_unchanged()
+    @property
+    def is_current(self) -> bool:
+        """True if all files are as they were when the pair was chosen."""
+        return all(model.is_current for model in self.models)
 
     def as_frame(self) -> PairFile:
         """The frame that sends the pair to another process."""
@@ -118,7 +118,7 @@ def choose(
     """
     wish = Wish(model, draft, backend)
     pair = _choose(wish, model_dirs, speed, room)
-    if not all(each.is_current for each in pair.models):
+    if not pair.is_current:
         forget_recent()  # a file has changed since the stores were read, within some seconds
         pair = _choose(wish, model_dirs, speed, room)
     return pair

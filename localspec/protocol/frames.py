@@ -20,8 +20,7 @@ MAX_FRAME = 64 * 1024 * 1024
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """First frame to a worker: open this pair. Answered by LoadFailed with ``model_changed`` if a file has
-    changed since the pair was chosen.
+    """First frame to a worker: open this pair.
 
     ``free``: bytes of memory that it may use; None: all free memory.
     """

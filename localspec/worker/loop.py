@@ -13,7 +13,7 @@ from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import load_engine
 from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Sequence
-from localspec.errors import EngineError, Gone, LocalspecError, ModelChanged, OutOfMemory
+from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
 from localspec.models.model import Model
 from localspec.models.pair import Pair, pair_from
 from localspec.protocol.events import Delta, Done, Event, Failed, Round, RoundFacts
@@ -120,8 +120,6 @@ class Worker:
         self._begun: set[int] = set()
         """the daemon's ids of requests whose first text was sent"""
         self._apart = Apart(channel)
-        self._spoilt = False
-        """True if the model's file has changed, so that another worker must load it again"""
         channel.on_preempt = engine.preempt
 
     def run(self) -> bool:
@@ -145,18 +143,16 @@ class Worker:
                     return
 
     def _work(self) -> bool:
-        """Step the engine until there is no work; return False for a stop, or if the model's file changed."""
+        """Step the engine until there is no work; return False for a stop."""
         while self._pulse.step(self._engine.step) or self._requests:
             self._send_events()
-            if self._spoilt:
-                return False
             frame = self._channel.poll()
             while frame is not None:
                 if not self._take(frame):
                     return False
                 frame = self._channel.poll()
         self._send_events()
-        return not self._spoilt
+        return True
 
     def _idle(self) -> ToWorker | Call:
         """Return the next frame or call; do the engine's chores until it comes."""
@@ -251,7 +247,6 @@ class Worker:
 
     def _pass_on(self, id: int, sequence: Sequence, event: SequenceEvent) -> None:
         if isinstance(event, LocalspecError):
-            self._spoilt |= isinstance(event, ModelChanged)
             self._end(id, sequence, Failed(event.as_dict()))
         elif isinstance(event, Result):
             self._end(id, sequence, Done(event))

@@ -225,3 +225,31 @@ def test_of_several_models_that_a_name_may_mean_the_one_is_unloaded_that_is_load
             assert await pool.unload("TINY") == [one]
 
     run(test())
+
+
+def test_a_file_that_has_changed_is_loaded_anew(tmp_path: Path) -> None:
+    """At once where the worker is idle; else the requests under way end in the old one."""
+    path = tmp_path / "tiny.gguf"
+    path.write_bytes(small())
+    key = Key(str(path), "none", "auto")
+
+    async def test() -> None:
+        async with pool_of() as pool:
+            async with pool.lease(key, ignore) as first:
+                pass
+            async with pool.lease(key, ignore) as again:
+                assert again is first
+            path.write_bytes(small() + b"0")
+            async with pool.lease(key, ignore) as second:
+                assert second is not first and not first.usable
+                path.unlink()
+                path.write_bytes(small() + b"1")
+                async with pool.lease(Key(f"{path.parent}/./tiny.gguf", "none", "auto"), ignore) as third:
+                    assert third is not second
+                assert (await soon(submit(second, "one two", []).end)).text == "one two "
+            assert pool.idle_left_s(second) == 0.0 and pool.idle_left_s(third) is not None
+            async with pool.lease(key, ignore) as again:
+                assert again is third
+            await until(lambda: not second.usable, "the outdated worker has ended")
+
+    run(test())

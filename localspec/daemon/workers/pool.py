@@ -17,10 +17,9 @@ from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.subscription import Events
 from localspec.daemon.workers.identity import identify, key_of_pair, places_among, room_within
 from localspec.daemon.workers.worker import Key, WorkerProcess
-from localspec.errors import EngineBusy, ModelChanged, ShuttingDown
+from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET
 from localspec.models.candidates import Room
-from localspec.models.disk import forget_recent
 from localspec.models.fit import free_memory
 from localspec.models.pair import Pair, choose
 from localspec.models.sections import Sections
@@ -97,15 +96,11 @@ class Pool:
     ) -> AsyncIterator[WorkerProcess]:
         """A loaded worker that stays while the lease is held, and ``keep_alive_s`` longer if that is given.
 
-        A request that comes during a load waits for it, and gets its progress. Models whose files change
-        between choice and load are chosen again, once. Raises the load's error, the lookup's,
+        A request that comes during a load waits for it, and gets its progress. A model whose file has
+        changed since it was chosen is loaded anew. Raises the load's error, the lookup's,
         :class:`EngineBusy` if there is no room, :class:`ShuttingDown` after :meth:`close`.
         """
-        try:
-            worker = await self._taken(key, on_loading, keep_alive_s)
-        except ModelChanged:
-            await asyncio.to_thread(forget_recent)
-            worker = await self._taken(key, on_loading, keep_alive_s)
+        worker = await self._taken(key, on_loading, keep_alive_s)
         try:
             yield worker
         finally:
@@ -115,7 +110,7 @@ class Pool:
         self, key: Key, on_loading: Callable[[Loading], None], keep_alive_s: float | None
     ) -> WorkerProcess:
         """A loaded worker, with one user more."""
-        worker = self._known(key) or await self._identified(key)
+        worker = await self._current(self._known(key)) or await self._identified(key)
         worker.users += 1
         if keep_alive_s is not None:
             worker.keep_alive_s = keep_alive_s
@@ -179,12 +174,28 @@ class Pool:
     # Finding.
 
     def _known(self, key: Key) -> WorkerProcess | None:
-        return next((each for each in self._workers if each.usable and key in each.names), None)
+        return next((each for each in self._open() if key in each.names), None)
+
+    def _open(self) -> list[WorkerProcess]:
+        """The workers that take requests."""
+        return [each for each in self._workers if each.usable and not each.outdated]
+
+    async def _current(self, worker: WorkerProcess | None) -> WorkerProcess | None:
+        """The worker, or None if a file of its models has changed: then it ends after its requests."""
+        if worker is None or not worker.loaded:
+            return worker
+        if await asyncio.to_thread(lambda: worker.pair.is_current):
+            return worker if worker.usable else None
+        worker.outdated = True
+        if not worker.users:
+            log.info("%s is unloaded: a file of it has changed", worker.model)
+            await self._dismiss([worker])
+        return None
 
     async def _identified(self, key: Key) -> WorkerProcess:
         """The worker of the models that ``key`` means, perhaps loaded by another name; or a new one."""
         identity = await asyncio.to_thread(identify, key, self.sections)
-        worker = self._holding(identity)
+        worker = await self._current(self._holding(identity))
         if worker is None:
             free = self._free([each for each in self._workers if not each.users])
             choice = await asyncio.to_thread(self._choose, key, free)
@@ -202,7 +213,7 @@ class Pool:
         return _Choice(pair, key_of_pair(pair), Load(pair.as_frame(), engine))
 
     def _holding(self, identity: Key) -> WorkerProcess | None:
-        return next((each for each in self._workers if each.usable and each.answers(identity)), None)
+        return next((each for each in self._open() if each.answers(identity)), None)
 
     async def _meant(self, model: str, workers: list[WorkerProcess]) -> list[WorkerProcess]:
         named = [each for each in workers if model in (each.model, *(key.model for key in each.names))]
@@ -223,11 +234,11 @@ class Pool:
             self._program.command,
             self._on_end,
             identity=identity,
-            needs=choice.pair.needs,
+            pair=choice.pair,
             hang_s=self._config.daemon.hang_s,
         )
         self._workers.append(worker)
-        worker.ready.add_done_callback(lambda _: self._on_ready(worker, choice.pair))
+        worker.ready.add_done_callback(lambda _: self._on_ready(worker))
         task = asyncio.create_task(self._load(worker, choice.load, evicted))
         self._starting.add(task)
         task.add_done_callback(self._starting.discard)
@@ -284,7 +295,8 @@ class Pool:
     # Looking after.
 
     async def _look_after(self) -> None:
-        """Until no worker is left: kill workers that hang, unload those that were idle for too long."""
+        """Until no worker is left: kill workers that hang, unload those that were idle for too long or are
+        outdated."""
         limits = self._config.daemon
         tick_s = min(TICK_S, limits.hang_s / 4, (limits.idle_unload_s or TICK_S) / 4)
         last = time.monotonic()
@@ -295,13 +307,14 @@ class Pool:
             for worker in tuple(self._workers):
                 worker.give_up_if_hung(now, away_s)
                 if self.idle_left_s(worker) == 0.0:
-                    log.info("%s is unloaded: it was idle for too long", worker.model)
+                    why = "a file of it has changed" if worker.outdated else "it was idle for too long"
+                    log.info("%s is unloaded: %s", worker.model, why)
                     await self._dismiss([worker])
 
-    def _on_ready(self, worker: WorkerProcess, pair: Pair) -> None:
+    def _on_ready(self, worker: WorkerProcess) -> None:
         if worker.loaded:
             if worker.ready.result().draft_path is None:
-                worker.needs = pair.least
+                worker.needs = worker.pair.least
             self._events.publish(ModelEvent(worker.model, "loaded"))
 
     def _on_end(self, worker: WorkerProcess) -> None:

@@ -18,12 +18,11 @@ from localspec.errors import (
     EngineCrashed,
     InvalidOptions,
     LocalspecError,
-    ModelChanged,
     ShuttingDown,
     from_dict,
     of_system,
 )
-from localspec.models.fit import Needs
+from localspec.models.pair import Pair
 from localspec.process import surroundings
 from localspec.protocol import frames
 from localspec.protocol.events import Done, Event, Failed, StreamEvent
@@ -56,14 +55,6 @@ KILLED_REMEDY = (
     "memory: use a smaller model, quantisation or n_ctx."
 )
 """for SIGKILL, which the kernel sends for lack of memory, and users by hand"""
-SHORTENED_REMEDY = (
-    "A file of the model was shortened while it was in use. Send the request again once it is complete: the "
-    "model is loaded anew."
-)
-REMEDIES = {-signal.SIGKILL: KILLED_REMEDY, -signal.SIGBUS: SHORTENED_REMEDY}
-"""by a process's exit code"""
-
-NOTHING = Needs()
 
 
 class Key(NamedTuple):
@@ -102,16 +93,19 @@ class WorkerProcess:
         command: tuple[str, ...],
         on_end: Callable[[WorkerProcess], None],
         *,
-        identity: Key | None = None,
-        needs: Needs = NOTHING,
-        hang_s: float = 30.0,
+        identity: Key,
+        pair: Pair,
+        hang_s: float,
     ) -> None:
         self.key = key
-        self.identity = identity or key
+        self.identity = identity
         """the key with paths for names"""
         self.names = {key}
         """the keys known to mean this worker"""
-        self.needs = needs
+        self.pair = pair
+        self.needs = pair.needs
+        self.outdated = False
+        """True once a file of its models has changed: it ends after the requests that it has"""
         self.keep_alive_s: float | None = None
         """longest idle time in seconds, if a client has set one; 0: for ever"""
         self.ready: asyncio.Future[Ready] = _future()
@@ -164,6 +158,8 @@ class WorkerProcess:
 
     def idle_left_s(self, limit_s: float, now: float) -> float | None:
         """Seconds until it has idled for too long; None: it is in use, or may idle for ever."""
+        if self.outdated and not self.users:
+            return 0.0
         limit_s = limit_s if self.keep_alive_s is None else self.keep_alive_s
         if self.users or not limit_s or not self.loaded:
             return None
@@ -298,7 +294,7 @@ class WorkerProcess:
         how = await self._exit(process)
         self.crashed = self._expected is None
         log.log(logging.ERROR if self.crashed else logging.INFO, "worker %d %s", process.pid, how)
-        remedy = REMEDIES.get(process.returncode or 0)
+        remedy = KILLED_REMEDY if process.returncode == -signal.SIGKILL else None
         self._end(
             self._expected
             or self._verdict
@@ -343,12 +339,7 @@ class WorkerProcess:
             case Tokenized():
                 job.end.set_result(event)
             case Failed():
-                error = from_dict(event.error)
-                job.end.set_exception(error)
-                if isinstance(error, ModelChanged):
-                    # The worker ends by itself; its other requests end with the same error.
-                    log.warning("%s", error.message)
-                    self._expected = self._expected or error
+                job.end.set_exception(from_dict(event.error))
 
     async def _exit(self, process: asyncio.subprocess.Process) -> str:
         """Wait for the end of the process; returns how it ended, as a predicate of a sentence."""
