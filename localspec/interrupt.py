@@ -13,8 +13,9 @@ from types import FrameType
 def delayed() -> Iterator[Callable[[], bool]]:
     """Keep a SIGINT until the block has ended; then the program's own handler gets it.
 
-    Yields a function that returns True once one has come. A second one ends the process at once. Only the
-    main thread runs handlers: in another one, and where SIGINT is ignored, this does nothing.
+    Yields a function that returns True once one has come. A second one ends the process at once; those that
+    come during one native call count as one. Only the main thread runs handlers: in another one, and where
+    SIGINT is ignored, this does nothing.
     """
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
