@@ -41,13 +41,9 @@ class Preemption:
         finally:
             if alarm is not None:
                 alarm.cancel()
-            self.reset()
-
-    def reset(self) -> None:
-        """Drop a request to interrupt, and let no forward be interrupted."""
-        with self._lock:
-            self._allowing = self._wanted = False
-            self._backend.preempt(False)
+            with self._lock:
+                self._allowing = self._wanted = False
+                self._backend.preempt(False)
 
     def _alarm(self, deadline: float) -> threading.Timer:
         timer = threading.Timer(max(0.0, deadline - time.monotonic()), self.request)
