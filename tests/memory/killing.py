@@ -1,0 +1,114 @@
+"""Kills a writer of a small table again and again at random moments, and looks at what it leaves.
+
+``python -m tests.memory.killing FOLDER KILLS SEED``. A process of its own, because it forks: a fork of one
+with threads may deadlock.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import signal
+import sys
+import time
+from pathlib import Path
+
+from localspec.memory.files import USER, TableFiles
+from localspec.memory.table import NgramTable
+from tests.memory.tables import files_in, words
+
+START_BITS = 6
+UNIVERSE = [value * 0x9E3779B97F4A7C15 % (1 << 64) for value in range(1, 601)]
+"""the n-grams that are ever taught"""
+CHECKED = 100
+LONGEST_LIFE_S = 0.008
+
+
+def right(value: int) -> tuple[int, int]:
+    """The two tokens that are taught for an n-gram."""
+    return value % 50_000, value % 50_000 + 1
+
+
+def live(files: TableFiles, rng: random.Random, tell: int) -> None:
+    """Write to tables until killed; the pipe ``tell`` gets the size of each table as log2, a byte each."""
+    while True:
+        table = files.open_or_create(USER, None)
+        os.write(tell, bytes([table.header.bits]))
+        for _ in range(rng.randrange(1, 10)):
+            write(table, rng)
+            if table.is_crowded and files.may_grow(table):
+                table = files.grow(table)
+                os.write(tell, bytes([table.header.bits]))
+        files.sources(USER).add(f"source {rng.randrange(20)}")
+        chance = rng.random()
+        if chance < 0.3:
+            files.forget(USER)
+        elif chance < 0.5:
+            files.forget_source(USER, "source 1", 1)
+
+
+def write(table: NgramTable, rng: random.Random) -> None:
+    some = rng.sample(UNIVERSE, 20)
+    tokens = [right(value)[rng.randrange(2)] for value in some]
+    table.insert(words(some), words(tokens), 3, rng.randrange(1, 20))
+    table.count(tokens=20, entries=20)
+    found = table.find(some[:1])
+    if found is not None:
+        table.credit(found.slot, found.token, accepted=rng.random() < 0.5)
+
+
+def check(files: TableFiles, rng: random.Random) -> int:
+    """Open what was left; returns how many n-grams were found, all of them with a right token."""
+    table = files.open(USER)
+    left = sorted(path.name for path in files.folder.glob("user.*") if path.suffix != ".sources")
+    assert left == ([] if table is None else [table.path.name]), left
+    if table is None:
+        return 0
+    found = 0
+    for value in rng.sample(UNIVERSE, CHECKED):
+        recall = table.find([value])
+        if recall is not None:
+            assert recall.token in right(value), (value, recall)
+            found += 1
+    table.close()
+    return found
+
+
+def kill_one(files: TableFiles, rng: random.Random, larger_than: int) -> set[int]:
+    """Kill a writer a moment after it had a table of more than ``2**larger_than`` entries.
+
+    Returns log2 of the sizes it had.
+    """
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        os.close(told)
+        with contextlib.suppress(KeyboardInterrupt):
+            live(files, random.Random(rng.getrandbits(64)), tell)
+        os._exit(1)
+    os.close(tell)
+    with open(told, "rb", buffering=0) as pipe:
+        sizes = set(pipe.read(1))
+        while sizes and max(sizes) <= larger_than:
+            sizes |= set(pipe.read(1))
+        time.sleep(rng.random() * LONGEST_LIFE_S)  # not to wait for anything: this is when it is killed
+        os.kill(child, signal.SIGKILL)
+        _, status = os.waitpid(child, 0)
+        assert os.WIFSIGNALED(status), f"the writer ended by itself: {status}"
+        return sizes | set(pipe.read())
+
+
+def main(folder: Path, kills: int, seed: int) -> None:
+    rng, found, sizes = random.Random(seed), 0, set[int]()
+    files = files_in(folder, start_bits=START_BITS, max_bits=12)
+    started = time.monotonic()
+    for kill in range(kills):
+        # The first one lives until a table grew: on a busy machine no other might get that far.
+        sizes |= kill_one(files, rng, larger_than=0 if kill else START_BITS)
+        found += check(files, rng)
+    print(kills, found, len(sizes), f"{kills / (time.monotonic() - started):.0f}/s")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]))
