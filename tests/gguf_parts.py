@@ -53,7 +53,7 @@ NOTHING: Mapping[str, Any] = {}
 @cache
 def tokenizer() -> Mapping[str, tuple[Any, Any]]:
     """The bundled tokenizer's values, with their types."""
-    fields = gguf.GGUFReader(bundled_model(BUNDLED_TARGET, "gguf")).fields
+    fields = gguf.GGUFReader(bundled_model(BUNDLED_TARGET)).fields
     return {
         key: (each.contents(), each.types) for key, each in fields.items() if key.startswith("tokenizer.")
     }

@@ -168,10 +168,7 @@ def show_one(
     if listed := ", ".join(f"{name_of(each)} ({each.format})" for each in others if each not in twins):
         facts.insert(1, ("others", f"{listed}: give the full name to choose one"))
     if twins:
-        format = twins[0].format
-        names = dict.fromkeys(name for name in map(name_of, twins) if name != name_of(model))
-        listed = ", ".join(names) or f"the same name, with --backend {twins[0].backend}"
-        facts.insert(1, (f"as {format.upper()}", listed))
+        facts.insert(1, (f"as {twins[0].format.upper()}", ", ".join(map(name_of, twins))))
     width = len("chat template")  # the longest, also if it is missing here
     for name, fact in facts:
         output.write(one_line(f"{name.ljust(width)}  {fact}") + "\n")

@@ -25,7 +25,7 @@ from localspec.models.description import BACKENDS
 from localspec.models.disk import Disk, read_disk
 from localspec.models.fit import context_size, free_memory, needs_of
 from localspec.models.model import Model, model_at
-from localspec.models.pair import Pair, choose, is_apple_silicon
+from localspec.models.pair import Pair, choose, is_apple_silicon, preferred
 from localspec.models.processor import processor_name
 from localspec.models.sections import Sections
 from localspec.models.stores.store import User, hub_cache
@@ -105,9 +105,9 @@ class Examination:
         return self._probes[backend].result()
 
     def _auto(self) -> Iterator[Finding]:
-        pair = choose(BUNDLED, "none")
+        format, why = preferred()
         usable = {backend: self._report(backend).usable for backend in self._probes}
-        yield packages.auto(usable, pair.backend, pair.why.partition(", ")[2])
+        yield packages.auto(usable, BACKENDS[format], why)
 
     def _bundled(self) -> Iterator[Finding]:
         yield packages.bundled([model_at(path).described(name) for name, path in bundled_models()])

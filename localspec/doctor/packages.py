@@ -64,7 +64,7 @@ def auto(usable: Mapping[str, bool], both: str, why: str) -> Finding:
 
 
 def bundled(models: Sequence[ModelDescription]) -> Finding:
-    """Check the bundled pair, each in both formats."""
+    """Check the bundled pair."""
     broken = some(f"{model.id} ({model.problem})" for model in models if model.problem)
     if broken:
         return Finding("bundled", "problem", f"The bundled models are incomplete: {broken}.", INSTALL_AGAIN)
@@ -72,7 +72,6 @@ def bundled(models: Sequence[ModelDescription]) -> Finding:
         return Finding(
             "bundled", "problem", "The bundled models differ in their vocabularies.", INSTALL_AGAIN
         )
-    names = " and ".join(dict.fromkeys(model.id for model in models))
-    formats = " and ".join(dict.fromkeys(model.format for model in models))
-    sentence = f"{names} are installed as {formats}, with the vocabulary {models[0].vocab_fp}."
+    names = " and ".join(model.id for model in models)
+    sentence = f"{names} are installed, with the vocabulary {models[0].vocab_fp}."
     return Finding("bundled", "ok", sentence)

@@ -35,50 +35,48 @@ def main() -> None:
 
 
 def look_at(backend: str) -> Report:
-    """Load the backend, and compute one token of the bundled draft model with it."""
+    """Load the backend, and let it compute."""
     try:
-        facts = _mlx() if backend == "mlx" else _llama_cpp()
-        _compute(backend)
+        return _mlx() if backend == "mlx" else _llama_cpp()
     except ModuleNotFoundError as error:
         name = (error.name or "").partition(".")[0]
         return Report(error=_sentence(error), missing=name in PACKAGES[backend])
     except Exception as error:
         # Whatever a broken installation raises is the result.
         return Report(error=_sentence(error))
-    return facts
 
 
 def _llama_cpp() -> Report:
+    """Compute one token of the bundled draft model."""
     import llama_cpp.llama_cpp as lib
 
-    from localspec.backends.llama_cpp import native
-
-    native.initialise()
-    device = "a GPU" if lib.llama_supports_gpu_offload() else "the CPU"
-    return Report(versions=f"llama-cpp-python {native.version()}", device=device)
-
-
-def _mlx() -> Report:
-    from localspec.backends.mlx import native
-
-    device = native.device()
-    versions = f"mlx {native.version()} with mlx-lm {metadata.version('mlx-lm')}"
-    return Report(versions=versions, device="the CPU" if device == "cpu" else device)
-
-
-def _compute(backend: str) -> None:
     from localspec.backends.base import Span
-    from localspec.engine.load import open_backend
+    from localspec.backends.llama_cpp import native
+    from localspec.backends.llama_cpp.backend import LlamaCppBackend
     from localspec.models.bundled import BUNDLED_DRAFT, bundled_model
     from localspec.models.model import model_at
     from localspec.protocol.engine_config import EngineConfig
 
-    path = bundled_model(BUNDLED_DRAFT, "mlx" if backend == "mlx" else "gguf")
-    if not path.exists():
-        return  # the check of the bundled models reports that
-    model = open_backend(model_at(path), EngineConfig(n_ctx=64, parallel=1, threads=1), measured=False)
-    model.forward([Span(model.open(), [0], 1)]).argmax()
-    model.free()
+    native.initialise()
+    device = "a GPU" if lib.llama_supports_gpu_offload() else "the CPU"
+    path = bundled_model(BUNDLED_DRAFT)
+    if path.exists():  # the check of the bundled models reports a missing one
+        model = LlamaCppBackend(model_at(path), EngineConfig(n_ctx=64, parallel=1, threads=1), measured=False)
+        model.forward([Span(model.open(), [0], 1)]).argmax()
+        model.free()
+    return Report(versions=f"llama-cpp-python {native.version()}", device=device)
+
+
+def _mlx() -> Report:
+    """Import everything that a model is run with, and multiply two matrices."""
+    import mlx.core as mx
+
+    from localspec.backends.mlx import backend, native
+
+    mx.eval(mx.ones((8, 8)) @ mx.ones((8, 8)))
+    device = native.device()
+    versions = f"{backend.MlxBackend.name} {native.version()} with mlx-lm {metadata.version('mlx-lm')}"
+    return Report(versions=versions, device="the CPU" if device == "cpu" else device)
 
 
 def _sentence(error: Exception) -> str:

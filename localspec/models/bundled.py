@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from localspec.models.description import FORMATS, Format
-
 BUNDLED = "bundled"
 BUNDLED_TARGET = "stdlib-6m"
 BUNDLED_DRAFT = "stdlib-1m"
@@ -21,14 +19,12 @@ def bundled_dir() -> Path:
     return checkout if checkout.is_dir() else package / "_models"
 
 
-def bundled_model(name: str, format: Format = "gguf") -> Path:
-    """One of the bundled pair: its GGUF file, or its directory for MLX."""
-    folder = bundled_dir() / name
-    return folder if format == "mlx" else folder / f"{name}.gguf"
+def bundled_model(name: str) -> Path:
+    """The GGUF file of one of the bundled pair."""
+    return bundled_dir() / name / f"{name}.gguf"
 
 
 def bundled_models() -> Iterator[tuple[str, Path]]:
-    """(name, path) of the pair, the GGUF files first."""
-    for format in FORMATS:
-        for name in (BUNDLED_TARGET, BUNDLED_DRAFT):
-            yield name, bundled_model(name, format)
+    """(name, path) of the pair."""
+    for name in (BUNDLED_TARGET, BUNDLED_DRAFT):
+        yield name, bundled_model(name)

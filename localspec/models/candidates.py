@@ -105,8 +105,8 @@ def without(why: str) -> str:
 
 def _bundled_mate(target: Model) -> Model | None:
     """The draft that the bundled target was trained with."""
-    is_bundled = target.place == place_of(bundled_model(BUNDLED_TARGET, target.format))
-    return Model(bundled_model(BUNDLED_DRAFT, target.format), target.format) if is_bundled else None
+    is_bundled = target.place == place_of(bundled_model(BUNDLED_TARGET))
+    return Model(bundled_model(BUNDLED_DRAFT), "gguf") if is_bundled else None
 
 
 class _Pairing:

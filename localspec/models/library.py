@@ -55,7 +55,7 @@ def find(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = N
     Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
     :class:`ModelInvalid` for one that cannot be used.
     """
-    given = _given(name, format)
+    given = _given(name)
     if given is not None:
         return given
     known = recent_disk(model_dirs).found
@@ -86,7 +86,7 @@ def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Model]:
 
 def in_formats(name: str, model_dirs: Iterable[str] = (), formats: Iterable[Format] = FORMATS) -> list[Model]:
     """Return the model that a name means, twice where there are both formats. Raises as :func:`find`."""
-    if name.lower() not in BUNDLED_NAMES and (given := _given(name)) is not None:
+    if (given := _given(name)) is not None:
         return [given]
     dirs = tuple(model_dirs)
     return list(dict.fromkeys(find(name, dirs, format=format) for format in formats))
@@ -163,11 +163,10 @@ def _known_names() -> set[str]:
     return {name.lower() for each in recent_disk(load_config().model_dirs).found for name in each.names}
 
 
-def _given(name: str, format: Format | None = None) -> Model | None:
+def _given(name: str) -> Model | None:
     """Return a model that needs no list: a bundled one, whose name no other model can have, or a path's."""
     if bundled := BUNDLED_NAMES.get(name.lower()):
-        wanted = format or "gguf"
-        return Model(bundled_model(bundled, wanted), wanted)
+        return Model(bundled_model(bundled), "gguf")
     path = _path(name)
     is_file = is_written_as_path(name) and os.path.exists(path) and not os.path.isdir(path)
     # Bytes that are not UTF-8 are shown as U+FFFD: the list alone has the original ones.

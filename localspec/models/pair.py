@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError
 from localspec.models.candidates import KINDS, Room, auto_draft
-from localspec.models.description import BACKENDS, FORMATS, has_mlx
+from localspec.models.description import BACKENDS, FORMATS, Format, has_mlx
 from localspec.models.disk import forget_recent
 from localspec.models.fit import Needs, size_of
 from localspec.models.library import find, in_formats, named
@@ -170,11 +170,17 @@ def _target(wish: Wish, model_dirs: tuple[str, ...], speed: Speed) -> tuple[Mode
         faster, slower = sorted(1.0 / s for s in seconds if s)[::-1]
         best = gguf if seconds[0] <= seconds[1] else mlx
         return best, f"which is faster here: {faster:.0f} tokens/s against {slower:.0f}"
+    format, why = preferred()
+    return (gguf if format == "gguf" else mlx), why
+
+
+def preferred() -> tuple[Format, str]:
+    """The format of a model that is there in both and was not measured yet, and the reason."""
     if not is_apple_silicon():
-        return gguf, "as this is not Apple silicon"
+        return "gguf", "as this is not Apple silicon"
     if not has_mlx():
-        return gguf, "as mlx-lm is not installed"
-    return mlx, "as this is Apple silicon"
+        return "gguf", "as mlx-lm is not installed"
+    return "mlx", "as this is Apple silicon"
 
 
 def _wanted(wish: Wish, model_dirs: tuple[str, ...]) -> Model:

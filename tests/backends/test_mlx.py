@@ -16,7 +16,7 @@ from tests.mlx_models import FAMILIES, KINDS, write_model
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
-from localspec.models.bundled import bundled_model  # noqa: E402
+from tests.mlx_pair import mlx_model
 
 SMALL = EngineConfig(n_ctx=512, parallel=4, prefill_chunk=16)
 QUANTISED_CELLS = {
@@ -60,4 +60,4 @@ class TestBundled(BackendConformance):
 
     @classmethod
     def make(cls) -> Backend:
-        return MlxBackend(model_at(bundled_model("stdlib-1m", "mlx")), SMALL, measured=False)
+        return MlxBackend(model_at(mlx_model("stdlib-1m")), SMALL, measured=False)

@@ -19,6 +19,7 @@ from localspec.models.directory import read_directory
 from localspec.models.model import model_at
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.requests import File, FimPrompt
+from tests.mlx_pair import mlx_model
 
 USER_DEFINED = 4
 
@@ -38,7 +39,7 @@ def vocabulary(
 
 
 def careless_llama(path: Path) -> LlamaCppBackend:
-    shutil.copyfile(bundled_model(BUNDLED_TARGET, "gguf"), path)
+    shutil.copyfile(bundled_model(BUNDLED_TARGET), path)
     reader = gguf.GGUFReader(path, "r+")
     kinds = reader.fields["tokenizer.ggml.token_type"]
     for token, name in enumerate(reader.fields["tokenizer.ggml.tokens"].contents()):
@@ -53,7 +54,7 @@ def mlx_vocabulary(place: Path) -> Vocabulary:
     pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
     from localspec.backends.mlx.vocabulary import MlxVocabulary
 
-    shutil.copytree(bundled_model(BUNDLED_TARGET, "mlx"), place)
+    shutil.copytree(mlx_model(BUNDLED_TARGET), place)
     tokenizer = json.loads((place / "tokenizer.json").read_text(encoding="utf-8"))
     for token in tokenizer["added_tokens"]:
         token["special"] = False

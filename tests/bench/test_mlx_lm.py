@@ -10,15 +10,15 @@ import pytest
 from localspec.bench.references import Question, question_of
 from localspec.bench.rivals import rivals_of
 from localspec.engine.load import load
-from localspec.models.bundled import bundled_model
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from localspec.bench.references.mlx_lm import MlxLm  # noqa: E402
+from tests.mlx_pair import mlx_model
 
-TARGET, DRAFT = bundled_model("stdlib-1m", "mlx"), bundled_model("stdlib-1m", "mlx")
+TARGET, DRAFT = mlx_model("stdlib-1m"), mlx_model("stdlib-1m")
 CONFIG = EngineConfig(n_ctx=1024, parallel=1)
 TEXT = "def shorten(text, width):\n    words = text.split()\n    return ' '.join(words)\n\ndef shorten("
 

@@ -9,7 +9,9 @@ from typing import Any
 
 import pytest
 
+from localspec.models.bundled import BUNDLED_TARGET
 from tests.cli.harness import Cli
+from tests.mlx_pair import mlx_model
 from tests.waiting import until_sync
 
 SHORT = ("--temperature", "0", "--max-tokens", "12")
@@ -144,8 +146,8 @@ def test_what_was_said_on_one_backend_is_remembered_on_the_other(cli: Cli, repo:
 
     def answered(backend: str, proposer: str) -> dict[str, Any]:
         flags = (
-            "--backend",
-            backend,
+            "-m",
+            "bundled" if backend == "llama_cpp" else str(mlx_model(BUNDLED_TARGET)),
             "--proposer",
             proposer,
             "-k",

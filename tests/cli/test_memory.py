@@ -26,10 +26,11 @@ from localspec.errors import DiskFull, ExitCode, StorageError
 from localspec.memory.archive import Imported
 from localspec.memory.files import name_of
 from localspec.memory.upkeep import stats
-from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.bundled import BUNDLED_TARGET
 from localspec.wording import counted
 from tests.cli.harness import Cli
 from tests.doctor.imports import REFUSE, at_import
+from tests.mlx_pair import mlx_model
 from tests.waiting import DEADLINE_S, until_sync
 
 
@@ -89,7 +90,7 @@ def test_what_is_left_out_as_a_secret_is_not_counted_as_learnt(cli: Cli, tmp_pat
 
 @pytest.mark.slow
 def test_both_formats_of_a_model_share_a_table(cli: Cli, repo: Path, tmp_path: Path) -> None:
-    directory = str(bundled_model(BUNDLED_TARGET, "mlx"))
+    directory = str(mlx_model(BUNDLED_TARGET))
     learned = cli.json("memory", "prime", str(repo))
     exported = cli.json("memory", "export", str(tmp_path / "out"), "-m", directory)
     (before,) = tables(cli)
@@ -109,7 +110,7 @@ def test_a_directory_is_learnt_with_where_mlx_is_not_installed(cli: Cli, repo: P
     hook = tmp_path / "hook"
     hook.mkdir()
     cli.environment["PYTHONPATH"] = str(hook)
-    directory = str(bundled_model(BUNDLED_TARGET, "mlx"))
+    directory = str(mlx_model(BUNDLED_TARGET))
     at_import(hook, "mlx", REFUSE)
     primed = cli.process("memory", "prime", str(repo), "-m", directory)
     assert primed.returncode == 0 and "of 2 files" in primed.stdout

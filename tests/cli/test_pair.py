@@ -75,8 +75,6 @@ def test_every_candidate_has_its_reason(cli: Cli, models: Path) -> None:
     assert {key: (each["verdict"], each["chosen"]) for key, each in table.items()} == {
         ("stdlib-1m", "gguf"): ("exact", True),
         ("stdlib-6m", "gguf"): ("exact", False),
-        ("stdlib-1m", "mlx"): ("exact", False),
-        ("stdlib-6m", "mlx"): ("exact", False),
         ("cut", "gguf"): ("refused", False),
         ("renamed", "gguf"): ("refused", False),
     }

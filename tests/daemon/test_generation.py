@@ -255,16 +255,15 @@ def test_a_client_that_says_goodbye_and_stays_is_cut_off(daemon: DaemonProcess, 
 def test_models_are_listed_with_what_is_loaded(daemon: DaemonProcess) -> None:
     async def test() -> None:
         async with raw(daemon) as client:
-            options = {"model": "stdlib-1m", "backend": "mlx"}
-            await client.call(1, "generate", prompt="x", options=options)
+            await client.call(
+                1, "generate", prompt="x", options={"model": "stdlib-1m", "backend": "llama_cpp"}
+            )
             models = (await client.call(2, "models/list"))["result"]["models"]
-            loaded = [(m["id"], m["format"]) for m in models if m["loaded"]]
-            assert len(models) == 4 and loaded == [("stdlib-1m", "mlx")]
-            options = {"model": models[1]["path"], "backend": "llama_cpp"}
+            assert [(m["id"], m["loaded"]) for m in models] == [("stdlib-6m", False), ("stdlib-1m", True)]
+            options = {"model": models[0]["path"], "backend": "llama_cpp", "draft": "none"}
             await client.call(3, "generate", prompt="x", options=options)
             models = (await client.call(4, "models/list"))["result"]["models"]
-            loaded = [(m["id"], m["format"]) for m in models if m["loaded"]]
-            assert loaded == [("stdlib-1m", "gguf"), ("stdlib-1m", "mlx")]
+            assert [m["id"] for m in models if m["loaded"]] == ["stdlib-6m", "stdlib-1m"]
 
     run(test())
 

@@ -13,16 +13,14 @@ from localspec.daemon.workers.identity import identify, key_of_pair
 from localspec.daemon.workers.pool import chosen
 from localspec.daemon.workers.worker import Key
 from localspec.errors import LocalspecError, ModelNotFound
-from localspec.models.bundled import bundled_model
 from localspec.models.candidates import Room
 from localspec.models.library import places_of
 from localspec.models.sections import Sections
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw
+from tests.mlx_pair import in_both_formats, mlx_model
 from tests.models.ggufs import DRAFT, TARGET, small
 from tests.waiting import run
-
-MLX = str(bundled_model("stdlib-6m", "mlx").resolve())
 
 
 def key(model: str, draft: str = "auto", backend: str = "auto", *, dirs: tuple[str, ...] = ()) -> Key:
@@ -50,24 +48,31 @@ def test_a_place_whose_bytes_are_no_text_can_be_told(tmp_path: Path) -> None:
     assert places_of("one", dirs) == {key("one", dirs=dirs).model}
 
 
-def test_of_two_formats_a_backend_chooses_one_and_auto_leaves_it_open() -> None:
-    assert key("bundled", backend="mlx") == key("stdlib-6m", backend="mlx") == Key(MLX, "auto", "mlx")
-    assert key(MLX) == Key(MLX, "auto", "mlx")
-    assert key("bundled") == key("stdlib-6m") == Key(str(TARGET), "auto", "auto")
+def test_of_two_formats_a_backend_chooses_one_and_auto_leaves_it_open(tmp_path: Path) -> None:
+    gguf, mlx = map(str, in_both_formats(tmp_path, "twin", "stdlib-6m"))
+    dirs = (str(tmp_path),)
+    assert key("twin", backend="mlx", dirs=dirs) == key(mlx) == Key(mlx, "auto", "mlx")
+    assert key("twin", dirs=dirs) == Key(gguf, "auto", "auto")
+    assert places_of("twin", dirs) == {gguf, mlx}
 
 
-def test_a_named_draft_is_resolved_beside_its_target() -> None:
+def test_a_named_draft_is_resolved_beside_its_target(tmp_path: Path) -> None:
     assert key(str(TARGET), "stdlib-1m").draft == key(str(TARGET), str(DRAFT)).draft == str(DRAFT)
-    assert key(MLX, "stdlib-1m").draft == str(bundled_model("stdlib-1m", "mlx").resolve())
+    both = tmp_path / "twin.gguf", tmp_path / "twin"
+    assert in_both_formats(tmp_path, "twin", "stdlib-1m") == both
+    for target, draft in zip((TARGET, mlx_model("stdlib-6m")), both, strict=True):
+        assert key(str(target), "twin", dirs=(str(tmp_path),)).draft == str(draft)
 
 
 def test_what_is_not_there_keeps_its_name_and_needs_nothing_known() -> None:
-    for wrong in (Key("nothing", "auto", "auto"), Key(str(TARGET), "nothing", "auto"), Key(MLX, "auto", "x")):
+    for wrong in (
+        *(Key("nothing", "auto", "auto"), Key(str(TARGET), "nothing", "auto"), Key(str(TARGET), "auto", "x")),
+        *(Key("bundled", "auto", "mlx"), Key(str(TARGET), "auto", "mlx")),
+    ):
         sections = Sections(Config())
         assert identify(wrong, sections) == wrong
         with pytest.raises(LocalspecError):
             chosen(wrong, (), Room())
-    assert key(str(TARGET), backend="mlx") == Key(str(TARGET), "auto", "mlx")
     with pytest.raises(ModelNotFound):
         places_of("nothing", ())
 
@@ -81,7 +86,7 @@ def test_the_draft_that_is_chosen_is_reckoned_with_and_may_be_left_out() -> None
     assert auto.least == plain.least == plain.needs
     assert key_of_pair(auto) == key_of_pair(named) == Key(str(TARGET), str(DRAFT), "llama_cpp")
     assert key_of_pair(plain) == Key(str(TARGET), "none", "llama_cpp")
-    assert places_of("bundled", ()) == {str(TARGET), MLX}
+    assert places_of("bundled", ()) == {str(TARGET)}
 
 
 def test_any_target_is_weighed_with_what_would_be_paired_with_it(tmp_path: Path) -> None:

@@ -29,6 +29,7 @@ from localspec.models.pair import Pair, choose
 from localspec.models.tried import known_of, known_speed
 from localspec.protocol.engine_config import EngineConfig
 from tests import random_ggufs
+from tests.mlx_pair import in_both_formats, mlx_model
 from tests.models.disk import OLLAMA, Home
 from tests.models.finding import asking, pair_of
 
@@ -59,33 +60,39 @@ def test_which_files_are_opened(model: str, draft: str, choice: Pair) -> None:
     assert choose(model, draft, backend="llama_cpp") == choice
 
 
-def test_a_draft_is_looked_for_in_the_format_of_its_target() -> None:
-    pair = choose("bundled", "auto", backend="mlx")
-    paths = [each.path for each in pair.models]
-    assert paths == [bundled_model("stdlib-6m", "mlx"), bundled_model("stdlib-1m", "mlx")]
-    reasons = [pair.why, pair.drafter.why]
-    assert reasons == ["on mlx, as requested", "the bundled pair"] and not pair.drafter.asked
-    assert choose("stdlib-6m", "stdlib-1m", backend="mlx").draft == pair.draft
+def test_a_draft_is_looked_for_in_the_format_of_its_target(tmp_path: Path) -> None:
+    _, target = in_both_formats(tmp_path, "large", "stdlib-6m")
+    _, draft = in_both_formats(tmp_path, "small", "stdlib-1m")
+    pair = choose("large", "auto", (str(tmp_path),), backend="mlx")
+    assert [each.path for each in pair.models] == [target, draft]
+    assert pair.why == "on mlx, as requested" and not pair.drafter.asked
+    assert choose("large", "small", (str(tmp_path),), backend="mlx").draft == pair.draft
 
 
 def test_the_format_decides_where_there_is_only_one() -> None:
-    gguf, mlx = choose(str(TARGET), "none"), choose(str(TARGET.parent), "none")
+    directory = str(mlx_model("stdlib-6m"))
+    gguf, mlx = choose(str(TARGET), "none"), choose(directory, "none")
     assert gguf.why == "on llama_cpp, which runs a GGUF file"
     assert mlx.why == "on mlx, which runs an MLX directory"
     with pytest.raises(InvalidOptions, match="it is a GGUF file, not an MLX directory"):
         choose(str(TARGET), "none", backend="mlx")
     with pytest.raises(InvalidOptions, match="it is an MLX directory, not a GGUF file"):
-        choose(str(TARGET.parent), "none", backend="llama_cpp")
+        choose(directory, "none", backend="llama_cpp")
+    assert choose("bundled", "none").why == gguf.why
+    with pytest.raises(InvalidOptions, match="the backend mlx cannot run bundled: it is a GGUF file"):
+        choose("bundled", "none", backend="mlx")
 
 
-def test_the_faster_format_is_taken_once_both_were_measured() -> None:
-    seconds = {model_at(TARGET): 0.02, model_at(bundled_model("stdlib-6m", "mlx")): 0.004}
-    choice = choose("bundled", "auto", speed=seconds.get)
-    assert choice.target.path == bundled_model("stdlib-6m", "mlx")
+def test_the_faster_format_is_taken_once_both_were_measured(tmp_path: Path) -> None:
+    gguf, mlx = in_both_formats(tmp_path, "twin", "stdlib-6m")
+    dirs = (str(tmp_path),)
+    seconds = {model_at(gguf): 0.02, model_at(mlx): 0.004}
+    choice = choose("twin", "auto", dirs, speed=seconds.get)
+    assert choice.target.path == mlx
     assert choice.why == "on mlx, which is faster here: 250 tokens/s against 50"
     home_of_mlx = platform.system() == "Darwin" and platform.machine() == "arm64"
-    for known in ({}, {model_at(TARGET): 0.02}):
-        assert (choose("bundled", "auto", speed=known.get).target.path == TARGET) == (not home_of_mlx)
+    for known in ({}, {model_at(gguf): 0.02}):
+        assert (choose("twin", "auto", dirs, speed=known.get).target.path == gguf) == (not home_of_mlx)
 
 
 @pytest.mark.slow

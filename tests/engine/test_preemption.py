@@ -110,7 +110,7 @@ def test_what_is_not_heeded_does_not_reach_the_backend() -> None:
 def test_llama_cpp_gives_up_in_the_middle_of_a_forward() -> None:
     """A forward of 2,000 tokens takes far longer than its preemption."""
     config = EngineConfig(n_ctx=2048, parallel=1, prefill_chunk=2000)
-    backend = open_backend(model_at(bundled_model(BUNDLED_TARGET, "gguf")), config, measured=False)
+    backend = open_backend(model_at(bundled_model(BUNDLED_TARGET)), config, measured=False)
     assert isinstance(backend, LlamaCppBackend)
     sequence = backend.open()
     tokens = [300 + i % 500 for i in range(2000)]

@@ -9,6 +9,7 @@ import pytest
 from localspec.models.bundled import bundled_model
 from tests.cli.harness import CONFIG, Cli
 from tests.hub.server import Hub, serving
+from tests.mlx_pair import mlx_model
 
 REPO = "org/Tiny-7B-GGUF"
 
@@ -62,5 +63,5 @@ def model(extra: int = 0) -> bytes:
 
 
 def mlx_directory() -> dict[str, bytes]:
-    folder = bundled_model("stdlib-1m", "mlx")
-    return {path.name: path.read_bytes() for path in folder.iterdir() if path.suffix != ".gguf"}
+    folder = mlx_model("stdlib-1m")
+    return {path.name: path.read_bytes() for path in folder.iterdir()}

@@ -10,7 +10,6 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "localspec"
 TESTS = ROOT / "tests"
-TRAINING = ROOT / "assets" / "training"
 ACCEPTANCE = ROOT / "assets" / "bench" / "acceptance"
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef

@@ -14,7 +14,6 @@ from tests.hygiene.source import (
     PACKAGE,
     ROOT,
     TESTS,
-    TRAINING,
     functions,
     length,
     lines_of,
@@ -33,18 +32,16 @@ NOT_CORE = (PACKAGE / "cli",)
 
 
 def test_no_file_is_long() -> None:
-    sizes = {path: len(lines_of(path)) for path in python_files(PACKAGE, ACCEPTANCE, TRAINING, TESTS)}
+    sizes = {path: len(lines_of(path)) for path in python_files(PACKAGE, ACCEPTANCE, TESTS)}
     assert len(sizes) > 100
     assert {str(path.relative_to(ROOT)): n for path, n in sizes.items() if n > MAX_FILE} == {}
 
 
 def test_no_function_is_long() -> None:
-    assert [
-        f"{f.place}: {f.lines}" for f in functions(PACKAGE, ACCEPTANCE, TRAINING) if f.lines > MAX_FUNCTION
-    ] == []
+    assert [f"{f.place}: {f.lines}" for f in functions(PACKAGE, ACCEPTANCE) if f.lines > MAX_FUNCTION] == []
 
 
-@pytest.mark.parametrize("folder", [PACKAGE, ACCEPTANCE, TRAINING], ids=lambda folder: folder.name)
+@pytest.mark.parametrize("folder", [PACKAGE, ACCEPTANCE], ids=lambda folder: folder.name)
 def test_nine_functions_in_ten_are_short(folder: Path) -> None:
     sizes = [f.lines for f in functions(folder)]
     assert statistics.quantiles(sizes, n=10)[-1] <= MAX_FUNCTION_P90
@@ -75,7 +72,7 @@ def names_of(handler: ast.ExceptHandler) -> list[str]:
 
 
 def test_no_except_is_bare() -> None:
-    everywhere = python_files(PACKAGE, ACCEPTANCE, TRAINING, TESTS)
+    everywhere = python_files(PACKAGE, ACCEPTANCE, TESTS)
     files = [path for path in everywhere if re.search(r"except\s*:", path.read_text("utf-8"))]
     bare = [(path, h.lineno) for path in files for h in handlers(path) if h.type is None]
     assert bare == []

@@ -8,11 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-
-DRAFT = bundled_model(BUNDLED_DRAFT, "mlx")
-TARGET = bundled_model(BUNDLED_TARGET, "mlx")
-
 CONFIG = {"model_type": "toy", "max_position_embeddings": 64}
 INDEX = "model.safetensors.index.json"
 BYTES_OF = {"F32": 4, "F16": 2, "BF16": 2, "U32": 4}

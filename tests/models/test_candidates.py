@@ -11,14 +11,13 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelError
-from localspec.models.bundled import bundled_model
 from localspec.models.candidates import Candidate, Room, auto_draft, chosen, judged, without
 from localspec.models.fit import needs_of
 from localspec.models.model import model_at
 from localspec.models.tried import Tried, note_failure
 from localspec.protocol.engine_config import EngineConfig
 from localspec.units import size
-from tests.models import directories
+from tests.mlx_pair import mlx_model
 from tests.models.ggufs import DRAFT, TARGET, gguf, string, tensor, uint32, vocabulary, write
 from tests.models.test_tried import note
 
@@ -61,12 +60,8 @@ def free(n: int) -> Room:
 
 def test_the_bundled_pair_stays_as_it_is(tmp_path: Path) -> None:
     shutil.copy(DRAFT, tmp_path / "better.gguf")
-    for format in ("gguf", "mlx"):
-        target, mate = (bundled_model(name, format) for name in ("stdlib-6m", "stdlib-1m"))
-        assert auto_draft(model_at(target), (str(tmp_path),), Room(CONFIG)) == (
-            model_at(mate),
-            "the bundled pair",
-        )
+    found = auto_draft(model_at(TARGET), (str(tmp_path),), Room(CONFIG))
+    assert found == (model_at(DRAFT), "the bundled pair")
 
 
 def test_a_copy_of_the_bundled_target_is_paired_like_any_other(tmp_path: Path) -> None:
@@ -162,9 +157,10 @@ def test_why_a_model_does_not_draft(
     assert chosen(model_at(target), everyone) == (None, without(nearly))
 
 
-def test_another_format_does_not_draft() -> None:
-    found = {each.model.path: each for each in judged(model_at(TARGET), (), Room(CONFIG))}
-    mlx = found[bundled_model("stdlib-1m", "mlx")]
+def test_another_format_does_not_draft(tmp_path: Path) -> None:
+    directory = shutil.copytree(mlx_model("stdlib-1m"), tmp_path / "other")
+    found = {each.model.path: each for each in judged(model_at(TARGET), (str(tmp_path),), Room(CONFIG))}
+    mlx = found[directory]
     assert (mlx.verdict, mlx.helps) == ("exact", False)  # whoever names it gets it
     assert mlx.reason == "it is an MLX directory, the target a GGUF file"
 
@@ -296,10 +292,11 @@ def test_the_same_file_under_another_name_is_no_candidate(tmp_path: Path) -> Non
 
 
 def test_directories_are_paired_with_directories(tmp_path: Path) -> None:
-    target = Path(shutil.copytree(directories.TARGET, tmp_path / "target"))
+    target = shutil.copytree(mlx_model("stdlib-6m"), tmp_path / "target")
+    draft = shutil.copytree(mlx_model("stdlib-1m"), tmp_path / "draft")
     assert auto_draft(model_at(target), (str(tmp_path),), Room(CONFIG)) == (
-        model_at(directories.DRAFT),
-        "stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller",
+        model_at(draft),
+        "draft:1m drafts: same vocabulary, same family, 4.52 times smaller",
     )
     found = {each.model.path: each for each in judged(model_at(target), (), Room(CONFIG))}
     assert found[DRAFT].reason == "it is a GGUF file, the target an MLX directory"

@@ -10,12 +10,13 @@ from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.card import BPE, NO_VOCABULARY, SPM, Card, card_of, texts_of
 from localspec.models.gguf import read_header
 from localspec.models.template import CHATML
+from tests.mlx_pair import mlx_model
 from tests.models import directories, ggufs
 
 
 @pytest.mark.parametrize("format", ["gguf", "mlx"])
 def test_both_formats_of_a_model_have_one_card(format: str) -> None:
-    path = bundled_model(BUNDLED_TARGET, format)  # type: ignore[arg-type]
+    path = bundled_model(BUNDLED_TARGET) if format == "gguf" else mlx_model(BUNDLED_TARGET)
     assert card_of(path) == Card(8192, BPE, 256)
     texts = texts_of(path)
     assert texts.eos == "<|im_end|>" and texts.bos == ("<|endoftext|>" if format == "gguf" else "")

@@ -10,17 +10,18 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
+from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET
 from localspec.models.directory import ModelDirectory, is_directory_model, read_directory
 from localspec.models.weights import Weight, read_weights
+from tests.mlx_pair import mlx_model
 from tests.models import directories
 
 BITS = {"group_size": 64, "bits": 4}
 
 
-@pytest.fixture(scope="module", params=[directories.DRAFT, directories.TARGET], ids=lambda path: path.name)
-def bundled(request: pytest.FixtureRequest) -> Path:
-    path: Path = request.param
-    return path
+@pytest.fixture(scope="module", params=[BUNDLED_DRAFT, BUNDLED_TARGET])
+def pair_member(request: pytest.FixtureRequest) -> Path:
+    return mlx_model(request.param)
 
 
 def test_a_directory_with_a_configuration_is_a_model(tmp_path: Path) -> None:
@@ -32,16 +33,16 @@ def test_a_directory_with_a_configuration_is_a_model(tmp_path: Path) -> None:
     assert not is_directory_model(tmp_path / "a\0b")
 
 
-def test_the_bundled_models_are_described(bundled: Path) -> None:
-    model = read_directory(bundled)
-    assert (model.path, model.architecture, model.context) == (bundled, "qwen3", 2048)
-    assert model.weights == (bundled / "model.safetensors",)
-    assert model.size == (bundled / "model.safetensors").stat().st_size
-    assert model.config == json.loads((bundled / "config.json").read_text("utf-8"))
+def test_a_whole_model_is_described(pair_member: Path) -> None:
+    model = read_directory(pair_member)
+    assert (model.path, model.architecture, model.context) == (pair_member, "qwen3", 2048)
+    assert model.weights == (pair_member / "model.safetensors",)
+    assert model.size == (pair_member / "model.safetensors").stat().st_size
+    assert model.config == json.loads((pair_member / "config.json").read_text("utf-8"))
 
 
-def test_tensors_are_those_that_the_safetensors_package_reads(bundled: Path) -> None:
-    path = bundled / "model.safetensors"
+def test_tensors_are_those_that_the_safetensors_package_reads(pair_member: Path) -> None:
+    path = pair_member / "model.safetensors"
     tensors = read_weights(path).tensors
     with safe_open(path, framework="numpy") as file:
         assert tensors.keys() == set(file.keys())
@@ -49,7 +50,7 @@ def test_tensors_are_those_that_the_safetensors_package_reads(bundled: Path) -> 
         assert tensors == {
             name: Weight(piece.get_dtype(), _product(piece.get_shape())) for name, piece in slices.items()
         }
-    assert read_directory(bundled).parameters == sum(tensor.elements for tensor in tensors.values())
+    assert read_directory(pair_member).parameters == sum(tensor.elements for tensor in tensors.values())
 
 
 def _product(shape: list[int]) -> int:

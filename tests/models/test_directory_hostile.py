@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from localspec.errors import ModelError, ModelInvalid, ModelNotFound
 from localspec.models import directory, tokenizer_json, weights
+from localspec.models.bundled import BUNDLED_DRAFT
 from localspec.models.directory import read_directory
 from localspec.models.fingerprint import directory_tokens
 from localspec.models.weights import read_weights
+from tests.mlx_pair import mlx_model
 from tests.models import directories
 from tests.models.directories import entry, safetensors
 
@@ -231,8 +233,8 @@ def test_odd_types_and_shapes_that_fit_are_read(
     assert read_weights(path / "model.safetensors").tensors["a"].type == kind
 
 
-def test_the_bundled_weights_are_refused_wherever_they_are_cut(tmp_path: Path) -> None:
-    whole = (directories.DRAFT / "model.safetensors").read_bytes()
+def test_real_weights_are_refused_wherever_they_are_cut(tmp_path: Path) -> None:
+    whole = (mlx_model(BUNDLED_DRAFT) / "model.safetensors").read_bytes()
     path = directories.write(tmp_path, {"model.safetensors": whole})
     read_directory(path)
     for length in sorted({*range(0, len(whole), 40_009), *range(64), len(whole) - 1}, reverse=True):

@@ -13,12 +13,12 @@ from localspec.backends.llama_cpp.native import kv_bytes_per_token
 from localspec.engine.load import load, load_engine
 from localspec.errors import LocalspecError, ModelTooLarge
 from localspec.models import fit
-from localspec.models.bundled import bundled_model
 from localspec.models.fit import PROCESS, Needs, context_size, free_memory, needs_of
 from localspec.models.model import model_at
 from localspec.models.pair import choose
 from localspec.protocol.engine_config import EngineConfig
 from localspec.units import MB
+from tests.mlx_pair import mlx_model
 from tests.models.ggufs import DRAFT, TARGET, gguf, ints, string, uint32
 
 SMALL = EngineConfig(n_ctx=256, parallel=1)
@@ -47,7 +47,7 @@ def test_cells_grow_with_the_context_and_shrink_with_their_bits() -> None:
 
 
 def test_both_formats_of_a_model_have_the_same_cells_but_only_one_is_mapped() -> None:
-    directory = needs_of(model_at(bundled_model("stdlib-6m", "mlx")), None, SMALL)
+    directory = needs_of(model_at(mlx_model("stdlib-6m")), None, SMALL)
     assert directory.cells == needs_of(model_at(TARGET), None, SMALL).cells
     assert directory.weights > 0 and directory.mapped == 0
 
@@ -88,7 +88,7 @@ def test_what_a_header_does_not_tell_counts_as_nothing(tmp_path: Path) -> None:
 def test_of_a_directory_only_layers_with_a_cell_for_every_token_count(
     tmp_path: Path, changes: dict[str, object], layers: int
 ) -> None:
-    for file in bundled_model("stdlib-6m", "mlx").iterdir():
+    for file in mlx_model("stdlib-6m").iterdir():
         (tmp_path / file.name).symlink_to(file)
     config = json.loads((tmp_path / "config.json").read_text())
     shape = {"num_hidden_layers": 3, "head_dim": 16, "num_key_value_heads": 2}

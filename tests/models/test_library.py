@@ -16,11 +16,11 @@ from localspec.models.bundled import bundled_dir, bundled_model
 from localspec.models.description import Format
 from localspec.models.library import list_models
 from localspec.protocol.messages import ModelDescription, ModelList
+from tests.mlx_pair import in_both_formats
 from tests.models import directories, ggufs
 from tests.models.finding import describe, find_model, model_files, model_name
 
-BUNDLED_PAIR = ["stdlib-6m", "stdlib-1m", "stdlib-6m", "stdlib-1m"]
-"""as GGUF files, then as directories"""
+BUNDLED_PAIR = ["stdlib-6m", "stdlib-1m"]
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ def shelf(tmp_path: Path) -> Path:
 
 def listed(folder: Path) -> dict[str, ModelDescription]:
     models = list_models((str(folder),))
-    assert [model.id for model in models[:4]] == BUNDLED_PAIR
+    assert [model.id for model in models[:2]] == BUNDLED_PAIR
     assert msgspec.json.decode(msgspec.json.encode(ModelList(tuple(models))), type=ModelList)
     return {model.id: model for model in models}
 
@@ -114,19 +114,18 @@ def test_a_strange_name_is_not_found(name: str) -> None:
 def test_the_bundled_pair_is_listed_first() -> None:
     models = list_models()
     assert [model.id for model in models] == BUNDLED_PAIR
-    paths = (ggufs.TARGET, ggufs.DRAFT, directories.TARGET, directories.DRAFT)
-    assert [model.path for model in models] == [str(path) for path in paths]
-    assert [model.format for model in models] == ["gguf", "gguf", "mlx", "mlx"]
+    assert [model.path for model in models] == [str(path) for path in (ggufs.TARGET, ggufs.DRAFT)]
+    assert [model.format for model in models] == ["gguf", "gguf"]
     assert len({model.vocab_fp for model in models}) == 1 and models[0].vocab_fp
     assert all(model.fim and model.problem is None for model in models)
 
 
-def test_the_bundled_models_are_the_same_in_both_formats() -> None:
-    target, draft, *both = list_models()
-    for gguf, mlx in zip((target, draft), both, strict=True):
-        own = {name: getattr(gguf, name) for name in ("path", "format", "backend", "size", "title")}
-        assert gguf.tokenizer_fp != mlx.tokenizer_fp and gguf.template
-        assert msgspec.structs.replace(mlx, **own, tokenizer_fp=gguf.tokenizer_fp) == gguf
+def test_a_model_is_described_alike_in_both_formats(tmp_path: Path) -> None:
+    in_both_formats(tmp_path, "twin", "stdlib-6m")
+    gguf, mlx = sorted(list_models([str(tmp_path)])[2:], key=lambda model: model.format)
+    own = {name: getattr(gguf, name) for name in ("path", "format", "backend", "size", "title", "names")}
+    assert gguf.tokenizer_fp != mlx.tokenizer_fp and gguf.template
+    assert msgspec.structs.replace(mlx, **own, tokenizer_fp=gguf.tokenizer_fp) == gguf
 
 
 def test_a_good_file_is_described(shelf: Path) -> None:
@@ -210,7 +209,6 @@ def library(shelf: Path) -> Path:
 def test_directories_with_a_configuration_and_weights_are_models(library: Path) -> None:
     found = [(name, path) for name, path in model_files([str(library)]) if path.is_dir()]
     expected = [
-        *(("stdlib-6m", directories.TARGET), ("stdlib-1m", directories.DRAFT)),
         *(("Toy-0.5B", library / "Toy-0.5B"), ("cut-directory", library / "cut-directory")),
         *(("nested", library / "deep" / "nested"),),
     ]
@@ -246,7 +244,7 @@ def test_a_broken_directory_is_listed_with_its_problem_and_size(library: Path) -
 
 def test_a_directory_named_like_a_file_is_listed_once(tmp_path: Path) -> None:
     directories.write(tmp_path, name="toy.gguf")
-    (model,) = list_models((str(tmp_path),))[4:]
+    (model,) = list_models((str(tmp_path),))[2:]
     assert (model.id, model.format, model.problem) == ("toy.gguf", "mlx", None)
     assert find_model(model.path) == tmp_path / "toy.gguf"
 
@@ -304,9 +302,9 @@ def test_a_model_of_one_format_is_found_whatever_is_wanted(library: Path, name: 
 
 
 @pytest.mark.parametrize("name", ["bundled", "stdlib-6m"])
-def test_the_bundled_target_is_there_in_both_formats(name: str) -> None:
-    assert find_model(name, format="mlx") == bundled_model("stdlib-6m", "mlx") == directories.TARGET
-    assert find_model(name, format="gguf") == bundled_model("stdlib-6m") == ggufs.TARGET
+def test_the_bundled_target_is_a_file_whatever_format_is_wanted(name: str) -> None:
+    assert find_model(name, format="mlx") == bundled_model("stdlib-6m") == ggufs.TARGET
+    assert find_model(name, format="gguf") == ggufs.TARGET
 
 
 def test_a_folder_that_happens_to_be_here_takes_no_models_place(
@@ -324,7 +322,7 @@ def test_a_path_is_taken_whatever_format_is_wanted(library: Path) -> None:
 
 def test_files_and_directories_have_names() -> None:
     assert model_name(Path("some/Toy-0.5B.gguf")) == "Toy-0.5B"
-    assert model_name(ggufs.DRAFT) == model_name(directories.DRAFT) == "stdlib-1m"
+    assert model_name(ggufs.DRAFT) == "stdlib-1m"
 
 
 @pytest.mark.parametrize("marker", ["<|fim_prefix|>", "<fim_prefix>", "<PRE>", "<｜fim▁begin｜>"])

@@ -21,7 +21,7 @@ CUT = small()[:-1]
 
 def only(home: Home) -> ModelDescription:
     """The one model of this home."""
-    (model,) = read_disk((str(home.root / MODEL_DIR),)).models[4:]
+    (model,) = read_disk((str(home.root / MODEL_DIR),)).models[2:]
     return model
 
 

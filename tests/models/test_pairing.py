@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from hypothesis import strategies as st
 
 from localspec.errors import TokenizerMismatch
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.description import FORMATS, Format
 from localspec.models.model import model_at
 from localspec.models.pairing import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tokens, check_pair
 from localspec.models.vocabulary import read_tokens
+from tests.mlx_pair import mlx_model
 
 WORDS = [b"w%d" % n for n in range(200)]
 
@@ -35,11 +36,9 @@ def test_equal_vocabularies_are_exact() -> None:
     assert pair(WORDS, tuple(WORDS)) == "exact"
 
 
-@pytest.mark.parametrize("format", FORMATS)
-def test_the_bundled_pair_is_exact(format: Format) -> None:
-    target, draft = (
-        read_tokens(model_at(bundled_model(name, format))) for name in (BUNDLED_TARGET, BUNDLED_DRAFT)
-    )
+@pytest.mark.parametrize("of", [bundled_model, mlx_model])
+def test_the_bundled_pair_is_exact(of: Callable[[str], Path]) -> None:
+    target, draft = (read_tokens(model_at(of(name))) for name in (BUNDLED_TARGET, BUNDLED_DRAFT))
     assert check_pair(target, draft) == "exact"
 
 

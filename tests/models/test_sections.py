@@ -14,6 +14,7 @@ from localspec.models.bundled import bundled_model
 from localspec.models.library import places_of
 from localspec.models.sections import MOST_NAMES, Sections
 from localspec.protocol.options import Options
+from tests.mlx_pair import in_both_formats
 from tests.models.ggufs import TARGET, small
 
 
@@ -196,7 +197,8 @@ def test_a_section_of_a_family_and_size_is_for_all_of_it(tmp_path: Path) -> None
     assert found.engine("toy:1b").n_ctx == 0
 
 
-def test_a_name_for_both_formats_has_two_places() -> None:
-    mlx = str(bundled_model("stdlib-6m", "mlx").resolve())
-    assert places_of("bundled", ()) == {str(TARGET), mlx}
+def test_a_name_for_both_formats_has_two_places(tmp_path: Path) -> None:
+    gguf, mlx = map(str, in_both_formats(tmp_path, "twin", "stdlib-6m"))
+    assert places_of("twin", (str(tmp_path),)) == {gguf, mlx}
     assert places_of(mlx, ()) == {mlx}
+    assert places_of("bundled", ()) == {str(TARGET)}

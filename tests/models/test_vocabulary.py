@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelError, ModelInvalid
+from localspec.models.bundled import BUNDLED_DRAFT
 from localspec.models.model import model_at
 from localspec.models.pairing import Tokens
 from localspec.models.vocabulary import read_tokens, vocabulary_size
+from tests.mlx_pair import mlx_model
 from tests.models import directories
 from tests.models.ggufs import BOOL, DRAFT, gguf, string, tensor, uint32, value, vocabulary, write
 
@@ -27,10 +29,11 @@ def tokens_of(folder: Path, *values: bytes, model: str = "gpt2") -> Tokens:
 
 
 def test_both_formats_tell_the_same() -> None:
-    gguf, mlx = read_tokens(model_at(DRAFT)), read_tokens(model_at(directories.DRAFT))
+    directory = model_at(mlx_model(BUNDLED_DRAFT))
+    gguf, mlx = read_tokens(model_at(DRAFT)), read_tokens(directory)
     assert gguf.texts == mlx.texts and gguf.size == mlx.size == 8192
     assert gguf.eos == mlx.eos == 2 and gguf.bos is mlx.bos is None
-    assert vocabulary_size(model_at(DRAFT)) == vocabulary_size(model_at(directories.DRAFT)) == 8192
+    assert vocabulary_size(model_at(DRAFT)) == vocabulary_size(directory) == 8192
 
 
 def test_rows_without_a_token_count_and_have_no_text(tmp_path: Path) -> None:

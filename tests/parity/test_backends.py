@@ -24,6 +24,7 @@ from tests.slow.share import share
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
+from tests.mlx_pair import mlx_model
 
 CONFIG = EngineConfig(n_ctx=1024, parallel=2, threads=1)
 NAMES = ("stdlib-6m", "stdlib-1m")
@@ -50,7 +51,7 @@ class Agreement:
 def both(request: pytest.FixtureRequest) -> Iterator[Both]:
     pair = Both(
         LlamaCppBackend(model_at(bundled_model(request.param)), CONFIG, measured=False),
-        MlxBackend(model_at(bundled_model(request.param, "mlx")), CONFIG, measured=False),
+        MlxBackend(model_at(mlx_model(request.param)), CONFIG, measured=False),
     )
     yield pair
     for backend in pair:

@@ -163,7 +163,7 @@ def test_a_toy_whose_rounding_is_not_known_right_is_found_out() -> None:
 @contextmanager
 def target(name: str, folder: Path) -> Iterator[LlamaCppBackend]:
     """A quantisation of the bundled model, probed to the end, with one thread."""
-    source = bundled_model(BUNDLED_TARGET, "gguf")
+    source = bundled_model(BUNDLED_TARGET)
     made = folder / f"{name}.gguf"
     path = source if name == "F16" else made if made.exists() else quantised(source, folder, name)
     backend = LlamaCppBackend(model_at(path), EngineConfig(n_ctx=768, parallel=3, threads=1), measured=False)

@@ -1,1 +1,0 @@
-"""The recipe of the bundled pair: python -m assets.training.train_pair --help"""

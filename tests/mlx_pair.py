@@ -1,0 +1,160 @@
+"""The bundled pair as MLX directories, made from its GGUF files once a run."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import shutil
+import tempfile
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gguf import GGUFReader
+from safetensors.numpy import save_file
+
+from localspec.models.bundled import bundled_model
+
+CONTROL = 3
+"""the type of special tokens in a GGUF vocabulary"""
+TENSORS = {
+    "token_embd": "model.embed_tokens",
+    "output_norm": "model.norm",
+    "attn_norm": "input_layernorm",
+    "ffn_norm": "post_attention_layernorm",
+    "attn_q": "self_attn.q_proj",
+    "attn_k": "self_attn.k_proj",
+    "attn_v": "self_attn.v_proj",
+    "attn_output": "self_attn.o_proj",
+    "attn_q_norm": "self_attn.q_norm",
+    "attn_k_norm": "self_attn.k_norm",
+    "ffn_gate": "mlp.gate_proj",
+    "ffn_up": "mlp.up_proj",
+    "ffn_down": "mlp.down_proj",
+}
+QWEN2 = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
+"""the pre-tokenizer that a GGUF file calls ``qwen2``"""
+
+
+@cache
+def mlx_model(name: str) -> Path:
+    """The MLX directory of a bundled model, by its name; it is removed when the run ends."""
+    folder = _run() / name
+    folder.mkdir()
+    reader = GGUFReader(bundled_model(name))
+    tensors = {_name(each.name): each.data.astype(np.float16) for each in reader.tensors}
+    save_file(tensors, folder / "model.safetensors", metadata={"format": "mlx"})
+    files = {
+        "config.json": _config(reader),
+        "tokenizer.json": _tokenizer(reader),
+        "tokenizer_config.json": _tokenizer_config(reader),
+    }
+    for file, content in files.items():
+        (folder / file).write_text(json.dumps(content, ensure_ascii=False), encoding="utf-8")
+    return folder
+
+
+def in_both_formats(folder: Path, name: str, bundled: str) -> tuple[Path, Path]:
+    """Write a bundled model into ``folder`` in both formats under one name; return both paths."""
+    file, directory = folder / f"{name}.gguf", folder / name
+    shutil.copyfile(bundled_model(bundled), file)
+    shutil.copytree(mlx_model(bundled), directory)
+    return file, directory
+
+
+@cache
+def _run() -> Path:
+    """The directory of this run."""
+    path = Path(tempfile.mkdtemp(prefix="localspec-mlx-")).resolve()
+    atexit.register(shutil.rmtree, path, ignore_errors=True)
+    return path
+
+
+def _name(tensor: str) -> str:
+    """The name of a GGUF tensor in an MLX directory."""
+    *layer, kind, _ = tensor.split(".")
+    inside = f"model.layers.{layer[1]}." if layer else ""
+    return f"{inside}{TENSORS[kind]}.weight"
+
+
+def _field(reader: GGUFReader, key: str) -> Any:
+    found = reader.get_field(key)
+    assert found is not None, key
+    return found.contents()
+
+
+def _config(reader: GGUFReader) -> dict[str, Any]:
+    def of(key: str) -> Any:
+        return _field(reader, f"qwen3.{key}")
+
+    return {
+        "architectures": ["Qwen3ForCausalLM"],
+        "model_type": "qwen3",
+        "hidden_size": of("embedding_length"),
+        "intermediate_size": of("feed_forward_length"),
+        "num_hidden_layers": of("block_count"),
+        "num_attention_heads": of("attention.head_count"),
+        "num_key_value_heads": of("attention.head_count_kv"),
+        "head_dim": of("attention.key_length"),
+        "rms_norm_eps": round(of("attention.layer_norm_rms_epsilon"), 9),
+        "rope_theta": of("rope.freq_base"),
+        "tie_word_embeddings": True,
+        "vocab_size": of("vocab_size"),
+        "max_position_embeddings": of("context_length"),
+        "attention_bias": False,
+        "hidden_act": "silu",
+        "torch_dtype": "float16",
+        "bos_token_id": _field(reader, "tokenizer.ggml.bos_token_id"),
+        "eos_token_id": [_field(reader, f"tokenizer.ggml.{role}_token_id") for role in ("padding", "eos")],
+    }
+
+
+def _tokenizer(reader: GGUFReader) -> dict[str, Any]:
+    tokens, types = (_field(reader, f"tokenizer.ggml.{key}") for key in ("tokens", "token_type"))
+    special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    split = {"type": "Split", "pattern": {"Regex": QWEN2}, "behavior": "Isolated", "invert": False}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    return {
+        "version": "1.0",
+        "truncation": None,
+        "padding": None,
+        "added_tokens": [
+            {"id": i, "content": tokens[i], **special} for i, kind in enumerate(types) if kind == CONTROL
+        ],
+        "normalizer": None,
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]},
+        "post_processor": None,
+        "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
+        "model": {
+            "type": "BPE",
+            "dropout": None,
+            "unk_token": None,
+            "continuing_subword_prefix": None,
+            "end_of_word_suffix": None,
+            "fuse_unk": False,
+            "byte_fallback": False,
+            "ignore_merges": False,
+            "vocab": {token: i for i, token in enumerate(tokens)},
+            "merges": [merge.split(" ") for merge in _field(reader, "tokenizer.ggml.merges")],
+        },
+    }
+
+
+def _tokenizer_config(reader: GGUFReader) -> dict[str, Any]:
+    def token(role: str) -> str:
+        text: str = tokens[_field(reader, f"tokenizer.ggml.{role}_token_id")]
+        return text
+
+    tokens = _field(reader, "tokenizer.ggml.tokens")
+    return {
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "eos_token": token("eos"),
+        "pad_token": token("padding"),
+        "model_max_length": _field(reader, "qwen3.context_length"),
+        "clean_up_tokenization_spaces": False,
+        "chat_template": _field(reader, "tokenizer.chat_template"),
+    }
