@@ -43,7 +43,7 @@ SECTION_EXAMPLES = {"models": "qwen2.5-coder:7b", "workspaces": "~/src/project"}
 LISTS = ("stop", "logit_bias")
 """options that take several values"""
 SEE_SETTINGS = "See `localspec config show --describe`."
-RENAME = "Rename it: `localspec config edit`."
+RENAME = "Change that: `localspec config edit`."
 """the remedy of :func:`renamed_settings`"""
 
 LARGEST_FILE = 256 << 10
@@ -257,6 +257,8 @@ def parse_config(values: dict[str, Any], *, where: str, text: str = "") -> Confi
     """Validate the tables of a configuration; errors name ``where`` it is from, and the line of its text."""
     origin = _origin(where, text)
     for old in old_keys(values):
+        if old.setting is None:
+            continue
         (table, name), remedy = old.setting, origin.remedy(old.old, is_value=True)
         check_value(TABLES[table], name, old.value, said=dotted(old.old), remedy=remedy, strict=True)
     values = by_present_names(values)

@@ -80,7 +80,7 @@ def find(key: str) -> Setting:
 
     Raises :class:`InvalidOptions` naming the nearest.
     """
-    present = {".".join(old): ".".join(new) for old, new in RENAMED.items()}
+    present = {".".join(old): ".".join(new) for old, new in RENAMED.items() if new is not None}
     key = present.get(key, key)
     for setting in settings():
         if key in (setting.key, setting.name):

@@ -1,4 +1,4 @@
-"""Settings by their earlier names: read, and told of."""
+"""Settings of earlier versions: read, or left out, with a notice."""
 
 from __future__ import annotations
 
@@ -18,10 +18,11 @@ OLD = '[daemon]\nport = 0\nallowed_origins = ["http://x"]\n'
 
 
 def test_the_earlier_names_are_no_settings_and_the_present_ones_are() -> None:
-    for (table, name), (now, present) in RENAMED.items():
+    for (table, name), new in RENAMED.items():
         assert name not in TABLES[table].__struct_fields__
-        assert present in TABLES[now].__struct_fields__
-        assert find(f"{table}.{name}") == find(f"{now}.{present}")
+        if new is not None:
+            assert new[1] in TABLES[new[0]].__struct_fields__
+            assert find(f"{table}.{name}") == find(".".join(new))
 
 
 def test_a_setting_by_its_earlier_name_holds() -> None:
@@ -48,6 +49,17 @@ def test_the_notice_names_the_line_and_the_present_name(tmp_path: Path) -> None:
     assert load_config(file).http.origins == ("http://x",)
     file.write_text('[http]\norigins = ["http://x"]')
     assert renamed_settings(file) == []
+
+
+def test_a_removed_setting_is_left_out_with_a_notice(tmp_path: Path) -> None:
+    file = tmp_path / "config.toml"
+    file.write_text('[engine]\ncontroller = "ema"\nn_ctx = 512\n[models."m"]\nrepetition_gate = 7\n')
+    config = load_config(file)
+    assert config.engine.n_ctx == 512 and "m" in config.models
+    assert renamed_settings(file) == [
+        f"engine.controller in line 2 of {file} is not a setting any more, and has no effect",
+        f"models.m.repetition_gate in line 5 of {file} is not a setting any more, and has no effect",
+    ]
 
 
 def test_a_wrong_value_is_refused_by_the_name_and_line_that_it_has() -> None:

@@ -23,7 +23,6 @@ REASONS = {
     "no proposer was asked": "resting",
     "is not sure enough": "unsure",
     "is reading the context": "reading",
-    "decode together": "crowded",
     "proposer is none": OFF,
 }
 """labels of the reasons for no draft, by a part of the reason's sentence"""

@@ -40,7 +40,6 @@ from localspec.protocol.options import Options, parse_options, readable
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
 from localspec.speculation.proposer import Proposer
-from localspec.speculation.rules import Rules
 
 COMPLETION_CHUNK = 32
 """tokens of a completion's prompt per forward: short pieces only, so that most cells can be reused wherever
@@ -86,8 +85,7 @@ class Engine:
         )
         limits = ProposerLimits(vocabulary.size, target.rollback, capabilities.replays)
         members = make_all(Parts(target, draft, config, self.learning))
-        self._rules = Rules(config, self.learning.costs, self.learning.calibration)
-        self._proposers = assemble(members, proposers, self._rules, limits)
+        self._proposers = assemble(members, proposers, self.learning, limits)
         self._scheduler = Scheduler(target, self.learning.costs, self.learning.chats)
         self._idle = Idle(target, draft, self.learning, self._scheduler, measures=config.idle_measuring)
         self._preemption = Preemption(target)
@@ -155,8 +153,6 @@ class Engine:
         sequence.stats.truncated_messages = encoded.dropped
         if settings.proposer != "none" and capabilities.obstacle:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", capabilities.obstacle
-        elif obstacle := self._rules.obstacle(settings.proposer, encoded.tokens):
-            sequence.proposer, sequence.stats.speculation_off_reason = "none", obstacle
         sequence.limit(request)
         sequence.source = request.source
         if request.progress:

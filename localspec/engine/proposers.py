@@ -9,16 +9,18 @@ from collections.abc import Sequence as Seq
 from operator import index
 from typing import NamedTuple
 
+from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
-from localspec.protocol.proposer_kinds import KINDS, LOOKUP, NONE, Need, names
+from localspec.protocol.proposer_kinds import AUTO, KINDS, LOOKUP, NONE, Need, names
 from localspec.speculation.controller import Controller
 from localspec.speculation.draft import NOTHING, Ask, Draft
 from localspec.speculation.proposer import PLAIN_DECODING, Nothing, Proposer
-from localspec.speculation.rules import LONGEST_K, Rules
 
 DEFAULT_K = 4
-"""draft length of a rule that does not choose one itself"""
+"""most draft tokens a round of a proposer that no controller serves"""
+LONGEST_K = 20
+"""most draft tokens a round"""
 
 
 class Offer(NamedTuple):
@@ -41,18 +43,18 @@ class Limits(NamedTuple):
 class Proposers:
     """Calls each sequence's proposer, for all sequences of one proposer together.
 
-    ``plain`` proposers draft as many tokens as requested; ``steered`` ones choose the length, and serve the
+    ``plain`` proposers draft as many tokens as requested; ``controllers`` choose the length, and serve the
     requests that do not set one.
     """
 
-    def __init__(self, plain: Seq[Proposer], steered: Seq[Proposer], rules: Rules, limits: Limits) -> None:
+    def __init__(self, plain: Seq[Proposer], controllers: Seq[Controller], limits: Limits) -> None:
         self._plain: Mapping[str, Proposer] = {proposer.name: proposer for proposer in plain}
-        self._steered: Mapping[str, Proposer] = {proposer.name: proposer for proposer in steered}
-        self._rules, self._limits = rules, limits
+        self._controllers: Mapping[str, Controller] = {each.name: each for each in controllers}
+        self._limits = limits
 
     def check(self, name: str) -> None:
         """Raise :class:`InvalidOptions` for a proposer that this engine does not have."""
-        known = self._plain.keys() | self._steered.keys()
+        known = self._plain.keys() | self._controllers.keys()
         if name not in known:
             remedy = next((REMEDIES[kind.needs] for kind in KINDS if kind.name == name), None)
             have = ", ".join(sorted(known))
@@ -63,9 +65,6 @@ class Proposers:
         replaced at once."""
         if all(sequence.proposer == NONE for sequence in sequences):
             return [Offer(PLAIN_DECODING, 0.0) for _ in sequences]
-        crowded = self._rules.crowded(len(sequences))
-        if crowded is not None:
-            return [Offer(crowded, 0.0) for _ in sequences]
         offers: dict[int, Offer] = {}
         groups: dict[Proposer, list[Sequence]] = {}
         for sequence in sequences:
@@ -75,18 +74,17 @@ class Proposers:
         return [offers[s.id] for s in sequences]
 
     def _of(self, sequence: Sequence) -> Proposer:
-        """The proposer of a request: a steered one if the request sets no length, or a plain one."""
+        """The proposer of a request: a controller if the request sets no length, or a plain one."""
         name = sequence.proposer
-        steered = self._steered.get(name)
-        if steered is not None and (sequence.settings.k is None or name not in self._plain):
-            return steered
+        controller = self._controllers.get(name)
+        if controller is not None and (sequence.settings.k is None or name not in self._plain):
+            return controller
         return self._plain[name]
 
     def _length(self, sequence: Sequence) -> int:
         if sequence.settings.k is not None:
             return sequence.settings.k
-        finds_length = isinstance(self._steered.get(sequence.proposer), Controller)
-        return LONGEST_K if finds_length else DEFAULT_K
+        return LONGEST_K if sequence.proposer in self._controllers else DEFAULT_K
 
     def _ask_of(self, sequence: Sequence) -> Ask:
         rollback, replays = self._limits.rollback(sequence.slot), self._limits.replays
@@ -135,7 +133,7 @@ class Proposers:
 
     def stop(self, sequence: Sequence) -> None:
         """Report to all proposers that the request has ended: after a failure it had several."""
-        for proposer in (*self._plain.values(), *self._steered.values()):
+        for proposer in (*self._plain.values(), *self._controllers.values()):
             # The request has its text: an error of a proposer must not spoil that.
             with contextlib.suppress(Exception):
                 proposer.stop(sequence.id)
@@ -155,15 +153,14 @@ def fallback_of(name: str) -> str:
     return LOOKUP.name if name in names() and name not in (LOOKUP.name, NONE) else NONE
 
 
-def assemble(
-    members: Seq[Proposer],
-    extra: Seq[Proposer],
-    rules: Rules,
-    limits: Limits,
-) -> Proposers:
-    """Return an engine's own proposers, ``members``, steered by ``rules``, and ``extra`` ones, which replace
-    those of the same names."""
+def assemble(members: Seq[Proposer], extra: Seq[Proposer], learning: Learning, limits: Limits) -> Proposers:
+    """Return an engine's own proposers, ``members``, with a controller over all of them, ``auto``, and one
+    for each, and ``extra`` ones, which replace those of the same names."""
     mine = {proposer.name: proposer for proposer in extra}
     members = [mine.get(member.name, member) for member in members]
     own = [member for member in members if member.name not in mine]
-    return Proposers([Nothing(), *members, *extra], rules.steered(members, own), rules, limits)
+    controllers = [
+        Controller(among, learning.costs, learning.calibration, name=name)
+        for name, among in [(AUTO, members), *((each.name, [each]) for each in own)]
+    ]
+    return Proposers([Nothing(), *members, *extra], controllers, limits)

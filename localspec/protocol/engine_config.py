@@ -29,12 +29,6 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """shortest match of prompt lookup, in tokens"""
     ngram_max: Annotated[int, Meta(ge=1, le=5)] = 5
     """longest match that prompt lookup searches for, in tokens"""
-    controller: Literal["cost", "ema", "fixed"] = "cost"
-    """rule of auto: measured cost; to compare with others: a moving average, or always k tokens"""
-    repetition_gate: Annotated[float, Meta(ge=0, le=1)] = 0.0
-    """least share of repeated 3-grams for auto to draft, so that only copying prompts do; 0: any"""
-    disable_by_batch_size: Count = 0
-    """no drafts while so many requests decode together, to batch them instead; 0: by cost"""
     chat_cache_mb: Count = 1024
     """megabytes on disk for the caches of chats, so that they go on after a restart; 0: none"""
     memory: bool = True

@@ -245,7 +245,7 @@ def test_origins_of_all_hosts_are_refused_where_they_are_typed(cli: Cli) -> None
 def test_a_setting_by_its_earlier_name_is_shown_with_a_notice(cli: Cli) -> None:
     file(cli).write_text(f'{CONFIG}allowed_origins = ["http://x"]\n')
     notice = f"daemon.allowed_origins in line 5 of {file(cli)} is now named http.origins"
-    told = f"{notice}. Rename it: `localspec config edit`."
+    told = f"{notice}. Change that: `localspec config edit`."
     assert shown(cli)["http.origins"] == (["http://x"], "config.toml")
     assert cli.json("config", "show")["renamed"] == [notice]
     assert " ".join(cli("config", "show").stderr.split()) == told

@@ -29,7 +29,7 @@ CASES = {
     "models load q\t7\t": "<models><load><qwen:7b>",
     "models show pl\t": "<models><show><plain>",
     "config get engine.th\t": "<config><get><engine.threads>",
-    "config set controller em\t": "<config><set><controller><ema>",
+    "config set backend ll\t": "<config><set><backend><llama_cpp>",
     "config set remember f\t": "<config><set><remember><false>",
     "config set draft non\t": "<config><set><draft><none>",
     "run --draft non\t": "<run><--draft><none>",

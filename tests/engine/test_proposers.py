@@ -9,7 +9,7 @@ import pytest
 from localspec.backends.toy import ToyBackend
 from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
-from localspec.engine.proposers import DEFAULT_K
+from localspec.engine.proposers import DEFAULT_K, LONGEST_K
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
 from localspec.protocol.engine_config import EngineConfig
@@ -17,7 +17,6 @@ from localspec.protocol.events import Degraded
 from localspec.protocol.results import Stats
 from localspec.speculation.draft import Ask, Draft
 from localspec.speculation.proposer import Proposer
-from localspec.speculation.rules import LITTLE_REPETITION, LONGEST_K, repetition
 from tests.toys import answer, request, run_all, scripted
 
 ROUND = b"abcdefgh" * 40
@@ -73,143 +72,24 @@ class Broken(Noted):
         raise RuntimeError("no draft today")
 
 
-# A crowd.
-
-
 def submitted(engine: Engine, n: int, **options: object) -> list[Sequence]:
     values: dict[str, object] = {"temperature": 0.0, "max_tokens": 30, "proposer": "prompt-lookup", "k": 4}
     return [engine.submit(request(PROMPT, **(values | options))) for _ in range(n)]
 
 
-@pytest.mark.parametrize(("limit", "together", "drafts"), [(3, 2, True), (3, 3, False), (2, 3, False)])
-def test_where_many_decode_together_nobody_drafts(limit: int, together: int, drafts: bool) -> None:
-    engine = engine_with(disable_by_batch_size=limit)
-    running = submitted(engine, together)
-    run_all(engine, running)
-    assert {bytes(answer(sequence)) for sequence in running} == {ROUND[24:54]}
-    crowded = f"{limit} requests or more decode together"
-    for sequence in running:
-        # While prompts are read one after the other the first ones decode alone.
-        assert (sequence.stats.drafted > 10) is drafts or sequence is running[0]
-        assert (crowded in sequence.stats.choices) is not drafts
-
-
-def test_no_limit_is_no_crowd() -> None:
-    engine = engine_with(disable_by_batch_size=0)
-    running = submitted(engine, 8)
-    run_all(engine, running)
-    assert all(sequence.stats.accepted > 10 for sequence in running)
-
-
-def test_when_the_crowd_has_gone_the_last_one_drafts_again() -> None:
-    engine = engine_with(disable_by_batch_size=2)
-    rounds = listened(engine)
-    (short,) = submitted(engine, 1, max_tokens=9, proposer="none")
-    (long,) = submitted(engine, 1, max_tokens=60)
-    run_all(engine, [short, long])
-    lengths = [r.k for r in rounds if r.request == long.id]
-    crowded = long.stats.choices["2 requests or more decode together"]
-    assert crowded >= 6 and lengths[: crowded + 1] == [0] * crowded + [4]
-    assert long.stats.accepted > 30
-
-
-def test_a_crowd_asks_no_proposer_and_counts_no_time_for_it() -> None:
-    mine = Noted("mine")
-    engine = engine_with(disable_by_batch_size=1, proposers=[mine])
-    stats = stats_of(engine, proposer="mine")
-    assert mine.asked == [] and stats.drafted == 0
-    assert stats.proposers["none"].seconds == 0.0
-    assert stats.speculation_off_reason == "1 requests or more decode together"
-
-
-# The repetition gate.
-
-
-def test_auto_is_off_for_a_prompt_that_repeats_too_little() -> None:
-    stats = stats_of(engine_with(repetition_gate=0.5), VARIED)
-    assert (stats.drafted, stats.speculation_off_reason) == (0, LITTLE_REPETITION)
-
-
-def test_a_prompt_that_repeats_enough_passes_the_gate() -> None:
-    share = repetition(PROMPT.encode())
-    for gate, passes in ((share, True), (share + 0.01, False)):
-        stats = stats_of(engine_with(repetition_gate=gate, controller="fixed"))
-        assert (stats.accepted > 0) is passes
-
-
-def test_the_gate_is_for_those_who_left_the_choice_to_us() -> None:
-    engine = engine_with(repetition_gate=1.0, text=VARIED.encode() * 9)
-    stats = stats_of(engine, VARIED, proposer="prompt-lookup", k=4)
-    assert stats.accepted > 10 and stats.speculation_off_reason is None
-
-
-def test_without_a_gate_a_prompt_without_repetition_is_speculated_on() -> None:
-    engine = engine_with(controller="fixed", text=VARIED.encode() * 9)
-    assert stats_of(engine, VARIED).accepted > 10
-
-
-# The plain rules as the controller.
-
-
-@pytest.mark.parametrize("controller", ["fixed", "ema"])
-def test_the_plain_rules_serve_auto_and_say_whose_draft_it_was(controller: str) -> None:
-    engine = engine_with(controller=controller)
-    rounds = listened(engine)
-    stats = stats_of(engine)
-    assert set(stats.proposers) <= {"prompt-lookup", "none"}
-    assert stats.accepted == stats.drafted > 40
-    assert max(stats.k_histogram) == DEFAULT_K
-    assert {r.proposer for r in rounds if r.k} == {"prompt-lookup"}
-
-
-def wrong_drafts(**settings: object) -> list[int]:
-    """Return the draft lengths of rounds with a draft model that is always wrong."""
-    target, draft = ToyBackend(scripted(VARIED.encode() * 9)), ToyBackend(lambda context: [9.0, *[0.0] * 259])
-    config = EngineConfig(ngram_min=5, ngram_max=5, **settings)  # type: ignore[arg-type]
-    engine = Engine(target, draft, config=config)
-    rounds = listened(engine)
-    engine.generate(VARIED[:2], temperature=0.0, max_tokens=17).finish()
-    return [r.k for r in rounds if r.proposer in ("draft", "none")]
-
-
-def test_a_fixed_length_goes_on_whatever_it_brings() -> None:
-    assert wrong_drafts(controller="fixed")[:10] == [4] * 10
-
-
-def test_a_moving_average_gives_up() -> None:
-    """0.7, then a tenth less each time: two tokens over 0.5, one over 0.3, then none."""
-    found = wrong_drafts(controller="ema")
-    assert found[:4] == [2] * 4 and found[4:9] == [1] * 5 and not any(found[9:])
-
-
-def test_a_new_request_does_not_pay_for_the_last_one() -> None:
-    mine = Noted("draft", wrong=True)
-    engine = engine_with(controller="ema", proposers=[mine])
-    for _ in range(2):
-        stats = stats_of(engine)
-        assert stats.k_histogram[2] > 0
-
-
 # How long a draft may be.
 
 
-@pytest.mark.parametrize("controller", ["cost", "ema", "fixed"])
-def test_a_length_that_was_asked_for_is_the_length(controller: str) -> None:
-    engine = engine_with(controller=controller)
-    stats = stats_of(engine, proposer="prompt-lookup", k=7)
+def test_a_length_that_was_asked_for_is_the_length() -> None:
+    stats = stats_of(engine_with(), proposer="prompt-lookup", k=7)
     assert max(stats.k_histogram) == 7 and stats.k_histogram[7] >= 6
 
 
 def test_a_proposer_of_ones_own_is_asked_for_a_few_tokens() -> None:
-    """No rule chooses its length."""
+    """No controller chooses its length."""
     mine = Noted("mine")
     stats_of(engine_with(proposers=[mine]), proposer="mine")
     assert {k for ks in mine.asked[:-2] for k in ks} == {DEFAULT_K} and DEFAULT_K < LONGEST_K
-
-
-def test_without_costs_a_named_proposer_has_the_default_length() -> None:
-    stats = stats_of(engine_with(controller="ema"), proposer="prompt-lookup")
-    assert max(stats.k_histogram) == DEFAULT_K
 
 
 def test_lookup_searches_for_the_ngrams_of_the_configuration() -> None:

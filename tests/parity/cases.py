@@ -22,7 +22,6 @@ KINDS = (
 """the hostile family of tests/hostile.py"""
 RIGHT = ("oracle", "over-long", "right-then-wrong", "moody")
 """those of them whose drafts are accepted at length"""
-Controlled = Literal["cost", "ema", "fixed"]
 Taught = Literal["true", "false", "random"]
 
 
@@ -46,7 +45,6 @@ class Case:
 
     asks: tuple[Asked, ...]
     history: tuple[Asked, ...] = ()
-    controller: Controlled = "cost"
     chunk: int = 256
     taught: tuple[Taught, ...] | None = None
     """the part of every answer that a memory was taught; None: there is no memory"""
@@ -156,7 +154,6 @@ def cases(texts: Texts) -> st.SearchStrategy[Case]:
         Case,
         asks=together.map(_first_stays),
         history=st.lists(history, max_size=3).map(tuple),
-        controller=st.sampled_from(("cost", "cost", "ema", "fixed")),
         chunk=st.sampled_from(texts.chunks),
         taught=st.none()
         | st.lists(st.sampled_from(("true", "false", "random")), min_size=1, max_size=4).map(tuple),

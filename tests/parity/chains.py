@@ -14,13 +14,11 @@ from numpy.typing import NDArray
 from localspec.backends.toy import Rule, ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.options import parse_options
+from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from localspec.speculation.draft import Ask, Draft
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.proposer import Proposer
-from tests.parity.cases import Controlled
 from tests.parity.play import Priced
 from tests.toys import answer, run_all
 
@@ -54,28 +52,26 @@ class Unlikely(DraftModel):
         return draft.cut(next((i for i, each in enumerate(q) if each < 0.35), len(q)))
 
 
-def engine(controller: Controlled, *, biased: bool) -> Engine:
+def engine(*, biased: bool) -> Engine:
     target, draft = (
         ToyBackend(chain(rows), vocabulary=Three(), n_ctx=LENGTH + 50, max_sequences=2) for rows in (P, Q)
     )
     learning = Learning(target, draft)
     learning.costs, learning.draft_costs = Priced([1.0, 1.5, 1.51, 2.01, 2.51]), Priced([0.001])
     extra: list[Proposer] = [Unlikely(draft, Three.size)] if biased else []
-    return Engine(
-        target, draft, config=EngineConfig(controller=controller), proposers=extra, learning=learning
-    )
+    return Engine(target, draft, proposers=extra, learning=learning)
 
 
 def draws(
-    monkeypatch: pytest.MonkeyPatch, controller: Controlled, *, n: int, proposer: str, biased: bool = False
+    monkeypatch: pytest.MonkeyPatch, *, n: int, proposer: str, k: int | None = None, biased: bool = False
 ) -> tuple[NDArray[np.int64], int, int]:
     """(how often which token followed which, tokens drafted, accepted) in ``n`` tokens without a seed."""
     # A request without a seed takes one from the system: here the same ones every time.
     rng = random.Random(5)
     monkeypatch.setattr("localspec.engine.sequence.secrets.randbits", rng.getrandbits)
     counts, drafted, accepted = np.zeros((3, 3), dtype=np.int64), 0, 0
-    options = parse_options({"temperature": 1.0, "proposer": proposer, "max_tokens": LENGTH})
-    with engine(controller, biased=biased) as one:
+    options = Options(temperature=1.0, proposer=proposer, k=k, max_tokens=LENGTH)
+    with engine(biased=biased) as one:
         for _ in range(n // LENGTH):
             sequence = one.submit(Request(prompt=TextPrompt("\0"), options=options))
             run_all(one, [sequence])

@@ -247,7 +247,7 @@ def _engine(world: World, case: Case, hostile: Seq[Hostile], folder: Path) -> En
     if case.draft_lives is not None:
         draft = cast(Backend, Dying(draft, case.draft_lives))
     memory = Memory(folder, "0123456789abcdef", target.vocabulary.piece) if case.taught else None
-    config = EngineConfig(prefill_chunk=case.chunk, controller=case.controller)
+    config = EngineConfig(prefill_chunk=case.chunk)
     learning = Learning(target, draft, memory=memory)
     if case.prices is not None:
         learning.costs, learning.draft_costs = Priced(PRICES[case.prices]), Priced([0.05])

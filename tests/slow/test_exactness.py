@@ -11,7 +11,7 @@ import pytest
 from hypothesis import Phase, given, settings
 
 from tests.mlx_models import FAMILIES
-from tests.parity.cases import TOY_MODELS, TOY_TEXTS, Case, Controlled, ToyModel, cases
+from tests.parity.cases import TOY_MODELS, TOY_TEXTS, Case, ToyModel, cases
 from tests.parity.chains import LIMIT, chi_square, draws
 from tests.parity.generated import FIXED, played
 from tests.parity.loaded import LONG, MODELS, loaded, texts_of
@@ -90,20 +90,20 @@ def test_mlx_models(name: str, tmp_path: Path, record_property: Record) -> None:
     assert tally.tokens > 100
 
 
-@pytest.mark.parametrize(("controller", "proposer"), [("cost", "draft"), ("ema", "auto"), ("fixed", "draft")])
+@pytest.mark.parametrize(("proposer", "k"), [("draft", None), ("auto", None), ("draft", 4)])
 def test_draws_without_a_seed_follow_the_target(
-    monkeypatch: pytest.MonkeyPatch, record_property: Record, controller: Controlled, proposer: str
+    monkeypatch: pytest.MonkeyPatch, record_property: Record, proposer: str, k: int | None
 ) -> None:
     """The gate of the controller, the verifier and the engine in one loop."""
-    counts, drafted, accepted = draws(monkeypatch, controller, n=DRAWS, proposer=proposer)
+    counts, drafted, accepted = draws(monkeypatch, n=DRAWS, proposer=proposer, k=k)
     found = chi_square(counts)
     record_property("chi_square", found)
     drafts = f"{drafted} drafted, {accepted} accepted"
-    print(f"{controller}, {proposer}: {counts.sum()} draws, chi-square {found:.1f}, {drafts}")
+    print(f"{proposer}, k={k}: {counts.sum()} draws, chi-square {found:.1f}, {drafts}")
     assert counts.sum() >= DRAWS and 0 < accepted < drafted
     assert found < LIMIT
 
 
 def test_draws_find_a_dropped_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts, _, _ = draws(monkeypatch, "fixed", n=DRAWS // 5, proposer="draft", biased=True)
+    counts, _, _ = draws(monkeypatch, n=DRAWS // 5, proposer="draft", biased=True)
     assert chi_square(counts) > 3 * LIMIT

@@ -1,4 +1,4 @@
-"""The memory's chains over tables that are written out here, and the plain rules over recording members."""
+"""The memory's chains over tables that are written out here."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 from localspec.speculation.draft import NOTHING, Ask, Draft
 from localspec.speculation.memory import LEVELS, REACH, MemoryRecall
 from localspec.speculation.proposer import Proposer
-from localspec.speculation.rules import PROBE, Ema, Fixed
 from tests.conformance.proposer import ask
 
 
@@ -189,96 +188,3 @@ def test_without_tables_or_entries_there_is_nothing_to_offer() -> None:
     assert one(recall(), ask([1, 2, 3], 4)) is NOTHING
     assert one(recall(Written({})), ask([1, 2, 3], 4)) is NOTHING
     assert one(recall(Written(CHAIN)), ask([1, 2, 3], 0)) is NOTHING
-
-
-# The plain rules.
-
-
-class Member(Proposer):
-    """A member that offers as many tokens as requested, up to ``most``."""
-
-    def __init__(self, name: str, most: int = 99) -> None:
-        self.name, self.most = name, most
-        self.asked: list[tuple[int, int]] = []
-        self.observed: list[int] = []
-        self.stopped: list[int] = []
-
-    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
-        self.asked += [(each.request, each.k) for each in asks]
-        return [self._draft(min(each.k, self.most)) for each in asks]
-
-    def _draft(self, k: int) -> Draft:
-        return Draft((7,) * k, self.name) if k else NOTHING
-
-    def observe(self, request: int, draft: Draft, accepted: int) -> None:
-        self.observed.append(request)
-
-    def stop(self, request: int) -> None:
-        self.stopped.append(request)
-
-
-def test_who_comes_first_leaves_nothing_for_the_others_to_be_asked() -> None:
-    first, second = Member("first"), Member("second")
-    rule = Fixed([first, second], 4)
-    drafts = rule.propose([ask([1], 9, request=1), ask([1], 2, request=2)])
-    assert [len(draft.tokens) for draft in drafts] == [4, 2] and second.asked == []
-    first.most = 0
-    assert [draft.source for draft in rule.propose([ask([1], 9)])] == ["second"]
-
-
-def test_only_the_member_whose_draft_it_was_hears_how_it_fared_and_all_of_the_end() -> None:
-    first, second = Member("first"), Member("second")
-    rule = Ema([first, second], 4)
-    rule.observe(5, Draft((7, 7), "second"), 1)
-    rule.stop(5)
-    assert (first.observed, second.observed) == ([], [5])
-    assert first.stopped == second.stopped == [5]
-
-
-def test_averages_are_of_one_member_in_one_request() -> None:
-    first, second = Member("first"), Member("second")
-    rule = Ema([first, second], 4, alpha=1.0)
-    rule.observe(1, Draft((7, 7), "first"), 0)
-    drafts = rule.propose([ask([1], 9, request=1), ask([1], 9, request=2)])
-    assert [(draft.source, len(draft.tokens)) for draft in drafts] == [("second", 2), ("first", 2)]
-    assert first.asked == [(1, 0), (2, 2)] and second.asked == [(1, 2)]
-
-
-@pytest.mark.parametrize(
-    ("average", "k", "length"),
-    [
-        (0.81, 8, 8),
-        (0.8, 8, 6),
-        (0.51, 8, 6),
-        (0.5, 8, 1),
-        (0.3, 8, 1),
-        (0.29, 8, 0),
-        (0.6, 2, 1),
-        (0.6, 1, 1),
-    ],
-)
-def test_the_length_for_each_average(average: float, k: int, length: int) -> None:
-    member = Member("m")
-    rule = Ema([member], k, alpha=1.0)
-    rule.observe(1, Draft((7,) * 100, "m"), round(100 * average))
-    rule.propose([ask([1], 20)])
-    assert member.asked == [(1, length)]
-
-
-def test_probes_come_at_their_distance_and_one_that_is_right_brings_it_back() -> None:
-    member = Member("m")
-    rule = Ema([member], 6, alpha=0.5)
-    for _ in range(3):
-        rule.observe(1, Draft((7,), "m"), 0)
-    for _ in range(2 * PROBE):
-        rule.propose([ask([1], 20)])
-    assert [i + 1 for i, (_, k) in enumerate(member.asked) if k] == [PROBE, 2 * PROBE]
-    rule.observe(1, Draft((7,), "m"), 1)
-    rule.propose([ask([1], 20)])
-    assert member.asked[-1] == (1, 4)  # 0.0875, half of the way to 1: over a half
-
-
-def test_a_request_that_wants_little_gets_little() -> None:
-    member = Member("m")
-    Ema([member], 8).propose([ask([1], 0), ask([1], 3)])
-    assert [k for _, k in member.asked] == [0, 1]
