@@ -60,9 +60,6 @@ def _ways(target: str, package: str) -> str:
 INSTALL_AGAIN = (
     f"Install localspec again from a fresh checkout, in the way it was installed: {_ways('install', '.')}"
 )
-INSTALL_BENCH = (
-    f"Install it from a checkout of localspec, as localspec was installed: {_ways('dev', '.[bench]')}"
-)
 INSTALL_HTTP = (
     f"Install it from a checkout of localspec, as localspec was installed: {_ways('install', '.[http]')}"
 )

@@ -76,7 +76,7 @@ def state_dir() -> Path:
 
 
 def cache_dir() -> Path:
-    """The directory of what can be computed again: measured costs, benchmark models."""
+    """The directory of what can be computed again: measured costs and the like."""
     return private_dir(_place("cache"))
 
 

@@ -40,7 +40,7 @@ def add(proposer: str, factory: str, entry: str) -> None:
 
 def found() -> dict[str, object]:
     """Return the places that name the proposer, and its statistics in a generation on a toy model."""
-    from localspec.bench.contestant import own_contestants
+    from localspec.bench.simulate import SIMULATED
     from localspec.cli.main import run
     from localspec.daemon.metrics import Metrics, label_of
     from localspec.http.unauthenticated import PROPOSERS
@@ -72,7 +72,7 @@ def found() -> dict[str, object]:
         "colours": dict(zip(LOOK.sources, colours, strict=True)),
         "dialog": models.PROPOSERS,
         "legend": NAMES,
-        "contestants": [contestant.name for contestant in own_contestants([])],
+        "simulated": SIMULATED,
     }
 
 

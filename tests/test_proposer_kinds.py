@@ -76,4 +76,4 @@ def test_a_proposer_is_added_as_contributing_says() -> None:
     assert "parrot" not in found["unauthenticated"]
     assert len(set(found["colours"].values())) == 5 and "parrot" in found["colours"]
     assert found["dialog"]["parrot"] == "the last token, again" and found["legend"]["parrot"] == "parrot"
-    assert "parrot" in found["contestants"]
+    assert "parrot" in found["simulated"]

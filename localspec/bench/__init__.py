@@ -1,1 +1,1 @@
-"""The benchmark: models of a realistic cost, fixed workloads, and other systems to compare with."""
+"""The benchmark of a user's model: plain decoding against speculation; and a simulator without a model."""

@@ -1,230 +1,128 @@
-"""The document of a benchmark's results, as ``localspec bench --json`` writes it.
+"""The results of a benchmark: runs, figures of each workload, and a plot of them.
 
-Ratios compare figures of one run of the benchmark, measured interleaved; absolute times of
-different documents are not comparable. Times are seconds unless a name says otherwise.
+Ratios compare answers of one run, which were given in turn; speeds of different documents are not comparable.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+import statistics
+from collections.abc import Sequence
+from xml.sax.saxutils import escape
 
 import msgspec
 
-from localspec import home
-from localspec.errors import LocalspecError
-
-SCHEMA = 1
-
-PLAIN, CONTROL = "none", "none (again)"
-"""plain decoding, and plain decoding once more: the difference between the two is noise"""
+WIDTH, LEFT, ROW, TOP = 720, 130, 34, 64
+"""pixels: of the plot, of its names, of a row, and above the first row"""
+STYLE = "text{font:13px sans-serif;fill:#333}.title{font-weight:bold}.bar{fill:#4c78a8}.slower{fill:#c44}"
+"""colours and type of the plot"""
 
 
-class Model(msgspec.Struct, frozen=True):
-    """One model file. ``role`` is ``target`` or the label of a draft model."""
+class Run(msgspec.Struct, frozen=True):
+    """A case answered four times: tokens per second, and counts of the proposer's two answers.
 
-    role: str
-    name: str
-    size: int
-    quantisation: str | None
-    parameters: int | None
-    vocab_fp: str | None
-    sha256: str
-
-
-class Machine(msgspec.Struct, frozen=True):
-    """The machine of a run. ``threads`` is the backend's setting; 0: its own choice."""
-
-    cpu: str
-    cores: int
-    memory: int
-    system: str
-    threads: int
-    versions: dict[str, str]
-
-
-class Setting(msgspec.Struct, frozen=True):
-    """The settings of a run. ``budget_s``: seconds after which only each workload's first case was begun.
-
-    ``cases``: the number of cases of each workload; None: all.
-    """
-
-    runs: int
-    quick: bool
-    workloads: tuple[str, ...]
-    n_ctx: int
-    budget_s: float | None = None
-    cases: int | None = None
-
-
-class Contestant(msgspec.Struct, frozen=True):
-    """A contestant: a proposer of localspec, or a reference.
-
-    ``k`` None: the controller chose the length; ``draft`` is the draft model's label.
-    ``ngram``: the only n-gram length that prompt lookup searches for.
-    """
-
-    name: str
-    proposer: str = PLAIN
-    k: int | None = None
-    draft: str | None = None
-    ngram: int | None = None
-    reference: bool = False
-
-
-class Run(msgspec.Struct, kw_only=True):
-    """One request, once.
-
-    ``repeat`` counts from 0. ``decode_s`` is first token to last. ``round_s`` and ``forward_s`` are sums
-    over all rounds but the first, without the forwards of a draft model. ``survival`` is, by proposer
-    and position in a draft, ``[offered, accepted]``; ``sources`` the answer's tokens by proposer.
-    ``exact``: at temperature 0 or with a seed, where all texts must equal that of plain decoding.
+    ``decoded`` are their tokens but the first ones, which the prompt's forward gives. ``equal``: all four
+    texts are the same.
     """
 
     workload: str
-    case: str
-    turn: int
-    contestant: str
-    repeat: int
-    prompt_tokens: int
-    completion_tokens: int
-    text_hash: str
-    ttft_s: float | None
-    decode_s: float
-    total_s: float
-    cpu_s: float | None = None
-    rounds: int | None = None
-    drafted: int | None = None
-    accepted: int | None = None
-    tokens_per_round: float | None = None
-    time_saved_s: float | None = None
-    rechecks: int = 0
-    propose_s: float = 0.0
-    round_s: float = 0.0
-    forward_s: float = 0.0
-    exact: bool = True
-    survival: dict[str, list[list[int]]] = {}
-    sources: dict[str, int] = {}
-
-    @property
-    def request(self) -> tuple[str, str, int]:
-        """The request's identity: (workload, case, turn)."""
-        return self.workload, self.case, self.turn
-
-    @property
-    def tokens_per_s(self) -> float | None:
-        """Decoding speed; None for an answer of one token."""
-        return (self.completion_tokens - 1) / self.decode_s if self.decode_s > 0 else None
-
-
-class Ceiling(msgspec.Struct, frozen=True):
-    """Seconds of the two oracles for one request: see :mod:`localspec.bench.oracle`.
-
-    The router oracle may use the draft model labelled ``draft``.
-    """
-
-    workload: str
-    case: str
-    turn: int
-    draft: str | None
-    tokens: int
-    plain_s: float
-    router_s: float
-    truth_s: float
-
-    @property
-    def request(self) -> tuple[str, str, int]:
-        """As :attr:`Run.request`."""
-        return self.workload, self.case, self.turn
-
-
-class Curve(msgspec.Struct, frozen=True):
-    """Seconds of a forward by its width in tokens, behind ``context`` tokens; medians."""
-
-    role: str
-    context: int
-    seconds: dict[int, float]
-
-
-class ProposeCost(msgspec.Struct, frozen=True):
-    """Microseconds per propose and observe at a length of context, without a model."""
-
-    proposer: str
-    context: int
-    microseconds: float
-
-
-class Overhead(msgspec.Struct, frozen=True):
-    """(round - forward) / forward of one contestant, on one model; ``vocabulary`` its tokens."""
-
-    model: str
-    vocabulary: int
-    contestant: str
+    case: int
+    plain: tuple[float, float]
+    speculative: tuple[float, float]
+    decoded: int
     rounds: int
-    share: float
+    drafted: int
+    accepted: int
+    equal: bool
+
+    @property
+    def ratio(self) -> float:
+        return sum(self.speculative) / sum(self.plain)
 
 
 class Figure(msgspec.Struct, frozen=True):
-    """One contestant on one workload, from medians over the repeats.
-
-    ``speed`` is tok/s over plain's. ``low`` and ``high`` are the slowest and fastest request of at
-    least 64 tokens (None without one); ``repeats`` the speeds of every single repeat.
-    """
+    """The figures of a workload over its runs: medians, and the slowest ``ratio``."""
 
     workload: str
-    contestant: str
-    requests: int
-    speed: float
-    low: float | None
-    high: float | None
-    repeats: list[float]
+    plain: float
+    speculative: float
+    ratio: float
+    worst: float
     acceptance: float | None
-    tokens_per_round: float | None
-    router_share: float | None
-    truth_share: float | None
-    ttft_s: float | None
-    cpu_s_per_token: float | None
-    time_saved_s: float | None
-    diverged: int
+    tokens_per_round: float
+    equal: bool
 
 
 class Results(msgspec.Struct, kw_only=True):
-    """The document. ``stopped`` is the reason why figures are missing; None: the run is complete.
+    """The document of ``--json``. ``left_out``: workloads without a run that has a speed.
 
-    ``failures`` are the errors of contestants that were not measured any further, by name; ``left_out`` the
-    cases that a quick run had no time for. ``peak_memory``: the largest number of bytes of the benchmark's
-    own process, with all its models; without llama-server, a process of its own.
+    ``noise`` is the largest difference of two plain answers of one run, as a share. ``stopped``: Ctrl-C ended
+    the measurement early.
     """
 
-    schema: int = SCHEMA
-    started: str
-    duration_s: float = 0.0
-    machine: Machine
-    models: list[Model]
-    setting: Setting
-    contestants: list[Contestant] = []
-    runs: list[Run] = []
-    ceilings: list[Ceiling] = []
-    curves: list[Curve] = []
-    propose_costs: list[ProposeCost] = []
-    overheads: list[Overhead] = []
-    figures: list[Figure] = []
-    peak_memory: int = 0
-    stopped: str | None = None
-    failures: dict[str, str] = {}
+    model: str
+    draft: str | None
+    backend: str
+    proposer: str
+    machine: str
+    stopped: bool = False
+    noise: float | None = None
     left_out: list[str] = []
+    figures: list[Figure] = []
+    runs: list[Run] = []
 
-    @property
-    def has_something(self) -> bool:
-        """True if the document has figures that are worth keeping."""
-        return bool(self.figures)
+    def conclude(self) -> None:
+        """Compute what follows from the runs."""
+        self.figures = figures_of(self.runs)
+        self.noise = max((max(run.plain) / min(run.plain) - 1 for run in self.runs), default=None)
 
 
-def write_whole(path: Path, text: str) -> None:
-    """Write a file at once or not at all; raises :class:`LocalspecError`."""
-    try:
-        home.write_private(path, text)
-    except OSError as error:
-        raise LocalspecError(
-            f"{path} cannot be written: {error.strerror}",
-            f"Free space or permissions are missing in {path.parent}: choose a file elsewhere.",
-        ) from None
+def figures_of(runs: Sequence[Run]) -> list[Figure]:
+    """A figure for each workload."""
+    found = []
+    for workload in dict.fromkeys(run.workload for run in runs):
+        mine = [run for run in runs if run.workload == workload]
+        drafted, rounds = sum(run.drafted for run in mine), sum(run.rounds for run in mine)
+        found.append(
+            Figure(
+                workload=workload,
+                plain=statistics.median(statistics.mean(run.plain) for run in mine),
+                speculative=statistics.median(statistics.mean(run.speculative) for run in mine),
+                ratio=statistics.median(run.ratio for run in mine),
+                worst=min(run.ratio for run in mine),
+                acceptance=sum(run.accepted for run in mine) / drafted if drafted else None,
+                tokens_per_round=sum(run.decoded for run in mine) / rounds,
+                equal=all(run.equal for run in mine),
+            )
+        )
+    return found
+
+
+def svg_of(results: Results) -> str:
+    """A bar for each workload's ratio to plain decoding, with a mark at its worst run."""
+    longest = max([1.25, *(figure.ratio for figure in results.figures)])
+    scale = (WIDTH - LEFT - 70) / longest
+    height = TOP + ROW * len(results.figures) + 30
+    title = f"{results.model}: {results.proposer} against plain decoding"
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="{height}">',
+        f"<style>{STYLE}</style>",
+        f'<rect width="{WIDTH}" height="{height}" fill="#fff"/>',
+        f'<text class="title" x="10" y="22">{escape(title)}</text>',
+        f'<text x="10" y="42">{escape(results.machine)}; the mark is the worst run</text>',
+    ]
+    for number, figure in enumerate(results.figures):
+        y, length, worst = TOP + ROW * number, figure.ratio * scale, LEFT + figure.worst * scale
+        kind = "bar" if figure.ratio >= 1 else "slower"
+        parts += [
+            f'<text x="{LEFT - 10}" y="{y + 18}" text-anchor="end">{escape(figure.workload)}</text>',
+            f'<rect class="{kind}" x="{LEFT}" y="{y + 4}" width="{length:.1f}" height="20"/>',
+            f'<path d="M{worst:.1f} {y}v28" stroke="#333" stroke-width="2"/>',
+            f'<text x="{LEFT + length + 8:.1f}" y="{y + 18}">{figure.ratio:.2f}x</text>',
+        ]
+    plain, end = LEFT + scale, height - 24
+    parts += [
+        f'<path d="M{plain:.1f} {TOP - 6}V{end}" stroke="#333" stroke-dasharray="4 3"/>',
+        f'<text x="{plain:.1f}" y="{height - 8}" text-anchor="middle">plain</text>',
+        "</svg>\n",
+    ]
+    return "\n".join(parts)

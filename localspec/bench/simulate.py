@@ -1,4 +1,4 @@
-"""Speculation without a model: token logs through a proposer, on a given cost curve.
+"""Speculation without a model: recorded answers through a proposer, on a given cost curve.
 
 The drafts of a proposer and their accepted tokens depend on the text alone, so counts are exact and the
 same on every machine; times are those of the cost curve.
@@ -6,31 +6,120 @@ same on every machine; times are those of the cost curve.
 
 from __future__ import annotations
 
-import random
-import statistics
-import time
-from collections.abc import Callable, Iterable, Sequence
+import tempfile
+from bisect import bisect_left
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 
 import msgspec
 
-from localspec.bench.curve import CostLine
-from localspec.bench.log import Log
-from localspec.bench.oracle import greedy_sampler, least_seconds, offers_along, plain_seconds
-from localspec.bench.results import ProposeCost
+from localspec import home
+from localspec.backends.toy import ToyBackend
+from localspec.engine.factories import Parts, make
+from localspec.engine.learning import Learning
+from localspec.errors import InvalidOptions, LocalspecError
+from localspec.memory.lesson import Lesson
+from localspec.memory.memory import Memory
+from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.proposer_kinds import AUTO, KINDS, NONE
+from localspec.speculation.controller import Controller
+from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import Ask, Savings, shared_length
-from localspec.speculation.proposer import Proposer
+from localspec.speculation.noise import Noise
+from localspec.speculation.proposer import Nothing, Proposer
+from localspec.speculation.sampling import Sampler, SamplingParams
+from localspec.speculation.survival import Calibration
 
-CONTEXTS = (1_000, 8_000, 32_000)
-ROUNDS, BATCH = 400, 20
-EARLIER, TIMED = -2, -1
+MOST = 20
+"""tokens of the longest draft that the options allow"""
+SIMULATED = (AUTO, NONE, *(kind.name for kind in KINDS if kind.needs in ("nothing", "memory")))
+"""values of ``--proposer`` that need no model"""
+KNOWN = 8
+"""observations of a width after which its cost counts as measured"""
+
+
+class Log(msgspec.Struct, frozen=True):
+    """One plain answer as token ids: ``output`` follows ``prompt``, without an end token."""
+
+    workload: str
+    case: str
+    turn: int
+    prompt: list[int]
+    output: list[int]
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file at once or not at all; raises :class:`LocalspecError`."""
+    try:
+        home.write_private(path, text)
+    except OSError as error:
+        raise LocalspecError(
+            f"{path} cannot be written: {error.strerror}",
+            f"Free space or permissions are missing in {path.parent}: choose a file elsewhere.",
+        ) from None
+
+
+def write_logs(path: Path, logs: Iterable[Log]) -> None:
+    """Write a log file, one JSON line an answer; raises :class:`LocalspecError`."""
+    write_whole(path, "".join(msgspec.json.encode(log).decode() + "\n" for log in logs))
+
+
+def read_logs(path: Path) -> list[Log]:
+    """Read a log file; raises :class:`InvalidOptions`, with the number of a line that is not a log."""
+    try:
+        lines = path.read_bytes().splitlines()
+    except OSError as error:
+        raise InvalidOptions(f"{path} cannot be read: {error.strerror}", "Give a readable file.") from None
+    logs = []
+    for number, line in enumerate(lines, 1):
+        try:
+            logs.append(msgspec.json.decode(line, type=Log))
+        except msgspec.DecodeError as error:
+            raise InvalidOptions(
+                f"{path}:{number} is not a token log: {error}",
+                "Record one with `localspec bench --record FILE`.",
+            ) from None
+    return logs
+
+
+class CostLine:
+    """Seconds of a forward of any width: straight lines between the known widths, and beyond them."""
+
+    def __init__(self, seconds: Mapping[int, float]) -> None:
+        if not seconds or min(seconds) != 1 or min(seconds.values()) <= 0:
+            raise InvalidOptions(
+                "the costs must be positive and include width 1", "Write --cost 1=12,2=20,5=35."
+            )
+        self._widths = sorted(seconds)
+        self._seconds = [seconds[width] for width in self._widths]
+
+    def __call__(self, width: int) -> float:
+        """Seconds of a forward over ``width`` ≥ 1 tokens."""
+        widths, seconds = self._widths, self._seconds
+        if len(widths) == 1:
+            return seconds[0]
+        right = min(max(bisect_left(widths, width), 1), len(widths) - 1)
+        left = right - 1
+        slope = (seconds[right] - seconds[left]) / (widths[right] - widths[left])
+        return seconds[left] + slope * (width - widths[left])
+
+
+EXAMPLE = CostLine({1: 0.0120, 2: 0.0274, 4: 0.0320, 5: 0.0416, 8: 0.0439, 16: 0.0720})
+"""two cores of x86, a model of half a billion parameters at Q8_0"""
+
+
+def parse_costs(text: str) -> CostLine:
+    """``1=12,2=20.5``: milliseconds by width. Raises :class:`InvalidOptions`."""
+    try:
+        pairs = [item.split("=") for item in text.split(",")]
+        return CostLine({int(width): float(ms) / 1000 for width, ms in pairs})
+    except ValueError:
+        raise InvalidOptions(f"{text!r} is not a list of costs", "Write --cost 1=12,2=20,5=35.") from None
 
 
 class Play(msgspec.Struct, frozen=True):
-    """The results of a proposer; sums over requests.
-
-    ``seconds`` and ``plain_s`` are by the cost curve, ``spent_s`` is the measured time of proposing and
-    observing.
-    """
+    """The results of a proposer; sums over requests. ``seconds`` and ``plain_s`` are by the cost curve."""
 
     requests: int = 0
     tokens: int = 0
@@ -39,14 +128,10 @@ class Play(msgspec.Struct, frozen=True):
     accepted: int = 0
     seconds: float = 0.0
     plain_s: float = 0.0
-    spent_s: float = 0.0
 
     def __add__(self, other: Play) -> Play:
-        return Play(*(a + b for a, b in zip(_values(self), _values(other), strict=True)))
-
-    @property
-    def acceptance(self) -> float | None:
-        return self.accepted / self.drafted if self.drafted else None
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return Play(*(a + b for a, b in pairs))
 
     @property
     def tokens_per_round(self) -> float | None:
@@ -57,104 +142,71 @@ class Play(msgspec.Struct, frozen=True):
         """Speed as a multiple of plain decoding."""
         return self.plain_s / self.seconds if self.seconds else None
 
-    @property
-    def microseconds(self) -> float | None:
-        """Microseconds per propose and observe."""
-        return self.spent_s / self.rounds * 1e6 if self.rounds else None
-
-
-def _values(play: Play) -> tuple[int, ...]:
-    return msgspec.structs.astuple(play)
+    def facts(self) -> dict[str, float | None]:
+        """All figures, for ``--json``."""
+        rates = {"tokens_per_round": self.tokens_per_round, "speed": self.speed}
+        return msgspec.structs.asdict(self) | rates
 
 
 def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine) -> Play:
     """Decode one answer again, ``k`` draft tokens a round at most."""
-    context, sampler, output = [*log.prompt, *log.output[:1]], greedy_sampler(), log.output
-    position, rounds, drafted, right, seconds, spent = 1, 0, 0, 0, 0.0, 0.0
+    sampler = Sampler(SamplingParams(), Noise(0), seeded=False)
+    context, output = [*log.prompt, *log.output[:1]], log.output
+    position, rounds, drafted, right, seconds = 1, 0, 0, 0, 0.0
     while position < len(output):
-        started = time.perf_counter()
         room = min(k, len(output) - position - 1)
         savings = Savings((position - 1) * cost(1) - seconds, seconds)
         (offer,) = proposer.propose([Ask(request, context, room, sampler, position, savings=savings)])
-        spent += time.perf_counter() - started
         draft = offer.cut(room)
         accepted = shared_length(draft.tokens, output[position:])
         context += output[position : position + accepted + 1]
-        started = time.perf_counter()
         if draft.tokens:
             proposer.observe(request, draft, accepted)
-        spent += time.perf_counter() - started
         position += accepted + 1
         rounds, drafted, right = rounds + 1, drafted + len(draft.tokens), right + accepted
         seconds += cost(len(draft.tokens) + 1)
     proposer.stop(request)
-    plain = plain_seconds(len(output), cost)
-    return Play(int(bool(output)), len(output), rounds, drafted, right, seconds, plain, spent)
+    plain = max(len(output) - 1, 0) * cost(1)
+    return Play(int(bool(output)), len(output), rounds, drafted, right, seconds, plain)
 
 
-def simulate(logs: Sequence[Log], proposer: Proposer, *, k: int, cost: CostLine) -> dict[str, Play]:
-    """Play all requests in their order with one proposer; results by workload."""
-    plays: dict[str, Play] = {}
-    for request, log in enumerate(logs):
-        plays[log.workload] = plays.get(log.workload, Play()) + play(log, proposer, request, k=k, cost=cost)
-    return plays
+def proposer_of(name: str, memory: Memory, cost: CostLine) -> Proposer:
+    """A new proposer of this name, ``auto`` over all of them, or plain decoding.
 
-
-def router_seconds(logs: Sequence[Log], proposers: Sequence[Proposer], cost: CostLine) -> dict[str, float]:
-    """Seconds of the router oracle over ``proposers`` by workload. See :mod:`localspec.bench.oracle`."""
-    least: dict[str, float] = {}
-    for request, log in enumerate(logs):
-        offers = [offers_along(proposer, log, request) for proposer in proposers]
-        seconds = least_seconds(len(log.output), offers, cost)
-        least[log.workload] = least.get(log.workload, 0.0) + seconds
-    return least
-
-
-def code_like(tokens: int, *, seed: int = 0) -> list[int]:
-    """Token ids that repeat as source code does: lines from a pool, some lines much more often."""
-    chance = random.Random(seed)
-    lines = [[chance.randrange(30_000) for _ in range(chance.randint(3, 14))] for _ in range(400)]
-    text: list[int] = []
-    while len(text) < tokens:
-        line = list(lines[int(len(lines) * chance.random() ** 3)])
-        if chance.random() < 0.3:
-            line[chance.randrange(len(line))] = chance.randrange(30_000)
-        text += line
-    return text[:tokens]
-
-
-def propose_costs(
-    makers: Iterable[tuple[str, Callable[[], Proposer]]], contexts: Sequence[int] = CONTEXTS
-) -> list[ProposeCost]:
-    """Microseconds per propose and observe behind each length of context; see :func:`round_seconds`."""
-    return [
-        ProposeCost(name, context, 1e6 * round_seconds(make(), context))
-        for name, make in makers
-        for context in contexts
-    ]
-
-
-def round_seconds(proposer: Proposer, context_length: int, *, k: int = 4) -> float:
-    """Median seconds of a round over batches; the first round, which reads the prompt, does not count.
-
-    An earlier request had the same text, so that a memory has much to recall.
+    Raises :class:`InvalidOptions` for another name.
     """
-    text = code_like(context_length + ROUNDS * (k + 1) + 1, seed=context_length)
-    sampler = greedy_sampler()
-    proposer.propose([Ask(EARLIER, text, k, sampler)])
-    proposer.stop(EARLIER)
-    context, position = text[:context_length], context_length
-    (draft,) = proposer.propose([Ask(TIMED, context, k, sampler)])
-    batches = []
-    for _ in range(ROUNDS // BATCH):
-        started = time.perf_counter()
-        for _ in range(BATCH):
-            accepted = shared_length(draft.tokens, text[position : position + k])
-            context += text[position : position + accepted + 1]
-            position += accepted + 1
-            if draft.tokens:
-                proposer.observe(TIMED, draft, accepted)
-            (draft,) = proposer.propose([Ask(TIMED, context, k, sampler)])
-        batches.append((time.perf_counter() - started) / BATCH)
-    proposer.stop(TIMED)
-    return statistics.median(batches)
+    if name not in SIMULATED:
+        raise InvalidOptions(
+            f"the proposer {name!r} cannot be simulated", f"Choose among: {', '.join(SIMULATED)}."
+        )
+    target = ToyBackend()
+    parts = Parts(target, None, EngineConfig(), Learning(target, None, memory=memory))
+    wanted = [kind for kind in KINDS if kind.name in SIMULATED and name in (AUTO, kind.name)]
+    members = [made for kind in wanted if (made := make(kind, parts)) is not None]
+    if name != AUTO:
+        return members[0] if members else Nothing()
+    curve = CostCurve()
+    for _ in range(KNOWN):
+        for width in range(1, MOST + 2):
+            curve.observe(width, 0, cost(width))
+    # Time is that of the curve alone; else counts would depend on the load of this machine.
+    return Controller(members, curve, Calibration(), clock=lambda: 0.0)
+
+
+def simulate(logs: Sequence[Log], name: str, *, k: int, cost: CostLine) -> dict[str, Play]:
+    """Play all answers in their order with one proposer; results by workload. The n-gram memory begins empty
+    and learns each answer at its end, as in the engine."""
+    plays: dict[str, Play] = {}
+    # There are only token ids; without their bytes secrets cannot be recognised.
+    with (
+        tempfile.TemporaryDirectory(prefix="localspec-bench-") as directory,
+        closing(Memory(Path(directory), "benchmark", lambda token: b" ")) as memory,
+    ):
+        proposer = proposer_of(name, memory, cost)
+        for request, log in enumerate(logs):
+            played = play(log, proposer, request, k=k, cost=cost)
+            plays[log.workload] = plays.get(log.workload, Play()) + played
+            memory.learn(Lesson([*log.prompt, *log.output], None, "bench"))
+            while memory.work():
+                pass
+    return plays

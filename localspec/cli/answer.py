@@ -16,12 +16,15 @@ from localspec.config import Config
 from localspec.errors import InvalidOptions, SessionNotFound
 from localspec.protocol.events import Degraded, Delta, Progress
 from localspec.protocol.messages import Completions, ModelProgress, SpeculationDegraded, StreamDelta
+from localspec.protocol.options import Options
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
 
 if TYPE_CHECKING:
     from localspec.client import Client, Event
     from localspec.client import Stream as RemoteStream
+    from localspec.models.pair import Pair
+    from localspec.protocol.engine_config import EngineConfig
 
 T = TypeVar("T")
 
@@ -38,24 +41,27 @@ def read_stdin() -> str:
         return ""  # closed: as good as empty
 
 
-def local(request: Request, config: Config, printer: Printer, *, whole: bool = False) -> Result:
-    """Load the model in this process, answer, and free it. With ``whole``, no text is printed while it is
-    generated."""
-    from localspec.engine.load import choose_here, load_engine
-    from localspec.engine.stream import Stream
+def chosen(options: Options, config: Config, path: str | None = None) -> tuple[Options, EngineConfig, Pair]:
+    """The options over the configured ones, and the pair that they choose with the settings to load it;
+    ``path``: the file that a completion is for."""
+    from localspec.engine.load import choose_here
     from localspec.models.bundled import BUNDLED
     from localspec.models.sections import Sections
 
     sections = Sections(config)
-    options = sections.merged(request.options, getattr(request.prompt, "path", None))
-    engine_config = sections.engine(options.model or BUNDLED)
-    pair = choose_here(
-        options.model or BUNDLED,
-        options.draft or "auto",
-        config.model_dirs,
-        backend=options.backend or "auto",
-        config=engine_config,
-    )
+    merged = sections.merged(options, path)
+    model, draft, backend = merged.model or BUNDLED, merged.draft or "auto", merged.backend or "auto"
+    engine = sections.engine(model)
+    return merged, engine, choose_here(model, draft, config.model_dirs, backend=backend, config=engine)
+
+
+def local(request: Request, config: Config, printer: Printer, *, whole: bool = False) -> Result:
+    """Load the model in this process, answer, and free it. With ``whole``, no text is printed while it is
+    generated."""
+    from localspec.engine.load import load_engine
+    from localspec.engine.stream import Stream
+
+    options, engine_config, pair = chosen(request.options, config, getattr(request.prompt, "path", None))
     with (
         warnings_as_notes(),
         load_engine(

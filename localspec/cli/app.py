@@ -181,7 +181,7 @@ needed. Exits with 1 if there is a problem.
 app.command(
     "localspec.cli.bench:app",
     name="bench",
-    help="Measure the speedup by speculation on this machine.",
+    help="Measure a model on this machine: plain decoding against speculation, in turn.",
 )
 
 memory = App(

@@ -100,9 +100,9 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "memory import": ("localspec memory import memory.jsonl",),
     "doctor": ("localspec doctor", "localspec doctor --json", "localspec doctor --clients"),
     "bench": (
-        "localspec bench --quick",
-        "localspec bench --report report.html",
-        "localspec bench --record answers.jsonl --quick",
+        "localspec bench",
+        "localspec bench --workload edit --workload code --plot bench.svg",
+        "localspec bench --record answers.jsonl --runs 1",
     ),
     "bench simulate": (
         "localspec bench simulate answers.jsonl --proposer memory -k 8",

@@ -103,16 +103,17 @@ def load_engine(
     *,
     config: EngineConfig | None = None,
     progress: Progress | None = None,
-    memory: bool = False,
+    memory: bool | Path = False,
     free: int | None = None,
 ) -> Engine:
     """Load target and draft model, with what was learnt about them before; ``memory``: also the n-gram
-    memory and the caches of chats.
+    memory and the caches of chats, or an n-gram memory in another directory alone.
 
     ``free``: bytes of memory that may be used; None: all that is free now. Raises :class:`ModelError` and
     :class:`OutOfMemory`; then nothing is left open.
     """
     config = config or EngineConfig()
+    place = memory if isinstance(memory, Path) else None
     pair = _fitted(pair, config, free)
     reason = f"{pair.why}; {pair.drafter.why}"
     if pair.drafter.asked and pair.draft is not None:
@@ -144,10 +145,10 @@ def load_engine(
             draft,
             directory=_unless_broken(learnt_dir),
             models=(pair.target, pair.draft if draft is not None else None),
-            memory=_unless_broken(lambda: open_memory(pair.target, target.vocabulary))
+            memory=_unless_broken(lambda: open_memory(pair.target, target.vocabulary, place))
             if memory and config.memory
             else None,
-            chats=_unless_broken(lambda: open_chats(target, config)) if memory else None,
+            chats=_unless_broken(lambda: open_chats(target, config)) if memory is True else None,
         )
         learning.know_rounding(target)
         engine = Engine(target, draft, config=config, learning=learning)
@@ -262,10 +263,10 @@ def _unless_broken(place: Callable[[], T]) -> T | None:
         return None
 
 
-def open_memory(model: Model, vocabulary: Vocabulary) -> Memory:
-    """Open this user's n-gram memory for models with this model's vocabulary."""
+def open_memory(model: Model, vocabulary: Vocabulary, place: Path | None = None) -> Memory:
+    """Open the n-gram memory for models with this model's vocabulary; ``place`` None: this user's."""
     fingerprint = model.description.vocab_fp or vocab_fp(())
-    return Memory(home.private_dir(home.data_dir() / "memory"), fingerprint, vocabulary.piece)
+    return Memory(place or home.private_dir(home.data_dir() / "memory"), fingerprint, vocabulary.piece)
 
 
 def open_chats(target: Backend, config: EngineConfig) -> Saved | None:

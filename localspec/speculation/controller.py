@@ -6,8 +6,7 @@ from the text itself (:mod:`.survival`). For that, each offered draft is compare
 whether it is verified or not; so cheap proposers need no trial rounds, and only a draft model does.
 
 One proposer's draft is verified per round. Two as branches of a tree would gain nothing even if the tree
-were free: on the benchmark's answers the second is the better one in at most 0.4 % of the rounds
-(``python -m assets.bench.several_proposers``).
+were free: on recorded answers the second was the better one in at most 0.4 % of the rounds.
 
 The aim is vLLM's adaptive verification (https://github.com/vllm-project/vllm, pull request 52228):
 the most probable positions are admitted while expected tokens per second rise.

@@ -183,8 +183,8 @@ def test_the_benchmark_measures_the_pair_that_the_table_says(
     assert cli.json("models", "pair", "target")["draft"] == draft
     monkeypatch.setenv("LOCALSPEC_HOME", str(cli.home))
     measured = order_of(BenchFlags(model="target"))
-    assert measured.target == models / "target.gguf"
-    assert measured.draft == (DRAFT if draft else None) and measured.config.n_ctx == n_ctx
+    assert measured.pair.target.path == models / "target.gguf"
+    assert (measured.pair.draft is not None) == (draft is not None) and measured.config.n_ctx == n_ctx
 
 
 @pytest.mark.slow

@@ -1,0 +1,172 @@
+"""Requests in turn: every case is answered plainly, twice by the proposer, and plainly again.
+
+All run on one engine, greedily, so that the texts can be compared. Other work of the machine slows both down
+alike; the difference of the two plain answers shows how much there was.
+"""
+
+from __future__ import annotations
+
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import msgspec
+
+from localspec.bench.results import Results, Run
+from localspec.bench.simulate import Log
+from localspec.engine.engine import Engine
+from localspec.engine.load import Progress, load_engine
+from localspec.engine.sequence import Sequence as Generation
+from localspec.errors import InvalidOptions
+from localspec.models.pair import Pair
+from localspec.models.processor import processor_name
+from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.options import Options, unknown_key
+from localspec.protocol.proposer_kinds import NONE
+from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt
+from localspec.protocol.results import Result
+
+
+class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One case of ``workloads.toml``."""
+
+    workload: str
+    prompts: tuple[str, ...]
+    raw: bool = False
+    taught: bool = False
+
+
+class Order(msgspec.Struct, frozen=True):
+    """The choice of measurements; no ``workloads``: all."""
+
+    pair: Pair
+    config: EngineConfig
+    proposer: str
+    k: int | None = None
+    workloads: tuple[str, ...] = ()
+    tokens: int = 128
+    runs: int = 2
+
+
+def load_cases(workloads: tuple[str, ...] = ()) -> list[Case]:
+    """The cases of these workloads, or all; raises :class:`InvalidOptions` for an unknown one."""
+    text = files("localspec.bench").joinpath("workloads.toml").read_text("utf-8")
+    cases = msgspec.convert(tomllib.loads(text)["case"], list[Case])
+    known = list(dict.fromkeys(case.workload for case in cases))
+    for name in workloads:
+        if name not in known:
+            raise InvalidOptions(unknown_key("workload", name, known), f"Choose among: {', '.join(known)}.")
+    return [case for case in cases if case.workload in (workloads or known)]
+
+
+@contextmanager
+def opened(order: Order, tell: Progress) -> Iterator[Engine]:
+    """The engine of a daemon, with an empty n-gram memory that is removed afterwards, all costs measured."""
+    with (
+        tempfile.TemporaryDirectory(prefix="localspec-bench-") as memory,
+        load_engine(
+            order.pair,
+            config=order.config,
+            progress=lambda part, fraction: tell(f"loading the {part} model", fraction),
+            memory=Path(memory),
+        ) as engine,
+    ):
+        tell("measuring the cost of forwards", 0.0)
+        rest(engine)
+        yield engine
+
+
+def rest(engine: Engine) -> None:
+    """Do all that the engine does while it is idle."""
+    while engine.rest():
+        pass
+
+
+def answer(engine: Engine, prompt: Prompt, options: Options) -> tuple[Generation, Result]:
+    """Play one request to its end; raises the error that ends it."""
+    sequence = engine.submit(Request(prompt=prompt, options=options))
+    while not sequence.ended:
+        engine.step()
+    last = sequence.events[-1]
+    if not isinstance(last, Result):
+        raise sequence.error or AssertionError("a request ends with a result or an error")
+    rest(engine)
+    return sequence, last
+
+
+class Player:
+    """Plays cases on an engine. ``logs`` are the plain answers by which each case is prepared."""
+
+    def __init__(self, engine: Engine, order: Order) -> None:
+        self._engine, self._order = engine, order
+        self._plain = Options(proposer=NONE, temperature=0.0, max_tokens=order.tokens, remember=False)
+        self.logs: list[Log] = []
+
+    def prepare(self, number: int, case: Case) -> Prompt:
+        """Answer all prompts of a case plainly, so that the last one is in the KV cache, and return that."""
+        messages: tuple[Message, ...] = ()
+        for turn, text in enumerate(case.prompts):
+            messages += (Message("user", text),)
+            prompt = TextPrompt(text) if case.raw else ChatPrompt(messages)
+            is_learnt = case.taught and turn < len(case.prompts) - 1
+            options = msgspec.structs.replace(self._plain, remember=is_learnt)
+            sequence, result = answer(self._engine, prompt, options)
+            split = sequence.prompt_length
+            tokens = sequence.tokens[:split], sequence.tokens[split:]
+            self.logs.append(Log(case.workload, str(number), turn, *tokens))
+            messages = () if case.taught else (*messages, Message("assistant", result.text))
+        return prompt
+
+    def measure(self, number: int, case: Case, prompt: Prompt) -> Run | None:
+        """Answer in turn; None if an answer is of one token and has no speed."""
+        fast = msgspec.structs.replace(self._plain, proposer=self._order.proposer, k=self._order.k)
+        turns = (self._plain, fast, fast, self._plain)
+        results = [answer(self._engine, prompt, options)[1] for options in turns]
+        rates = [result.stats.decode_tokens_per_s or 0.0 for result in results]
+        if not all(rates):
+            return None
+        own = [result.stats for result in results[1:3]]
+        return Run(
+            workload=case.workload,
+            case=number,
+            plain=(rates[0], rates[3]),
+            speculative=(rates[1], rates[2]),
+            decoded=sum(result.completion_tokens - 1 for result in results[1:3]),
+            rounds=sum(stats.rounds for stats in own),
+            drafted=sum(stats.drafted for stats in own),
+            accepted=sum(stats.accepted for stats in own),
+            equal=len({result.text for result in results}) == 1,
+        )
+
+
+def measure(order: Order, tell: Progress) -> tuple[Results, list[Log]]:
+    """Measure all cases, one after the other; after Ctrl-C, return what there is. The logs are for the
+    simulator."""
+    cases, draft = load_cases(order.workloads), order.pair.draft
+    results = Results(
+        model=order.pair.target.own_name,
+        draft=None if draft is None else draft.own_name,
+        backend=order.pair.backend,
+        proposer=order.proposer,
+        machine=processor_name(),
+    )
+    try:
+        with opened(order, tell) as engine:
+            player = Player(engine, order)
+            for number, case in enumerate(cases):
+                tell(f"measuring {case.workload}", number / len(cases))
+                prompt = player.prepare(number, case)
+                for _ in range(order.runs):
+                    if (run := player.measure(number, case, prompt)) is not None:
+                        results.runs.append(run)
+    except KeyboardInterrupt:
+        if not results.runs:
+            raise
+        results.stopped = True
+    measured = {run.workload for run in results.runs}
+    results.left_out = list(dict.fromkeys(c.workload for c in cases if c.workload not in measured))
+    results.conclude()
+    return results, player.logs
