@@ -16,8 +16,8 @@ import statistics
 import sys
 import tempfile
 import time
+from typing import NamedTuple
 
-import msgspec
 import pexpect
 
 from localspec.client import connect
@@ -29,7 +29,7 @@ SIGNS = {"prompt": "sk something", "key": KEYS, "model": "stdlib-6m"}
 LIMIT_S = 60.0
 
 
-class Beginning(msgspec.Struct, frozen=True):
+class Beginning(NamedTuple):
     """Seconds from the start of the process."""
 
     prompt: float
@@ -86,10 +86,7 @@ def table(found: list[Beginning]) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--times", type=int, default=10, help="number of starts")
-    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
-    given = parser.parse_args()
-    found = measure(given.times)
-    print(msgspec.json.encode(found).decode() if given.json else table(found))
+    print(table(measure(parser.parse_args().times)))
 
 
 if __name__ == "__main__":

@@ -5,9 +5,8 @@
 A daemon of its own gets requests for the same strokes three times: ``as it is``; with the suffix's far end
 changed at every stroke, which no prompt contains but the key of a cached suggestion does, so that the model
 computes each (``asked anew``); and, at every tenth keystroke as it takes long, with the line behind the
-cursor changed as well, so that little of the prompt can be reused (``read anew``). In the end a completion
-is requested 50 ms after another one of the same file. Without ``-m`` it is the bundled pair, inflated to
-half a billion parameters (made once, into the user's cache).
+cursor changed as well, so that little of the prompt can be reused (``read anew``). Without ``-m`` it is the
+bundled model.
 """
 
 from __future__ import annotations
@@ -15,25 +14,21 @@ from __future__ import annotations
 import argparse
 import asyncio
 import inspect
-import os
 import statistics
 import sys
-import tempfile
 import textwrap
 import time
 from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
-import localspec
-from localspec.bench.bench import Order, model_paths
-from localspec.bench.stand import TARGET
+from assets.bench.servers import measure_costs, own_home
 from localspec.client import Client, connect
+from localspec.models.bundled import BUNDLED
 from localspec.protocol.messages import Completions
 from localspec.protocol.options import Options
 
 LINES, MIDDLE = 300, 150
-AGAIN_S = 0.05
 TOKENS = 32
 EVERY = {"as it is": 1, "asked anew": 1, "read anew": 10}
 """the variants, and the keystrokes between two requests of each"""
@@ -107,30 +102,6 @@ def _median(numbers: list[int]) -> str:
     return f"{statistics.median(numbers):.0f}" if numbers else "–"
 
 
-async def replace_all(client: Client, file: File, times: int = 20) -> None:
-    """Print the time to the first token of a completion 50 ms after another one, and of one alone."""
-    alone, after = [], []
-    for n in range(1, times + 1):
-        stroke = await complete(client, file, 10 * n, "replaced")
-        alone.append(stroke.answer.stats.ttft_s or stroke.seconds)
-        older = asyncio.create_task(complete(client, file, 10 * n + 3, "replaced"))
-        await asyncio.sleep(AGAIN_S)  # a part of the measurement, not a wait for an event
-        stroke = await complete(client, file, 10 * n + 6, "replaced")
-        after.append((stroke.answer.stats.ttft_s or 0.0) + stroke.answer.stats.queued_s)
-        await older
-    print(
-        f"first token alone {1000 * statistics.median(alone):.0f} ms; requested {1000 * AGAIN_S:.0f} ms after"
-        f" another, which it cancels: {1000 * statistics.median(after):.0f} ms (medians of {times})"
-    )
-
-
-def measure(model: str | Path, *, n_ctx: int = 0) -> None:
-    """Measure and record in an engine what a daemon with that context measures while idle."""
-    with localspec.load(model, memory=True, n_ctx=n_ctx) as engine:
-        while engine.rest():
-            pass
-
-
 async def play(strokes: int) -> None:
     file = file_of(strokes)
     client = await connect()
@@ -138,8 +109,6 @@ async def play(strokes: int) -> None:
         await client.open_session(private=True)
         for variant in EVERY:
             await type_all(client, file, variant)
-        await replace_all(client, file)
-        await client.shutdown()
 
 
 def main() -> None:
@@ -147,13 +116,9 @@ def main() -> None:
     parser.add_argument("-m", "--model", type=Path)
     parser.add_argument("--strokes", type=int, default=200)
     given = parser.parse_args()
-    model = given.model or model_paths(Order(quick=True), lambda what, fraction: None)[TARGET]
-    with tempfile.TemporaryDirectory() as home:
-        os.environ["LOCALSPEC_HOME"] = home
-        config = Path(home, "config", "config.toml")
-        config.parent.mkdir()
-        config.write_text(f'[options]\nmodel = "{model.resolve()}"\n', encoding="utf-8")
-        measure(model)
+    model = BUNDLED if given.model is None else str(given.model.resolve())
+    with own_home(f'[options]\nmodel = "{model}"\n'):
+        measure_costs(model)
         asyncio.run(play(given.strokes))
 
 

@@ -1,12 +1,12 @@
 """The cost of showing an answer while it streams: the chat's screen against Textual's ``MarkdownStream``.
 
-    python -m assets.bench.rendering [--chunks 8000] [--json]
+    python -m assets.bench.rendering [--chunks 8000]
 
 Two answers are shown at 200 chunks of 4 characters a second, about as fast as a small model writes: 32,000
-characters of prose, and a fence of 12,000. Each is shown in a terminal of its own, of 100x40, which
-takes all that is written to it: by the chat's screen, by Textual's own Markdown, and by a screen that shows
-nothing of it, for the cost of feeding. The table has the processor time of each, as a share of one core of
-this machine; the time that it took beyond the answer's; and the longest time without a reaction to keys.
+characters of prose, and a fence of 12,000. Each is shown in a terminal of its own, of 100x40, which takes all
+that is written to it: by the chat's screen, and by Textual's own Markdown. The table has the processor time
+of each, as a share of one core; the time that it took beyond the answer's; and the longest time without a
+reaction to keys.
 """
 
 from __future__ import annotations
@@ -51,18 +51,13 @@ SENTENCES = [
 
 
 class Cost(msgspec.Struct, frozen=True):
-    """The cost of showing one answer."""
+    """The cost of showing one answer: a share of one core, seconds behind the answer, and without keys."""
 
     answer: str
     shown_by: str
     share: float
-    """processor time as a share of one core"""
-    cpu_s: float
-    wall_s: float
     late_s: float
-    """seconds by which it ended later than the answer"""
     stall_s: float
-    """longest time in seconds without a reaction to keys"""
 
 
 def answer_of(kind: str, length: int) -> str:
@@ -84,18 +79,6 @@ async def feed(chunks: list[str], show: Callable[[str], Awaitable[None]]) -> Non
         if (early := started + number / RATE - time.perf_counter()) > 0:
             await asyncio.sleep(early)
         await show(chunk)
-
-
-class Nothing(App[None]):
-    """A screen that shows nothing."""
-
-    async def show_all(self, chunks: list[str]) -> None:
-        """Take the answer."""
-
-        async def show(chunk: str) -> None:
-            pass
-
-        await feed(chunks, show)
 
 
 class Textuals(App[None]):
@@ -149,11 +132,7 @@ class Ours(App[None]):
         self.chat_screen.post_message(facts.Ended())
 
 
-SHOWN_BY: dict[str, type[Nothing | Textuals | Ours]] = {
-    "localspec": Ours,
-    "MarkdownStream": Textuals,
-    "nothing": Nothing,
-}
+SHOWN_BY: dict[str, type[Textuals | Ours]] = {"localspec": Ours, "MarkdownStream": Textuals}
 
 
 async def watch(worst: list[float]) -> None:
@@ -181,9 +160,7 @@ def show_one(kind: str, shown_by: str, chunks: int, report: Path) -> None:
         wall, cpu = time.perf_counter() - started, time.process_time() - cpu
         watching.cancel()
         late = wall - 2 * BATCH_S - len(pieces) / RATE
-        report.write_bytes(
-            msgspec.json.encode(Cost(kind, shown_by, cpu / wall, cpu, wall, max(late, 0), worst[0]))
-        )
+        report.write_bytes(msgspec.json.encode(Cost(kind, shown_by, cpu / wall, max(late, 0), worst[0])))
         app.exit()
 
     app.call_later(lambda: app.run_worker(measured(), exit_on_error=True))
@@ -192,20 +169,11 @@ def show_one(kind: str, shown_by: str, chunks: int, report: Path) -> None:
 
 def measure(kind: str, shown_by: str, chunks: int, report: Path) -> Cost:
     """Show an answer in a terminal of its own."""
-    arguments = [
-        "-m",
-        "assets.bench.rendering",
-        "--one",
-        kind,
-        shown_by,
-        str(report),
-        "--chunks",
-        str(chunks),
-    ]
+    one = ("--one", kind, shown_by, str(report), "--chunks", str(chunks))
     environment = {**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     child = pexpect.spawn(
         sys.executable,
-        arguments,
+        ["-m", "assets.bench.rendering", *one],
         env=environment,
         dimensions=(LINES, COLUMNS),
         timeout=None,
@@ -218,37 +186,25 @@ def measure(kind: str, shown_by: str, chunks: int, report: Path) -> Cost:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument(
-        "--chunks", type=int, default=max(LENGTHS.values()) // CHUNK, help="the most chunks of an answer"
-    )
-    parser.add_argument("--json", action="store_true", help="print the measurements as JSON")
-    parser.add_argument("--only", choices=SHOWN_BY, help="measure only this one")
+    longest = max(LENGTHS.values()) // CHUNK
+    parser.add_argument("--chunks", type=int, default=longest, help="the most chunks of an answer")
     parser.add_argument("--one", nargs=3, metavar=("ANSWER", "BY", "FILE"), help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.one:
         kind, shown_by, file = given.one
         show_one(kind, shown_by, given.chunks, Path(file))
         return
-    costs = []
     with tempfile.TemporaryDirectory() as folder:
-        for kind in LENGTHS:
-            for shown_by in [given.only] if given.only else SHOWN_BY:
-                print(f"\r{kind} by {shown_by} …    ", end="", file=sys.stderr, flush=True)
-                costs.append(measure(kind, shown_by, given.chunks, Path(folder, "cost.json")))
-    print("\r\033[K", end="", file=sys.stderr)
-    print(msgspec.json.encode(costs).decode() if given.json else table(costs))
+        report = Path(folder, "cost.json")
+        print(table([measure(kind, by, given.chunks, report) for kind in LENGTHS for by in SHOWN_BY]))
 
 
 def table(costs: list[Cost]) -> str:
     """The measurements as a table."""
-    lines = [
-        f"{'answer':<8}{'shown by':<16}{'of a core':>10}{'CPU':>9}{'time':>9}{'late':>9}{'worst stall':>13}"
-    ]
-    lines += [
-        f"{each.answer:<8}{each.shown_by:<16}{each.share:>10.1%}{each.cpu_s:>7.2f} s{each.wall_s:>7.1f} s"
-        f"{each.late_s:>7.1f} s{1000 * each.stall_s:>10.0f} ms"
-        for each in costs
-    ]
+    lines = [f"{'answer':<8}{'shown by':<16}{'of a core':>10}{'late':>9}{'worst stall':>13}"]
+    for each in costs:
+        seconds = f"{each.late_s:>7.1f} s{1000 * each.stall_s:>10.0f} ms"
+        lines.append(f"{each.answer:<8}{each.shown_by:<16}{each.share:>10.1%}{seconds}")
     return "\n".join(lines)
 
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "localspec"
 TESTS = ROOT / "tests"
-ACCEPTANCE = ROOT / "assets" / "bench" / "acceptance"
+ASSETS = ROOT / "assets"
+PLUGINS = ROOT / "plugins"
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 

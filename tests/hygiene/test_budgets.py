@@ -1,4 +1,4 @@
-"""Files and functions stay small, errors are caught with a reason, and tests keep up with the source."""
+"""Ceilings of size, which only go down, and errors that are caught with a reason."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.hygiene.source import (
-    ACCEPTANCE,
+    ASSETS,
     PACKAGE,
+    PLUGINS,
     ROOT,
     TESTS,
     functions,
@@ -22,7 +23,12 @@ from tests.hygiene.source import (
     python_files,
 )
 
-MAX_FILE = 500
+CEILINGS = {
+}
+"""lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
+SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
+"""languages of plugins that are not in Python"""
+MAX_FILE = 800
 MAX_FUNCTION = 60
 MAX_FUNCTION_P90 = 25
 MAX_PARAMETERS = 6
@@ -31,34 +37,45 @@ REASON_WITHIN = 3
 NOT_CORE = (PACKAGE / "cli",)
 
 
+def test_every_package_stays_below_its_ceiling() -> None:
+    sizes = dict.fromkeys(CEILINGS, 0) | {name: lines(name) for name in packages()}
+    assert {name: n for name, n in sizes.items() if n > CEILINGS.get(name, 0)} == {}
+
+
+def packages() -> list[str]:
+    """The packages of localspec, the plugins, and assets and tests as a whole."""
+    inside = [path for place in (PACKAGE, PLUGINS) for path in place.iterdir() if path.is_dir()]
+    named = [str(path.relative_to(ROOT)) for path in inside if not path.name.startswith("_")]
+    return [*named, "localspec/.", "assets", "tests"]
+
+
+def lines(name: str) -> int:
+    """Lines of the code of a package, generated and installed files excluded."""
+    folder, suffix = ROOT / name, SUFFIXES.get(Path(name).name, ".py")
+    files = folder.glob("*.py") if name.endswith(".") else folder.rglob(f"*{suffix}")
+    return sum(len(lines_of(path)) for path in files if "node_modules" not in path.parts)
+
+
 def test_no_file_is_long() -> None:
-    sizes = {path: len(lines_of(path)) for path in python_files(PACKAGE, ACCEPTANCE, TESTS)}
+    sizes = {path: len(lines_of(path)) for path in python_files(PACKAGE, ASSETS, TESTS)}
     assert len(sizes) > 100
     assert {str(path.relative_to(ROOT)): n for path, n in sizes.items() if n > MAX_FILE} == {}
 
 
 def test_no_function_is_long() -> None:
-    assert [f"{f.place}: {f.lines}" for f in functions(PACKAGE, ACCEPTANCE) if f.lines > MAX_FUNCTION] == []
+    assert [f"{f.place}: {f.lines}" for f in functions(PACKAGE, ASSETS) if f.lines > MAX_FUNCTION] == []
 
 
-@pytest.mark.parametrize("folder", [PACKAGE, ACCEPTANCE], ids=lambda folder: folder.name)
-def test_nine_functions_in_ten_are_short(folder: Path) -> None:
-    sizes = [f.lines for f in functions(folder)]
+def test_nine_functions_in_ten_are_short() -> None:
+    sizes = [f.lines for f in functions(PACKAGE)]
     assert statistics.quantiles(sizes, n=10)[-1] <= MAX_FUNCTION_P90
 
 
 def test_no_function_of_the_core_takes_many_parameters() -> None:
     outside = tuple(str(folder.relative_to(ROOT)) for folder in NOT_CORE)
-    core = [f for f in functions(PACKAGE, ACCEPTANCE) if not f.place.startswith(outside)]
+    core = [f for f in functions(PACKAGE) if not f.place.startswith(outside)]
     many = {f.place: parameters(f.node) for f in core if len(parameters(f.node)) > MAX_PARAMETERS}
     assert many == {}
-
-
-def test_there_is_at_least_a_line_of_test_for_each_line_of_source() -> None:
-    source, tests = (
-        sum(len(lines_of(path)) for path in python_files(*folders)) for folders in ((PACKAGE,), (TESTS,))
-    )
-    assert tests >= source
 
 
 def handlers(path: Path) -> list[ast.ExceptHandler]:
@@ -72,7 +89,7 @@ def names_of(handler: ast.ExceptHandler) -> list[str]:
 
 
 def test_no_except_is_bare() -> None:
-    everywhere = python_files(PACKAGE, ACCEPTANCE, TESTS)
+    everywhere = python_files(PACKAGE, ASSETS, TESTS)
     files = [path for path in everywhere if re.search(r"except\s*:", path.read_text("utf-8"))]
     bare = [(path, h.lineno) for path in files for h in handlers(path) if h.type is None]
     assert bare == []

@@ -72,7 +72,7 @@ ONE_OF_EACH = [
     ("engine/x.py", "import asyncio", "The engine and everything under it"),
     ("daemon/x.py", "import numpy", "Daemon and client stay light"),
     ("protocol.py", "import localspec.config", "Layers"),
-    ("units.py", "import assets.bench.reuse", "The package imports nothing"),
+    ("units.py", "import assets.bench.beside", "The package imports nothing"),
 ]
 OTHERS = [
     ("engine/round.py", "import localspec.daemon", "Layers"),

@@ -13,7 +13,7 @@ from assets.bench.rendering import answer_of, measure, table
 def test_an_answer_is_shown_in_a_terminal_and_measured(tmp_path: Path) -> None:
     cost = measure("fence", "localspec", 20, tmp_path / "cost.json")
     assert (cost.answer, cost.shown_by) == ("fence", "localspec")
-    assert 0 < cost.cpu_s < cost.wall_s and cost.share > 0 and cost.late_s >= 0
+    assert cost.share > 0 and cost.late_s >= 0
     assert table([cost]).splitlines()[1].startswith("fence   localspec")
 
 

@@ -1,1 +1,0 @@
-"""The acceptance run: the benchmark, special workloads, and the goals of localspec."""
