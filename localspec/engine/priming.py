@@ -84,7 +84,7 @@ class Primer:
         return True
 
     def _read_parts(self, path: str, workspace: str | None, pending: PendingFile) -> Iterator[None]:
-        # In a thread, because reading a repository's ignore rules may wait for a disk. They are untrusted.
+        # In a thread, because git answers from untrusted files, and may wait for a disk.
         if not (yield from apart(lambda: _allowed(path, workspace))):
             return
         lesson = partial(Lesson, workspace=workspace, source=f"file:{path}")

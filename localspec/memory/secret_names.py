@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import fnmatch
 import json
-import os
+import re
+from functools import cache
 from importlib.resources import files
-
-from localspec.memory.ignore import Rules, TooLarge
 
 NAMES: dict[str, list[str]] = json.loads((files(__package__) / "known" / "names.json").read_text("utf-8"))
 """patterns in small letters: ``secret`` names, the ``harmless`` among them, those that
 are ``always`` secret, and the name endings of ``copies``, which are as secret as their originals"""
-LINES = [*NAMES["secret"], *(f"!{name}" for name in NAMES["harmless"]), *NAMES["always"]]
 COPIES = tuple(NAMES["copies"])
-_rules = Rules("\n".join(LINES).encode())
+LONGEST = 1024
+"""characters of a name; no file has a longer one"""
 
 
 def is_secret(name: str) -> bool:
@@ -21,7 +21,15 @@ def is_secret(name: str) -> bool:
     name = name.lower()
     while name.endswith(COPIES):
         name = name[: -max(len(end) for end in COPIES if name.endswith(end))]
-    try:
-        return _rules.excludes(os.fsencode(name), is_directory=False) is True
-    except (TooLarge, UnicodeEncodeError):
-        return True  # too long or not encodable: no file has such a name
+    if len(name) > LONGEST or _is_one_of("always", name):
+        return True
+    return _is_one_of("secret", name) and not _is_one_of("harmless", name)
+
+
+def _is_one_of(kind: str, name: str) -> bool:
+    return _pattern(kind).match(name) is not None
+
+
+@cache
+def _pattern(kind: str) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, NAMES[kind])))

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import errno
 import inspect
 import json
 import os
 import re
 import shutil
 import signal
-import stat
 import subprocess
 import tempfile
 import textwrap
@@ -20,16 +18,13 @@ import pexpect
 import pytest
 
 from localspec.cli.flags import ModelFlags
-from localspec.cli.memory import _became, _private_file, import_
-from localspec.cli.output import Progress
-from localspec.errors import DiskFull, ExitCode, StorageError
-from localspec.memory.archive import Imported
 from localspec.memory.files import name_of
 from localspec.memory.upkeep import stats
 from localspec.models.bundled import BUNDLED_TARGET
 from localspec.wording import counted
 from tests.cli.harness import Cli
 from tests.doctor.imports import REFUSE, at_import
+from tests.memory.hostile_repository import repository
 from tests.mlx_pair import mlx_model
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -44,7 +39,7 @@ def cli() -> Iterator[Cli]:
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
     root = tmp_path.resolve() / "repo"
-    (root / ".git").mkdir(parents=True)
+    repository(root)
     (root / "wrap.py").write_text(inspect.getsource(textwrap))
     (root / "image.bin").write_bytes(b"\0" * 100)
     (root / ".gitignore").write_text("*.log\n")
@@ -92,17 +87,11 @@ def test_what_is_left_out_as_a_secret_is_not_counted_as_learnt(cli: Cli, tmp_pat
 def test_both_formats_of_a_model_share_a_table(cli: Cli, repo: Path, tmp_path: Path) -> None:
     directory = str(mlx_model(BUNDLED_TARGET))
     learned = cli.json("memory", "prime", str(repo))
-    exported = cli.json("memory", "export", str(tmp_path / "out"), "-m", directory)
     (before,) = tables(cli)
-    assert exported["ngrams"] == before["entries"] and exported["ngrams"] > 1000
-    cli("memory", "forget", "--all", "--yes")
-    imported = cli.json("memory", "import", str(tmp_path / "out"), "-m", directory)
-    assert imported["ngrams"] == exported["ngrams"]
     cli("memory", "forget", "--all", "--yes")
     assert cli.json("memory", "prime", str(repo), "-m", directory) == learned
     (after,) = tables(cli)
     assert after["vocab_fp"] == before["vocab_fp"] and after["tokens"] == before["tokens"]
-    assert cli.json("memory", "export", str(tmp_path / "out"))["ngrams"] == after["entries"]
 
 
 @pytest.mark.slow
@@ -122,10 +111,9 @@ def test_a_directory_is_learnt_with_where_mlx_is_not_installed(cli: Cli, repo: P
 
 def test_a_broken_directory_is_refused(cli: Cli, repo: Path, tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
-    for what in ("prime", "export"):
-        refused = cli("memory", what, str(repo / "wrap.py"), "-m", str(tmp_path), "--json")
-        assert refused.returncode == 1
-        assert json.loads(refused.stdout)["error"]["code"] == "model_invalid"
+    refused = cli("memory", "prime", str(repo / "wrap.py"), "-m", str(tmp_path), "--json")
+    assert refused.returncode == 1
+    assert json.loads(refused.stdout)["error"]["code"] == "model_invalid"
     assert tables(cli) == []
 
 
@@ -211,75 +199,6 @@ def test_a_workspace_and_a_source_can_be_forgotten(cli: Cli, repo: Path, tmp_pat
     assert [table["workspace"] for table in tables(cli)] == [None]
 
 
-def test_a_directory_with_a_section_is_forgotten_without_its_repository(cli: Cli, tmp_path: Path) -> None:
-    nested = tmp_path / "nested"
-    for directory in (tmp_path / ".git", nested / "sub"):
-        directory.mkdir(parents=True)
-    with (cli.home / "config" / "config.toml").open("a") as config:
-        config.write(f'[workspaces."{nested}"]\nk = 3\n')
-    for path in (tmp_path / "outer.py", nested / "inner.py"):
-        path.write_text("def f(x):\n    return x\n" * 20)
-        cli.json("memory", "prime", str(path))
-    done = cli("memory", "forget", "--workspace", str(nested / "sub"), "--yes")
-    assert done.stdout.startswith(f"Forgot what was learned in {nested}: 1 table")
-    assert [table["workspace"] for table in cli.json("memory", "stats")["tables"]] == [str(tmp_path)]
-
-
-@pytest.mark.slow
-def test_what_is_exported_can_be_imported(cli: Cli, repo: Path, tmp_path: Path) -> None:
-    cli("memory", "prime", str(repo))
-    file = tmp_path / "memory.jsonl"
-    exported = cli.json("memory", "export", str(file))
-    assert exported["ngrams"] == len(file.read_text().splitlines()) - 1 > 1000
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    (before,) = tables(cli)
-    cli("memory", "forget", "--all", "--yes")
-    imported = cli.json("memory", "import", str(file))
-    (after,) = tables(cli)
-    assert imported["read"] == imported["ngrams"] == exported["ngrams"] == after["entries"]
-    assert after["workspace"] == before["workspace"] and after["tokens"] == 0
-    text = cli("memory", "stats").stdout
-    assert f"  {after['entries']} of " in text and "no tokens learned here" in text
-    assert after["sources"] == before["sources"] and after["capacity"] == before["capacity"]
-
-
-def test_another_vocabulary_and_a_foreign_file_are_refused(cli: Cli, tmp_path: Path) -> None:
-    file = tmp_path / "in.jsonl"
-    file.write_text('{"type":"table","format":"localspec-memory-1","vocab_fp":"beef","workspace":null}\n')
-    refused = cli("memory", "import", str(file), "--json")
-    assert refused.returncode == 1 and json.loads(refused.stdout)["error"]["code"] == "tokenizer_mismatch"
-    file.write_text("not an export\n")
-    refused = cli("memory", "import", str(file), "--json")
-    assert refused.returncode == 2 and json.loads(refused.stdout)["error"]["code"] == "invalid_options"
-
-
-@pytest.mark.slow
-def test_an_import_tells_how_much_found_room(cli: Cli, repo: Path, tmp_path: Path) -> None:
-    cli("memory", "prime", str(repo))
-    exported = cli.json("memory", "export", str(tmp_path / "out"))["ngrams"]
-    head, first, *_ = (tmp_path / "out").read_text().splitlines(keepends=True)
-    done = cli("memory", "import", str(tmp_path / "out"))
-    (table,) = tables(cli)
-    assert done.stdout == f"Kept all {exported} n-grams of {tmp_path / 'out'}.\n"
-    assert table["entries"] == exported
-    (tmp_path / "one").write_text(head + first)
-    assert cli("memory", "import", str(tmp_path / "one")).stdout.startswith("Kept the 1 n-gram of ")
-    (tmp_path / "none").write_text(head)
-    assert cli("memory", "import", str(tmp_path / "none")).stdout.startswith("There are no n-grams in ")
-
-
-@pytest.mark.parametrize(
-    ("became", "sentence"),
-    [
-        (Imported(2, 2), "Kept all 2 n-grams of out."),
-        (Imported(1, 0), "Kept 0 of the 1 n-gram in out: there was no room for the other."),
-        (Imported(9, 7), "Kept 7 of the 9 n-grams in out: there was no room for the others."),
-    ],
-)
-def test_what_became_of_an_import_is_a_sentence(became: Imported, sentence: str) -> None:
-    assert _became(became, Path("out")) == sentence
-
-
 def test_one_is_not_many(cli: Cli, tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one two three four five six seven\n")
     one, none, other = tmp_path / "a.txt", tmp_path / "none.bin", tmp_path / "other.bin"
@@ -298,55 +217,16 @@ def test_one_is_not_many(cli: Cli, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("steps", [1, pytest.param(3, marks=pytest.mark.slow)])
-def test_how_far_it_is_is_shown_on_a_terminal(cli: Cli, tmp_path: Path, steps: int) -> None:
+def test_how_far_it_is_is_shown_on_a_terminal(cli: Cli, tmp_path: Path) -> None:
     source = tmp_path / "[x]b.txt"  # brackets would be markup
     source.write_text("one two three four five six seven eight nine ten\n" * 5)
-    odd = "[red]out"
-    for arguments, shown in (
-        (("prime", str(source)), "learning [x]b.txt 0%"),
-        (("export", str(tmp_path / odd)), "exporting [red]out 0%"),
-        (("import", str(tmp_path / odd)), "importing [red]out 100%"),
-    )[:steps]:
-        command, *rest = (*cli.command, "memory", *arguments)
-        environment = {**cli.environment, "TERM": "xterm"}
-        terminal = pexpect.spawn(command, rest, env=environment, timeout=DEADLINE_S, dimensions=(24, 200))
-        terminal.expect_exact(shown)
-        terminal.expect(pexpect.EOF)
-        terminal.close()
-        assert terminal.exitstatus == 0
-
-
-@pytest.fixture
-def exported(cli: Cli, repo: Path, tmp_path: Path) -> tuple[Path, int]:
-    """Learn a repository, export it and forget it; return the file and its number of n-grams."""
-    cli("memory", "prime", str(repo))
-    ngrams: int = cli.json("memory", "export", str(tmp_path / "out"))["ngrams"]
-    cli("memory", "forget", "--all", "--yes")
-    return tmp_path / "out", ngrams
-
-
-@pytest.mark.parametrize(("what", "done"), [("checking", None), ("importing", 1024)])
-def test_ctrl_c_tells_which_part_was_imported(
-    cli: Cli,
-    exported: tuple[Path, int],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    what: str,
-    done: int | None,
-) -> None:
-    file, total = exported
-
-    def interrupt(_: Progress, step: str, fraction: float) -> None:
-        if step.startswith(what) and fraction:
-            raise KeyboardInterrupt
-
-    monkeypatch.setenv("LOCALSPEC_HOME", str(cli.home))
-    monkeypatch.setattr(Progress, "update", interrupt)
-    assert import_(file) == ExitCode.INTERRUPTED
-    told = "Nothing was imported." if done is None else f"{done} of {total} n-grams were imported."
-    assert capsys.readouterr().err == f"{told}\n" and total > 1024
-    assert [table["entries"] for table in tables(cli)] == ([] if done is None else [done])
+    command, *rest = (*cli.command, "memory", "prime", str(source))
+    environment = {**cli.environment, "TERM": "xterm"}
+    terminal = pexpect.spawn(command, rest, env=environment, timeout=DEADLINE_S, dimensions=(24, 200))
+    terminal.expect_exact("learning [x]b.txt 0%")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
 
 
 def test_where_nothing_was_learned_there_is_nothing_to_forget(cli: Cli, repo: Path, tmp_path: Path) -> None:
@@ -371,6 +251,7 @@ def test_mistakes_are_sentences(cli: Cli, arguments: tuple[str, ...]) -> None:
 @pytest.mark.slow
 def test_ctrl_c_keeps_what_was_learned(cli: Cli, tmp_path: Path) -> None:
     source = inspect.getsource(inspect)
+    repository(tmp_path)
     for number in range(200):
         (tmp_path / f"{number:03}.py").write_text(source.replace("frame", f"frame{number}"))
     process = subprocess.Popen(
@@ -395,8 +276,6 @@ def test_a_repository_whose_path_is_no_unicode(cli: Cli, repo: Path, tmp_path: P
     cli.json("memory", "prime", str(odd))
     (table,) = tables(cli)
     assert str(table["workspace"]).endswith("\\udcff")
-    assert cli.json("memory", "export", str(tmp_path / "out"))["ngrams"] > 1000
-    assert cli.json("memory", "import", str(tmp_path / "out"))["ngrams"] > 1000 and len(tables(cli)) == 1
     assert cli.json("memory", "forget", "--workspace", str(odd), "--yes")["forgotten"] == 1
 
 
@@ -405,30 +284,6 @@ def test_no_workspace_is_not_the_one_at_hand(cli: Cli, repo: Path) -> None:
     refused = cli("memory", "forget", "--workspace", "", "--yes", "--json")
     assert refused.returncode == 2 and json.loads(refused.stdout)["error"]["code"] == "invalid_options"
     assert len(tables(cli)) == 1
-
-
-def test_an_export_is_private_and_whole_or_not_there(tmp_path: Path) -> None:
-    stale = tmp_path / ".out.part"
-    stale.write_text("")
-    stale.chmod(0o644)
-    with _private_file(tmp_path / "out") as file:
-        file.write(b"x")
-    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o600
-    with pytest.raises(KeyboardInterrupt), _private_file(tmp_path / "out") as file:
-        raise KeyboardInterrupt
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".out.part", "out"]
-    assert (tmp_path / "out").read_bytes() == b"x"
-    with pytest.raises(StorageError) as caught, _private_file(tmp_path / "out"):
-        raise PermissionError(errno.EACCES, "Permission denied")
-    assert caught.value.code != "disk_full"
-    with pytest.raises(DiskFull), _private_file(tmp_path / "out"):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-
-def test_an_import_needs_a_file_that_can_be_read_twice(cli: Cli, tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "pipe")
-    refused = cli("memory", "import", str(tmp_path / "pipe"))
-    assert refused.returncode == 2 and "must be a regular file" in refused.stderr
 
 
 def test_a_workspace_that_is_no_unicode_can_be_sent(

@@ -11,6 +11,7 @@ import localspec
 from localspec.daemon.inline.prefetch import MOST
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
+from tests.memory.hostile_repository import repository
 from tests.models.ggufs import small
 from tests.waiting import run, until
 
@@ -261,8 +262,7 @@ def test_a_real_model_completes_looks_ahead_and_reads_little_again(
 
 @pytest.mark.slow
 def test_files_and_what_is_accepted_are_remembered_unless_forbidden(real: DaemonProcess, home: Path) -> None:
-    repo = home / "repo"
-    (repo / ".git").mkdir(parents=True)
+    repo = repository(home / "repo")
     path, source = str(repo / "a.py"), f"file:{repo / 'a.py'}"
 
     async def test() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, Raw, raw
-from tests.memory.hostile_repository import HOSTILE, make
+from tests.memory.hostile_repository import RULES, make, repository
 from tests.waiting import run, soon
 
 pytestmark = pytest.mark.slow
@@ -53,11 +53,11 @@ async def learnt(client: Raw, path: Path) -> None:
             return
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("kind", RULES)
 def test_others_are_served_as_before(kind: str, start: StartDaemon, tmp_path: Path) -> None:
     async def test() -> None:
         hostile, harmless = make(tmp_path / "clone", kind), tmp_path / "own" / "a.py"
-        (harmless.parent / ".git").mkdir(parents=True)
+        repository(harmless.parent)
         daemon = start(command=REAL_DAEMON, hang_s=HANG_S, options={"model": "bundled"})
         async with raw(daemon) as victim, raw(daemon) as attacker:
             await seconds(victim, -1)

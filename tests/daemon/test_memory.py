@@ -12,6 +12,7 @@ import pytest
 from localspec.protocol.jsonrpc import INVALID_PARAMS
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
+from tests.memory.hostile_repository import repository
 from tests.waiting import run, until
 
 TEXT = "def scale(value, factor):\n    return value * factor\n" * 3
@@ -27,8 +28,8 @@ async def prime(client: Raw, **params: Any) -> dict[str, Any]:
     return primed
 
 
-def repository(place: Path) -> Path:
-    (place / ".git").mkdir(parents=True)
+def project(place: Path) -> Path:
+    repository(place)
     (place / "scale.py").write_text(TEXT)
     (place / "picture.png").write_bytes(b"\0\1")
     return place
@@ -37,7 +38,7 @@ def repository(place: Path) -> Path:
 @pytest.mark.slow
 def test_files_and_texts_are_learned_shown_and_forgotten(start: StartDaemon, tmp_path: Path) -> None:
     async def test() -> None:
-        root = repository(tmp_path / "project")
+        root = project(tmp_path / "project")
         async with raw(start()) as client:
             primed = await prime(client, paths=[str(root)])
             assert (primed["files"], primed["skipped"]) == (1, 1) and primed["tokens"] > 20

@@ -16,6 +16,7 @@ from localspec.memory.memory import Memory, Moment
 from localspec.memory.upkeep import forget
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Request
+from tests.memory.hostile_repository import repository
 from tests.toys import run_all, scripted
 
 
@@ -39,8 +40,7 @@ class Listening(Memory):
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    root = (tmp_path / "repo").resolve()
-    (root / ".git").mkdir(parents=True)
+    root = repository((tmp_path / "repo").resolve())
     (root / ".gitignore").write_text("*.log\n")
     return root
 

@@ -1,82 +1,88 @@
-"""A cloned repository whose rules and files are made to stop a program that reads them."""
+"""Git repositories for tests: a new one, and clones made to stop or to control a program that reads them."""
 
 from __future__ import annotations
 
 import os
-import random
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-BACKTRACKING = "*a" * 24 + "*b\n"
 NAME = "a" * 60 + ".py"
-AUTOMATON = "".join(f"**/*a{'?' * 50}/**/b{n}\n" for n in range(490))
-
-
-def _fifo(rules: Path) -> None:
-    os.mkfifo(rules)
-
-
-def _two_gigabytes(rules: Path) -> None:
-    with rules.open("wb") as file:
-        file.truncate(2 << 30)
-
-
-def _nested(rules: Path) -> None:
-    folder = rules.parent
-    for depth in range(100):
-        (folder / ".gitignore").write_text(AUTOMATON + f"{depth}\n")
-        folder = folder / "b"
-        folder.mkdir()
-    (folder / NAME).write_text("x = 1\n")
-
-
-def _unreadable(rules: Path) -> None:
-    rules.write_text("*.log\n")
-    rules.chmod(0)
-
-
-def exploding(seed: int) -> str:
-    """Rules whose automata grow with every name of the letters ``a`` to ``h``."""
-    letters = random.Random(seed)
-    lines = ("*" + "*".join(letters.choices("abcdefgh", k=5)) + "*z" for _ in range(2600))
-    return "\n".join(lines)
-
-
-def siblings(root: Path, count: int) -> None:
-    """Make so many directories beside each other, each with such rules and with names for them."""
-    for number in range(count):
-        folder = root / f"d{number}"
-        (folder / "inner").mkdir(parents=True)
-        (folder / "inner" / "x.py").write_text("x = 1\n")
-        (folder / ".gitignore").write_text(exploding(number))
-        letters = random.Random(number)
-        for _ in range(8):
-            (folder / "".join(letters.choices("abcdefgh", k=200))).write_text("x\n")
-
-
-HOSTILE: dict[str, Callable[[Path], object]] = {
-    "backtracking": lambda rules: rules.write_text(BACKTRACKING),
-    "automaton": lambda rules: rules.write_text(AUTOMATON),
+RULES: dict[str, Callable[[Path], object]] = {
+    "backtracking": lambda rules: rules.write_text("*a" * 24 + "*b\n"),
     "broken-bracket": lambda rules: rules.write_text("[z-a]\n"),
-    "trailing-backslash": lambda rules: rules.write_text("a\\\n"),
-    "fifo": _fifo,
+    "fifo": lambda rules: os.mkfifo(rules),
     "device": lambda rules: rules.symlink_to("/dev/zero"),
-    "loop": lambda rules: rules.symlink_to(rules),
     "directory": lambda rules: rules.mkdir(),
-    "two-gigabytes": _two_gigabytes,
-    "million-lines": lambda rules: rules.write_text("".join(f"*{n}?\n" for n in range(1_000_000))),
-    "nested": _nested,
-    "unreadable": _unreadable,
 }
 
 
+def git(folder: Path, *arguments: str) -> str:
+    """Run git as a user does; return its output."""
+    command = ("git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(folder), *arguments)
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def repository(folder: Path) -> Path:
+    """Make a git repository of a folder, which need not exist."""
+    folder.mkdir(parents=True, exist_ok=True)
+    git(folder, "init", "-q")
+    return folder
+
+
 def make(root: Path, kind: str) -> Path:
-    """A clone of that kind; returns a file in it that an editor may open."""
-    (root / ".git").mkdir(parents=True)
+    """Make a clone with such a file of rules; return a file in it that an editor may open."""
+    repository(root)
     (root / NAME).write_text("x = 1\n")
     os.mkfifo(root / "pipe.py")
     (root / "round").symlink_to(root)
     with (root / "huge.py").open("wb") as file:
         file.truncate(2 << 30)
-    HOSTILE[kind](root / ".gitignore")
-    return root.joinpath(*["b"] * 100, NAME) if kind == "nested" else root / NAME
+    RULES[kind](root / ".gitignore")
+    return root / NAME
+
+
+def armed(root: Path, mark: Path) -> Path:
+    """Make a clone that names a program wherever git may run one; the program creates ``mark``."""
+    repository(root)
+    program = root / "program"
+    program.write_text(f"#!/bin/sh\ntouch '{mark}'\n")
+    program.chmod(0o755)
+    (root / "a.py").write_text("x = 1\n")
+    (root / ".gitattributes").write_text("* filter=own diff=own\n")
+    (root / "inner").mkdir()
+    (root / "inner" / ".gitignore").write_text("*.log\n")
+    (root / "inner" / "b.py").write_text("x = 2\n")
+    git(root, "add", "-A")
+    git(root, "commit", "-qm", "x")
+    (root / "a.py").write_text("x = 3\n")
+    _promise_rules(root)
+    (root / "hooks").mkdir()
+    for hook in ("post-index-change", "fsmonitor-watchman", "query-watchman"):
+        (root / "hooks" / hook).symlink_to(program)
+    for setting in (
+        *("core.fsmonitor", "core.pager", "pager.ls-files", "core.editor", "core.askPass", "core.sshCommand"),
+        *("filter.own.clean", "filter.own.smudge", "filter.own.process", "diff.own.command"),
+        *("diff.own.textconv", "diff.external", "credential.helper", "remote.origin.uploadpack"),
+    ):
+        git(root, "config", setting, str(program))
+    for alias in ("ls-files", "check-ignore"):
+        git(root, "config", f"alias.{alias}", f"!{program}")
+    git(root, "config", "core.hooksPath", str(root / "hooks"))
+    return root
+
+
+def _promise_rules(root: Path) -> None:
+    """Leave a file of rules to be fetched, by a program."""
+    blob = git(root, "rev-parse", ":inner/.gitignore")
+    git(root, "update-index", "--skip-worktree", "inner/.gitignore")
+    (root / "inner" / ".gitignore").unlink()
+    (root / ".git" / "objects" / blob[:2] / blob[2:]).unlink()
+    for setting, value in {
+        "core.repositoryFormatVersion": "1",
+        "extensions.partialClone": "origin",
+        "remote.origin.promisor": "true",
+        "remote.origin.url": f"ext::{root / 'program'}",
+        "protocol.ext.allow": "always",
+    }.items():
+        git(root, "config", setting, value)

@@ -11,7 +11,6 @@ from localspec.errors import InvalidOptions
 from localspec.memory.files import USER, TableFiles, name_of
 from localspec.memory.memory import Memory
 from localspec.memory.sources import Sources
-from localspec.memory.texts import text_files
 from localspec.memory.upkeep import forget, stats, vocabularies
 from tests.memory.tables import FP, no_piece, refuse, remember
 
@@ -144,70 +143,6 @@ def test_forgetting_all_forgets_what_was_set_aside(tmp_path: Path) -> None:
     assert [table.workspace for table in stats(tmp_path, refuse)] == [None, name_of("/w")]
     assert forget(tmp_path, refuse) == 2
     assert not aside.exists() and tables(tmp_path) == []
-
-
-# Which texts there are.
-
-
-@pytest.fixture
-def repo(tmp_path: Path) -> Path:
-    root = tmp_path / "repo"
-    (root / ".git").mkdir(parents=True)
-    return root.resolve()
-
-
-def write(root: Path, files: dict[str, str]) -> None:
-    for path, text in files.items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_text(text)
-
-
-def names(path: Path, root: Path) -> set[str]:
-    return {file.relative_to(root).as_posix() for file in text_files(path)}
-
-
-def test_nothing_comes_back_into_a_directory_that_is_ignored(repo: Path) -> None:
-    """As git has it: a file cannot be taken back if a directory above it is left out."""
-    write(repo, {".gitignore": "/out/\n", "out/.gitignore": "!keep.py\n", "out/keep.py": "x"})
-    assert names(repo, repo) == {".gitignore"}
-
-
-def test_a_directory_that_is_named_is_read_though_git_ignores_it(repo: Path) -> None:
-    write(repo, {".gitignore": "/out/\n*.log\n", "out/a.py": "x", "out/b.log": "x"})
-    assert names(repo / "out", repo) == {"out/a.py"}
-
-
-def test_the_deepest_gitignore_has_the_last_word(repo: Path) -> None:
-    write(repo, {".gitignore": "!a.txt\n", "sub/.gitignore": "*.txt\n", "sub/deep/.gitignore": "!a.txt\n"})
-    write(
-        repo, {path: "x" for path in ("a.txt", "sub/a.txt", "sub/b.txt", "sub/deep/a.txt", "sub/deep/b.txt")}
-    )
-    assert {name for name in names(repo, repo) if name.endswith("txt")} == {"a.txt", "sub/deep/a.txt"}
-
-
-def test_an_anchored_pattern_is_for_its_own_directory(repo: Path) -> None:
-    write(repo, {"sub/.gitignore": "/x.py\ndocs/*.md\n", "sub/x.py": "x", "sub/sub/x.py": "x", "x.py": "x"})
-    write(repo, {"sub/docs/a.md": "x", "docs/a.md": "x"})
-    assert names(repo, repo) == {"sub/.gitignore", "sub/sub/x.py", "x.py", "docs/a.md"}
-
-
-def test_a_gitignore_that_is_no_text_is_read_as_git_reads_it(repo: Path) -> None:
-    write(repo, {"a.py": "x", "b.c": "x", "d\u00e9.c": "x"})
-    (repo / ".gitignore").write_bytes(b"*.py\n\0\nb.c\0*\nd\xc3\xa9?c\n\xff\n")
-    assert names(repo, repo) == {".gitignore"}
-
-
-def test_the_rules_of_a_repository_end_at_its_root(repo: Path) -> None:
-    """Rules above the repository's root do not apply."""
-    write(repo.parent, {".gitignore": "*\n"})
-    write(repo, {"a.py": "x"})
-    assert names(repo, repo) == names(repo / "a.py", repo) == {"a.py"}
-
-
-def test_a_submodule_has_rules_of_its_own_when_it_is_named(repo: Path) -> None:
-    write(repo, {".gitignore": "*.log\n", "module/.git": "gitdir: elsewhere\n", "module/x.log": "x"})
-    assert names(repo / "module", repo) == {"module/x.log"}
-    assert names(repo, repo) == {".gitignore"}
 
 
 # What is left of what, and what is no path.

@@ -10,6 +10,7 @@ import pytest
 
 from localspec._version import __version__
 from localspec.client import discovery
+from tests.memory.hostile_repository import repository
 from tests.nvim.asked import NONE, SINGLE
 from tests.nvim.editor import COMMAND, Editor
 
@@ -138,7 +139,7 @@ def test_a_model_that_is_not_there_is_told(editor: Editor, tmp_path: Path) -> No
 
 
 def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tmp_path: Path) -> None:
-    (tmp_path / ".git").mkdir()
+    repository(tmp_path)
     editor.open(tmp_path / "a.py", SINGLE)
     command(editor, "prime")
     editor.until_notice("learnt 1 files")
@@ -169,6 +170,7 @@ def test_the_nearest_repository_is_the_workspace(
 
 
 def test_a_path_may_have_spaces(editor: Editor, tmp_path: Path) -> None:
+    repository(tmp_path)
     for name in ("my", "my dir"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.py").write_text(SINGLE)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.memory.secret_names import COPIES, LINES, is_secret
+from localspec.memory.secret_names import COPIES, NAMES, is_secret
 from tests.editors.found import NEOVIMS, neovim
 from tests.nvim.editor import PLUGIN, ROOT
 from tests.waiting import DEADLINE_S
@@ -42,7 +42,7 @@ def test_lua(version: str, tmp_path: Path) -> None:
 
 def names() -> list[str]:
     """For each pattern of names that mark secrets, some that it fits, and some that look alike."""
-    patterns = [line.lstrip("!") for line in LINES]
+    patterns = [*NAMES["secret"], *NAMES["harmless"], *NAMES["always"]]
     fitting = [pattern.replace("*", filler) for pattern in patterns for filler in ("", "rsa", "a.b")]
     alike = [
         form

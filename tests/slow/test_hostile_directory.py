@@ -20,6 +20,7 @@ from pathlib import Path
 import pytest
 
 from localspec.service.job import daemon_job
+from tests.memory.hostile_repository import repository
 from tests.waiting import DEADLINE_S, until_sync
 
 pytestmark = pytest.mark.slow
@@ -43,6 +44,7 @@ class Trap:
                 (self.directory / f"{name}.py").write_text(note)
         gdb = f"shell echo .gdbinit >> {self.notes}\n"
         (self.directory / ".gdbinit").write_text(gdb)
+        repository(self.directory)
         (self.home / "config").mkdir(parents=True)
         (self.home / "config" / "config.toml").write_text(CONFIG)
         # A relative path means the directory of who says it.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.memory.hostile_repository import HOSTILE, make
+from tests.memory.hostile_repository import RULES, make
 from tests.tui.harness import playing
 from tests.waiting import run, soon, until
 
@@ -19,7 +19,7 @@ LONGEST_S = 1.0
 """without a step of the event loop, on a loaded machine"""
 
 
-@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("kind", RULES)
 def test_the_chat_stays_alive(kind: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def test() -> None:
         async with playing() as player, heartbeat() as gaps:

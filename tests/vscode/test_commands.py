@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
+import shutil
 from typing import Any
 
 import pytest
 
+from tests.memory.hostile_repository import repository
 from tests.vscode.asking import Asking
 from tests.vscode.editor import BEFORE, Editor
 from tests.vscode.tap import Tap
@@ -76,6 +78,7 @@ def test_a_model_that_was_chosen_is_asked(editor: Editor, tap: Tap) -> None:
 
 
 def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tap: Tap) -> None:
+    repository(editor.workspace)
     editor.write("learnt/module.py", "def learnt():\n    return 'what stands in the workspace'\n")
     since = tap.mark()
     editor.command("localspec: Prime Workspace")
@@ -85,22 +88,23 @@ def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tap: Tap) -> None:
     editor.page.get_by_role("button", name="Forget", exact=True).click()
     editor.page.wait_for_selector("text=localspec: forgot")
     assert tap.sent("memory/forget", since) == [{"workspace": str(editor.workspace)}]
+    shutil.rmtree(editor.workspace / ".git")
     editor.command("Notifications: Clear All Notifications")
 
 
 def test_what_is_forgotten_is_the_repository_around_the_folder_and_asked_about_by_its_name(
     editor: Editor, tap: Tap
 ) -> None:
-    repository = editor.workspace.parent
-    (repository / ".git").mkdir()
+    above = editor.workspace.parent
+    (above / ".git").mkdir()
     since = tap.mark()
     editor.command("localspec: Forget Workspace")
-    editor.page.wait_for_selector(f"text=Forget all that localspec has learned in {repository}?")
+    editor.page.wait_for_selector(f"text=Forget all that localspec has learned in {above}?")
     editor.page.get_by_role("button", name="Forget", exact=True).click()
-    told = re.compile(f"localspec: forgot .* of {re.escape(str(repository))}\\.")
+    told = re.compile(f"localspec: forgot .* of {re.escape(str(above))}\\.")
     until_sync(lambda: any(map(told.search, editor.notices())), "it is told")
-    assert tap.sent("memory/forget", since) == [{"workspace": str(repository)}]
-    (repository / ".git").rmdir()
+    assert tap.sent("memory/forget", since) == [{"workspace": str(above)}]
+    (above / ".git").rmdir()
     editor.command("Notifications: Clear All Notifications")
 
 

@@ -1,0 +1,88 @@
+"""Questions to git about a repository that may be hostile: git runs no program that the repository names."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+from pathlib import Path
+from threading import Timer
+
+from localspec.process import DIRECTORY
+
+LIST_S = 10.0
+"""seconds that listing a repository may take"""
+CHECK_S = 2.0
+"""seconds that the check of one file may take"""
+MOST_BYTES = 64 << 20
+"""bytes of output"""
+SETTINGS = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}", "safe.bareRepository=explicit")
+"""what no configuration of a repository overrides"""
+ENVIRONMENT = {
+    "GIT_OPTIONAL_LOCKS": "0",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_ALLOW_PROTOCOL": "",  # with the next: a missing object is not fetched, which would run programs
+    "GIT_NO_LAZY_FETCH": "1",
+}
+
+
+def listed(folder: Path, limit_s: float = LIST_S) -> list[str] | None:
+    """The paths below ``folder`` of what git tracks or would add; None if git does not say so in time.
+
+    They are of the repository's making: some may not exist, or lead elsewhere.
+    """
+    code, output = _run(folder, "ls-files", "-z", "-co", "--exclude-standard", limit_s=limit_s)
+    return [os.fsdecode(name) for name in output.split(b"\0") if name] if code == 0 else None
+
+
+def ignores(top: Path, path: Path) -> bool:
+    """Return True if the repository of the root ``top`` ignores a file, which need not exist; also if git
+    does not say so in time."""
+    name = os.fsencode(path.relative_to(top).as_posix())
+    flags = ("check-ignore", "-z", "--stdin", "--no-index")
+    return _run(top, *flags, given=name + b"\0", limit_s=CHECK_S)[0] != 1
+
+
+def _run(folder: Path, *arguments: str, given: bytes = b"", limit_s: float) -> tuple[int | None, bytes]:
+    """The exit code and the output of git in a folder; the code is None without git and beyond the limits."""
+    # Not from a relative entry of PATH, which could be the repository itself.
+    places = [place for place in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(place)]
+    git = shutil.which("git", path=os.pathsep.join(places))
+    if git is None:
+        return None, b""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    settings = [part for setting in SETTINGS for part in ("-c", setting)]
+    try:
+        process = subprocess.Popen(
+            [git, "--no-pager", "-C", str(folder), *settings, *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            cwd=DIRECTORY,
+            env=own | ENVIRONMENT,
+            start_new_session=True,
+        )
+    except OSError:
+        return None, b""
+    timer = Timer(limit_s, _end, (process,))
+    timer.start()
+    try:
+        assert process.stdin is not None and process.stdout is not None
+        with process.stdout as source:
+            with contextlib.suppress(BrokenPipeError), process.stdin as target:
+                target.write(given)
+            output = source.read(MOST_BYTES + 1)
+        return (process.wait() if len(output) <= MOST_BYTES else None), output
+    finally:
+        timer.cancel()
+        _end(process)
+        process.wait()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Kill git and what it started."""
+    if process.poll() is None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
