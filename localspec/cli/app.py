@@ -193,11 +193,9 @@ for _name, _help in (
     ("stats", "List every table of the n-gram memory, its size and its sources."),
     ("forget", "Forget a workspace, a source, or all of the n-gram memory."),
     ("prime", "Learn text files in advance, into the table of their workspace."),
-    ("export", "Write the n-grams of a model's vocabulary to a file, as lines of JSON."),
-    ("import", "Add the n-grams of an exported file, and print how many were kept."),
 ):
     memory.command(
-        f"localspec.cli.memory:{_name.replace('import', 'import_')}",
+        f"localspec.cli.memory:{_name}",
         name=_name,
         help=_help,
         usage=usage(f"memory {_name}"),

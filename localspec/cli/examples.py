@@ -96,8 +96,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "localspec memory forget --all --yes",
     ),
     "memory prime": ("localspec memory prime src/", "localspec memory prime app.py --workspace ."),
-    "memory export": ("localspec memory export memory.jsonl",),
-    "memory import": ("localspec memory import memory.jsonl",),
     "doctor": ("localspec doctor", "localspec doctor --json", "localspec doctor --clients"),
     "bench": (
         "localspec bench",

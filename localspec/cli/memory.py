@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
@@ -21,16 +20,7 @@ from localspec.cli import asking, output
 from localspec.cli.flags import ModelName
 from localspec.cli.here import workspace_at, workspace_from_here
 from localspec.config import environment_options, load_config
-from localspec.errors import (
-    FULL,
-    INSTALL_MLX,
-    BackendUnavailable,
-    DiskFull,
-    ExitCode,
-    InvalidOptions,
-    ModelInvalid,
-    StorageError,
-)
+from localspec.errors import INSTALL_MLX, BackendUnavailable, ExitCode, InvalidOptions, ModelInvalid
 from localspec.memory.workspace import plain
 from localspec.models.description import BACKENDS
 from localspec.models.directory import read_directory
@@ -45,8 +35,6 @@ from localspec.wording import counted, printable
 
 if TYPE_CHECKING:
     from localspec.backends.base import Vocabulary
-    from localspec.memory.archive import Imported, Step
-    from localspec.memory.files import TableFiles
     from localspec.memory.memory import Memory
     from localspec.models.model import Model
 
@@ -191,8 +179,8 @@ def prime(
     Parameters
     ----------
     paths
-        Files, or directories: all text files of at most 1 MB in them, except those ignored by git or named
-        like a file of secrets.
+        Files, or directories of a git repository: all text files of at most 1 MB in them, except those
+        ignored by git or named like a file of secrets.
     model
         Model whose vocabulary is used: a name of `localspec models list`, or a path.
     workspace
@@ -271,123 +259,6 @@ def _learn(
     return learned, tokens
 
 
-def export(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) -> int:
-    """Write the n-grams of a model's vocabulary to a file, as lines of JSON.
-
-    Parameters
-    ----------
-    file
-        File to write, readable by its owner only; an existing one is replaced.
-    model
-        A name of `localspec models list`, or a path.
-    as_json
-        Print one JSON object.
-    """
-    from localspec.memory.archive import export_table
-
-    if not file.absolute().parent.is_dir():
-        raise InvalidOptions(
-            f"there is no directory {file.parent}", "Name a file in a directory that exists."
-        )
-    tables = _files(_words(model))
-    ngrams = 0
-    with _private_file(file) as target, _steps(file) as show:
-        for name in tables.names():
-            for number, line in enumerate(export_table(tables, name, show)):
-                target.write(line)
-                ngrams += number > 0
-    if as_json:
-        output.json({"file": str(file), "ngrams": ngrams})
-    else:
-        output.write(printable(f"Wrote {counted(ngrams, 'n-gram')} to {file}.\n"))
-    return ExitCode.OK
-
-
-@contextmanager
-def _steps(file: Path) -> Iterator[Callable[[Step], None]]:
-    """Show the progress of an export or import: yields a function to report a step."""
-    progress = output.Progress()
-    try:
-        yield lambda step: progress.update(f"{step.what} {file.name}", step.done / max(step.total, 1))
-    finally:
-        progress.stop()
-
-
-@contextmanager
-def _private_file(file: Path) -> Iterator[IO[bytes]]:
-    """A file to write, renamed to ``file`` when it is complete. Raises :class:`StorageError`."""
-    scratch: str | None = None
-    try:
-        fd, scratch = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}.", suffix=".part")
-        with os.fdopen(fd, "wb") as target:
-            yield target
-        os.replace(scratch, file)
-        scratch = None
-    except OSError as error:
-        message = f"{file} cannot be written: {error.strerror}"
-        if error.errno in FULL:
-            raise DiskFull(message, "Name a file on a disk with free space.") from None
-        raise StorageError(message, "Name a file in a directory you can write to.") from None
-    finally:
-        if scratch is not None:
-            Path(scratch).unlink(missing_ok=True)
-
-
-def import_(file: Path, /, *, model: ModelName = None, as_json: AsJson = False) -> int:
-    """Add the n-grams of an exported file.
-
-    All are kept, unless a table already holds others in their place.
-
-    Parameters
-    ----------
-    file
-        File that `localspec memory export` wrote.
-    model
-        The model whose vocabulary it must have: a name of `localspec models list`, or a path.
-    as_json
-        Print one JSON object.
-    """
-    from localspec.memory.archive import import_tables
-
-    words, last = _words(model), None
-
-    def follow(step: Step) -> None:
-        nonlocal last
-        last = step
-        show(step)
-
-    try:
-        with _steps(file) as show:
-            imported = import_tables(_files(words), file, vocabulary_size=words.size, progress=follow)
-    except KeyboardInterrupt:
-        output.interrupted()
-        output.note(_part(last))
-        return ExitCode.INTERRUPTED
-    if as_json:
-        output.json({"file": str(file), "ngrams": imported.kept, "read": imported.read})
-    else:
-        output.write(printable(f"{_became(imported, file)}\n"))
-    return ExitCode.OK
-
-
-def _part(last: Step | None) -> str:
-    """A sentence on an import that was interrupted after this step."""
-    if last is None or last.what == "checking":
-        return "Nothing was imported."
-    are = "n-gram was" if last.total == 1 else "n-grams were"
-    return f"{last.done} of {last.total} {are} imported."
-
-
-def _became(imported: Imported, file: Path) -> str:
-    read, kept = imported
-    if not read:
-        return f"There are no n-grams in {file}."
-    if kept == read:
-        return f"Kept {'all' if read > 1 else 'the'} {counted(read, 'n-gram')} of {file}."
-    others = "others" if read - kept > 1 else "other"
-    return f"Kept {kept} of the {counted(read, 'n-gram')} in {file}: there was no room for the {others}."
-
-
 def _vocabulary(words: Words) -> AbstractContextManager[Vocabulary]:
     """A model's vocabulary, loaded without its weights."""
     return _of_directory(words) if words.model.format == "mlx" else _of_file(words)
@@ -437,12 +308,6 @@ def _words(model: str | None, workspace: Path | None = None) -> Words:
     if not tokens:
         raise ModelInvalid(f"{found.path} has no vocabulary")
     return Words(found, vocab_fp(tokens), max(token for token, _ in tokens) + 1)
-
-
-def _files(words: Words) -> TableFiles:
-    from localspec.memory.files import TableFiles
-
-    return TableFiles(_directory() / words.vocab_fp, _notice)
 
 
 def _directory() -> Path:

@@ -22,7 +22,7 @@ from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, Newe
 from localspec.home import private_dir
 from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, State
 from localspec.memory.sources import Forgotten, Sources, tag_of
-from localspec.memory.table import CROWDED, NgramTable
+from localspec.memory.table import NgramTable
 from localspec.memory.workspace import plain
 from localspec.units import size
 
@@ -122,32 +122,21 @@ class TableFiles:
             self._notice(f"{error.message}. {error.remedy}")
             return None
 
-    def open_or_create(
-        self, name: str, workspace: str | None, *, bits: int = 0, epoch: int | None = None
-    ) -> NgramTable:
-        """As :meth:`open`, but create a missing table, empty, of ``2**bits`` entries within the limits.
-
-        Tables of one ``epoch`` put the same n-grams into the same buckets. Raises :class:`DiskFull` and
-        :class:`NewerFormat` too.
-        """
+    def open_or_create(self, name: str, workspace: str | None) -> NgramTable:
+        """As :meth:`open`, but create a missing table, empty. Raises :class:`DiskFull` and
+        :class:`NewerFormat` too."""
         table = self.open(name)
         if table is not None:
             return table
         with self.lock():
             # Meanwhile another process may have made it.
-            return self._settle(name) or self._create(name, workspace, bits, epoch)
+            return self._settle(name) or self._create(name, workspace)
 
     def may_grow(self, table: NgramTable) -> bool:
         return table.header.bits < self._max_bits
 
-    def grown_bits(self, bits: int, entries: int) -> int:
-        """log2 of the size to which a table of ``2**bits`` grows for ``entries``, within the limits."""
-        while bits < self._max_bits and entries > CROWDED * (1 << bits):
-            bits = min(bits + GROWTH_BITS, self._max_bits)
-        return bits
-
-    def grow(self, table: NgramTable, bits: int | None = None) -> NgramTable:
-        """Replace a table by one of ``2**bits`` entries, by default fourfold; returns the new one.
+    def grow(self, table: NgramTable) -> NgramTable:
+        """Replace a table by one of fourfold size; returns the new one.
 
         Returns ``table`` itself while another process has the lock. Entries that other processes insert
         meanwhile are kept, except in their current step. Raises :class:`DiskFull`.
@@ -157,7 +146,7 @@ class TableFiles:
             with self.lock(timeout=0):
                 if table.is_superseded:
                     return self._settle(header.name) or table
-                bits = min(header.bits + GROWTH_BITS if bits is None else bits, self._max_bits)
+                bits = min(header.bits + GROWTH_BITS, self._max_bits)
                 larger = header._replace(bits=bits, generation=header.generation + 1)
                 seen = table.copy()
                 self._write(larger, table.state, table.spread(seen, bits).tobytes())
@@ -345,13 +334,11 @@ class TableFiles:
             for path in self.folder.glob(pattern):
                 _unlink(path)
 
-    def _create(self, name: str, workspace: str | None, bits: int, epoch: int | None) -> NgramTable:
+    def _create(self, name: str, workspace: str | None) -> NgramTable:
         generation = 1 + max(map(_generation, self._files(name)), default=0)
         real = "" if workspace is None else _real(workspace)
-        header = Header(
-            max(self._start_bits, min(bits, self._max_bits)), generation, name, self.vocab_fp, real
-        )
-        state = State(epoch=secrets.randbits(64) if epoch is None else epoch)
+        header = Header(self._start_bits, generation, name, self.vocab_fp, real)
+        state = State(epoch=secrets.randbits(64))
         self._write(header, state, bytes(ENTRY_BYTES << header.bits))
         return self._map(self._path(header), name)
 

@@ -184,17 +184,17 @@ class NgramTable:
             score = min(score + 1, MAX_SCORE) if accepted else max(score - REJECTED, 0)
             _score_stamp(self._map, offset + SCORE_BYTE_AT, score, self._clock & BYTE)
 
-    def insert(self, hashes: Words, tokens: Words, order: int, tag: int, *, score: int = FRESH_SCORE) -> None:
+    def insert(self, hashes: Words, tokens: Words, order: int, tag: int) -> None:
         """Insert n-grams of one order with the tokens that followed them, learned from the source ``tag``.
 
-        A new entry has ``score``, and replaces the weakest of its bucket if none is free. The score of an
-        entry that is in the table is aged; it grows by 1 if another source taught it last, and is at least 1.
+        A new entry replaces the weakest of its bucket if none is free. The score of an entry that is in the
+        table is aged; it grows by 1 if another source taught it last, and is at least 1.
         ``tag`` becomes its source in both cases.
         """
         keys = hashes * np.uint64(self._current_salt())
         lows = tokens | np.uint64(order << ORDER_AT)
         clock, shift, mapped = self._clock, self._shift, self._map
-        fresh = tag << TAG_AT | score << SCORE_AT | (clock & BYTE) << STAMP_AT
+        fresh = tag << TAG_AT | FRESH_SCORE << SCORE_AT | (clock & BYTE) << STAMP_AT
         for check, bucket, low in zip(
             (keys ^ lows).tolist(), (keys >> np.uint64(shift)).tolist(), lows.tolist(), strict=True
         ):

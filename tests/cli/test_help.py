@@ -116,7 +116,6 @@ AFTER = {
     "localspec run -c": "localspec run hi",
     "localspec daemon status": "localspec daemon start",
     "localspec config set n_ctx --unset": "localspec config set n_ctx 4096",
-    "localspec memory import": "localspec memory prime src && localspec memory export memory.jsonl",
 }
 """commands to run before an example that begins with the key: the order of all examples is not fixed"""
 
