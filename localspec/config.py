@@ -1,18 +1,17 @@
 """The one schema of the configuration: defaults, ``config.toml``, environment.
 
 What holds for a request, from the strongest to the weakest: the command's flags, its environment, the
-session's options, ``[workspaces."directory"]``, ``[models."name"]``, ``[options]`` and ``[engine]``, the
-defaults. ``models/sections.py`` finds which sections those are.
+session's options, ``[models."name"]``, ``[options]`` and ``[engine]``, the defaults. ``models/sections.py``
+finds the sections of a model.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
@@ -21,7 +20,6 @@ from msgspec import Meta
 
 from localspec import home
 from localspec.errors import InvalidOptions
-from localspec.origin import DEEPEST, Origin, Place, dotted, is_deep
 from localspec.protocol.bounds import shortened
 from localspec.protocol.engine_config import Count, EngineConfig
 from localspec.protocol.options import (
@@ -33,18 +31,17 @@ from localspec.protocol.options import (
     parse_options,
     unknown_key,
 )
-from localspec.renamed import by_present_names, old_keys
+from localspec.renamed import by_present_names
 from localspec.units import size
 
 T = TypeVar("T", bound=msgspec.Struct)
 
-SECTION_EXAMPLES = {"models": "qwen2.5-coder:7b", "workspaces": "~/src/project"}
-
-LISTS = ("stop", "logit_bias")
-"""options that take several values"""
 SEE_SETTINGS = "See `localspec config show --describe`."
-RENAME = "Change that: `localspec config edit`."
+CORRECT = "Correct it: `localspec config edit`."
 """the remedy of :func:`renamed_settings`"""
+EDIT = "your edit"
+"""the name of a text that `config edit` has not yet written"""
+EXAMPLE = 'Write names in quotes, as in [models."qwen2.5-coder:7b"].'
 
 LARGEST_FILE = 256 << 10
 """bytes that a configuration may have"""
@@ -137,8 +134,6 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """defaults of a request's options"""
     models: dict[str, ModelConfig] = {}
     """settings of one model, by its name or path"""
-    workspaces: dict[str, Options] = {}
-    """options of requests from one directory, by its path"""
 
 
 TABLES: dict[str, type[msgspec.Struct]] = {
@@ -148,15 +143,12 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     "options": Options,
 }
 
-SECTION_KEYS = {
-    "models": tuple(
-        name
-        for name in (*EngineConfig.__struct_fields__, *Options.__struct_fields__)
-        if name not in ("model", "workspace")
-    ),
-    "workspaces": tuple(name for name in Options.__struct_fields__ if name != "workspace"),
-}
-"""settings allowed in a section of either kind"""
+SECTION_KEYS = tuple(
+    name
+    for name in (*EngineConfig.__struct_fields__, *Options.__struct_fields__)
+    if name not in ("model", "workspace")
+)
+"""settings allowed in a section of a model"""
 
 
 def config_path() -> Path:
@@ -167,8 +159,8 @@ def config_path() -> Path:
 def load_config(path: Path | None = None) -> Config:
     """Read the configuration; a missing file gives the defaults.
 
-    Raises :class:`InvalidOptions` for a file that is not TOML, an unknown key (naming the
-    nearest one) or a value out of range.
+    Raises :class:`InvalidOptions` for a file that is not TOML, an unknown key (naming the nearest one) or a
+    value out of range.
     """
     path = config_path() if path is None else path
     config = parse_text(read_toml(path), where=str(path))
@@ -190,18 +182,18 @@ def measures_when_idle() -> bool:
 
 
 def renamed_settings(path: Path | None = None) -> list[str]:
-    """A notice, without a full stop, for each setting that the file has by an earlier name.
+    """A notice, without a full stop, for each setting of an earlier version in the file.
 
     Raises :class:`InvalidOptions` for a file that is not TOML.
     """
     path = config_path() if path is None else path
-    text = read_toml(path)
-    return [key.notice(text, str(path)) for key in old_keys(parse_toml(text, where=str(path)))]
+    _, notices = by_present_names(parse_toml(read_toml(path), where=str(path)))
+    return [f"{path}: {notice}" for notice in notices]
 
 
 def parse_text(text: str, *, where: str) -> Config:
     """Parse the text of a configuration file; raises as :func:`load_config`."""
-    return parse_config(parse_toml(text, where=where), where=where, text=text)
+    return parse_config(parse_toml(text, where=where), where=where)
 
 
 def read_toml(path: Path) -> str:
@@ -225,17 +217,14 @@ def read_toml(path: Path) -> str:
 
 def parse_toml(text: str, *, where: str) -> dict[str, Any]:
     """The tables of a text, not validated yet; raises :class:`InvalidOptions`."""
-    remedy = _origin(where).remedy(())
-    if is_deep(text):
-        raise InvalidOptions(f"{where} has a key of more than {DEEPEST} parts", remedy)
     try:
         return tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError, too
-        raise InvalidOptions(f"{where} is not valid TOML: {error}", remedy) from None
+        raise InvalidOptions(f"{where} is not valid TOML: {error}", _correct(where)) from None
 
 
-def _origin(where: str, text: str = "") -> Origin:
-    return Origin(where, text, is_file=where == str(config_path()))
+def _correct(where: str) -> str:
+    return f"Correct {where}." if where == EDIT else f"Correct {where}: `localspec config edit`."
 
 
 def environment_options() -> Options:
@@ -253,161 +242,96 @@ def environment_options() -> Options:
     return parse_options(values)
 
 
-def parse_config(values: dict[str, Any], *, where: str, text: str = "") -> Config:
-    """Validate the tables of a configuration; errors name ``where`` it is from, and the line of its text."""
-    origin = _origin(where, text)
-    for old in old_keys(values):
-        if old.setting is None:
-            continue
-        (table, name), remedy = old.setting, origin.remedy(old.old, is_value=True)
-        check_value(TABLES[table], name, old.value, said=dotted(old.old), remedy=remedy, strict=True)
-    values = by_present_names(values)
-    tables = {name: _table(values, name, origin) for name in (*TABLES, *SECTION_KEYS)}
-    config = _read({key: value for key, value in values.items() if key not in tables}, Config, (), origin)
-    config = msgspec.structs.replace(
-        config,
-        engine=_read(tables["engine"], EngineConfig, ("engine",), origin),
-        daemon=_read(tables["daemon"], DaemonConfig, ("daemon",), origin),
-        http=_read(tables["http"], HttpConfig, ("http",), origin),
-        options=_read(tables["options"], Options, ("options",), origin).over(Config().options),
-        models={name: _model_section(name, table, origin) for name, table in tables["models"].items()},
-        workspaces={name: _workspace(name, table, origin) for name, table in tables["workspaces"].items()},
-    )
+def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
+    """Validate the tables of a configuration; the remedies of errors name ``where`` it is from."""
+    try:
+        return check_together(_parsed(by_present_names(values)[0]))
+    except InvalidOptions as error:
+        raise InvalidOptions(error.message, f"{error.remedy} {_correct(where)}".lstrip()) from None
+
+
+def _parsed(values: Mapping[str, Any]) -> Config:
+    top = {key: value for key, value in values.items() if key not in (*TABLES, "models")}
+    config = _read(top, Config, known=Config.__struct_fields__)
+    tables: dict[str, Any] = {
+        name: _read(_table(values, name), struct, f"{name}.") for name, struct in TABLES.items()
+    }
+    tables["options"] = tables["options"].over(Config().options)
+    models = {name: _model_section(name, table) for name, table in _table(values, "models").items()}
+    config = msgspec.structs.replace(config, **tables, models=models)
     for directory in config.model_dirs:
-        if not _is_absolute(directory):
+        # The daemon, in another directory, would misread a relative one.
+        if not os.path.isabs(os.path.expanduser(directory)) or "\0" in directory:
             message = f"model_dirs takes a list of strings, each an absolute path{instead(directory)}"
-            raise InvalidOptions(message, origin.remedy(("model_dirs",), is_value=True))
-    check_origins(config.http.origins, origin.remedy(("http", "origins"), is_value=True))
-    return _checked(config, origin)
+            raise InvalidOptions(message, "")
+    check_origins(config.http.origins)
+    return config
 
 
-def check_origins(origins: Iterable[str], remedy: str) -> None:
+def check_origins(origins: Iterable[str]) -> None:
     """Raise :class:`InvalidOptions` for a ``*`` that does not stand for all hosts of a scheme."""
     for page in origins:
         if "*" in page and WILDCARD.fullmatch(page) is None:
             raise InvalidOptions(
                 f"http.origins has the entry {shortened(page, LONGEST_SHOWN)!r}: a * may only follow a "
                 "scheme in lower case other than http, https, ws and wss",
-                "Write each web origin in full, such as https://example.org, or a scheme such as "
-                f"{ANY_HOST}. {remedy}",
+                f"Write web origins in full, such as https://example.org, or a scheme such as {ANY_HOST}.",
             )
 
 
-def _is_absolute(directory: str) -> bool:
-    """True if a path is absolute: the daemon, in another directory, would misread a relative one."""
-    return os.path.isabs(os.path.expanduser(directory)) and "\0" not in directory
-
-
-def _table(values: dict[str, Any], name: str, origin: Origin) -> dict[str, Any]:
+def _table(values: Mapping[str, Any], name: str) -> dict[str, Any]:
     """A table of settings or of sections in the file; raises :class:`InvalidOptions` for another value."""
     found = values.get(name, {})
     if not isinstance(found, dict):
-        raise InvalidOptions(
-            f"{name} must be a table of settings, [{name}]{instead(found)}", origin.remedy((name,))
-        )
-    for section, table in found.items() if name in SECTION_KEYS else ():
-        settings = table.items() if isinstance(table, dict) else (("", {}),)
-        if any(isinstance(value, dict) and key not in SECTION_KEYS[name] for key, value in settings):
-            raise InvalidOptions(
-                f"[{name}.{section[:LONGEST_SHOWN]}] is not a table of settings",
-                f'Write names in quotes, as in [{name}."{SECTION_EXAMPLES[name]}"]. '
-                f"{origin.remedy((name, section))}",
-            )
+        raise InvalidOptions(f"{name} must be a table of settings, [{name}]{instead(found)}", "")
     return found
 
 
-def _model_section(name: str, table: dict[str, Any], origin: Origin) -> ModelConfig:
+def _model_section(name: str, table: Any) -> ModelConfig:
+    is_table = isinstance(table, dict)
+    if not is_table or any(isinstance(table[key], dict) for key in table if key not in SECTION_KEYS):
+        raise InvalidOptions(f"[models.{name[:LONGEST_SHOWN]}] is not a table of settings", EXAMPLE)
     knobs = {key: value for key, value in table.items() if key in EngineConfig.__struct_fields__}
     others = {key: value for key, value in table.items() if key not in knobs}
-    engine = _read(knobs, EngineConfig, ("models", name), origin)
-    options = _read(others, Options, ("models", name), origin)
+    try:
+        engine = _read(knobs, EngineConfig)
+        options = _read(others, Options, known=SECTION_KEYS)
+    except InvalidOptions as error:
+        raise InvalidOptions(f"in {section_name(name)}: {error.message}", error.remedy) from None
     return ModelConfig(engine={key: getattr(engine, key) for key in knobs}, options=options)
 
 
-def _workspace(name: str, table: dict[str, Any], origin: Origin) -> Options:
-    place = ("workspaces", name)
-    if not _is_absolute(name):
-        raise InvalidOptions(f"{section_name(*place)} does not name an absolute path", origin.remedy(place))
-    return _read(table, Options, place, origin)
-
-
-def _read(table: dict[str, Any], struct: type[T], place: Place, origin: Origin) -> T:
-    """Convert the table at a place of the file; raises :class:`InvalidOptions` for an unknown key or a wrong
-    value."""
-    is_section = len(place) > 1
-    within = f"in {section_name(*place)}: " if is_section else ""
-    prefix = "" if is_section else "".join(f"{name}." for name in place)
-    known = SECTION_KEYS[place[0]] if is_section else struct.__struct_fields__
+def _read(
+    table: Mapping[str, Any], struct: type[T], prefix: str = "", known: Collection[str] | None = None
+) -> T:
+    """Convert a table; raises :class:`InvalidOptions` for an unknown key or a wrong value."""
+    known = struct.__struct_fields__ if known is None else known
     for key, value in table.items():
-        try:
-            if key not in known:
-                raise InvalidOptions(unknown_key("setting", prefix + key, [prefix + each for each in known]))
-            check_value(struct, key, value, said=prefix + key, strict=True)
-        except InvalidOptions as error:
-            remedy = origin.remedy((*place, key), is_value=key in known or not isinstance(value, dict))
-            raise InvalidOptions(within + error.message, remedy) from None
+        if key not in known:
+            names = [prefix + each for each in known]
+            raise InvalidOptions(unknown_key("setting", prefix + key, names), "")
+        check_value(struct, key, value, said=prefix + key, remedy="", strict=True)
     return msgspec.convert(table, struct)
 
 
-def section_name(kind: str, name: str) -> str:
-    """The header of a section in the file."""
-    return f'[{kind}."{name}"]'
+def section_name(model: str) -> str:
+    """The header of a model's section in the file."""
+    return f'[models."{model}"]'
 
 
-def override(config: Config, pairs: Mapping[str, str]) -> Config:
-    """``--opt key=value``: any field of the options, any knob of ``engine`` or ``daemon``."""
-    values: dict[str, Any] = msgspec.to_builtins(config)
-    for key, text in pairs.items():
-        table, name = _settable(key)
-        value = _typed(name, text)
-        check_value(TABLES[table], name, value, said=f"--opt {key}", remedy=SEE_SETTINGS)
-        values.setdefault(table, {})[name] = value
-        for section in values.get("models", {}).values():
-            section.get("engine", {}).pop(name, None)
-    return _checked(msgspec.convert(values, Config, strict=False))
-
-
-def _typed(name: str, text: str) -> Any:
-    """A typed value: a list in TOML's notation, one stop string, or any other value as it is."""
-    if name in LISTS and text.startswith("["):
-        with contextlib.suppress(ValueError, RecursionError):
-            return tomllib.loads(f"list = {text}")["list"]
-    return [text] if name == "stop" else text
-
-
-def _settable(key: str) -> Place:
-    """The table and the name of an ``--opt`` key; raises :class:`InvalidOptions` with the nearest."""
-    prefix, _, name = plain_key(key).rpartition(".")
-    for table, struct in TABLES.items():
-        if name in struct.__struct_fields__ and prefix in ("", table):
-            return table, name
-    known = [name for struct in TABLES.values() for name in struct.__struct_fields__]
-    raise InvalidOptions(unknown_key("option", key, known), SEE_SETTINGS)
-
-
-def plain_key(key: str) -> str:
-    """A key without blanks and with underscores; it may be written as a flag, as in ``top-k``."""
-    return key.strip().replace("-", "_")
-
-
-def _checked(config: Config, origin: Origin | None = None) -> Config:
+def check_together(config: Config) -> Config:
     """Checks over several fields; returns ``config``."""
-    _check_together((), config.engine, config.options, origin)
+    _check_pair("", config.engine, config.options)
     for name, section in config.models.items():
-        engine, options = section.over(config.engine), section.options.over(config.options)
-        _check_together(("models", name), engine, options, origin)
-    for name, options in config.workspaces.items():
-        _check_together(("workspaces", name), config.engine, options.over(config.options), origin)
+        options = section.options.over(config.options)
+        _check_pair(f" in {section_name(name)}", section.over(config.engine), options)
     return config
 
 
-def _check_together(place: Place, engine: EngineConfig, options: Options, origin: Origin | None) -> None:
-    where = f" in {section_name(*place)}" if place else ""
+def _check_pair(where: str, engine: EngineConfig, options: Options) -> None:
     if engine.ngram_min > engine.ngram_max:
-        remedy = SEE_SETTINGS if origin is None else origin.remedy(place or ("engine",))
-        raise InvalidOptions(f"engine.ngram_min is larger than engine.ngram_max{where}", remedy)
+        raise InvalidOptions(f"engine.ngram_min is larger than engine.ngram_max{where}", SEE_SETTINGS)
     try:
         check_options(options)
     except InvalidOptions as error:
-        stands = "" if origin is None else f" {origin.remedy(place or ('options', 'threshold'))}"
-        raise InvalidOptions(error.message + where, error.remedy + stands) from None
+        raise InvalidOptions(error.message + where, error.remedy) from None

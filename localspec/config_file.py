@@ -15,10 +15,9 @@ from typing import Any
 import msgspec
 
 from localspec import home
-from localspec.config import Config, config_path, parse_config, parse_text, parse_toml, read_toml
+from localspec.config import EDIT, Config, config_path, parse_config, parse_text, parse_toml, read_toml
 from localspec.errors import FULL, DiskFull, InvalidOptions, StorageError
-from localspec.origin import Place
-from localspec.renamed import old_keys
+from localspec.renamed import RENAMED, Place
 
 LOCK_S = 10.0
 """seconds to wait for another writer"""
@@ -35,24 +34,25 @@ class ConfigFile:
         value = msgspec.json.decode(msgspec.json.encode(value))  # lists, not tuples, at any depth
 
         def change(tables: Tables, new: NewTable) -> None:
-            _drop_earlier(tables, place)
+            for old in _earlier(place):
+                _drop(tables, old)
             _put(tables, place, value, new)
 
         return self._change(change)
 
     def unset(self, place: Place) -> Config:
-        """Remove a key, known or not, and earlier names of it; raises as :meth:`set`."""
+        """Remove a key, known or not, and its earlier names, which would hold then. Raises as :meth:`set`."""
 
         def change(tables: Tables, _: NewTable) -> None:
-            was_there = _drop_earlier(tables, place)
-            if not was_there or place[-1] in _table_of(tables, place):
-                _drop(tables, place)
+            if not any([_drop(tables, each) for each in (place, *_earlier(place))]):
+                key = ".".join(place)
+                raise InvalidOptions(f"{key} is not set in config.toml", "See `localspec config show`.")
 
         return self._change(change)
 
     def replace(self, text: str, *, was: str) -> Config:
         """Replace the text it ``was`` by ``text``; raises as :meth:`set`, also if the file has changed."""
-        config = parse_text(text, where="your edit")
+        config = parse_text(text, where=EDIT)
         with self._locked():
             if read_toml(self.path) != was:
                 raise StorageError(
@@ -67,7 +67,7 @@ class ConfigFile:
             before = read_toml(self.path)
             wanted = parse_toml(before, where=str(self.path))
             change(wanted, lambda _: {})
-            config = parse_config(wanted, where=str(self.path), text=before)
+            config = parse_config(wanted, where=str(self.path))
             text = _changed(before, change)
             if text is None or parse_toml(text, where=str(self.path)) != wanted:
                 raise InvalidOptions(
@@ -157,29 +157,15 @@ def _before_its_end(tables: Tables) -> Iterator[None]:
     body += tail
 
 
-def _drop_earlier(tables: Tables, place: Place) -> bool:
-    """Remove the earlier names of a key; returns True if there were any."""
-    earlier = [key.old for key in old_keys(tables) if key.new == place]
-    for old in earlier:
-        _drop(tables, old)
-    return bool(earlier)
+def _earlier(place: Place) -> list[Place]:
+    return [old for old, new in RENAMED.items() if new == place]
 
 
-def _table_of(tables: Tables, place: Place) -> Tables:
-    """Return the table that a key belongs to; an empty one if it is missing."""
+def _drop(tables: Tables, place: Place) -> bool:
+    """Remove a key; return False if it is not there."""
     for name in place[:-1]:
         tables = _inner(tables, name) if name in tables else {}
-    return tables
-
-
-def _drop(tables: Tables, place: Place) -> None:
-    tables, key = _table_of(tables, place), place[-1]
-    if key not in tables:
-        raise InvalidOptions(
-            f"{'.'.join(place)} is not set in config.toml",
-            "Run `localspec config show` to see where each value comes from.",
-        )
-    del tables[key]
+    return place[-1] in tables and tables.pop(place[-1]) is not None
 
 
 def _inner(tables: Tables, name: str) -> Tables:

@@ -3,87 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any
 
-from localspec.origin import Place, dotted, line_of
+Place = tuple[str, ...]
+"""the tables that lead to a key, and the key"""
 
 RENAMED: dict[Place, Place | None] = {
     ("daemon", "allowed_origins"): ("http", "origins"),
     ("engine", "controller"): None,
     ("engine", "repetition_gate"): None,
     ("engine", "disable_by_batch_size"): None,
+    ("workspaces",): None,
 }
-"""by the earlier table and name of each setting, the present ones; None: removed"""
+"""by their earlier places, the present ones of settings and tables; None: removed"""
 IN_SECTIONS = ("engine", "options")
-"""tables whose settings may also stand in a section, by their names alone"""
-SECTIONS = ("models", "workspaces")
+"""tables whose settings may also stand in a section of a model, by their names alone"""
 
 
-class OldKey(NamedTuple):
-    """A setting that stands in a file by its earlier name."""
-
-    old: Place
-    new: Place | None
-    """None: the setting was removed"""
-    setting: Place | None
-    """table and present name of the setting"""
-    value: Any
-    is_used: bool
-    """false where it stands there by its present name, too, which then holds"""
-
-    def notice(self, text: str, where: str) -> str:
-        """The sentence, without a full stop, for the file of this text and name."""
-        line = line_of(text, self.old)
-        place = where if line is None else f"line {line} of {where}"
-        if self.new is None:
-            return f"{dotted(self.old)} in {place} is not a setting any more, and has no effect"
-        other = "" if self.is_used else ", which is set, too, and holds"
-        return f"{dotted(self.old)} in {place} is now named {dotted(self.new)}{other}"
+def by_present_names(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The tables with each setting by its present name, and a notice, without a full stop, for each other."""
+    found, notices = _copied(values, 3), []
+    for old, new in _places(values):
+        table = _table(found, old)
+        if old[-1] not in table:
+            continue
+        value = table.pop(old[-1])
+        if new is None:
+            notices.append(f"{'.'.join(old)} is not a setting any more, and has no effect")
+            continue
+        is_set = new[-1] in _table(found, new)
+        other = ", which is set, too, and holds" if is_set else ""
+        notices.append(f"{'.'.join(old)} is now named {'.'.join(new)}{other}")
+        if not is_set and isinstance(found.setdefault(new[0], {}), dict):
+            _table(found, new)[new[-1]] = value
+    return found, notices
 
 
-def old_keys(values: Mapping[str, Any]) -> list[OldKey]:
-    """The settings that stand in these tables by earlier names."""
-    found = []
-    for old, new, setting in _places(values):
-        table = _table(values, old)
-        if old[-1] in table:
-            is_used = new is not None and new[-1] not in _table(values, new)
-            found.append(OldKey(old, new, setting, table[old[-1]], is_used))
-    return found
-
-
-def by_present_names(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The same tables, with each setting by its present name."""
-    found = dict(values)
-    for key in old_keys(values):
-        without = dict(_table(found, key.old))
-        del without[key.old[-1]]
-        _replace(found, key.old, without)
-        if key.is_used and key.new is not None:
-            _replace(found, key.new, {**_table(found, key.new), key.new[-1]: key.value})
-    return found
-
-
-def _places(values: Mapping[str, Any]) -> Iterator[tuple[Place, Place | None, Place | None]]:
-    """Yield the places of an earlier name, the places of the present one, and the setting."""
+def _places(values: Mapping[str, Any]) -> Iterator[tuple[Place, Place | None]]:
+    """The earlier places that settings may have in these tables, and the present ones."""
+    sections = values.get("models")
     for old, new in RENAMED.items():
-        yield old, new, new
-        for kind in SECTIONS if old[0] in IN_SECTIONS else ():
-            sections = values.get(kind)
-            for name in sections if isinstance(sections, dict) else ():
-                yield (kind, name, old[1]), None if new is None else (kind, name, new[1]), new
+        yield old, new
+        for name in sections if old[0] in IN_SECTIONS and isinstance(sections, dict) else ():
+            yield ("models", name, old[-1]), None if new is None else ("models", name, new[-1])
 
 
-def _table(values: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-    """The table that a key stands in; empty where there is none."""
-    found: Any = values
+def _table(values: Any, place: Place) -> dict[str, Any]:
+    """The table that a key stands in; an empty one where there is none."""
     for name in place[:-1]:
-        found = found.get(name, {}) if isinstance(found, dict) else {}
-    return found if isinstance(found, dict) else {}
+        values = values.get(name, {}) if isinstance(values, dict) else {}
+    return values if isinstance(values, dict) else {}
 
 
-def _replace(values: dict[str, Any], place: Place, table: dict[str, Any]) -> None:
-    """Put a table in its place, changing nothing but ``values`` itself; no other value makes way for it."""
-    name, *rest = place[:-1]
-    if isinstance(values.get(name, {}), dict):
-        values[name] = {**values.get(name, {}), rest[0]: table} if rest else table
+def _copied(value: Any, depth: int) -> Any:
+    """A copy of tables within tables to this depth."""
+    is_table = isinstance(value, dict) and depth > 0
+    return {name: _copied(each, depth - 1) for name, each in value.items()} if is_table else value

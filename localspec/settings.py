@@ -5,16 +5,17 @@ from __future__ import annotations
 import ast
 import inspect
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
-from localspec.config import SECTION_KEYS, SEE_SETTINGS, TABLES, Config, check_origins
+from localspec.config import SECTION_KEYS, SEE_SETTINGS, TABLES, Config, check_origins, check_together
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import allowed, check_value, choices, unknown_key
-from localspec.renamed import RENAMED
 
 LIST_REMEDY = """Write a list as in TOML, in quotes for the shell: '["one", "two"]'."""
 
@@ -41,22 +42,24 @@ class Setting(NamedTuple):
         """All allowed values, if they are a few; else empty."""
         return choices(self.struct, self.name)
 
-    def may_stand_in(self, kind: str) -> bool:
-        """Return True if a section of ``kind``, ``models`` or ``workspaces``, can have it."""
-        return self.table not in ("daemon", "http") and self.name in SECTION_KEYS[kind]
+    @property
+    def is_for_models(self) -> bool:
+        """Return True if the section of a model can have it."""
+        return self.table in ("engine", "options") and self.name in SECTION_KEYS
 
-    def parse(self, text: str) -> Any:
-        """Convert a typed value: lists in TOML's notation, other values as they are.
+    def parse(self, text: str, said: str = "") -> Any:
+        """Convert a typed value: lists in TOML's notation, one stop string, other values as they are.
 
-        Raises :class:`InvalidOptions`, naming the allowed values.
+        Raises :class:`InvalidOptions` with the allowed values; ``said``: the setting's name there.
         """
         is_list = self.takes.startswith("a list")
         value = _list(text) if is_list else text
-        remedy = LIST_REMEDY if is_list else SEE_SETTINGS
-        check_value(self.struct, self.name, value, said=self.key, remedy=remedy)
+        value = [value] if self.name == "stop" and isinstance(value, str) else value
+        remedy = LIST_REMEDY if is_list and not said else SEE_SETTINGS
+        check_value(self.struct, self.name, value, said=said or self.key, remedy=remedy)
         parsed = getattr(msgspec.convert({self.name: value}, self.struct, strict=False), self.name)
         if self.key == "http.origins":
-            check_origins(parsed, SEE_SETTINGS)
+            check_origins(parsed)
         return parsed
 
 
@@ -76,17 +79,36 @@ def settings() -> tuple[Setting, ...]:
 
 
 def find(key: str) -> Setting:
-    """The setting of a name, with or without its table, or of an earlier name with it.
-
-    Raises :class:`InvalidOptions` naming the nearest.
-    """
-    present = {".".join(old): ".".join(new) for old, new in RENAMED.items() if new is not None}
-    key = present.get(key, key)
+    """The setting of a name, with or without its table; raises :class:`InvalidOptions` naming the nearest."""
     for setting in settings():
         if key in (setting.key, setting.name):
             return setting
     near = [name for setting in settings() for name in (setting.key, setting.name)]
     raise InvalidOptions(unknown_key("setting", key, near), "See `localspec config show`.")
+
+
+def override(config: Config, pairs: Mapping[str, str]) -> Config:
+    """``--opt key=value``: any setting in a table of the file."""
+    for key, text in pairs.items():
+        name = plain_key(key)
+        setting = next((each for each in settings() if each.table and name in (each.key, each.name)), None)
+        if setting is None:
+            known = [each.name for each in settings() if each.table]
+            raise InvalidOptions(unknown_key("option", key, known), SEE_SETTINGS)
+        value = setting.parse(text, f"--opt {key}")
+        table = replace(getattr(config, setting.table), **{setting.name: value})
+        config = replace(config, **{setting.table: table})
+        models = {
+            model: replace(own, engine={knob: v for knob, v in own.engine.items() if knob != setting.name})
+            for model, own in config.models.items()
+        }
+        config = replace(config, models=models)
+    return check_together(config)
+
+
+def plain_key(key: str) -> str:
+    """A key without blanks and with underscores; it may be written as a flag, as in ``top-k``."""
+    return key.strip().replace("-", "_")
 
 
 def _list(text: str) -> object:

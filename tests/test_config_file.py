@@ -12,15 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given
-from hypothesis import settings as hypothesis_settings
-from hypothesis import strategies as st
 
 from localspec import config_file as module
 from localspec.config import Config, load_config
 from localspec.config_file import ConfigFile
 from localspec.errors import DiskFull, InvalidOptions, LocalspecError, StorageError
-from localspec.origin import Place
+from localspec.renamed import Place
 from localspec.settings import find, settings
 
 COMMENTED = """\
@@ -72,7 +69,6 @@ def test_a_value_is_changed_and_the_rest_stays(path: Path) -> None:
         (("models", "a.b:c", "n_ctx"), 128),
         (("models", "a.b:c", "draft"), "none"),
         (("models", 'new "one"', "k"), 2),
-        (("workspaces", "~/src/é", "model"), "a.b:c"),
     ],
 )
 def test_any_value_is_written_anywhere(path: Path, place: Place, value: Any) -> None:
@@ -137,17 +133,6 @@ def test_however_a_file_is_written_nothing_else_changes(path: Path, text: str) -
             assert "config edit" in error.remedy and path.read_text() == text
 
 
-@pytest.mark.slow
-@hypothesis_settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.tuples(st.text(min_size=1, max_size=8), st.integers(1, 20)), min_size=1, max_size=6))
-def test_models_may_have_any_name(path: Path, said: list[tuple[str, int]]) -> None:
-    path.write_text(COMMENTED)
-    for name, k in said:
-        ConfigFile().set(("models", name, "k"), k)
-    models = load_config().models
-    assert {name: models[name].options.k for name, _ in said} == dict(said)
-
-
 def test_line_ends_stay_as_they_are(path: Path) -> None:
     path.write_bytes(b"\xef\xbb\xbf# mine\r\n[engine]\r\nn_ctx = 1\r\n")
     ConfigFile().set(("engine", "threads"), 2)
@@ -173,7 +158,6 @@ def test_a_file_of_both_line_ends_keeps_both(path: Path) -> None:
         ("", ("options", "threshold"), 0.3, "drafts are verified exactly"),
         ("", ("engine", "n_ctx"), -1, "n_ctx takes a whole number from 0"),
         ("", ("engine", "nctx"), 1, "did you mean 'engine.n_ctx'"),
-        ("", ("workspaces", "src", "k"), 1, "does not name an absolute path"),
         ("engine = 3", ("engine", "n_ctx"), 1, "engine in config.toml is not a table|engine must be a table"),
         ("[engine", ("engine", "n_ctx"), 1, "is not valid TOML"),
         ("[engine]\nnctx = 1", ("engine", "n_ctx"), 1, "did you mean 'engine.n_ctx'"),

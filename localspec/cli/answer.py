@@ -41,15 +41,14 @@ def read_stdin() -> str:
         return ""  # closed: as good as empty
 
 
-def chosen(options: Options, config: Config, path: str | None = None) -> tuple[Options, EngineConfig, Pair]:
-    """The options over the configured ones, and the pair that they choose with the settings to load it;
-    ``path``: the file that a completion is for."""
+def chosen(options: Options, config: Config) -> tuple[Options, EngineConfig, Pair]:
+    """The options over the configured ones, and the pair that they choose with the settings to load it."""
     from localspec.engine.load import choose_here
     from localspec.models.bundled import BUNDLED
     from localspec.models.sections import Sections
 
     sections = Sections(config)
-    merged = sections.merged(options, path)
+    merged = sections.merged(options)
     model, draft, backend = merged.model or BUNDLED, merged.draft or "auto", merged.backend or "auto"
     engine = sections.engine(model)
     return merged, engine, choose_here(model, draft, config.model_dirs, backend=backend, config=engine)
@@ -61,7 +60,7 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
     from localspec.engine.load import load_engine
     from localspec.engine.stream import Stream
 
-    options, engine_config, pair = chosen(request.options, config, getattr(request.prompt, "path", None))
+    options, engine_config, pair = chosen(request.options, config)
     with (
         warnings_as_notes(),
         load_engine(

@@ -153,9 +153,8 @@ config = App(
     help_epilogue=epilogue("config"),
 )
 for _name, _help in (
-    ("show", "Print every setting, its value and its source, as a valid config.toml."),
-    ("get", "Print the value of one setting."),
-    ("set", "Write one setting to config.toml, for all or for one model or workspace; or remove it."),
+    ("show", "Print every setting and its value, as a valid config.toml."),
+    ("set", "Write one setting to config.toml, for all models or for one; or remove it."),
     ("path", "Print the path of config.toml."),
     ("edit", "Open config.toml in your editor; an edit that is not valid is refused."),
 ):

@@ -76,13 +76,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "config": ("localspec config show", "localspec config set n_ctx 8192"),
     "config show": (
         "localspec config show --describe",
-        "localspec config show -m bundled --workspace ~/src/project",
+        "localspec config show -m bundled",
         "localspec config show --json",
     ),
-    "config get": ("localspec config get n_ctx", "localspec config get temperature -m bundled --json"),
     "config set": (
         "localspec config set n_ctx 8192",
-        "localspec config set remember false --workspace ~/src/project",
+        "localspec config set temperature 0.2 -m bundled",
         """localspec config set model_dirs '["~/models"]'""",
         "localspec config set n_ctx --unset",
     ),

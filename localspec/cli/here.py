@@ -5,11 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from localspec.config import load_config
 from localspec.home import here
 from localspec.memory.workspace import plain, workspace_of
 from localspec.models.library import absolute
-from localspec.models.sections import Sections, real
 from localspec.protocol.options import Options, parse_options
 
 
@@ -28,14 +26,10 @@ def workspace_from_here(given: str | None = None) -> str | None:
     """The ``given`` workspace as an absolute path; without one, the workspace of this directory."""
     if given is not None:
         return plain(os.path.abspath(os.path.expanduser(given))) if given else given
-    return workspace_at(here(), Sections(load_config()))
+    return workspace_at(here())
 
 
-def workspace_at(directory: Path, sections: Sections) -> str | None:
-    """The workspace of a directory: its git repository, or a parent with a section in the configuration,
-    whichever is nearer."""
+def workspace_at(directory: Path) -> str | None:
+    """The workspace of a directory: its git repository."""
     root = workspace_of(directory)
-    named = next(iter(sections.directories(str(directory))), None)
-    if named is not None and (root is None or root in Path(real(named)).parents):
-        return os.path.expanduser(named)
     return None if root is None else plain(str(root))

@@ -34,7 +34,7 @@ def run(arguments: Sequence[str]) -> int:
     except (BrokenPipeError, SystemExit):  # the latter is how Rich, which writes help, ends on the former
         return ExitCode.OK  # the reader has closed the pipe, as `| head` does
     except (ModelNotFound, ModelAmbiguous, ModelInvalid) as error:
-        from localspec.cli.effective import explained
+        from localspec.cli.explain import explained
 
         return _fail(explained(error, arguments), as_json=as_json)
     except LocalspecError as error:

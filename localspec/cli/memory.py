@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import msgspec
 from cyclopts import Parameter
-from msgspec.structs import replace
 
 from localspec import home
 from localspec.cli import asking, output
 from localspec.cli.flags import ModelName
-from localspec.cli.here import workspace_at, workspace_from_here
+from localspec.cli.here import workspace_at
 from localspec.config import environment_options, load_config
 from localspec.errors import INSTALL_MLX, BackendUnavailable, ExitCode, InvalidOptions, ModelInvalid
 from localspec.memory.workspace import plain
@@ -115,7 +114,7 @@ def forget(
     _check_selection(workspace, source, every=every)
     if workspace is not None:
         path = os.path.abspath(os.path.expanduser(workspace))
-        workspace = workspace_at(Path(path), Sections(load_config())) or path
+        workspace = workspace_at(Path(path)) or path
     scope = f" from {source!r}" if source is not None else ""
     scope += f" in {workspace}" if workspace is not None else ""
     what = "the memory of all workspaces" if every else f"what was learned{scope}"
@@ -199,7 +198,7 @@ def prime(
     for path in paths:
         if not path.exists():
             raise InvalidOptions(f"{path} does not exist", "Name files or directories that exist.")
-    words = _words(model, workspace)
+    words = _words(model)
     files = dict.fromkeys(file for path in paths for file in text_files(path))
     texts = [*((file, None) for file in files), *((Path(text.path), text.text) for text in given)]
     with _vocabulary(words) as vocabulary:
@@ -239,8 +238,7 @@ def _learn(
     from localspec.memory.lesson import Lesson
     from localspec.memory.texts import read_text
 
-    sections, progress = Sections(load_config()), output.Progress()
-    own = cache(lambda folder: workspace_at(folder, sections))
+    own, progress = cache(workspace_at), output.Progress()
     learned = tokens = 0
     try:
         for number, (file, text) in enumerate(texts):
@@ -292,15 +290,14 @@ def _of_file(words: Words) -> Iterator[Vocabulary]:
         llama_model_free(model)
 
 
-def _words(model: str | None, workspace: Path | None = None) -> Words:
-    """The vocabulary of ``model``, or of the default model in a workspace, or here.
+def _words(model: str | None) -> Words:
+    """The vocabulary of ``model``, or of the default model.
 
     Raises :class:`ModelError` for a model that does not exist or has no vocabulary.
     """
 
     config = load_config()
-    here = workspace_from_here(None if workspace is None else str(workspace))
-    options = Sections(config).merged(replace(environment_options(), workspace=here))
+    options = Sections(config).merged(environment_options())
     # Chooses between two models of one name; a path is used whatever its backend.
     wanted = next((format for format, name in BACKENDS.items() if name == options.backend), None)
     found = find(model or options.model or "bundled", config.model_dirs, format=wanted)

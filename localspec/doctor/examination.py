@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 
 from localspec import home
-from localspec.config import RENAME, Config, config_path, environment_options, load_config, renamed_settings
+from localspec.config import CORRECT, Config, config_path, environment_options, load_config, renamed_settings
 from localspec.doctor import daemon, editors, history, http, memory, models, packages, places, service
 from localspec.doctor.child import probed
 from localspec.doctor.finding import Finding, ended, problem_of
@@ -122,7 +122,7 @@ class Examination:
         there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults apply."
         yield Finding("config", "ok", there)
         for notice in renamed_settings(path):
-            yield Finding("config", "warning", ended(notice), RENAME)
+            yield Finding("config", "warning", ended(notice), CORRECT)
         yield from models.unknown_sections(config)
         self._options = Sections(config).merged(environment_options())
 
@@ -147,7 +147,7 @@ class Examination:
         try:
             pair = self._chosen(self._options, "none")
         except LocalspecError as error:
-            yield problem_of("model", error, self._mend("model"))
+            yield problem_of("model", error, models.mend("model"))
             return
         found = models.default(pair, self._report(pair.backend).usable)
         if found.level == "ok":
@@ -161,7 +161,7 @@ class Examination:
             self._pair = self._chosen(self._options, self._options.draft or "auto")
             yield models.pairing(self._pair, self._disk.models)
         except LocalspecError as error:
-            yield problem_of("pairing", error, self._mend("draft"))
+            yield problem_of("pairing", error, models.mend("draft"))
 
     def _chosen(self, options: Options, draft: str) -> Pair:
         config = self._config or Config()
@@ -169,10 +169,6 @@ class Examination:
         room = Room(engine, lambda target: None if self._is_on_device(target) else self._room())
         model, backend = options.model or BUNDLED, options.backend or "auto"
         return choose(model, draft, config.model_dirs, backend=backend, room=room)
-
-    def _mend(self, key: str) -> str:
-        layers = Sections(self._config or Config()).layers(environment_options())
-        return models.mend(key, layers)
 
     # Memory, disk, permissions.
 

@@ -17,7 +17,7 @@ from localspec.models.disk import Disk
 from localspec.models.library import find
 from localspec.models.pair import Pair
 from localspec.models.pairing import check_pair
-from localspec.models.sections import GENERAL, Layer, Sections
+from localspec.models.sections import Sections
 from localspec.models.stores.store import CONFIGURED
 from localspec.models.vocabulary import read_tokens
 from localspec.protocol.messages import ModelDescription, StoreDescription
@@ -100,11 +100,9 @@ def _lies_in(folder: Path, model: ModelDescription) -> bool:
 def unknown_sections(config: Config) -> Iterator[Finding]:
     """Report names in sections that match no model here, or several."""
     for name, error in Sections(config).unresolved():
-        yield _nowhere(f"{section_name('models', name)} matches no model", error)
-    for directory, options in config.workspaces.items():
-        yield from _named(section_name("workspaces", directory), options, config)
+        yield _nowhere(f"{section_name(name)} matches no model", error)
     for name, section in config.models.items():
-        yield from _named(section_name("models", name), section.options, config)
+        yield from _named(section_name(name), section.options, config)
 
 
 def _named(section: str, options: Options, config: Config) -> Iterator[Finding]:
@@ -181,15 +179,11 @@ def _ratio(target: ModelDescription, draft: ModelDescription) -> float:
     return target.size / max(1, draft.size)
 
 
-def mend(key: str, layers: Iterable[Layer] = ()) -> str:
-    """The remedy for a wrong ``model`` or ``draft`` in the environment or in the file; ``layers`` are the
-    parts of the file that apply, the strongest first."""
+def mend(key: str) -> str:
+    """The remedy for a wrong ``model`` or ``draft`` in the environment or in the file."""
     variable = f"LOCALSPEC_{key.upper()}"
     if os.environ.get(variable):
         return f"Correct {variable}; `localspec models list` shows the names."
-    source = next((each.source for each in layers if getattr(each.options, key) is not None), GENERAL)
-    if source != GENERAL:  # `config set` changes [options], which a section overrides
-        return f"Correct {key} in {source}: `localspec config edit`; `localspec models list` shows the names."
     other = "NAME" if key == "model" else "auto"
     return (
         f"Choose another with `localspec config set {key} {other}`; `localspec models list` shows the names."

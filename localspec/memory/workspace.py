@@ -17,7 +17,7 @@ def workspace_of(directory: Path) -> Path | None:
 
 
 def repository_of(directory: Path) -> Path | None:
-    """The git root that holds ``directory``, of any owner: its ignore rules always count."""
+    """The git root that holds ``directory``, of any owner."""
     return next(_roots(directory), None)
 
 

@@ -49,7 +49,7 @@ def sentence(meaning: str) -> str:
 
 
 def held(options: Options) -> Options:
-    """The configuration's options for this model and workspace; reads the disk."""
+    """The configuration's options for this model; reads the disk."""
     from localspec.models.sections import Sections
 
-    return Sections(load_config()).merged(Options(model=options.model, workspace=options.workspace))
+    return Sections(load_config()).merged(Options(model=options.model))

@@ -28,7 +28,7 @@ CASES = {
     "models unload pl\t": "<models><unload><plain>",
     "models load q\t7\t": "<models><load><qwen:7b>",
     "models show pl\t": "<models><show><plain>",
-    "config get engine.th\t": "<config><get><engine.threads>",
+    "config set engine.th\t": "<config><set><engine.threads>",
     "config set backend ll\t": "<config><set><backend><llama_cpp>",
     "config set remember f\t": "<config><set><remember><false>",
     "config set draft non\t": "<config><set><draft><none>",

@@ -1,9 +1,8 @@
-"""Settings for one model or one directory, in a daemon that reads them from its configuration."""
+"""Settings for one model, in a daemon that reads them from its configuration."""
 
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,10 +19,6 @@ k = 2
 draft = "none"
 [models."other"]
 threads = 3
-[workspaces."/work"]
-model = "other"
-k = 3
-temperature = 1.0
 """
 
 
@@ -46,48 +41,6 @@ def test_one_model_has_one_process_and_one_way_to_be_loaded_by_all_of_its_names(
             status = (await client.call("s", "daemon/status"))["result"]
             assert len(status["models"]) == 1 and status["settings"] == "current"
             assert (await asked(client, "engine", model="other"))["threads"] == 3
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_directory_chooses_its_model_and_what_the_request_says_goes_first(start: StartDaemon) -> None:
-    async def test() -> None:
-        async with raw(start(sections=SECTIONS)) as client:
-            given = await asked(client, "options", workspace="/work/deep")
-            assert (given["model"], given["k"], given["temperature"]) == ("other", 3, 1.0)
-            assert (await asked(client, "options", workspace="/work", k=5))["k"] == 5
-            assert (await asked(client, "engine", workspace="/work"))["threads"] == 3
-            assert "temperature" not in await asked(client, "options", workspace="/elsewhere")
-            loaded = (await client.call("l", "models/load", workspace="/work"))["result"]
-            assert loaded["model"] == "other"
-
-    run(test())
-
-
-def test_a_session_is_of_the_directory_that_it_was_opened_in(start: StartDaemon) -> None:
-    async def test() -> None:
-        async with raw(start(sections=SECTIONS)) as client:
-            opened = (await client.call("o", "session/open", options={"workspace": "/work"}))["result"]
-            assert opened["pairing"]["target"] == "other"
-            session = {"session": opened["session"], "content": "options"}
-            given = json.loads((await client.call("c", "chat/send", **session))["result"]["text"])
-            assert (given["model"], given["k"]) == ("other", 3)
-            options = {"model": "bundled", "workspace": "/work"}
-            changed = await client.call("x", "session/configure", session=session["session"], options=options)
-            assert changed["result"]["pairing"]["target"] == "bundled"
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_completion_is_of_the_directory_that_its_file_is_in(start: StartDaemon, tmp_path: Path) -> None:
-    async def test() -> None:
-        async with raw(start(sections=SECTIONS)) as client:
-            for path, k in (("/work/a.py", 3), (f"{tmp_path}/a.py", 2), ("a.py", 2), ("/work\0", 2)):
-                asking = {"prefix": "options", "suffix": "", "path": path}
-                answer = await client.call(path, "completion/inline", **asking)
-                assert json.loads(answer["result"]["result"]["text"])["k"] == k
 
     run(test())
 

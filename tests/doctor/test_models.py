@@ -17,9 +17,7 @@ from localspec.models.disk import Disk
 from localspec.models.library import list_models
 from localspec.models.model import model_at
 from localspec.models.pair import choose
-from localspec.models.sections import Sections
 from localspec.protocol.messages import ModelDescription, StoreDescription
-from localspec.protocol.options import Options
 from tests.models import ggufs
 from tests.models.finding import named, pair_of
 
@@ -104,7 +102,6 @@ def test_names_that_lead_somewhere_are_nothing_to_tell() -> None:
         told_of(
             {
                 "models": {"bundled": {"k": 1, "draft": "none"}, "stdlib-1m": {"n_ctx": 64}},
-                "workspaces": {"/a": {"model": "stdlib-6m", "draft": "auto"}},
             }
         )
         == []
@@ -112,19 +109,17 @@ def test_names_that_lead_somewhere_are_nothing_to_tell() -> None:
 
 
 def test_names_that_lead_nowhere_are_told() -> None:
-    stranger, model, draft, in_a_model = told_of(
+    unknown, in_a_model = told_of(
         {
             "models": {"budnled": {"k": 1}, "bundled": {"draft": "stdlib-1n"}},
-            "workspaces": {"/a": {"model": "stdlib-6n", "draft": "stdlib-1n"}},
         }
     )
     assert (
-        '"budnled"' in stranger
-        and "matches no model" in stranger
-        and stranger.endswith("did you mean 'bundled'?")
+        '"budnled"' in unknown
+        and "matches no model" in unknown
+        and unknown.endswith("did you mean 'bundled'?")
     )
-    assert "model in" in model and '"/a"' in model and "stdlib-6n" in model
-    assert "draft in" in draft and "draft in" in in_a_model and '"bundled"' in in_a_model
+    assert "draft in" in in_a_model and '"bundled"' in in_a_model
 
 
 def test_a_name_of_several_models_is_told(tmp_path: Path) -> None:
@@ -154,17 +149,6 @@ def test_what_mends_a_name_depends_on_who_said_it(monkeypatch: pytest.MonkeyPatc
     assert "`localspec config set draft auto`" in models.mend("draft")
     monkeypatch.setenv("LOCALSPEC_DRAFT", "x")
     assert models.mend("draft").startswith("Correct LOCALSPEC_DRAFT;")
-
-
-def test_what_a_section_says_is_mended_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("LOCALSPEC_DRAFT", raising=False)
-    config = parse_config(
-        {"models": {"bundled": {"draft": "x"}}, "workspaces": {"/a": {"k": 1}}}, where="the test"
-    )
-    layers = Sections(config).layers(Options(), "/a/b.py")
-    assert 'Correct draft in [models."bundled"]: `localspec config edit`' in models.mend("draft", layers)
-    other = Sections(config).layers(Options(model="stdlib-1m"), "/a/b.py")
-    assert "`localspec config set draft auto`" in models.mend("draft", other)
 
 
 def test_the_draft_is_told_with_its_reason() -> None:

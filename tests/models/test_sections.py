@@ -41,51 +41,15 @@ min_p = 0.1
 k = 2
 seed = 2
 top_k = 2
-[workspaces."/work"]
-k = 3
-seed = 3
-[workspaces."/work/inner"]
-k = 4
 """
 
 
-def test_a_request_goes_before_its_directory_that_before_its_model_and_that_before_the_rest() -> None:
+def test_a_request_goes_before_its_model_and_that_before_the_rest() -> None:
     found = sections(ALL)
-    merged = found.merged(Options(workspace="/work/inner/deep", temperature=0.5))
-    assert (merged.k, merged.seed, merged.top_k, merged.min_p) == (4, 3, 2, 0.1)
-    assert found.merged(Options(workspace="/work/inner", k=5)).k == 5
-    assert found.merged(Options(workspace="/work")).k == 3
-    assert found.merged(Options(workspace="/workshop")).k == 2
+    merged = found.merged(Options(k=5, temperature=0.5))
+    assert (merged.k, merged.seed, merged.top_k, merged.min_p) == (5, 2, 2, 0.1)
     assert found.merged(Options()).k == 2
     assert found.merged(Options(model="other")).k == 1
-
-
-def test_the_layers_are_told_by_their_headings() -> None:
-    told = [layer.source for layer in sections(ALL).layers(Options(workspace="/work/inner"))]
-    assert told == [
-        *('[workspaces."/work/inner"]', '[workspaces."/work"]', '[models."stdlib-6m"]', "[options]"),
-    ]
-
-
-def test_a_file_is_in_the_directory_that_holds_it() -> None:
-    found = sections('[workspaces."/work"]\nk = 3')
-    assert found.merged(Options(), "/work/a/b.py").k == 3
-    assert found.merged(Options(workspace="/other"), "/work/a/b.py").k is None
-    assert found.merged(Options(workspace="/"), "/work/a/b.py").k == 3
-    assert found.merged(Options(workspace="/other"), "/work/a/b.py").k is None
-    assert found.merged(Options(workspace="/work/a"), "/other/b.py").k == 3
-    for elsewhere in ("work/a.py", "a.py", "", "/work\0", "/", "/" + "x" * 10_000):
-        assert found.merged(Options(), elsewhere).k is None
-
-
-def test_a_directory_is_one_by_all_of_its_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "real" / "inner").mkdir(parents=True)
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    for name in ("~/real", "~/link", f"{tmp_path}/real/../link", f"{tmp_path}/real/"):
-        found = sections(f'[workspaces."{name}"]\nk = 3')
-        for place in ("real", "link", "real/inner", "link/inner/x.py"):
-            assert found.merged(Options(workspace=str(tmp_path / place))).k == 3
 
 
 @pytest.mark.parametrize(
@@ -124,26 +88,22 @@ def test_a_model_of_a_configured_directory_is_found_once_it_is_there(
 
 def test_a_draft_stays_with_the_model_that_it_was_named_beside() -> None:
     options, model = 'model = "a"\ndraft = "of-a"', 'draft = "of-b"'
-    workspace = 'model = "c"\ndraft = "of-c"'
-    found = sections(f'[options]\n{options}\n[models."b"]\n{model}\n[workspaces."/w"]\n{workspace}')
+    found = sections(f'[options]\n{options}\n[models."b"]\n{model}')
     of = {name: found.merged(Options(model=name)).draft for name in ("a", "b", "c")}
     assert of == {"a": "of-a", "b": "of-b", "c": None}
-    within = {name: found.merged(Options(model=name, workspace="/w")).draft for name in ("a", "b", "c", None)}
-    assert within == {"a": "of-a", "b": "of-b", "c": "of-c", None: "of-c"}
     assert found.merged(Options(model="b", draft="mine")).draft == "mine"
 
 
-@pytest.mark.parametrize("heading", ["[options]", f'[workspaces."{TARGET.parent}"]'])
 @pytest.mark.parametrize("configured", ["bundled", "stdlib-6m", str(TARGET)])
 @pytest.mark.parametrize("name", ["bundled", "stdlib-6m", str(TARGET), f"{TARGET.parent}/./{TARGET.name}"])
-def test_a_draft_stays_with_its_model_however_that_is_named(heading: str, configured: str, name: str) -> None:
-    found = sections(f'{heading}\nmodel = "{configured}"\ndraft = "mine"')
+def test_a_draft_stays_with_its_model_however_that_is_named(configured: str, name: str) -> None:
+    found = sections(f'[options]\nmodel = "{configured}"\ndraft = "mine"')
     assert found.need_the_disk
     for _ in range(2):  # the second time it is known
-        assert found.merged(Options(model=name, workspace=str(TARGET.parent))).draft == "mine"
+        assert found.merged(Options(model=name)).draft == "mine"
     for other in ("stdlib-1m", str(bundled_model("stdlib-1m")), "no-such-model"):
-        assert found.merged(Options(model=other, workspace=str(TARGET.parent))).draft in (None, "auto")
-    assert found.merged(Options(model=name, draft="none", workspace=str(TARGET.parent))).draft == "none"
+        assert found.merged(Options(model=other)).draft in (None, "auto")
+    assert found.merged(Options(model=name, draft="none")).draft == "none"
 
 
 def test_of_a_model_that_is_to_come_the_draft_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def test_a_completion(home: Home, tmp_path: Path) -> None:
         ("run", "--session", HOSTILE, "Hello"),
         ("memory", "stats"),
         ("memory", "forget", "--yes", "--workspace", "/" + HOSTILE.replace("/", "")),
-        ("config", "get", HOSTILE),
+        ("config", "set", HOSTILE, "1"),
         ("config", "show"),
         ("daemon", "status"),
         ("daemon", "logs"),

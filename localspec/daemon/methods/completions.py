@@ -62,7 +62,7 @@ async def warm(daemon: Daemon, exchange: Exchange, params: messages.CompletionWa
     """Prefill a prompt in the background; the path's next completion ends that."""
     prefetch, path = daemon.prefetch, params.path
     with contextlib.nullcontext() if path is None else prefetch.hold(exchange.client, path, exchange):
-        options = replace(await merged(daemon, params.options, params.path), max_tokens=0)
+        options = replace(await merged(daemon, params.options), max_tokens=0)
         query = Query(params.prefix, params.suffix, params.path, params.language, True, options)
         result = await generate(daemon, exchange, _request(query, params.extra, "background"), lambda _: None)
     return messages.Warmed(result.prompt_tokens, result.prompt_tokens - result.cached_tokens)
@@ -85,7 +85,7 @@ async def feedback(
 
 async def _query(daemon: Daemon, params: messages.CompletionInline) -> Query:
     """The completion's parameters, with the options merged over the configuration's."""
-    options = await merged(daemon, params.options, params.path)
+    options = await merged(daemon, params.options)
     return Query(
         params.prefix,
         params.suffix,

@@ -89,14 +89,14 @@ def nothing(options: Options, finish_reason: FinishReason) -> Result:
     )
 
 
-async def merged(daemon: Daemon, options: Options, path: str | None = None) -> Options:
-    """``options`` over the configuration's, including the sections of their workspace and model.
+async def merged(daemon: Daemon, options: Options) -> Options:
+    """``options`` over the configuration's, including the section of their model.
 
-    ``path``: the file of a completion. Raises :class:`InvalidOptions`.
+    Raises :class:`InvalidOptions`.
     """
     if options.workspace:
         absolute(options.workspace)
     sections = daemon.pool.sections
     if sections.need_the_disk:
-        return check_options(await asyncio.to_thread(sections.merged, options, path))
+        return check_options(await asyncio.to_thread(sections.merged, options))
     return check_options(sections.merged(options))

@@ -78,7 +78,7 @@ def _has_tables() -> bool:
 
 async def prime(daemon: Daemon, exchange: Exchange, params: messages.MemoryPrime) -> Primed:
     sections = daemon.pool.sections
-    options = await asyncio.to_thread(sections.merged, Options(workspace=params.workspace))
+    options = await asyncio.to_thread(sections.merged, Options())
     arguments = [f"--model={options.model}", "--stdin"]
     if params.workspace is not None:
         arguments.append(f"--workspace={absolute(params.workspace)}")
