@@ -12,7 +12,7 @@ from threading import Timer
 
 from localspec.process import DIRECTORY
 
-LIST_S = 10.0
+LIST_S = 60.0
 """seconds that listing a repository may take"""
 CHECK_S = 2.0
 """seconds that the check of one file may take"""

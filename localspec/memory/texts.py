@@ -16,8 +16,8 @@ from localspec.memory.secret_names import is_secret
 from localspec.memory.workspace import repository_of
 
 MAX_BYTES = 1024 * 1024
-NEAR_S = 1.0
-"""seconds to list the files near a directory"""
+NEAR_S = 0.5
+"""seconds that git has to list the files near a directory, before all are listed without it"""
 
 
 def text_files(path: Path) -> list[Path]:
@@ -48,13 +48,14 @@ def text_files(path: Path) -> list[Path]:
 
 
 def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Iterator[Path]:
-    """The files of a directory without those of secrets, the nearest first: in a git repository those of
-    :func:`text_files`, else all. Ends once ``is_late`` returns True, which is called at every entry: a
+    """The files of a directory without those of secrets, the nearest first: those of :func:`text_files`, or
+    all if git does not list them. Ends once ``is_late`` returns True, which is called at every entry: a
     directory may have a million."""
     real = path.resolve()
-    if repository_of(real) is None:
+    found = None if repository_of(real) is None else git.listed(real, NEAR_S)
+    if found is None:
         return _walk(real, is_late)
-    found = sorted(git.listed(real, NEAR_S) or [], key=lambda name: (name.count("/"), name))
+    found.sort(key=lambda name: (name.count("/"), name))
     return _real_files(real, takewhile(lambda _: not is_late(), found))
 
 
@@ -95,7 +96,7 @@ def _real_files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
 
 
 def _walk(folder: Path, is_late: Callable[[], bool]) -> Iterator[Path]:
-    """The files below a directory outside of git, the nearest first."""
+    """The files below a directory, ignored ones too, the nearest first."""
     waiting = deque([folder])
     while waiting:
         try:
@@ -104,7 +105,7 @@ def _walk(folder: Path, is_late: Callable[[], bool]) -> Iterator[Path]:
         except OSError:
             continue
         for entry in takewhile(lambda _: not is_late(), entries):
-            if entry.is_dir(follow_symlinks=False):
+            if entry.is_dir(follow_symlinks=False) and entry.name != ".git":
                 waiting.append(Path(entry.path))
             elif entry.is_file(follow_symlinks=False) and not is_secret(entry.name):
                 yield Path(entry.path)

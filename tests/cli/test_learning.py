@@ -11,6 +11,7 @@ import pytest
 
 from localspec.models.bundled import BUNDLED_TARGET
 from tests.cli.harness import Cli
+from tests.memory.hostile_repository import repository
 from tests.mlx_pair import mlx_model
 from tests.waiting import until_sync
 
@@ -20,9 +21,8 @@ WORDS = "Explain how textwrap.dedent treats the leading whitespace of lines"
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    (tmp_path / ".git").mkdir()
     (tmp_path / "src").mkdir()
-    return tmp_path
+    return repository(tmp_path)
 
 
 @pytest.fixture(autouse=True)

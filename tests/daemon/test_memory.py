@@ -139,6 +139,7 @@ def test_a_damaged_table_is_set_aside_and_the_log_tells(start: StartDaemon, home
 @pytest.mark.slow
 def test_a_cancel_ends_it_and_keeps_what_was_learned(start: StartDaemon, tmp_path: Path) -> None:
     async def test() -> None:
+        repository(tmp_path)
         for number in range(400):
             (tmp_path / f"{number}.py").write_text(f"{TEXT}# {number}\n" * 50)
         daemon = start()

@@ -167,7 +167,7 @@ def test_a_directory_outside_of_git_is_refused_and_a_file_there_is_not(tmp_path:
     (tmp_path / ".git").mkdir()  # not one that git accepts
     with pytest.raises(InvalidOptions, match="git does not list the files"):
         text_files(tmp_path)
-    assert not may_learn(tmp_path / "a.py")
+    assert not may_learn(tmp_path / "a.py") and [*near_files(tmp_path)] == [tmp_path / "a.py"]
 
 
 def test_a_workspace_is_the_git_root_by_its_real_path(tree: Path, tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from localspec.tui.history import History
 from localspec.tui.widgets.prompt import LONGEST_LINE, LONGEST_PASTE, Composer
 from localspec.tui.widgets.suggestions import Suggestions
 from localspec.tui.widgets.transcript import Transcript
+from tests.memory.hostile_repository import repository
 from tests.tui.harness import ENDLESS, Player, playing
 from tests.waiting import run
 
@@ -102,7 +103,7 @@ def test_files_are_suggested(home: Path, tmp_path: Path, monkeypatch: pytest.Mon
     (tmp_path / "folder").mkdir()
     for name in ("folder/one.txt", "a two.txt", "ignored.txt"):
         (tmp_path / name).write_text("x")
-    (tmp_path / ".gitignore").write_text("ignored.txt\n")
+    (repository(tmp_path) / ".gitignore").write_text("ignored.txt\n")
     monkeypatch.chdir(tmp_path)
 
     async def test() -> None:
