@@ -95,24 +95,39 @@ class ConfigFile:
     def _write(self, text: str) -> None:
         """Write the file atomically; a link is followed, and the mode is kept."""
         target = Path(os.path.realpath(self.path))
+        scratch = scratch_beside(target, text)
         try:
-            target.parent.mkdir(parents=True, exist_ok=True)
-            fd, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-            try:
-                with os.fdopen(fd, "wb") as file:
-                    file.write(text.encode())
-                    file.flush()
-                    os.fsync(fd)  # a full disk may show only now
-                with contextlib.suppress(FileNotFoundError):
-                    shutil.copymode(target, scratch)
-                os.replace(scratch, target)
-            except BaseException:
-                os.unlink(scratch)
-                raise
+            with contextlib.suppress(FileNotFoundError):
+                shutil.copymode(target, scratch)
+            os.replace(scratch, target)
         except OSError as error:
-            kind = DiskFull if error.errno in FULL else StorageError
-            remedy = None if kind is DiskFull else f"Make {target.parent} a directory you can write to."
-            raise kind(f"{self.path} cannot be written: {error.strerror}", remedy) from None
+            raise _not_written(target, error) from None
+        finally:
+            scratch.unlink(missing_ok=True)
+
+
+def scratch_beside(target: Path, text: str) -> Path:
+    """A new file with the text, in the directory of ``target``. Raises :class:`StorageError`."""
+    scratch = ""
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        fd, scratch = tempfile.mkstemp(dir=target.parent, prefix=f".{target.stem}-", suffix=".toml")
+        with os.fdopen(fd, "wb") as file:
+            file.write(text.encode())
+            file.flush()
+            os.fsync(fd)  # a full disk may show only now
+    except OSError as error:
+        if scratch:
+            os.unlink(scratch)
+        raise _not_written(target, error) from None
+    return Path(scratch)
+
+
+def _not_written(target: Path, error: OSError) -> StorageError:
+    message = f"{target} cannot be written: {error.strerror}"
+    if error.errno in FULL:
+        return DiskFull(message)
+    return StorageError(message, f"Make {target.parent} a directory you can write to.")
 
 
 Tables = MutableMapping[str, Any]

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-import tempfile
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from cyclopts import Parameter
 from msgspec.structs import replace
 
-from localspec.cli import answer, asking, completers, editor, output
+from localspec.cli import answer, completers, editor, output
 from localspec.cli.flags import ModelName
 from localspec.config import (
     CORRECT,
@@ -27,7 +23,7 @@ from localspec.config import (
     renamed_settings,
     section_name,
 )
-from localspec.config_file import ConfigFile
+from localspec.config_file import ConfigFile, scratch_beside
 from localspec.errors import (
     DaemonUnavailable,
     ExitCode,
@@ -164,23 +160,25 @@ def edit() -> int:
     """Open config.toml in your editor ($VISUAL or $EDITOR); an edit that is not valid is refused."""
     file = ConfigFile()
     before = read_toml(file.path)
-    scratch = _scratch(file.path, before or _template())
-    begun = read_toml(scratch)
+    begun = before or _template()
+    scratch = scratch_beside(file.path, begun)
     try:
-        while True:
-            editor.edit(scratch)
-            if read_toml(scratch) == begun:
-                output.note("Nothing has changed. (An editor that returns at once needs a flag to wait.)")
-                scratch.unlink()
-                return ExitCode.OK
-            try:
-                file.replace(_edited(scratch), was=before)
-                break
-            except InvalidOptions as error:
-                _offer_again(error)
+        editor.edit(scratch)
+        text = read_toml(scratch)
+        if text != begun:
+            if not text.strip():  # as a full disk may leave it
+                raise InvalidOptions("the edited file is empty", "For the defaults, delete config.toml.")
+            file.replace(text, was=before)
     except LocalspecError as error:
-        raise _kept(error, scratch, begun) from None
+        if scratch.exists() and scratch.read_bytes() not in (begun.encode(), b""):
+            error.remedy = f"{file.path} is as it was; your edit is kept in {scratch}. {error.remedy}"
+        else:
+            scratch.unlink(missing_ok=True)
+        raise
     scratch.unlink()
+    if text == begun:
+        output.note("Nothing has changed. (An editor that returns at once needs a flag to wait.)")
+        return ExitCode.OK
     output.note(f"{file.path} was changed and is valid.")
     _tell_of_the_daemon(_daemon_runs_with())
     return ExitCode.OK
@@ -276,48 +274,3 @@ def _daemon_runs_with() -> str:
 def _tell_of_the_daemon(daemon: str) -> None:
     if daemon == "stale":
         output.note("The daemon runs with other settings; the next command replaces it if it is idle.")
-
-
-def _scratch(path: Path, text: str) -> Path:
-    """A copy to edit, beside the file; a refused edit is kept there."""
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd, name = tempfile.mkstemp(dir=path.parent, prefix="config-", suffix=".toml")
-        with os.fdopen(fd, "wb") as file:
-            file.write(text.encode())
-    except OSError as error:
-        raise LocalspecError(
-            f"{path.parent} cannot be written: {error.strerror}", "Make it a directory you can write to."
-        ) from None
-    return Path(name)
-
-
-def _edited(scratch: Path) -> str:
-    """The edited text; raises :class:`InvalidOptions` if it is empty, as a full disk may leave it."""
-    text = read_toml(scratch)
-    if not text.strip():
-        raise InvalidOptions("the edited file is empty", "To return to the defaults, delete config.toml.")
-    return text
-
-
-def _offer_again(error: InvalidOptions) -> None:
-    """Ask for another edit; raise ``error`` if the answer is no, or without a terminal."""
-    if not (asking.is_possible() and sys.stderr is not None and sys.stderr.isatty()):
-        raise error
-    output.failure(error, as_json=False)
-    try:
-        is_wanted = asking.agrees("Edit it again?", otherwise=True)
-    except KeyboardInterrupt:
-        is_wanted = False
-    if not is_wanted:
-        raise error
-
-
-def _kept(error: LocalspecError, scratch: Path, begun: str) -> LocalspecError:
-    """``error`` with the path of the edit in its remedy; a copy without changes is deleted."""
-    with contextlib.suppress(InvalidOptions):
-        if read_toml(scratch) in (begun, ""):
-            scratch.unlink(missing_ok=True)
-            return error
-    error.remedy = f"{config_path()} is as it was; your edit is kept in {scratch}. {error.remedy}"
-    return error

@@ -375,44 +375,6 @@ def test_a_link_is_edited_through(cli: Cli, tmp_path: Path) -> None:
     assert file(cli).is_symlink() and real.read_text() == CONFIG + "# more\n"
 
 
-MENDING = """n=$(cat "{0}/times" 2>/dev/null || echo 0)
-echo $((n + 1)) > "{0}/times"
-if [ $n = 0 ]; then echo "nonsense" >> "$1"; else sed -i /nonsense/d "$1"; echo "# mended" >> "$1"; fi"""
-
-
-def on_a_terminal(cli: Cli) -> pexpect.spawn:
-    command, *arguments = (*cli.command, "config", "edit")
-    return pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, dimensions=(24, 500))
-
-
-@pytest.mark.slow
-def test_on_a_terminal_a_wrong_edit_can_be_mended(cli: Cli, tmp_path: Path) -> None:
-    editor(cli, tmp_path, MENDING.format(tmp_path))
-    terminal = on_a_terminal(cli)
-    terminal.expect("is not valid TOML")
-    terminal.expect(r"Edit it again\? \[Y/n\]")
-    terminal.sendline("")
-    terminal.expect("was changed and is valid")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0 and not beside(cli)
-    assert file(cli).read_text() == CONFIG + "# mended\n"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("answer", ["n\r", "\x04", "\x03"], ids=["no", "the end", "Ctrl-C"])
-def test_on_a_terminal_a_wrong_edit_can_be_left(cli: Cli, tmp_path: Path, answer: str) -> None:
-    editor(cli, tmp_path, MENDING.format(tmp_path))
-    terminal = on_a_terminal(cli)
-    terminal.expect(r"Edit it again\? \[Y/n\]")
-    terminal.send(answer)
-    terminal.expect("your edit is kept in")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 2 and len(beside(cli)) == 1
-    assert file(cli).read_text() == CONFIG
-
-
 @pytest.mark.slow
 def test_ctrl_c_in_the_editor_is_the_editors(cli: Cli, tmp_path: Path) -> None:
     editor(
@@ -420,7 +382,8 @@ def test_ctrl_c_in_the_editor_is_the_editors(cli: Cli, tmp_path: Path) -> None:
         tmp_path,
         'trap \'echo "# interrupted" >> "$1"; exit 0\' INT\necho ready\nwhile :; do sleep 0.05; done',
     )
-    terminal = on_a_terminal(cli)
+    command, *arguments = (*cli.command, "config", "edit")
+    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S)
     terminal.expect("ready")
     terminal.sendintr()
     terminal.expect("was changed and is valid")
