@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from localspec.config import load_config
 from localspec.home import here
 from localspec.memory.workspace import plain, workspace_of
 from localspec.models.library import absolute
@@ -12,7 +13,12 @@ from localspec.protocol.options import Options, parse_options
 
 
 def from_here(options: Options) -> Options:
-    """``options`` with absolute paths and the workspace, for the daemon in another directory."""
+    """``options`` with absolute paths and the workspace, for the daemon in another directory.
+
+    Raises :class:`InvalidOptions` for a configuration that is not valid, also if a daemon runs with an
+    earlier one.
+    """
+    load_config()
     values = {f: v for f in options.__struct_fields__ if (v := getattr(options, f)) is not None}
     for name in ("model", "draft"):
         if name in values:
