@@ -5,7 +5,7 @@
 # make test-slow        all other tests, about an hour: faults, attacks, random input, editors that `make editors`
 #                       installed; SHARE=1: all of the many cases, not a quarter
 # make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, with counts and memory
-# make docs             the documentation as a site, build/docs; its generated parts are written anew
+# make docs             the documentation as a site, build/docs, with its generated reference
 # make locks            locks/*.txt anew after a change of pyproject.toml; needs uv. UPGRADE=--upgrade: newest versions
 # make editors          VS Code and two Neovims into .editors, for slow tests; as root also Debian's editors
 # make vsix             the VS Code extension, as plugins/vscode/localspec-….vsix; needs Node ≥ 20
@@ -64,8 +64,7 @@ soak: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.slow.soak --requests $(REQUESTS) --seed $(SEED)
 
 docs: $(VENV)/.installed-dev
-	$(BIN)/python -m assets.docs
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 # install.txt takes its versions from dev.txt, which has all packages.
 locks:

@@ -1,4 +1,4 @@
-"""MkDocs hooks: files of the repository as pages of the site, and links to them that hold in both.
+"""MkDocs hooks: pages made from the code, files of the repository as pages, and links that hold in both.
 
 A page in ``docs/`` links to ``../CONTRIBUTING.md`` or ``../assets/pictures/neovim.svg``, as a reader of the
 repository needs it; in the site these files have places of their own, and the links are rewritten.
@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File, Files
+
+from assets.docs import reference
 
 ROOT = Path(__file__).parent.parent.parent
 PAGES = {
@@ -42,7 +44,9 @@ PLACES = {file: place for place, file in EXTRA.items()} | {"README.md": "index.m
 
 
 def on_files(files: Files, config: Any) -> Files:
-    """Add the files from outside of ``docs/``."""
+    """Add the generated pages, and the files from outside of ``docs/``."""
+    for place, text in reference.pages().items():
+        files.append(File.generated(config, place, content=text))
     for place, file in EXTRA.items():
         files.append(File.generated(config, place, abs_src_path=str(ROOT / file)))
     return files

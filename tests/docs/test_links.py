@@ -14,8 +14,6 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from assets.docs.pictures import show
-from tests.editors.found import chromium
 from tests.hygiene.source import ROOT
 
 SKIPPED = {".venv", ".editors", "build", "dist", "node_modules"}
@@ -133,15 +131,3 @@ def test_links_of_a_page_are_rewritten_outside_of_code_only() -> None:
     assert relinked("![](images/ghost.png) [x](../../README.md)", "plugins/vscode.md") == (
         "![](../pictures/ghost.png) [x](../index.md)"
     )
-
-
-@needs_mkdocs
-@pytest.mark.slow
-def test_a_browser_shows_every_page(site: dict[Path, Page], tmp_path: Path) -> None:
-    pytest.importorskip("playwright.sync_api", reason="playwright is not installed: run `make editors`")
-    executable = chromium()
-    root = next(path.parent for path in site if path.name == "index.html")
-    names = [path.relative_to(root).as_posix() for path in site]
-    for shown in show(root, names, tmp_path, executable):
-        assert not shown.complaints and not shown.overflow, shown
-    assert len(list(tmp_path.glob("*.png"))) == len(names)
