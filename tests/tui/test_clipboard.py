@@ -8,7 +8,7 @@ import pytest
 from textual.selection import SELECT_ALL
 
 from localspec.tui import clipboard
-from tests.tui.pictures import TEXT, conversation, showing
+from tests.tui.showing import TEXT, conversation, showing
 from tests.waiting import run
 
 TEXT_TOLD = "naïve 👋\n\tcode\n"

@@ -16,7 +16,7 @@ from localspec.protocol.results import Token
 from localspec.tui.conversation import Answer, Question, Run
 from localspec.tui.entries import AT_ONCE, HEAD, LONG, AnswerEntry, Entry, QuestionEntry, entry_of, spaced
 from tests.tui.looks import LOOK, painter, texts
-from tests.tui.pictures import answered
+from tests.tui.showing import answered
 from tests.tui.test_blocks import markdown
 
 

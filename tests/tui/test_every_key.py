@@ -32,7 +32,7 @@ from tests.tui import (
     test_view,
 )
 from tests.tui.harness import ENDLESS, Player, playing
-from tests.tui.pictures import answered, conversation, showing
+from tests.tui.showing import answered, conversation, showing
 from tests.waiting import run
 
 Play = Callable[[Player], Awaitable[None]]

@@ -14,7 +14,7 @@ from localspec.tui.screens.chat import ChatScreen
 from localspec.tui.screens.help import HelpScreen
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
-from tests.tui.pictures import showing
+from tests.tui.showing import showing
 from tests.waiting import run
 
 LISTED = [*Prompt.BINDINGS, *Transcript.BINDINGS, *SessionList.BINDINGS]

@@ -14,7 +14,7 @@ from localspec.tui.commands.registry import COMMANDS as REGISTERED
 from localspec.tui.dialogs.choose import Choice, ChooseScreen
 from localspec.tui.dialogs.confirm import deletion
 from localspec.tui.screens.help import HelpScreen
-from tests.tui.pictures import conversation, showing
+from tests.tui.showing import conversation, showing
 from tests.waiting import run
 
 

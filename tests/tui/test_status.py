@@ -15,7 +15,7 @@ from localspec.tui.widgets.progress import Progress
 from localspec.tui.widgets.pulse import bars
 from localspec.tui.widgets.status import Status
 from tests.tui.harness import Player
-from tests.tui.pictures import PAIRING, answered, conversation, growing, show, showing
+from tests.tui.showing import PAIRING, answered, conversation, growing, show, showing
 from tests.waiting import run
 
 

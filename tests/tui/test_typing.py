@@ -15,7 +15,7 @@ from localspec.tui.dialogs.sessions import SessionsScreen
 from localspec.tui.widgets.prompt import Composer, Prompt
 from localspec.tui.widgets.transcript import Transcript
 from tests.tui.harness import ENDLESS, GREEDY, Player, playing
-from tests.tui.pictures import answered, conversation, growing, showing
+from tests.tui.showing import answered, conversation, growing, showing
 from tests.waiting import run
 
 QUESTION = "What does os.path.join do?"

@@ -27,7 +27,7 @@ from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
 from localspec.tui.widgets.transcript import Transcript
 from localspec.wording import CONTROLS
 from tests.tui.harness import Player
-from tests.tui.pictures import PAIRING, answered, conversation, growing, show, showing
+from tests.tui.showing import PAIRING, answered, conversation, growing, show, showing
 from tests.tui.test_models import described
 from tests.waiting import run
 

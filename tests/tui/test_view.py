@@ -16,7 +16,7 @@ from localspec.tui.conversation import Question
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.pulse import Pulse
 from tests.tui.harness import Player
-from tests.tui.pictures import conversation, growing, show, showing
+from tests.tui.showing import conversation, growing, show, showing
 from tests.waiting import run
 
 

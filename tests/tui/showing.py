@@ -1,13 +1,10 @@
-"""The chat as it looks: fixed conversations on a screen, without a daemon, and their pictures."""
+"""Fixed conversations on a screen, without a daemon."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from textual.widgets import Input, TextArea
-
-from assets.screenshots import svg
 from localspec.protocol.options import Options
 from localspec.protocol.results import ProposerStats, Result, Stats, Token
 from localspec.protocol.sessions import Pairing
@@ -131,18 +128,3 @@ def show(player: Player, said: Sequence[Said]) -> Chat:
 def conversation() -> list[Said]:
     """A question, and its answer."""
     return [Question("What does `textwrap.dedent` do?", 1), answered()]
-
-
-async def picture(player: Player) -> str:
-    """The screen as SVG; cursors stand still."""
-    await player.pause()
-    for screen in player.app.screen_stack:
-        for typed in screen.query(TextArea):
-            typed.cursor_blink = False
-        for line in screen.query(Input):
-            line.cursor_blink = False
-    before, drawn = "", svg(player.app)
-    while drawn != before:  # until nothing moves any more
-        await player.pause()
-        before, drawn = drawn, svg(player.app)
-    return drawn
