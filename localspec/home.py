@@ -55,11 +55,6 @@ def _homeless() -> Iterator[None]:
         ) from None
 
 
-def places() -> dict[str, Path]:
-    """The directories by kind of content, existing or not; without that of the configuration."""
-    return {kind: _place(kind) for kind in ("data", "cache", "state", "runtime")}
-
-
 def config_dir() -> Path:
     """The directory of ``config.toml``."""
     return _place("config")

@@ -59,9 +59,8 @@ def doctor(
 
 def _clients() -> int:
     from localspec.doctor import daemon
-    from localspec.doctor.http import clients
 
-    output.write(clients(load_config().http, daemon.ask().status))
+    output.write(daemon.clients(load_config().http, daemon.ask().status))
     return ExitCode.OK
 
 

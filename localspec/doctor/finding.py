@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
@@ -10,8 +9,6 @@ import msgspec
 from localspec.errors import LocalspecError
 
 Level = Literal["ok", "warning", "problem"]
-SHOWN = 3
-"""things named in a sentence; the others are counted"""
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -23,20 +20,14 @@ class Finding(msgspec.Struct, frozen=True):
     remedy: str | None = None
 
 
-def problem_of(name: str, error: LocalspecError, remedy: str | None = None) -> Finding:
+def problem_of(
+    name: str, error: LocalspecError, remedy: str | None = None, level: Level = "problem"
+) -> Finding:
     """An error as a finding, with its own remedy or a better one."""
-    return Finding(
-        name, "problem", ended(error.message[:1].upper() + error.message[1:]), remedy or error.remedy
-    )
+    sentence = ended(error.message[:1].upper() + error.message[1:])
+    return Finding(name, level, sentence, remedy or error.remedy)
 
 
 def ended(text: str) -> str:
     """A message as a whole sentence."""
     return text if text.endswith((".", "!", "?")) else f"{text}."
-
-
-def some(things: Iterable[str], join: str = ", ") -> str:
-    """The first things of many, and the number of the others."""
-    named = list(things)
-    more = [f"and {len(named) - SHOWN} more"] if len(named) > SHOWN else []
-    return join.join(named[:SHOWN] + more)

@@ -1,189 +1,118 @@
-"""The models on this disk, the default model and its draft, and names in config.toml that match nothing."""
+"""The configuration, the default model, its draft, and the memory that both need."""
 
 from __future__ import annotations
 
 import os
-import shlex
-from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
-from localspec.config import Config, section_name
-from localspec.doctor.finding import Finding, ended, some
+from localspec.config import CORRECT, Config, config_path, environment_options, load_config, renamed_settings
+from localspec.doctor.finding import Finding, ended, problem_of
+from localspec.doctor.probe import Report
 from localspec.errors import LocalspecError
 from localspec.models.bundled import BUNDLED
-from localspec.models.candidates import LEAST
-from localspec.models.disk import Disk
-from localspec.models.library import find
-from localspec.models.pair import Pair
+from localspec.models.candidates import Room
+from localspec.models.description import BACKENDS
+from localspec.models.fit import free_memory
+from localspec.models.model import Model
+from localspec.models.pair import Pair, choose, is_apple_silicon
 from localspec.models.pairing import check_pair
 from localspec.models.sections import Sections
-from localspec.models.stores.store import CONFIGURED
 from localspec.models.vocabulary import read_tokens
-from localspec.protocol.messages import ModelDescription, StoreDescription
+from localspec.protocol.messages import DaemonStatus
 from localspec.protocol.options import Options
+from localspec.units import MB, size
 
-NO_MODELS = Finding(
-    "models",
-    "ok",
-    "Only the bundled pair is on this disk; `localspec models pull ORG/NAME` downloads other models.",
-)
 EDIT = "Correct it with `localspec config edit`; `localspec models list` shows the names."
 
 
-def found(disk: Disk) -> Iterator[Finding]:
-    """Report the models in the stores, and each store that cannot be read."""
-    own = _own(disk.models)
-    broken = [model for model in own if model.problem is not None]
-    if not own:
-        yield NO_MODELS
-    else:
-        stores = Counter(model.store for model in own)
-        by_store = ", ".join(f"{number} in {store}" for store, number in stores.items())
-        sentence = f"{len(own)} model{'s' * (len(own) > 1)} beside the bundled pair: {by_store}"
-        if broken:
-            reasons = some((f"{model.id} ({model.problem})" for model in broken), join="; ")
-            sentence += f". {len(broken)} cannot be used: {reasons}"
-            step = "`localspec models list` shows every reason, `localspec models show NAME` the remedy."
-            yield Finding("models", "warning", f"{sentence}.", step)
-        else:
-            yield Finding("models", "ok", f"{sentence}.")
-    yield from map(_unreadable, (store for store in disk.stores if store.problem))
+def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iterator[Finding]:
+    """Check the configuration, and the pair that it chooses.
+
+    ``report`` gives the probe of a backend. Raises the errors of a configuration that is not valid.
+    """
+    path, config = config_path(), load_config()
+    sections = Sections(config)
+    options = sections.merged(environment_options())
+    there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults apply."
+    yield Finding("config", "ok", there)
+    for notice in renamed_settings(path):
+        yield Finding("config", "warning", ended(notice), CORRECT)
+    for name, error in sections.unresolved():
+        sentence = f'The section [models."{name}"] matches no model: {error.message}'
+        yield Finding("config", "warning", ended(sentence), EDIT)
+    yield from _pair(sections, options, report, _free(config, status))
 
 
-def _own(models: Iterable[ModelDescription]) -> list[ModelDescription]:
-    return [model for model in models if model.store != BUNDLED]
+def _free(config: Config, status: DaemonStatus | None) -> int:
+    """Bytes that a pair can take: free ones and those of loaded models, at most memory_mb."""
+    loaded = () if status is None else status.models
+    free = free_memory() + sum(model.resident_bytes or 0 for model in loaded)
+    return min(free, config.daemon.memory_mb * MB) if config.daemon.memory_mb else free
 
 
-def _unreadable(store: StoreDescription) -> Finding:
-    return Finding("models", "warning", ended(f"Models of {store.name}: {store.problem}"), store.remedy)
+def _pair(
+    sections: Sections, options: Options, report: Callable[[str], Report], free: int
+) -> Iterator[Finding]:
+    name, dirs = options.model or BUNDLED, sections.config.model_dirs
+    engine = sections.engine(name)
 
+    def room(target: Model) -> int | None:
+        """Bytes for a target; None if it is loaded to a device's memory."""
+        device = report(BACKENDS[target.format]).device
+        is_whole = target.format == "mlx" or engine.gpu_layers != 0
+        return None if is_whole and not is_apple_silicon() and device not in ("", "the CPU") else free
 
-def model_dir(folder: Path, disk: Disk) -> Finding:
-    """Check a directory of ``model_dirs``."""
-    if not os.path.isdir(folder):
-        return _no_folder(folder)
-    if not os.access(folder, os.R_OK | os.X_OK):
-        mend = f"Run `chmod u+rx {shlex.quote(str(folder))}`"
-        return Finding("model_dirs", "warning", f"{folder} cannot be read.", mend)
-    models = [model for model in disk.models if _lies_in(folder, model)]
-    if not models:
-        sentence, step = f"{folder} has no models.", "Put GGUF files or MLX directories there."
-        return Finding("model_dirs", "warning", sentence, step)
-    return Finding("model_dirs", "ok", f"{folder} has {len(models)} model{'s' * (len(models) > 1)}.")
-
-
-def _no_folder(folder: Path) -> Finding:
-    edit = "correct model_dirs with `localspec config edit`."
     try:
-        os.stat(folder)
-    except FileNotFoundError:
-        step = f"Run `mkdir -p {shlex.quote(str(folder))}`, or {edit}"
-        if os.path.lexists(folder):  # mkdir follows no link
-            step = edit.capitalize()
-        return Finding("model_dirs", "warning", f"{folder} does not exist.", step)
-    except (OSError, ValueError) as error:
-        why = error.strerror if isinstance(error, OSError) else "its name is not valid"
-        return Finding("model_dirs", "warning", f"{folder} cannot be read: {why}.", edit.capitalize())
-    return Finding("model_dirs", "warning", f"{folder} is not a directory.", edit.capitalize())
-
-
-def _lies_in(folder: Path, model: ModelDescription) -> bool:
-    """True if the model was found there; one that several stores have is listed under the first of them."""
-    places = (model.path, *model.also) if model.store == CONFIGURED else model.also
-    return any(Path(place).is_relative_to(folder) for place in places)
-
-
-# The configuration's names.
-
-
-def unknown_sections(config: Config) -> Iterator[Finding]:
-    """Report names in sections that match no model here, or several."""
-    for name, error in Sections(config).unresolved():
-        yield _nowhere(f"{section_name(name)} matches no model", error)
-    for name, section in config.models.items():
-        yield from _named(section_name(name), section.options, config)
-
-
-def _named(section: str, options: Options, config: Config) -> Iterator[Finding]:
-    for key in ("model", "draft"):
-        name = getattr(options, key)
-        if name is not None and not (key == "draft" and name in ("auto", "none")):
-            try:
-                find(name, config.model_dirs)
-            except LocalspecError as error:
-                yield _nowhere(f"{key} in {section} matches no model", error)
-
-
-def _nowhere(sentence: str, error: LocalspecError) -> Finding:
-    return Finding("config", "warning", ended(f"{sentence}: {error.message}"), EDIT)
-
-
-# The default model.
-
-
-def default(pair: Pair, usable: bool) -> Finding:
-    """Check the default model; ``usable``: its backend is."""
-    target = pair.target
-    sentence = f"{target.name} is the default model, {pair.why}."
-    if target.problem:
-        return Finding("model", "problem", f"{sentence} It cannot be used: {target.problem}.", mend("model"))
-    if not usable:
+        pair = choose(name, "none", dirs, backend=options.backend or "auto")
+    except LocalspecError as error:
+        yield problem_of("model", error, _mend("model"))
+        return
+    sentence = f"{pair.target.name} is the default model, {pair.why}."
+    if pair.target.problem:
+        sentence += f" It cannot be used: {pair.target.problem}."
+        yield Finding("model", "problem", sentence, _mend("model"))
+        return
+    if not report(pair.backend).usable:
         step = f"Repair {pair.backend}, as its own line says, or choose another model."
-        return Finding("model", "problem", f"{sentence} {pair.backend} cannot be used.", step)
-    return Finding("model", "ok", sentence)
+        yield Finding("model", "problem", f"{sentence} {pair.backend} cannot be used.", step)
+        return
+    yield Finding("model", "ok", sentence)
+    try:
+        draft = options.draft or "auto"
+        pair = choose(name, draft, dirs, backend=options.backend or "auto", room=Room(engine, room))
+        yield _pairing(pair)
+    except LocalspecError as error:
+        yield problem_of("pairing", error, _mend("draft"))
+    yield _memory(pair, room(pair.target))
 
 
-def pairing(pair: Pair, models: Sequence[ModelDescription]) -> Finding:
-    """The draft model of the default model, and the number of other ``models`` that have one.
-
-    Raises :class:`TokenizerMismatch` for a configured draft model with another vocabulary.
-    """
+def _pairing(pair: Pair) -> Finding:
+    """The draft model; raises :class:`TokenizerMismatch` for a configured one with another vocabulary."""
     name, drafter, draft = pair.target.name, pair.drafter, pair.draft
-    if drafter.asked and draft is not None:
-        check_pair(read_tokens(pair.target), read_tokens(draft))
     if draft is None:
-        sentence = f"{name}: {drafter.why}."
-    elif drafter.asked:
-        sentence = f"{draft.name} drafts for {name}, as configured."
-    else:
-        sentence = f"{draft.name} drafts for {name}, chosen by auto: {drafter.why}."
-    usable = [model for model in _own(models) if model.problem is None]
-    if usable:
-        sentence += (
-            f" {with_drafts(usable)} of {len(usable)} other usable models have a smaller one with an "
-            "identical vocabulary; `localspec models pair NAME` shows more."
-        )
-    return Finding("pairing", "ok", sentence)
+        return Finding("pairing", "ok", f"{name}: {drafter.why}.")
+    if drafter.asked:
+        check_pair(read_tokens(pair.target), read_tokens(draft))
+    why = "as configured" if drafter.asked else f"chosen by auto: {drafter.why}"
+    return Finding("pairing", "ok", f"{draft.name} drafts for {name}, {why}.")
 
 
-def with_drafts(models: Iterable[ModelDescription]) -> int:
-    """The number of models with another one of their format and vocabulary that is small enough to draft.
-
-    Vocabularies that differ but are compatible are left out: comparing all of them takes too long.
-    """
-    groups = defaultdict[tuple[str, str], list[ModelDescription]](list)
-    for model in models:
-        if model.vocab_fp is not None:
-            groups[model.format, model.vocab_fp].append(model)
-    return sum(
-        any(_ratio(target, draft) >= LEAST for draft in group)
-        for group in groups.values()
-        for target in group
-    )
+def _memory(pair: Pair, free: int | None) -> Finding:
+    """The memory that a pair needs, beside the bytes that it can take; None: a device's memory."""
+    names = " with ".join(model.name for model in pair.models)
+    if free is None:
+        return Finding("memory", "ok", f"{names} is loaded to the device's memory.")
+    try:
+        pair.needs.check(names, free)
+    except LocalspecError as error:
+        return problem_of("memory", error, level="warning")
+    return Finding("memory", "ok", f"{names} needs {size(pair.needs.total)} of {size(free)} that are free.")
 
 
-def _ratio(target: ModelDescription, draft: ModelDescription) -> float:
-    if target.parameters and draft.parameters:
-        return target.parameters / draft.parameters
-    return target.size / max(1, draft.size)
-
-
-def mend(key: str) -> str:
-    """The remedy for a wrong ``model`` or ``draft`` in the environment or in the file."""
-    variable = f"LOCALSPEC_{key.upper()}"
-    if os.environ.get(variable):
-        return f"Correct {variable}; `localspec models list` shows the names."
+def _mend(key: str) -> str:
+    """The remedy for a wrong ``model`` or ``draft``."""
+    if os.environ.get(f"LOCALSPEC_{key.upper()}"):
+        return f"Correct LOCALSPEC_{key.upper()}; `localspec models list` shows the names."
     other = "NAME" if key == "model" else "auto"
     return (
         f"Choose another with `localspec config set {key} {other}`; `localspec models list` shows the names."

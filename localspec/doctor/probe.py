@@ -15,23 +15,16 @@ PACKAGES = {"llama_cpp": ("llama_cpp",), "mlx": ("mlx", "mlx_lm", "tokenizers", 
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """``error``: why the backend cannot be used; ``missing``: True if it is not installed; ``signal``: the
-    signal that ended its process."""
+    """``error``: why the backend cannot be used; ``missing``: True if it is not installed."""
 
     versions: str = ""
     device: str = ""
     error: str = ""
     missing: bool = False
-    signal: str = ""
 
     @property
     def usable(self) -> bool:
         return not self.error
-
-
-def main() -> None:
-    report = look_at(sys.argv[1])
-    sys.stdout.write("\n" + msgspec.json.encode(report).decode() + "\n")
 
 
 def look_at(backend: str) -> Report:
@@ -85,4 +78,4 @@ def _sentence(error: Exception) -> str:
 
 
 if __name__ == "__main__":
-    main()
+    sys.stdout.write(f"\n{msgspec.json.encode(look_at(sys.argv[1])).decode()}\n")

@@ -1,122 +1,116 @@
-"""Lines on a daemon that answers or does not, and on the files at its socket's place."""
+"""Lines on the daemon and its HTTP server, and the settings of HTTP clients."""
 
 from __future__ import annotations
 
-import os
-import socket
-from pathlib import Path
+import json
+import re
 
 import pytest
-from filelock import FileLock
+from msgspec.structs import replace
 
 from localspec._version import __version__
+from localspec.config import HttpConfig
 from localspec.doctor import daemon
 from localspec.doctor.daemon import Asked
 from localspec.doctor.finding import Finding
-from localspec.errors import Unauthorized, VersionSkew
-from localspec.protocol.messages import DaemonStatus, Discovery, SettingsState
+from localspec.errors import LocalspecError, Unauthorized, VersionSkew
+from localspec.protocol.messages import DaemonStatus, Discovery
 
-NOT_FOUND = Asked()
-NOBODY = 2**22 + 1
-"""no process has this number"""
-FOUND = Discovery(NOBODY, __version__, 1, "/run/daemon.sock", "ws://127.0.0.1:1", "/token")
-
-
-def answered(version: str = __version__, settings: SettingsState = "current") -> Asked:
-    status = DaemonStatus(
-        pid=7,
-        version=version,
-        protocol=1,
-        uptime_s=1.0,
-        socket="/run/daemon.sock",
-        url=None,
-        resident_bytes=None,
-        connections=1,
-        running=0,
-        models=(),
-        settings=settings,
-    )
-    return Asked(FOUND, status)
-
-
-def test_one_that_answers_is_well() -> None:
-    found = daemon.daemon(answered())
-    assert found == Finding("daemon", "ok", f"The daemon runs (pid 7, localspec {__version__}).")
-    assert daemon.daemon(answered(settings="broken")).level == "ok", "the file has a line of its own"
-    assert daemon.daemon(Asked()) == daemon.daemon(Asked(FOUND)) == daemon.NO_DAEMON
-
-
-@pytest.mark.parametrize(
-    ("asked", "level", "told"),
-    [
-        (answered("0.0.1"), "warning", "is localspec 0.0.1, this command is"),
-        (answered(settings="changed"), "warning", "other settings"),
-        (Asked(FOUND, error=VersionSkew("it speaks protocol 9")), "warning", "It speaks protocol 9."),
-        (Asked(FOUND, error=Unauthorized("the token is wrong")), "problem", "The token is wrong."),
-    ],
+FOUND = Discovery(7, __version__, 1, "/run/daemon.sock", "ws://127.0.0.1:1", "/token")
+RUNNING = DaemonStatus(
+    pid=7,
+    version=__version__,
+    protocol=1,
+    uptime_s=1.0,
+    socket="/run/daemon.sock",
+    url=None,
+    resident_bytes=None,
+    connections=1,
+    running=0,
+    models=(),
+    settings="current",
 )
-def test_one_that_answers_otherwise(asked: Asked, level: str, told: str) -> None:
-    found = daemon.daemon(asked)
-    assert found.level == level and told in found.sentence
-    if level == "warning":
-        assert "`localspec daemon restart`" in str(found.remedy)
+OPEN = replace(RUNNING, http="http://127.0.0.1:1")
+CLOSED = replace(RUNNING, http_problem="no port", http_remedy="Free it.")
+WANTED = HttpConfig(enabled=True)
 
 
-# The socket.
-
-
-def looked_at(runtime: Path, asked: Asked = NOT_FOUND) -> Finding:
-    (found,) = daemon.sockets(asked, runtime)
-    assert found.name == "sockets" and (found.remedy is None) == (found.level == "ok")
+def line(status: DaemonStatus | None = None, error: LocalspecError | None = None) -> Finding:
+    (found,) = daemon.daemon(Asked(FOUND, status, error))
     return found
 
 
-@pytest.fixture
-def runtime(tmp_path: Path) -> Path:
-    # Short enough for a socket, whatever the tests' directory is called.
-    return Path(os.path.relpath(tmp_path))
+def test_one_that_runs_and_none() -> None:
+    assert line(RUNNING) == Finding("daemon", "ok", f"The daemon runs (pid 7, localspec {__version__}).")
+    assert line(replace(RUNNING, settings="broken")).level == "ok", "the file has a line of its own"
+    (none,) = daemon.daemon(Asked())
+    assert none.level == "ok" and none.sentence.startswith("No daemon runs")
 
 
-def test_nothing_or_a_daemon_is_well(runtime: Path) -> None:
-    assert looked_at(runtime).sentence == f"No daemon listens; the next one listens on {runtime}/daemon.sock."
-    assert looked_at(runtime, answered()).sentence.startswith("/run/daemon.sock and ws://127.0.0.1:1")
+@pytest.mark.parametrize(
+    ("status", "error", "level", "sentence"),
+    [
+        (replace(RUNNING, version="0.0.1"), None, "warning", "is localspec 0.0.1, this is"),
+        (replace(RUNNING, settings="changed"), None, "warning", "other settings"),
+        (None, VersionSkew("it speaks protocol 9"), "warning", "It speaks protocol 9."),
+        (None, Unauthorized("the token is wrong"), "problem", "The token is wrong."),
+        (None, None, "problem", "The daemon (pid 7) does not answer."),
+    ],
+)
+def test_one_that_is_not_as_expected(
+    status: DaemonStatus | None, error: LocalspecError | None, level: str, sentence: str
+) -> None:
+    found = line(status, error)
+    assert found.level == level and sentence in found.sentence and found.remedy
+    assert level == "problem" or "`localspec daemon restart`" in found.remedy
 
 
-def test_a_path_that_is_too_long_is_told() -> None:
-    found = looked_at(Path("/run/" + 100 * "é"))
-    assert found.level == "warning" and "has 217 bytes" in found.sentence and "103" in found.sentence
-    assert "LOCALSPEC_HOME" in str(found.remedy)
+# The HTTP server.
 
 
-def test_what_a_killed_daemon_left_is_told(runtime: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(runtime / "daemon.sock"))
-    (runtime / "daemon.json").touch()
-    found = looked_at(runtime, Asked(FOUND))
-    assert found.level == "warning" and "daemon.sock and" in found.sentence
-    assert "`localspec daemon start`" in str(found.remedy)
+@pytest.mark.parametrize(
+    ("config", "status", "level", "sentence"),
+    [
+        (HttpConfig(), None, "ok", "is closed, as configured. To open it:"),
+        (HttpConfig(), RUNNING, "ok", "is closed, as configured"),
+        (HttpConfig(), OPEN, "ok", "is open at http://127.0.0.1:1."),
+        (WANTED, None, "ok", "opens with the daemon"),
+        (WANTED, RUNNING, "warning", "is enabled, but closed."),
+        (WANTED, OPEN, "ok", "is open at http://127.0.0.1:1."),
+        (WANTED, CLOSED, "problem", "is enabled, but not open: no port."),
+        (HttpConfig(), CLOSED, "problem", "is enabled, but not open: no port."),
+    ],
+)
+def test_the_http_server(config: HttpConfig, status: DaemonStatus | None, level: str, sentence: str) -> None:
+    (found,) = daemon.http(config, status)
+    assert found.level == level and sentence in found.sentence
+    assert (found.remedy is None) == (level == "ok")
 
 
-def test_a_lock_that_is_held_by_what_does_not_listen_is_a_problem(runtime: Path) -> None:
-    lock = runtime / "daemon.lock"
-    lock.touch()  # of a daemon that has ended
-    assert looked_at(runtime).level == "ok"
-    with FileLock(lock):
-        found = looked_at(runtime)
-        assert found.level == "problem" and f"fuser -k {lock}" in str(found.remedy)
-        assert looked_at(runtime, answered()).level == "ok"
+def test_dialects_without_a_token_are_a_warning() -> None:
+    config = HttpConfig(without_token=("ollama", "openai"))
+    _, found = daemon.http(config, OPEN)
+    assert found.level == "warning" and "ollama, openai" in found.sentence
+    assert len(list(daemon.http(config, RUNNING))) == 1, "no client is accepted"
 
 
-def test_a_directory_in_its_place_is_a_problem(runtime: Path) -> None:
-    (runtime / "daemon.sock").mkdir()
-    found = looked_at(runtime)
-    assert found.level == "problem" and f"rm -r {runtime}/daemon.sock" in str(found.remedy)
+def test_settings_to_paste_have_the_address_and_the_state() -> None:
+    text = daemon.clients(HttpConfig(port=4321), RUNNING)
+    assert text.count("http://127.0.0.1:4321") >= 6 and not re.search(r"\bURL\b", text)
+    assert text.startswith("The HTTP server is closed") and "It needs localspec[http]." in text
+    is_open = daemon.clients(HttpConfig(port=0), OPEN)
+    assert is_open.startswith("The HTTP server is open at http://127.0.0.1:1.\nIts port changes at every")
+    programs = ("curl", "llama.vim", "minuet", "CodeCompanion", "gptel", "aider", "AI SDK")
+    for program in (*programs, "Continue", "Zed", "Helix", "llm"):
+        assert program in text
+    assert ':host "127.0.0.1:4321"' in text and "HOST_PORT" not in text
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="nothing can be given to another user")
-def test_another_users_socket_is_a_problem(runtime: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as listening:
-        listening.bind(str(runtime / "daemon.sock"))
-    os.chown(runtime / "daemon.sock", 65534, 65534)
-    found = looked_at(runtime)
-    assert found.level == "problem" and "another user" in found.sentence
+def test_zeds_entry_has_all_fields_of_its_parser() -> None:
+    (line,) = [
+        line for line in daemon.clients(HttpConfig(), OPEN).splitlines() if '"language_models"' in line
+    ]
+    entry = json.loads(f"{{{line}}}")["language_models"]["openai_compatible"]["localspec"]
+    (model,) = entry["available_models"]
+    wanted = {"tools", "images", "parallel_tool_calls", "prompt_cache_key"}
+    assert set(model["capabilities"]) == wanted and not any(model["capabilities"].values())

@@ -1,27 +1,22 @@
-"""A check that fails is a finding, and the commands in findings exist."""
+"""Lines on the disk and the service, and checks that fail."""
 
 from __future__ import annotations
 
-import ast
-import re
-import shlex
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cyclopts import CycloptsError, MissingArgumentError
+from msgspec.structs import replace
 
-import localspec
-from localspec.cli.app import app
+from localspec.doctor import disk, service
 from localspec.doctor.examination import guarded
 from localspec.doctor.finding import Finding
 from localspec.errors import InvalidOptions
-
-SOURCES = sorted(Path(localspec.__file__).parent.rglob("*.py"))
-COMMAND = re.compile(r"`(?:X )?localspec ([^`…]+)`")
+from localspec.service.service import Status
 
 
-def test_what_a_check_raises_is_a_problem_beside_what_it_found() -> None:
+def test_an_exception_is_a_problem_beside_earlier_findings() -> None:
     well = Finding("x", "ok", "Well.")
 
     def refused() -> Iterator[Finding]:
@@ -37,45 +32,66 @@ def test_what_a_check_raises_is_a_problem_beside_what_it_found() -> None:
     assert first == well and second.level == "problem" and "ZeroDivisionError: oh" in second.sentence
 
 
-def texts(path: Path) -> Iterator[str]:
-    """The texts of a module that are no docstrings; ``X`` stands for what is put in."""
-    tree = ast.parse(path.read_text())
-    docstrings = {node.value for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-    parts = {part for node in ast.walk(tree) if isinstance(node, ast.JoinedStr) for part in node.values}
-    for node in ast.walk(tree):
-        if isinstance(node, ast.JoinedStr):
-            yield "".join(str(part.value) if isinstance(part, ast.Constant) else "X" for part in node.values)
-        elif (
-            isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in docstrings | parts
-        ):
-            yield node.value
+def test_the_disk_of_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    (found,) = disk.disk()
+    assert f"free for {tmp_path}/data, {tmp_path}/cache" in found.sentence
 
 
-def commands() -> list[str]:
-    """Return all commands that texts of the sources name, wherever they stand."""
-    return sorted({found for path in SOURCES for text in texts(path) for found in COMMAND.findall(text)})
+def test_a_directory_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    (tmp_path / "data").write_text("no directory")
+    found, _ = disk.disk()
+    assert found.level == "problem" and f"{tmp_path}/data" in found.sentence
+    assert "LOCALSPEC_HOME" in str(found.remedy)
 
 
-def parses(command: str) -> bool:
-    try:
-        app.parse_args(shlex.split(command), print_error=False, exit_on_error=False)
-    except MissingArgumentError:
-        return True  # a sentence names the command alone
-    except CycloptsError:
-        return False
-    return True
+@pytest.mark.parametrize(
+    ("free", "level", "sentence"),
+    [
+        (5 * 10**9, "ok", "5.0 GB are free for it."),
+        (100 * 10**6, "warning", "100.0 MB are free for it."),
+        (0, "problem", "0.0 kB are free for it."),
+    ],
+)
+def test_little_room_is_a_warning_and_none_a_problem(free: int, level: str, sentence: str) -> None:
+    found = disk.room(free, "it")
+    assert (found.level, found.sentence) == (level, sentence)
+    assert (found.remedy is None) == (level == "ok")
 
 
-@pytest.mark.slow
-def test_the_commands_of_remedies_are_found() -> None:
-    assert {"config set X X", "service install", "models list", "service uninstall"} <= set(commands())
+WELL = Status(
+    manager="systemd",
+    file="/u/localspec.service",
+    installed=True,
+    current=True,
+    other_home=None,
+    enabled=True,
+    state="active (running)",
+    pid=7,
+    log="/l",
+)
 
 
-@pytest.mark.parametrize("command", commands())
-def test_what_people_are_told_to_type_is_a_command(command: str) -> None:
-    assert parses(command)
+@pytest.mark.parametrize(
+    ("otherwise", "level", "sentence", "remedy"),
+    [
+        ({}, "ok", "starts the daemon at login; now it is active (running).", "None"),
+        ({"state": "inactive (dead)", "pid": None}, "ok", "inactive", "None"),
+        ({"installed": False, "current": False}, "ok", "No service is installed for this home", "None"),
+        ({"current": False}, "warning", "another localspec", "`localspec service install`"),
+        ({"other_home": "LOCALSPEC_HOME=/h", "current": False}, "ok", "for this home", "None"),
+        ({"enabled": False}, "warning", "not started at login", "`localspec service install`"),
+        ({"state": "failed (failed), last ended with exit-code"}, "problem", "exit-code", "service logs`"),
+    ],
+)
+def test_a_service(otherwise: dict[str, Any], level: str, sentence: str, remedy: str) -> None:
+    found = service.finding_of(replace(WELL, **otherwise))
+    assert found.level == level and sentence in found.sentence and remedy in str(found.remedy)
 
 
-@pytest.mark.parametrize("command", ["modles list", "models list --problems", "service restart"])
-def test_what_is_no_command_would_be_noticed(command: str) -> None:
-    assert not parses(command)
+def test_without_a_manager_nothing_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    (found,) = service.service()
+    assert found.level == "ok" and "does not answer" in found.sentence
+    assert "Commands that need the daemon start it." in found.sentence

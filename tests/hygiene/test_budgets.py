@@ -7,8 +7,6 @@ import re
 import statistics
 from pathlib import Path
 
-import pytest
-
 from tests.hygiene.source import (
     ASSETS,
     PACKAGE,
@@ -23,8 +21,7 @@ from tests.hygiene.source import (
     python_files,
 )
 
-CEILINGS = {
-}
+CEILINGS = {}
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
 """languages of plugins that are not in Python"""

@@ -24,7 +24,7 @@ STARTS = {
 OWN = PACKAGE / "process.py"
 USERS = {PACKAGE / "cli" / "editor.py", PACKAGE / "tui" / "clipboard.py"}
 """programs that the person chose, in the person's directory"""
-NAMING = {PACKAGE / "doctor" / "examination.py"}
+NAMING = {PACKAGE / "doctor" / "backends.py"}
 """modules that name the running Python in a message"""
 
 

@@ -25,9 +25,9 @@ from tests.tui import (
     test_models,
     test_prompt,
     test_sampling,
+    test_screens,
     test_session_list,
     test_sessions,
-    test_snapshots,
     test_transcript,
     test_view,
 )
@@ -73,7 +73,7 @@ ELSEWHERE: dict[Callable[..., object], str] = {
     test_sessions.test_a_private_chat_leaves_nothing_behind: "/private",
     test_sessions.test_who_leaves_a_private_chat_by_a_key_is_asked: "ChatApp ctrl+q",
     test_sessions.test_a_chat_is_exported: "/export",
-    test_snapshots.test_a_message_is_chosen: "Transcript s",
+    test_screens.chosen: "Transcript s",
     test_transcript.test_a_message_is_chosen_by_keys_and_by_the_mouse: "Transcript up, Transcript down, "
     "Transcript j",
     test_view.test_colours_show_the_text_and_the_pulse: "ChatScreen ctrl+t, /colours",

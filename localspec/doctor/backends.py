@@ -1,0 +1,92 @@
+"""Python, and the backends: each is tried in a process of its own, which may crash or hang."""
+
+from __future__ import annotations
+
+import platform
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import msgspec
+
+from localspec import process
+from localspec._version import __version__
+from localspec.doctor.finding import Finding
+from localspec.doctor.probe import Report
+from localspec.errors import INSTALL_MLX
+from localspec.models.processor import processor_name
+
+OLDEST_PYTHON = (3, 11)
+AGAIN = "Install it again: pip install --force-reinstall --no-cache-dir --no-deps"
+BUILD = (
+    "Build it for this processor: "
+    "pip install --force-reinstall --no-deps --no-binary llama-cpp-python llama-cpp-python"
+)
+PATIENCE_S = 60.0
+"""seconds for a backend to load and compute one token"""
+
+
+def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
+    shown = f"Python {'.'.join(map(str, version))} ({sys.executable})"
+    sentence = f"localspec {__version__} on {shown}, {platform.system()} {platform.machine()}."
+    if version < OLDEST_PYTHON:
+        oldest = ".".join(map(str, OLDEST_PYTHON))
+        yield Finding("python", "problem", sentence, f"Install localspec with Python {oldest} or newer.")
+    else:
+        yield Finding("python", "ok", sentence)
+
+
+def llama_cpp(report: Report) -> Iterator[Finding]:
+    if report.usable:
+        device = f"the CPU, {processor_name()}" if report.device == "the CPU" else report.device
+        yield Finding("llama_cpp", "ok", f"{report.versions} runs on {device}.")
+    elif report.missing:
+        sentence = "llama-cpp-python is not installed: GGUF files cannot be used."
+        yield Finding("llama_cpp", "problem", sentence, "Install it: pip install llama-cpp-python")
+    else:
+        remedy = BUILD if "SIGILL" in report.error else f"{AGAIN} llama-cpp-python"
+        yield Finding("llama_cpp", "problem", f"llama.cpp cannot be used: {report.error}.", remedy)
+
+
+def mlx(
+    report: Report, system: str = platform.system(), machine: str = platform.machine()
+) -> Iterator[Finding]:
+    """Check MLX, which exists for Apple silicon and Linux; only MLX directories need it."""
+    if report.usable:
+        yield Finding("mlx", "ok", f"{report.versions} runs on {report.device}.")
+    elif not (system == "Linux" or (system, machine) == ("Darwin", "arm64")):
+        yield Finding("mlx", "ok", f"There is no MLX for {system} {machine}; GGUF files do not need it.")
+    elif report.missing:
+        sentence = "MLX is not installed: model directories cannot be used, GGUF files can."
+        yield Finding("mlx", "warning", sentence, INSTALL_MLX)
+    else:
+        packages = "mlx mlx-cpu mlx-lm" if system == "Linux" else "mlx mlx-lm"
+        yield Finding("mlx", "problem", f"MLX cannot be used: {report.error}.", f"{AGAIN} {packages}")
+
+
+def probed(backend: str, patience: float = PATIENCE_S) -> Report:
+    """The report of the probe; a crash or a hang is an error in it."""
+    try:
+        done = subprocess.run(
+            process.python("localspec.doctor.probe", backend),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=patience,
+            check=False,
+            **process.surroundings(),
+        )
+    except subprocess.TimeoutExpired:
+        return Report(error=f"its test did not end within {patience:.0f} s")
+    except OSError as error:
+        return Report(error=f"its test process cannot be started: {error.strerror}")
+    if done.returncode < 0:
+        names = {each.value: each.name for each in signal.Signals}
+        name = names.get(-done.returncode, f"signal {-done.returncode}")
+        return Report(error=f"its test process was ended by {name}")
+    try:
+        # The last line: native code may print, too.
+        return msgspec.json.decode(done.stdout.strip().rpartition(b"\n")[2], type=Report)
+    except msgspec.MsgspecError:
+        last = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+        return Report(error=f"its test process ended with {done.returncode}: {last or 'no message'}")

@@ -1,0 +1,116 @@
+"""Lines on Python and the backends, and probes that crash, hang or find no package."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localspec.doctor import backends
+from localspec.doctor.backends import probed
+from localspec.doctor.finding import Finding
+from localspec.doctor.probe import Report
+from localspec.errors import INSTALL_MLX
+from tests.doctor.imports import BREAK, HANG, KILL, PRINT, REFUSE, at_import
+
+
+@pytest.fixture
+def spoil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return a directory from which every Python process that is started imports."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")]))
+    return tmp_path
+
+
+BACKENDS = pytest.mark.parametrize(("backend", "package"), [("llama_cpp", "llama_cpp"), ("mlx", "mlx")])
+
+
+@BACKENDS
+def test_a_package_that_is_not_there(spoil: Path, backend: str, package: str) -> None:
+    at_import(spoil, package, REFUSE)
+    found = probed(backend)
+    assert found.missing and not found.usable and package in found.error
+
+
+def test_a_package_that_another_one_lacks_is_a_defect(spoil: Path) -> None:
+    at_import(spoil, "numpy", REFUSE)
+    found = probed("llama_cpp")
+    assert not found.missing and "numpy" in found.error
+
+
+@BACKENDS
+def test_a_crash(spoil: Path, backend: str, package: str) -> None:
+    at_import(spoil, package, KILL)
+    assert probed(backend) == Report(error="its test process was ended by SIGILL")
+
+
+@pytest.mark.slow
+def test_a_hang(spoil: Path) -> None:
+    at_import(spoil, "mlx", HANG)
+    assert probed("mlx", patience=1.0) == Report(error="its test did not end within 1 s")
+
+
+def test_an_error_of_any_kind(spoil: Path) -> None:
+    at_import(spoil, "llama_cpp", BREAK)
+    assert probed("llama_cpp") == Report(error="libllama.so cannot be opened")
+
+
+@pytest.mark.slow
+def test_output_of_a_backend_is_ignored(spoil: Path) -> None:
+    at_import(spoil, "llama_cpp", PRINT)
+    assert probed("llama_cpp").usable
+
+
+def test_a_probe_without_output(spoil: Path) -> None:
+    (spoil / "sitecustomize.py").write_text("import os, sys\nsys.stderr.write('oh\\n')\nos._exit(3)\n")
+    assert probed("llama_cpp") == Report(error="its test process ended with 3: oh")
+
+
+# The lines.
+
+USABLE = Report(versions="x 1", device="a GPU")
+MISSING = Report(error="No module named 'x'", missing=True)
+KILLED = Report(error="its test process was ended by SIGILL")
+BROKEN = Report(error="a library is not there")
+
+
+def only(found: Iterator[Finding]) -> Finding:
+    (one,) = found
+    return one
+
+
+def test_an_old_python_is_a_problem() -> None:
+    assert only(backends.python((3, 11, 0))).level == "ok"
+    found = only(backends.python((3, 10, 9)))
+    assert found.level == "problem" and "3.10.9" in found.sentence and "3.11" in str(found.remedy)
+
+
+@pytest.mark.parametrize(
+    ("report", "level", "sentence", "remedy"),
+    [
+        (USABLE, "ok", "x 1 runs on a GPU.", "None"),
+        (MISSING, "problem", "not installed", "Install it: pip install llama-cpp-python"),
+        (KILLED, "problem", "ended by SIGILL", "--no-binary llama-cpp-python"),
+        (BROKEN, "problem", "a library is not there", "Install it again: pip install --force-reinstall"),
+    ],
+)
+def test_the_line_of_llama_cpp(report: Report, level: str, sentence: str, remedy: str) -> None:
+    found = only(backends.llama_cpp(report))
+    assert found.level == level and sentence in found.sentence and remedy in str(found.remedy)
+
+
+@pytest.mark.parametrize(
+    ("report", "system", "level", "remedy"),
+    [
+        (USABLE, ("Linux", "x86_64"), "ok", "None"),
+        (MISSING, ("Linux", "x86_64"), "warning", INSTALL_MLX),
+        (MISSING, ("Darwin", "x86_64"), "ok", "None"),
+        (MISSING, ("Windows", "AMD64"), "ok", "None"),
+        (KILLED, ("Linux", "x86_64"), "problem", "mlx mlx-cpu mlx-lm"),
+        (BROKEN, ("Darwin", "arm64"), "problem", "mlx mlx-lm"),
+    ],
+)
+def test_the_line_of_mlx(report: Report, system: tuple[str, str], level: str, remedy: str) -> None:
+    found = only(backends.mlx(report, *system))
+    assert found.level == level and remedy in str(found.remedy)
