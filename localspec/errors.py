@@ -57,9 +57,6 @@ def _ways(target: str, package: str) -> str:
     return f"`make {target}`, `pipx install --force {package}` or `uv tool install --force {package}`."
 
 
-INSTALL_AGAIN = (
-    f"Install localspec again from a fresh checkout, in the way it was installed: {_ways('install', '.')}"
-)
 INSTALL_HTTP = (
     f"Install it from a checkout of localspec, as localspec was installed: {_ways('install', '.[http]')}"
 )

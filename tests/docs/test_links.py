@@ -124,10 +124,10 @@ def test_the_site_loads_nothing_from_elsewhere(site: dict[Path, Page]) -> None:
 def test_links_of_a_page_are_rewritten_outside_of_code_only() -> None:
     from assets.docs.site import relinked
 
-    told = (
+    text = (
         "[a](../CONTRIBUTING.md#rules) [b](http.md) `[c](../README.md)` ![d](../assets/pictures/neovim.svg)"
     )
-    assert relinked(told, "benchmarks.md") == (
+    assert relinked(text, "benchmarks.md") == (
         "[a](project/contributing.md#rules) [b](http.md) `[c](../README.md)` ![d](pictures/neovim.svg)"
     )
     assert relinked("![](images/ghost.png) [x](../../README.md)", "plugins/vscode.md") == (

@@ -88,8 +88,8 @@ def growing(text: str = TEXT, rounds: str = ROUNDS) -> Answer:
     return answer
 
 
-def _sources(told: list[str]) -> list[str]:
-    source, count, *targets = told
+def _sources(words: list[str]) -> list[str]:
+    source, count, *targets = words
     return [source] * int(count) + ["target"] * sum(map(int, targets))
 
 
