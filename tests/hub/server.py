@@ -1,7 +1,6 @@
 """A hub on this machine: the part of the real one's API that downloading uses, with its faults on order.
 
 Two servers as there: the hub itself, and one for the large files, on another port. Every request is logged.
-``python -m tests.hub.server`` starts one with a repository for every fault, and prints the commands.
 """
 
 from __future__ import annotations
@@ -10,10 +9,9 @@ import hashlib
 import json
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from itertools import count
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -217,65 +215,3 @@ def serving() -> Iterator[Hub]:
             server.shutdown()
             thread.join()
             server.server_close()
-
-
-TOKEN = "hf_shown"
-
-
-def furnish(hub: Hub) -> dict[str, str]:
-    """Give the hub a repository for whatever may happen; returns what happens, by their names."""
-    from tests.hub.conftest import mlx_directory, model
-
-    lengths = count()  # no two files are the same
-
-    def gguf(repo: str, *quantisations: str) -> str:
-        stem = repo.partition("/")[2].lower().removesuffix("-gguf")
-        names = [f"{stem}-{each.lower()}.gguf" for each in quantisations]
-        hub.add(repo, {name: model(next(lengths)) for name in names})
-        return names[0]
-
-    gguf("org/Tiny-7B-GGUF", "Q4_K_M", "Q8_0", "F16")
-    gguf("org/Qwen2.5-Coder-7B-Instruct-GGUF", "Q4_K_M")
-    gguf("org/Qwen2.5-Coder-0.5B-Instruct-GGUF", "Q8_0")
-    hub.add("org/Tiny-4bit", mlx_directory())
-    gguf("org/Gated-GGUF", "Q4_K_M")
-    hub.repositories["org/Gated-GGUF"].token = TOKEN
-    hub.refusals["/api/models/org/Forbidden"] = Refusal(403)
-    hub.refusals["/api/models/org/Busy"] = Refusal(429, {"Retry-After": "17"})
-    hub.refusals["/api/models/org/Failing"] = Refusal(503)
-    hub.listings["org/Airport"] = b"<html>Please log in</html>"
-    hub.pauses[gguf("org/Slow-GGUF", "Q4_K_M")] = len(model()) // 2
-    damaged = gguf("org/Damaged-GGUF", "Q4_K_M")
-    hub.altered[damaged] = bytes(len(hub.repositories["org/Damaged-GGUF"].files[damaged]))
-    hub.cuts[gguf("org/Cut-GGUF", "Q4_K_M")] = [1_000_000, 500_000, 300]
-    hub.add("org/Useless-GGUF", {"useless-q4_k_m.gguf": b"GGUF" + bytes(100)})
-    hub.add("org/Images", {"README.md": b"pictures"})
-    return {
-        "org/Tiny-7B-GGUF": "three quantisations",
-        "org/Tiny-4bit": "a directory for MLX",
-        "org/Qwen2.5-Coder-7B-Instruct-GGUF": "has a draft model",
-        "org/Gated-GGUF": f"wants HF_TOKEN={TOKEN}",
-        "org/Forbidden": "403",
-        "org/Busy": "429",
-        "org/Failing": "503",
-        "org/Airport": "a page in place of the hub",
-        "org/Slow-GGUF": "stops half-way, to be killed or interrupted; the same command goes on",
-        "org/Damaged-GGUF": "another checksum",
-        "org/Cut-GGUF": "the connection breaks off three times",
-        "org/Useless-GGUF": "came whole, and cannot be used",
-        "org/Images": "no model",
-    }
-
-
-def main() -> None:
-    """Serve until Ctrl-C."""
-    with serving() as hub, suppress(KeyboardInterrupt):
-        repositories = furnish(hub)
-        print(f"export HF_ENDPOINT={hub.url} HF_HOME=$(mktemp -d)")
-        for repo, what in repositories.items():
-            print(f"localspec models pull {repo}  # {what}", flush=True)
-        threading.Event().wait()
-
-
-if __name__ == "__main__":
-    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -46,15 +47,13 @@ def test_a_head_beside_a_model_is_no_quantisation_of_it() -> None:
     assert names(chosen(found)) == names(chosen(found, quantisation="Q4_K_M")) == ["Model-7B-MTP-Q4_K_M.gguf"]
 
 
-def test_a_smaller_one_where_memory_is_short_and_why() -> None:
-    choice = chosen(QUANTISED, free=4 * GB)
-    assert choice.quantisation == "Q2_K"
-    assert choice.why == f"Q2_K, as Q4_K_M would take {needs(5 * GB) / GB:.1f} GB of memory, 4.0 GB are free"
-
-
 @pytest.mark.parametrize(("free", "label"), [(needs(5 * GB), "Q4_K_M"), (needs(5 * GB) - 1, "Q2_K")])
-def test_what_fits_exactly_fits(free: int, label: str) -> None:
-    assert chosen(QUANTISED, free).quantisation == label
+def test_a_smaller_one_where_memory_is_short_and_why(free: int, label: str) -> None:
+    choice = chosen(QUANTISED, free)
+    assert choice.quantisation == label
+    took, left = f"{needs(5 * GB) / GB:.1f} GB", f"{free / GB:.1f} GB"
+    why = f"Q4_K_M takes {took}" if label == "Q4_K_M" else f"Q2_K, as Q4_K_M would take {took}"
+    assert choice.why == f"{why} of memory, {left} are free"
 
 
 def test_where_nothing_fits_the_least_is_named() -> None:
@@ -102,14 +101,16 @@ def test_a_split_model_is_all_of_its_parts_in_order() -> None:
     assert names(chosen(listing(*PARTS), file=PARTS[1])) == sorted(PARTS)
 
 
-def test_parts_that_are_missing_are_told() -> None:
-    with pytest.raises(ModelInvalid, match=r"has parts \[1, 3\] of q4_k_m/model, which is split into 3"):
-        chosen(listing(*PARTS[:2]))
-
-
-def test_parts_of_two_splits_are_not_mixed() -> None:
-    with pytest.raises(ModelInvalid, match="split into"):
-        chosen(listing("m-q4_0-00001-of-00002.gguf", "m-q4_0-00002-of-00003.gguf"))
+@pytest.mark.parametrize(
+    ("names", "sentence"),
+    [
+        (PARTS[:2], r"has parts \[1, 3\] of q4_k_m/model, which is split into 3"),
+        (("m-q4_0-00001-of-00002.gguf", "m-q4_0-00002-of-00003.gguf"), "split into"),
+    ],
+)
+def test_parts_that_are_missing_or_of_another_split_are_refused(names: Sequence[str], sentence: str) -> None:
+    with pytest.raises(ModelInvalid, match=sentence):
+        chosen(listing(*names))
 
 
 def test_several_of_one_quantisation_are_asked_about() -> None:

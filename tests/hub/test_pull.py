@@ -16,7 +16,7 @@ from localspec.hub.choice import needs
 from localspec.models.gguf import read_header
 from localspec.units import MB
 from tests.hub.conftest import REPO, Puller, mlx_directory, model
-from tests.hub.server import TOKEN, Hub, Refusal, furnish, sha256
+from tests.hub.server import Hub, Refusal, sha256
 from tests.waiting import DEADLINE_S
 
 Q4, Q8 = model(), model(1)
@@ -202,26 +202,11 @@ def test_a_hub_that_stumbles_is_asked_again(cli: Puller, tiny: Hub) -> None:
     assert len(tiny.ranges_of(Q4)) > 1
 
 
-@pytest.mark.parametrize("address", ["http://127.0.0.1:9", "not an address", "ftp://x", "http://x:99999"])
-def test_a_wrong_endpoint_is_told(cli: Puller, address: str) -> None:
-    cli.environment["HF_ENDPOINT"] = address
-    code, error = failed(cli, REPO)
-    assert (code, error["code"]) == (69, "hub_unavailable") and "HF_ENDPOINT" in error["remedy"]
-
-
 def test_a_token_that_none_can_be_is_told(cli: Puller, tiny: Hub) -> None:
     cli.environment["HF_TOKEN"] = "hf_\u00e4"
     code, error = failed(cli, REPO)
     assert (code, error["code"]) == (1, "hub_denied") and "HF_TOKEN" in error["remedy"]
     assert "\u00e4" not in str(error)
-
-
-def test_what_is_no_hub_is_told(cli: Puller, hub: Hub) -> None:
-    hub.listings[REPO] = b"<html>Please log in to the airport</html>"
-    code, error = failed(cli, REPO)
-    assert (code, error["code"]) == (69, "hub_unavailable") and "is not a hub's list of files" in error[
-        "message"
-    ]
 
 
 @pytest.mark.slow
@@ -240,13 +225,6 @@ def test_no_room_is_told_before_it_begins(cli: Puller, hub: Hub) -> None:
     code, error = failed(cli, f"{REPO}:Q4_K_M")
     assert (code, error["code"]) == (1, "disk_full") and " are free" in error["message"]
     assert cli.files() == [] and not hub.ranges_of(Q4)
-
-
-@pytest.mark.parametrize("name", ["../../../m-q4_k_m.gguf", "/tmp/m-q4_k_m.gguf"])
-def test_names_that_lead_elsewhere_are_refused(cli: Puller, hub: Hub, name: str) -> None:
-    hub.add(REPO, {name: Q4})
-    assert failed(cli, REPO)[1]["code"] == "model_invalid"
-    assert cli.files() == []
 
 
 @pytest.mark.parametrize("folder", ["blobs", "refs"])
@@ -276,19 +254,15 @@ def test_the_token_goes_to_the_hub_and_nowhere_else(cli: Puller, tiny: Hub) -> N
     tiny.repositories[REPO].token = "hf_secret"
     assert failed(cli, REPO)[1]["code"] == "hub_denied"
     cli.environment["HF_TOKEN"] = "hf_secret"
+    tiny.refusals["/blobs/"] = Refusal(403)
+    done = cli.process("models", "pull", REPO)
+    assert done.returncode == 1 and "hf_secret" not in done.stdout + done.stderr
+    tiny.refusals.clear()
     done = cli.process("models", "pull", REPO)
     assert done.returncode == 0, done.stderr
     sent = {(asked.server, asked.token) for asked in tiny.log if asked.token or asked.server == "cdn"}
     assert sent == {("hub", "Bearer hf_secret"), ("cdn", None)}
     assert "hf_secret" not in done.stdout + done.stderr
-
-
-@pytest.mark.slow
-def test_a_failure_tells_no_token(cli: Puller, tiny: Hub) -> None:
-    cli.environment["HF_TOKEN"] = "hf_secret"
-    tiny.refusals["/blobs/"] = Refusal(403)
-    done = cli.process("models", "pull", REPO)
-    assert done.returncode == 1 and "hf_secret" not in done.stdout + done.stderr
 
 
 LOGIN = "me:hush%2Fhush"
@@ -335,23 +309,13 @@ def test_a_failure_tells_no_password(cli: Puller, tiny: Hub, part: str, refusal:
 @pytest.mark.parametrize(
     "address",
     [
-        *(
-            "http://me:hush@127.0.0.1:9",
-            "me:hush@127.0.0.1",
-            "http://me:hush@",
-            "ftp://me:hush@x",
-            "me:hush@",
-        ),
+        *("http://127.0.0.1:9", "not an address", "ftp://x", "http://x:99999", "http://me:hush@127.0.0.1:9"),
+        *("me:hush@127.0.0.1", "http://me:hush@", "ftp://me:hush@x", "me:hush@", "http:/me:hush@x"),
         *("http://me:hu/hush@127.0.0.1:9", "http://me:hu@hush@127.0.0.1:9", "http://me:hush@[::"),
-        *(
-            "http:/me:hush@x",
-            "http://me:hush\n@x y",
-            "http://me:hush@x:port",
-            "http://me:%ff%hush@127.0.0.1:9",
-        ),
+        *("http://me:hush\n@x y", "http://me:hush@x:port", "http://me:%ff%hush@127.0.0.1:9"),
     ],
 )
-def test_a_wrong_address_tells_no_password(cli: Puller, address: str) -> None:
+def test_a_wrong_address_is_refused_without_its_password(cli: Puller, address: str) -> None:
     cli.environment["HF_ENDPOINT"] = address
     code, error = failed(cli, REPO)
     assert (code, error["code"]) == (69, "hub_unavailable") and "HF_ENDPOINT" in error["remedy"]
@@ -379,22 +343,6 @@ def test_what_is_no_name_on_the_hub_is_told(cli: Puller, tiny: Hub, name: str, r
     code, error = failed(cli, name)
     assert (code, error["code"]) == (2, "invalid_options") and remedy in error["remedy"]
     assert not tiny.log
-
-
-@pytest.mark.slow
-def test_the_hub_that_is_shown_has_what_it_says(cli: Puller, hub: Hub) -> None:
-    codes = {}
-    for repo, what in furnish(hub).items():
-        if repo != "org/Slow-GGUF":  # waits until it is interrupted
-            done = cli("models", "pull", repo, "--mlx") if "MLX" in what else cli("models", "pull", repo)
-            assert "Traceback" not in done.stderr and done.stderr.count("\n") < 15
-            codes[repo.partition("/")[2]] = int(done.returncode)
-    assert {name for name, code in codes.items() if code == 0} == {
-        *("Tiny-7B-GGUF", "Tiny-4bit", "Qwen2.5-Coder-7B-Instruct-GGUF", "Cut-GGUF")
-    }
-    assert (codes["Busy"], codes["Failing"], codes["Airport"], codes["Damaged-GGUF"]) == (75, 69, 69, 1)
-    cli.environment["HF_TOKEN"] = TOKEN
-    assert codes["Gated-GGUF"] == 1 and cli("models", "pull", "org/Gated-GGUF").returncode == 0
 
 
 def test_flags_that_exclude_each_other(cli: Puller, tiny: Hub) -> None:

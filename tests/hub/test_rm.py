@@ -45,16 +45,16 @@ def test_what_was_pulled_is_removed_and_nothing_of_it_stays(cli: Puller, tiny: H
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [REPO, REPO.lower(), "tiny-7b-q4_k_m", "tiny-7b-q4_k_m.gguf"])
-def test_it_goes_by_every_name(cli: Puller, tiny: Hub, name: str) -> None:
-    cli.json("models", "pull", REPO)
-    assert removed(cli, name)[0] == [f"{REPO}:Q4_K_M"]
-
-
-@pytest.mark.slow
-def test_it_goes_by_its_path(cli: Puller, tiny: Hub) -> None:
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(REPO, REPO.lower(), "tiny-7b-q4_k_m", "tiny-7b-q4_k_m.gguf", "the path"),
+        *("tiny", "tiny-7b-q4", "tiny:7b", "TINY-7B-Q4_K_M", "org/tiny"),
+    ],
+)
+def test_it_goes_by_every_name_or_the_beginning_of_one(cli: Puller, tiny: Hub, name: str) -> None:
     path = cli.json("models", "pull", REPO)["path"]
-    assert removed(cli, path)[1] == len(Q4)
+    assert removed(cli, path if name == "the path" else name) == ([f"{REPO}:Q4_K_M"], len(Q4))
 
 
 @pytest.mark.slow
@@ -139,13 +139,6 @@ def test_a_download_of_another_program_goes_on(cli: Puller, tiny: Hub) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["tiny", "tiny-7b-q4", "tiny:7b", "TINY-7B-Q4_K_M", "org/tiny"])
-def test_it_goes_by_the_beginning_of_a_name(cli: Puller, tiny: Hub, name: str) -> None:
-    cli.json("models", "pull", REPO)
-    assert removed(cli, name)[0] == [f"{REPO}:Q4_K_M"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["tiny-7b-q4_k_m", "tiny-7b-q4", "org/tiny"])
 def test_what_is_damaged_goes_by_its_names_too(cli: Puller, tiny: Hub, name: str) -> None:
     path = Path(cli.json("models", "pull", REPO)["path"])
@@ -154,14 +147,6 @@ def test_what_is_damaged_goes_by_its_names_too(cli: Puller, tiny: Hub, name: str
     again = f"`localspec models pull {REPO}:Q4_K_M`"
     assert remedy == f"Remove it: `localspec models rm tiny-7b-q4_k_m`; then download it again: {again}."
     assert removed(cli, name)[0] == [f"{REPO}:Q4_K_M"]
-
-
-@pytest.mark.slow
-def test_the_beginning_of_two_names_is_refused(cli: Puller, tiny: Hub) -> None:
-    for name in (REPO, f"{REPO}:Q8_0"):
-        cli.json("models", "pull", name)
-    error = refused(cli, "tiny-7b")
-    assert error["code"] == "model_ambiguous" and f"{REPO}:Q4_K_M, {REPO}:Q8_0" in error["message"]
 
 
 @pytest.mark.slow
