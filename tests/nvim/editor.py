@@ -16,6 +16,7 @@ from typing import Any
 import msgspec
 
 from tests.editors.found import neovim
+from tests.nvim.asked import SINGLE
 from tests.nvim.msgpack import Unpacker
 from tests.nvim.screen import Screen
 from tests.waiting import DEADLINE_S
@@ -141,6 +142,15 @@ class Editor:
 
     def until_ghost(self) -> list[str]:
         return list(self.until(lambda: self.ghost, "a suggestion is drawn"))
+
+    def until_text(self, text: str) -> None:
+        self.until(lambda: self.text == text, f"the text is {text!r}, not {self.text!r}")
+
+    def until_suggested(self, path: Path, prefix: str = SINGLE) -> list[str]:
+        """Type the last letter of ``prefix`` in a new file; the rows that are drawn then."""
+        self.open(path, prefix[:-1] + "\n")
+        self.type(prefix[-1])
+        return self.until_ghost()
 
     def until_no_ghost(self) -> None:
         self.until(lambda: not self.ghost, "no suggestion is drawn")

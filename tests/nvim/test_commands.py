@@ -17,12 +17,6 @@ from tests.nvim.editor import COMMAND, Editor
 pytestmark = pytest.mark.slow
 
 
-def until_suggested(editor: Editor, path: Path) -> None:
-    editor.open(path, SINGLE[:-1] + "\n")
-    editor.type(SINGLE[-1])
-    editor.until_ghost()
-
-
 def command(editor: Editor, words: str = "") -> None:
     editor.lua("vim.cmd('Localspec ' .. ...)", words)
 
@@ -51,7 +45,7 @@ def is_asked(editor: Editor, path: Path) -> bool:
 
 
 def test_toggle_enable_disable(editor: Editor, tmp_path: Path) -> None:
-    until_suggested(editor, tmp_path / "a.py")
+    editor.until_suggested(tmp_path / "a.py")
     command(editor, "toggle")
     editor.until_no_ghost()
     assert statusline(editor) == "localspec off"
@@ -84,7 +78,7 @@ def test_for_a_buffer_or_a_language(editor: Editor, tmp_path: Path) -> None:
 
 
 def test_status_tells_what_was_gained(editor: Editor, tmp_path: Path) -> None:
-    until_suggested(editor, tmp_path / "a.py")
+    editor.until_suggested(tmp_path / "a.py")
     lines = status(editor)
     assert lines[:2] == ["localspec: idle", f"daemon: localspec {__version__}"], lines
     assert lines[2].startswith("model: ") and lines[2] != "model: as configured"
@@ -94,17 +88,17 @@ def test_status_tells_what_was_gained(editor: Editor, tmp_path: Path) -> None:
 
 def test_the_status_line_may_be_drawn(editor: Editor, tmp_path: Path) -> None:
     editor.lua("""vim.o.statusline = "%f%=%{v:lua.require('localspec').statusline()}" """)
-    until_suggested(editor, tmp_path / "a.py")
+    editor.until_suggested(tmp_path / "a.py")
     editor.until(lambda: any("localspec" in row for row in editor.screen.lines()), "it is drawn")
     editor.lua("vim.o.statusline = ''")
 
 
 def test_restart_starts_another_daemon(editor: Editor, tmp_path: Path) -> None:
-    until_suggested(editor, tmp_path / "a.py")
+    editor.until_suggested(tmp_path / "a.py")
     before = discovery.find()
     command(editor, "restart")
     editor.until_notice("the daemon was restarted")
-    until_suggested(editor, tmp_path / "b.py")
+    editor.until_suggested(tmp_path / "b.py")
     after = discovery.find()
     assert before is not None and after is not None and before.pid != after.pid
 
@@ -122,7 +116,7 @@ def test_a_model_is_chosen_by_name_or_from_a_list(editor: Editor, tmp_path: Path
     editor.until_notice("completions now come from the configured model")
     chosen_from = editor.lua("return CHOICE")
     assert chosen_from[0] == "auto" and name in chosen_from
-    until_suggested(editor, tmp_path / "b.py")
+    editor.until_suggested(tmp_path / "b.py")
     assert "model" not in editor.spoken("completion/inline")[-1]["params"]["options"]
 
 
@@ -134,7 +128,7 @@ def test_a_model_that_is_not_there_is_told(editor: Editor, tmp_path: Path) -> No
     (problem,) = [line for line in status(editor) if line.startswith("problem: ")]
     assert "nothing-of-this-name" in problem
     command(editor, "model auto")
-    until_suggested(editor, tmp_path / "b.py")
+    editor.until_suggested(tmp_path / "b.py")
     assert statusline(editor) != "localspec error"
 
 

@@ -33,30 +33,26 @@ def prefixes(editor: Editor) -> list[str]:
     return [each["params"]["prefix"] for each in editor.spoken("completion/inline")]
 
 
-def until_text(editor: Editor, text: str) -> None:
-    editor.until(lambda: editor.text == text, f"the text is {text!r}, not {editor.text!r}")
-
-
 @pytest.mark.parametrize("prefix", [SINGLE, MULTI], ids=["single", "multi"])
 def test_it_is_drawn_accepted_and_undone(editor: Editor, tmp_path: Path, prefix: str) -> None:
     text = suggested(editor, tmp_path / "a.py", prefix)
     editor.keys("<Tab>")
-    until_text(editor, prefix + text)
+    editor.until_text(prefix + text)
     lines = (prefix + text).split("\n")
     assert editor.cursor == (len(lines), len(lines[-1]))
     editor.until(lambda: editor.feedback()[:2] == [("shown",), ("accepted",)], "it is told")
     editor.type("x")
-    until_text(editor, prefix + text + "x")
+    editor.until_text(prefix + text + "x")
     editor.keys("<Esc>u")
-    until_text(editor, prefix + text)
+    editor.until_text(prefix + text)
     editor.keys("u")
-    until_text(editor, prefix)
+    editor.until_text(prefix)
 
 
 def test_what_comes_next_is_asked_at_once(editor: Editor, tmp_path: Path) -> None:
     text = suggested(editor, tmp_path / "a.py", SINGLE)
     editor.keys("<Tab>")
-    until_text(editor, SINGLE + text)
+    editor.until_text(SINGLE + text)
     editor.until(lambda: SINGLE + text in prefixes(editor), "it is asked")
 
 
@@ -70,7 +66,7 @@ def test_typing_along_asks_nothing_and_going_back_brings_it_back(editor: Editor,
     editor.keys("<BS><BS>")
     editor.until(lambda: editor.ghost == rows(text[5:]), "what was taken back is drawn again")
     editor.keys("<Tab>")
-    until_text(editor, MULTI + text)
+    editor.until_text(MULTI + text)
     spoken = editor.spoken("completion/inline")
     assert len(spoken) <= asked + 1, "what comes after it alone was asked"
 
@@ -99,14 +95,14 @@ def test_the_next_word_and_the_next_line(editor: Editor, tmp_path: Path) -> None
     line = text.split("\n")[1]
     editor.keys("<M-Right>")
     word = "\n    " + line.split()[0]
-    until_text(editor, MULTI + word)
+    editor.until_text(MULTI + word)
     assert editor.until_ghost() == rows(text[len(word) :])
     editor.keys("<M-Down>")
-    until_text(editor, MULTI + "\n" + line)
+    editor.until_text(MULTI + "\n" + line)
     editor.keys("<M-Down>")
-    until_text(editor, MULTI + "\n".join(text.split("\n")[:3]))
+    editor.until_text(MULTI + "\n".join(text.split("\n")[:3]))
     editor.keys("<Tab>")
-    until_text(editor, MULTI + text)
+    editor.until_text(MULTI + text)
     chars = [len(word), len("\n" + line), len("\n".join(text.split("\n")[:3]))]
     expected = [("shown",), *(("partial", count) for count in chars), ("accepted",)]
     editor.until(lambda: editor.feedback()[:5] == expected, "it is told")
@@ -153,7 +149,7 @@ def test_others_are_shown_in_turn(editor: Editor, tmp_path: Path) -> None:
     editor.keys("<M-[>")
     editor.until(lambda: editor.ghost == rows(texts[-1])[:22], "the last one is shown")
     editor.keys("<Tab>")
-    until_text(editor, SINGLE + texts[-1])
+    editor.until_text(SINGLE + texts[-1])
     told = [("shown",), ("dismissed",), ("shown",), ("accepted",)]
     editor.until(lambda: editor.feedback()[:4] == told, "the first one is told as dismissed")
     (asked,) = [each for each in editor.spoken("completion/inline") if each["params"]["n"] == 3]
@@ -181,7 +177,7 @@ def test_in_the_middle_of_a_line(editor: Editor, tmp_path: Path) -> None:
     assert row.replace(" ", "") == f"        self.{text} 日本".replace(" ", "")
     assert editor.screen.cursor == (2, len("        self."))
     editor.keys("<Tab>")
-    until_text(editor, SINGLE + text + " 日本")
+    editor.until_text(SINGLE + text + " 日本")
     assert editor.cursor == (3, len("        self." + text))
 
 
@@ -197,7 +193,7 @@ def test_columns_are_bytes_and_code_points_are_counted(editor: Editor, tmp_path:
     assert text.startswith(taken)
     editor.until(lambda: ("partial", len(taken)) in editor.feedback(), "it is told")
     editor.keys("<Tab>")
-    until_text(editor, prefix + text)
+    editor.until_text(prefix + text)
     assert editor.cursor == (3, len((prefix + text).split("\n")[2].encode()))
 
 
@@ -212,7 +208,7 @@ def test_a_file_with_carriage_returns_keeps_them_single(editor: Editor, tmp_path
     text = completions(prefix, "\r\n", path=str(path), trigger="invoked", n=3)[1]
     assert "\r\n" in text and editor.ghost == rows(text)
     editor.keys("<Tab>")
-    until_text(editor, (prefix + text).replace("\r", ""))
+    editor.until_text((prefix + text).replace("\r", ""))
     editor.keys("<Esc>:write<CR>")
     editor.until(lambda: path.read_bytes().decode() == prefix + text + "\r\n", "it is written")
 
@@ -223,7 +219,7 @@ def test_no_option_changes_what_is_accepted(editor: Editor, tmp_path: Path) -> N
     editor.keys("<Esc>:iabbrev return WRONG<CR>")
     text = suggested(editor, tmp_path / "b.py", MULTI)
     editor.keys("<Tab>")
-    until_text(editor, MULTI + text)
+    editor.until_text(MULTI + text)
     editor.lua("vim.o.textwidth, vim.o.autoindent, vim.o.cindent = 0, true, false; vim.cmd('iabclear')")
 
 

@@ -29,23 +29,11 @@ TYPED = {
 """the text that each mapping types"""
 
 
-def until_text(editor: Editor, text: str) -> None:
-    editor.until(lambda: editor.text == text, f"the text is {text!r}, not {editor.text!r}")
-
-
 def fresh(editor: Editor, before: str) -> None:
     """No mappings but this, and then the plugin's."""
     editor.setup(keys=False)
     editor.lua("vim.cmd('mapclear!'); " + before)
     editor.setup()
-
-
-def until_suggested(editor: Editor, path: Path) -> str:
-    """Type the last letter of something that is completed, on one line; what is drawn."""
-    editor.open(path, SINGLE[:-1] + "\n")
-    editor.type(SINGLE[-1])
-    (row,) = editor.until_ghost()
-    return row
 
 
 @pytest.mark.parametrize("kind", BEFORE)
@@ -55,15 +43,15 @@ def test_tab_without_a_suggestion_is_what_it_was(editor: Editor, tmp_path: Path,
     editor.lua("require('localspec').set('automatic', false)")
     editor.open(tmp_path / "a.txt", "x")
     editor.keys("<Tab>")
-    until_text(editor, "x" + TYPED[kind])
+    editor.until_text("x" + TYPED[kind])
     editor.lua("require('localspec').set('automatic', true)")
-    row = until_suggested(editor, tmp_path / "b.py")
+    (row,) = editor.until_suggested(tmp_path / "b.py")
     editor.keys("<Tab>")
-    until_text(editor, SINGLE + row)
+    editor.until_text(SINGLE + row)
     editor.setup(keys=False)
     editor.open(tmp_path / "c.txt", "y")
     editor.keys("<Tab>")
-    until_text(editor, "y" + TYPED[kind])
+    editor.until_text("y" + TYPED[kind])
 
 
 def test_tab_that_nobody_has_mapped_is_a_tab(editor: Editor, tmp_path: Path) -> None:
@@ -71,7 +59,7 @@ def test_tab_that_nobody_has_mapped_is_a_tab(editor: Editor, tmp_path: Path) -> 
     editor.setup(automatic=False)
     editor.open(tmp_path / "a.txt", "x")
     editor.keys("<Tab>")
-    until_text(editor, "x\t")
+    editor.until_text("x\t")
     editor.lua("vim.bo.expandtab, vim.bo.softtabstop = true, 4")
     editor.keys("<Tab>")
     editor.until(lambda: editor.text.endswith(" "), "it is made of blanks")
@@ -85,19 +73,19 @@ def test_a_buffer_s_own_mapping_comes_first(editor: Editor, tmp_path: Path) -> N
       return require("localspec").accept() and "" or "own"
     end, { buffer = true, expr = true })""")
     editor.keys("<Tab>")
-    until_text(editor, SINGLE[:-1] + "own")
+    editor.until_text(SINGLE[:-1] + "own")
     editor.keys("<BS><BS><BS>" + SINGLE[-1])
     (row,) = editor.until_ghost()
     editor.keys("<Tab>")
-    until_text(editor, SINGLE + row)
+    editor.until_text(SINGLE + row)
 
 
 def test_other_keys_and_none(editor: Editor, tmp_path: Path) -> None:
     fresh(editor, "")
     editor.setup(keys={"accept": "<C-y>", "next": False, "trigger": "<C-l>", "dismiss": False})
-    row = until_suggested(editor, tmp_path / "a.py")
+    (row,) = editor.until_suggested(tmp_path / "a.py")
     editor.keys("<C-y>")
-    until_text(editor, SINGLE + row)
+    editor.until_text(SINGLE + row)
     for key in ("<Tab>", "<M-]>", "<C-]>"):
         assert editor.lua("return vim.fn.maparg(..., 'i')", key) == ""
     editor.setup(automatic=False, keys={"trigger": "<C-l>"})
@@ -111,23 +99,23 @@ def test_a_key_that_somebody_maps_afterwards_is_theirs(editor: Editor, tmp_path:
     fresh(editor, "")
     editor.lua("vim.keymap.set('i', '<Tab>', 'theirs')")
     editor.setup(keys={"accept": "<C-y>"})
-    until_suggested(editor, tmp_path / "a.py")
+    editor.until_suggested(tmp_path / "a.py")
     editor.keys("<Tab>")
-    until_text(editor, SINGLE + "theirs")
+    editor.until_text(SINGLE + "theirs")
 
 
 def test_plugs_and_functions_act_as_the_keys_do(editor: Editor, tmp_path: Path) -> None:
     fresh(editor, "")
     editor.setup(keys=False)
     editor.lua("vim.keymap.set('i', '<C-y>', '<Plug>(localspec-accept)')")
-    row = until_suggested(editor, tmp_path / "a.py")
+    (row,) = editor.until_suggested(tmp_path / "a.py")
     editor.keys("<C-y>")
-    until_text(editor, SINGLE + row)
-    assert until_suggested(editor, tmp_path / "b.py") == row
+    editor.until_text(SINGLE + row)
+    assert editor.until_suggested(tmp_path / "b.py") == [row]
     assert editor.lua("return require('localspec').accept()")
-    until_text(editor, SINGLE + row)
+    editor.until_text(SINGLE + row)
     editor.lua("require('localspec').set('automatic', false)")
     editor.open(tmp_path / "c.py", NONE)
     assert not editor.lua("return require('localspec').accept()")
     editor.keys("<C-y>x")
-    until_text(editor, NONE + "x")
+    editor.until_text(NONE + "x")

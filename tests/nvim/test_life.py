@@ -43,23 +43,16 @@ def problem(editor: Editor) -> str:
     return next((str(line) for line in lines if line.startswith("problem: ")), "")
 
 
-def until_suggested(editor: Editor, path: Path, prefix: str = SINGLE) -> list[str]:
-    """Type the last letter of ``prefix``; what is drawn then."""
-    editor.open(path, prefix[:-1] + "\n")
-    editor.type(prefix[-1])
-    return editor.until_ghost()
-
-
 @pytest.mark.parametrize("who", ["daemon", "bridge"])
 def test_what_is_shown_outlives_who_has_said_it(editor: Editor, tmp_path: Path, who: str) -> None:
-    shown = until_suggested(editor, tmp_path / "a.py")
+    shown = editor.until_suggested(tmp_path / "a.py")
     (old,) = bridges(editor)
     (daemon() if who == "daemon" else old).kill()
     editor.until_notice("lost the daemon; the next key connects")
     assert editor.ghost == shown
     editor.keys("<Tab>")
     editor.until(lambda: editor.text == SINGLE + shown[0], "it is accepted")
-    until_suggested(editor, tmp_path / "b.py", MULTI)
+    editor.until_suggested(tmp_path / "b.py", MULTI)
     assert bridges(editor) != [old] and len(bridges(editor)) == 1
     assert len(editor.notices()) == 1
 
@@ -67,7 +60,7 @@ def test_what_is_shown_outlives_who_has_said_it(editor: Editor, tmp_path: Path, 
 def test_what_was_asked_of_a_daemon_that_is_killed_is_asked_of_the_next(
     editor: Editor, tmp_path: Path
 ) -> None:
-    until_suggested(editor, tmp_path / "a.py")
+    editor.until_suggested(tmp_path / "a.py")
     victim = daemon()
     victim.suspend()  # so that it does not answer before it is killed
     editor.open(tmp_path / "b.py", MULTI[:-1] + "\n")
@@ -80,7 +73,7 @@ def test_what_was_asked_of_a_daemon_that_is_killed_is_asked_of_the_next(
 
 
 def test_a_daemon_that_cannot_start_is_told_once(editor: Editor, home: Path, tmp_path: Path) -> None:
-    until_suggested(editor, tmp_path / "a.py")
+    editor.until_suggested(tmp_path / "a.py")
     config = home / "config" / "config.toml"
     right = config.read_text()
     config.write_text(right + "[option]\nmodel = 1\n")
@@ -114,7 +107,7 @@ def test_a_missing_command_is_told_once_and_found_when_it_is_there(editor: Edito
     program.chmod(0o755)
     editor.keys("<Esc>:Localspec restart<CR>")
     editor.until_notice("the daemon was restarted")
-    until_suggested(editor, tmp_path / "b.py")
+    editor.until_suggested(tmp_path / "b.py")
     assert len(editor.notices()) == 2
 
 
@@ -124,7 +117,7 @@ def test_the_bridge_ends_with_neovim_and_the_daemon_goes_on(
     version: str, end: str, home: Path, tmp_path: Path
 ) -> None:
     with editing(version, home) as editor:
-        until_suggested(editor, tmp_path / "a.py")
+        editor.until_suggested(tmp_path / "a.py")
         (bridge,) = bridges(editor)
         if end == "quits":
             editor.keys("<Esc>:quitall!<CR>")

@@ -22,18 +22,6 @@ def quiet(editor: Editor) -> object:
     assert not editor.lua("return vim.api.nvim_exec('messages', true)").count("E5108")
 
 
-def until_suggested(editor: Editor, path: Path) -> str:
-    """Type the last letter of something that is completed, on one line; what is drawn."""
-    editor.open(path, SINGLE[:-1] + "\n")
-    editor.type(SINGLE[-1])
-    (row,) = editor.until_ghost()
-    return row
-
-
-def until_text(editor: Editor, text: str) -> None:
-    editor.until(lambda: editor.text == text, f"the text is {text!r}, not {editor.text!r}")
-
-
 @pytest.mark.parametrize(
     "leave",
     [
@@ -45,7 +33,7 @@ def until_text(editor: Editor, text: str) -> None:
     ],
 )
 def test_an_answer_that_comes_too_late_is_for_nobody(editor: Editor, tmp_path: Path, leave: str) -> None:
-    until_suggested(editor, tmp_path / "a.py")
+    editor.until_suggested(tmp_path / "a.py")
     found = discovery.find()
     assert found is not None
     editor.open(tmp_path / "b.py", "import os\n" + SINGLE[:-1] + "\n")
@@ -64,7 +52,7 @@ def test_an_answer_that_comes_too_late_is_for_nobody(editor: Editor, tmp_path: P
 
 
 def test_what_cannot_be_changed_any_more_is_not(editor: Editor, tmp_path: Path) -> None:
-    until_suggested(editor, tmp_path / "a.py")
+    editor.until_suggested(tmp_path / "a.py")
     editor.lua("vim.bo.modifiable = false")
     assert not editor.lua("return require('localspec').accept()")
     editor.lua("vim.bo.modifiable = true")
@@ -72,20 +60,20 @@ def test_what_cannot_be_changed_any_more_is_not(editor: Editor, tmp_path: Path) 
 
 
 def test_another_window_on_the_same_buffer(editor: Editor, tmp_path: Path) -> None:
-    row = until_suggested(editor, tmp_path / "a.py")
+    (row,) = editor.until_suggested(tmp_path / "a.py")
     editor.keys("<C-o>:split<CR>")
     editor.keys("<C-o><C-w>w")
     editor.until_no_ghost()
     editor.keys("<C-o>:only<CR>x<BS>")
     editor.until(lambda: editor.ghost == [row], "it is drawn again")
     editor.keys("<Tab>")
-    until_text(editor, SINGLE + row)
+    editor.until_text(SINGLE + row)
 
 
 def test_a_dot_repeats_what_was_typed(editor: Editor, tmp_path: Path) -> None:
-    row = until_suggested(editor, tmp_path / "a.py")
+    (row,) = editor.until_suggested(tmp_path / "a.py")
     editor.keys("<Tab>")
-    until_text(editor, SINGLE + row)
+    editor.until_text(SINGLE + row)
     editor.type("!")
     editor.lua("require('localspec').set('automatic', false)")
     editor.keys("<Esc>o<Esc>")
@@ -101,13 +89,13 @@ def test_a_macro_is_recorded_and_replayed_as_typed(editor: Editor, tmp_path: Pat
     editor.keys("<Esc>qqA" + SINGLE[-1])
     (row,) = editor.until_ghost()
     editor.keys("<Tab><Esc>q")
-    until_text(editor, SINGLE + row)
+    editor.until_text(SINGLE + row)
     assert editor.expr("@q").startswith("A.")
     editor.open(tmp_path / "b.py", "import os\n" + SINGLE[:-1] + "\n")
     editor.lua("vim.bo.expandtab = false")
     editor.keys("<Esc>@q")
     editor.settled()
-    until_text(editor, "import os\n" + SINGLE + "\t")
+    editor.until_text("import os\n" + SINGLE + "\t")
 
 
 @pytest.mark.parametrize(

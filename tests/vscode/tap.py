@@ -71,6 +71,11 @@ class Tap:
         until_sync(lambda: bool(self.frames_of(method, since)), f"{method} is sent")
         return self.frames_of(method, since)[0]
 
+    def asked(self, since: int) -> Frame:
+        """The parameters of the first completion request."""
+        params: Frame = self.next_of("completion/inline", since)["params"]
+        return params
+
     def events_of(self, item: str) -> list[tuple[str, int | None]]:
         """Return the feedback on a suggestion that was sent."""
         told = self.sent("completion/feedback")

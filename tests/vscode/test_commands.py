@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shutil
-from typing import Any
 
 import pytest
 
@@ -15,13 +14,6 @@ from tests.vscode.tap import Tap
 from tests.waiting import until_sync
 
 pytestmark = pytest.mark.slow
-
-INLINE = "completion/inline"
-
-
-def asked(tap: Tap, since: int) -> dict[str, Any]:
-    params: dict[str, Any] = tap.next_of(INLINE, since)["params"]
-    return params
 
 
 def test_switched_off_it_asks_nothing_until_it_is_switched_on(editor: Editor, tap: Tap) -> None:
@@ -36,7 +28,7 @@ def test_switched_off_it_asks_nothing_until_it_is_switched_on(editor: Editor, ta
     until_sync(lambda: "switched off" not in editor.facts(), "it is on")
     editor.focus("off.py")
     editor.type(" ")
-    assert asked(tap, since)["prefix"] == BEFORE + "lo "
+    assert tap.asked(since)["prefix"] == BEFORE + "lo "
 
 
 def test_the_status_item_tells_what_speculation_does(editor: Editor, tap: Tap, asking: Asking) -> None:
@@ -67,14 +59,14 @@ def test_a_model_that_was_chosen_is_asked(editor: Editor, tap: Tap) -> None:
     editor.open("chosen.py", BEFORE)
     since = tap.mark()
     editor.type("h")
-    assert asked(tap, since)["options"] == {"model": "stdlib-6m"}
+    assert tap.asked(since)["options"] == {"model": "stdlib-6m"}
     editor.command("localspec: Choose Model")
     editor.choose("As configured")
     editor.page.wait_for_selector("text=come from the model of localspec's own settings")
     since = tap.mark()
     editor.focus("chosen.py")
     editor.type("i")
-    assert "options" not in asked(tap, since)
+    assert "options" not in tap.asked(since)
 
 
 def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tap: Tap) -> None:
@@ -114,7 +106,7 @@ def test_a_setting_of_a_wrong_kind_is_told_of_once_and_counts_as_not_set(editor:
     editor.open("wrong.py", BEFORE)
     since = tap.mark()
     editor.type("h")
-    assert "options" not in asked(tap, since)
+    assert "options" not in tap.asked(since)
     (notice,) = editor.notices()
     assert "The setting localspec.model is not of type string: its default is used." in notice
     settings.unlink()

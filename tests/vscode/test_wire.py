@@ -18,12 +18,6 @@ INLINE = "completion/inline"
 LINES = [f"line_{i} = {i}  # 😀 e\u0301\n" for i in range(500)]
 
 
-def asked(tap: Tap, since: int) -> dict[str, Any]:
-    """Return the parameters of the first completion request."""
-    params: dict[str, Any] = tap.next_of(INLINE, since)["params"]
-    return params
-
-
 def invoked(editor: Editor, tap: Tap, name: str) -> tuple[str, str]:
     """An item that is shown in a new file, and its text."""
     editor.open(name, BEFORE)
@@ -52,7 +46,7 @@ def test_the_lines_around_the_cursor_are_sent_in_whole_blocks(editor: Editor, ta
     editor.go_to(351, 9)
     since = tap.mark()
     editor.type("x")
-    params = asked(tap, since)
+    params = tap.asked(since)
     here = LINES[350]
     assert params["prefix"] == "".join(LINES[64:350]) + here[:8] + "x"
     assert params["suffix"] == here[8:] + "".join(LINES[351:415])
@@ -64,7 +58,7 @@ def test_wide_characters_before_the_cursor_are_sent_whole(editor: Editor, tap: T
     editor.open("emoji.py", "s = '😀e\u0301'; ")
     since = tap.mark()
     editor.type("x")
-    assert asked(tap, since)["prefix"] == "s = '😀e\u0301'; x"
+    assert tap.asked(since)["prefix"] == "s = '😀e\u0301'; x"
 
 
 def test_pieces_of_other_files_are_sent_with_it(editor: Editor, tap: Tap) -> None:
@@ -72,7 +66,7 @@ def test_pieces_of_other_files_are_sent_with_it(editor: Editor, tap: Tap) -> Non
     editor.open("with_other.py", "a = ")
     since = tap.mark()
     editor.type("l")
-    newest, *others = asked(tap, since)["extra"]
+    newest, *others = tap.asked(since)["extra"]
     assert newest == {"path": str(editor.workspace / "other.py"), "text": "".join(LINES[64:100])}
     assert str(editor.workspace / "with_other.py") not in [file["path"] for file in others]
     assert len(others) < 16
@@ -88,7 +82,7 @@ def test_nothing_of_a_file_of_secrets_is_ever_sent(editor: Editor, tap: Tap, sec
     editor.open(other, "a = ")
     since = tap.mark()
     editor.type("l")
-    asked(tap, since)
+    tap.asked(since)
     everything = json.dumps(tap.frames)
     assert secret not in everything and "hunter2" not in everything and "sword" not in everything
 
@@ -102,7 +96,7 @@ def test_a_language_is_excluded_and_let_in_again(editor: Editor, tap: Tap) -> No
     since = tap.mark()
     editor.open("beside.py", BEFORE)
     editor.type("h")
-    assert ".txt" not in json.dumps(asked(tap, since))
+    assert ".txt" not in json.dumps(tap.asked(since))
     editor.open("notes.txt", "# Notes\n")
     since = tap.mark()
     editor.focus("notes.txt")
@@ -111,7 +105,7 @@ def test_a_language_is_excluded_and_let_in_again(editor: Editor, tap: Tap) -> No
     until_sync(lambda: "nothing of it is sent" not in editor.facts(), "it is let in")
     editor.focus("notes.txt")
     editor.type("x")
-    assert asked(tap, since)["prefix"] == "# Notes\nprivy x"
+    assert tap.asked(since)["prefix"] == "# Notes\nprivy x"
 
 
 def test_what_was_accepted_is_told_once(editor: Editor, tap: Tap) -> None:
@@ -119,7 +113,7 @@ def test_what_was_accepted_is_told_once(editor: Editor, tap: Tap) -> None:
     until_sync(lambda: tap.events_of(item) == [("shown", None)], "it was seen")
     since = tap.mark()
     editor.press("Tab")
-    asked(tap, since)
+    tap.asked(since)
     assert tap.events_of(item) == [("shown", None), ("accepted", None)]
 
 
@@ -143,7 +137,7 @@ def test_what_was_typed_of_a_suggestion_counts_as_accepted_in_part(editor: Edito
     until_sync(lambda: len(tap.events_of(item)) == 2, "it is told of")
     since = tap.mark()
     editor.type("x")
-    asked(tap, since)
+    tap.asked(since)
     assert tap.events_of(item) == [("shown", None), ("partial", 2)]
 
 
@@ -153,7 +147,7 @@ def test_what_was_seen_and_not_taken_is_dismissed_once(editor: Editor, tap: Tap)
     editor.press("Escape")
     since = tap.mark()
     editor.type("§")
-    asked(tap, since)
+    tap.asked(since)
     assert tap.events_of(item) == [("shown", None), ("dismissed", None)]
 
 
@@ -180,7 +174,7 @@ def test_who_asks_for_more_is_asked_for_again_where_something_was_answered_alrea
     for _ in range(2):
         since = tap.mark()
         editor.press("Alt+Backslash")
-        params = asked(tap, since)
+        params = tap.asked(since)
         assert (params["prefix"], params["trigger"]) == (BEFORE + "l", "invoked")
         (item,) = answer(tap, since)["items"]
         editor.until_ghost(lambda ghost, text=item["text"]: ghost == text, "it is shown")  # type: ignore[misc]
@@ -219,7 +213,7 @@ def test_where_the_cursor_comes_to_rest_the_model_reads_ahead(editor: Editor, ta
     editor.open("warmed.py", "a = ")
     since = tap.mark()
     editor.type("l")
-    asked(tap, since)
+    tap.asked(since)
     editor.open("warm.py", BEFORE)
     warmed = tap.next_of("completion/warm", since)["params"]
     assert (warmed["path"], warmed["prefix"]) == (str(editor.workspace / "warm.py"), BEFORE)

@@ -36,15 +36,3 @@ test("a wrong value is refused with what it takes", function()
   refuses("keys.accept must be a key", settings.checked, { keys = { accept = 3 } })
   refuses("setup takes a table", settings.checked, 3)
 end)
-
-test("each of them is in the help", function()
-  local help = table.concat(vim.fn.readfile(vim.env.PLUGIN .. "/doc/localspec.txt"), "\n")
-  local found = settings.checked({})
-  found.model = ""
-  for name in pairs(found) do
-    equal(true, help:find("\n" .. name .. " ", 1, true) ~= nil, name)
-  end
-  for name in pairs(found.keys) do
-    equal(true, help:find("<Plug>(localspec-" .. name:gsub("_", "-") .. ")", 1, true) ~= nil, name)
-  end
-end)
