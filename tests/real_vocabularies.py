@@ -3,25 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import pytest
 
 SOURCE = "LOCALSPEC_LLAMA_CPP_SOURCE"
 HEAD, FEED_FORWARD = 32, 64
-
-
-class Changed(NamedTuple):
-    """Differences from the file: tokens by id, the number of added ones, values of the metadata."""
-
-    tokens: dict[int, str] = {}
-    more: int = 0
-    values: dict[str, int] = {}
-
-
-AS_IT_IS = Changed()
 
 
 def vocabulary_file(name: str) -> Path:
@@ -32,15 +23,18 @@ def vocabulary_file(name: str) -> Path:
     return path
 
 
-def random_model(path: Path, name: str, *, width: int, changed: Changed = AS_IT_IS) -> Path:
-    """A Qwen3 model of two layers with a real vocabulary; what it writes is noise."""
+def random_model(
+    path: Path, name: str, *, width: int, renamed: Mapping[int, str] = MappingProxyType({})
+) -> Path:
+    """A Qwen3 model of two layers with a real vocabulary, some of it ``renamed``; what it writes is noise."""
     gguf = pytest.importorskip("gguf")
     fields = {
         key: [field.contents(), field.types[0], field.types[-1] if len(field.types) > 1 else None]
         for key, field in gguf.GGUFReader(vocabulary_file(name)).fields.items()
         if key.startswith("tokenizer.ggml.")
     }
-    _change(fields, changed)
+    for token, text in renamed.items():
+        fields["tokenizer.ggml.tokens"][0][token] = text
     writer = gguf.GGUFWriter(path, "qwen3")
     writer.add_context_length(512)
     writer.add_embedding_length(width)
@@ -61,18 +55,6 @@ def random_model(path: Path, name: str, *, width: int, changed: Changed = AS_IT_
     writer.write_tensors_to_file()
     writer.close()
     return path
-
-
-def _change(fields: dict[str, Any], changed: Changed) -> None:
-    tokens, types = (fields[f"tokenizer.ggml.{key}"] for key in ("tokens", "token_type"))
-    for token, text in changed.tokens.items():
-        tokens[0][token] = text
-    tokens[0] += [f"<more {n}>" for n in range(changed.more)]
-    types[0] += [1] * changed.more
-    if "tokenizer.ggml.scores" in fields:
-        fields["tokenizer.ggml.scores"][0] += [0.0] * changed.more
-    for key, number in changed.values.items():
-        fields[f"tokenizer.ggml.{key}"][0] = number
 
 
 def _weights(vocabulary: int, width: int) -> list[tuple[str, Any]]:

@@ -1,10 +1,5 @@
-"""A home with the stores of six programs in it, and more than forty models: real headers, small random
-weights, several broken on purpose.
-
-``python -m tests.models.disk DIR`` writes one; ``HOME=DIR localspec models list`` shows it. With
-``LOCALSPEC_LLAMA_CPP_SOURCE`` the models have the real vocabularies that llama.cpp's source brings along,
-otherwise all have the bundled one.
-"""
+"""A home with the stores of six programs in it, and more than forty models: real headers, the bundled
+vocabulary, small random weights, several broken on purpose."""
 
 from __future__ import annotations
 
@@ -12,9 +7,8 @@ import hashlib
 import json
 import os
 import struct
-import sys
 import zlib
-from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,8 +18,9 @@ from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.gguf import _Reader
 from tests.models import directories, ggufs
 
-SOURCE = "LOCALSPEC_LLAMA_CPP_SOURCE"
 WIDTH = 32
+VOCABULARY = 8192
+"""tokens of the bundled pair"""
 TYPES = {"F16": (1, 1, 2), "Q4_0": (2, 32, 18), "Q8_0": (8, 32, 34)}
 """ggml's id, weights in a block, bytes of a block"""
 MODEL_DIR = "models"
@@ -41,19 +36,16 @@ class Toy(NamedTuple):
     """A model to write: its header and its size."""
 
     name: str
-    vocabulary: str = "qwen2"
     type: str = "Q4_0"
     layers: int = 1
     architecture: str = "llama"
     values: tuple[bytes, ...] = ()
 
 
-def vocabulary_values(name: str) -> list[bytes]:
-    """The values of a tokenizer, as a real file has them: llama.cpp's vocabulary, or else the bundled one."""
-    path = Path(os.environ.get(SOURCE, "/nowhere"), "models", f"ggml-vocab-{name}.gguf")
-    if not path.exists():
-        path = bundled_model(BUNDLED_TARGET)
-    values: list[bytes] = []
+@cache
+def tokenizer() -> list[bytes]:
+    """The values of the bundled tokenizer."""
+    path, values = bundled_model(BUNDLED_TARGET), list[bytes]()
     with path.open("rb") as file:
         reader = _Reader(file, path, ())
         reader.take(16)
@@ -66,35 +58,17 @@ def vocabulary_values(name: str) -> list[bytes]:
     return values
 
 
-def count_of(values: Sequence[bytes]) -> int:
-    """Return the number of tokens of a tokenizer."""
-    key = ggufs.text("tokenizer.ggml.tokens")
-    (tokens,) = (value for value in values if value.startswith(key))
-    return int(struct.unpack_from("<Q", tokens, len(key) + 8)[0])
-
-
 class Writer:
-    """Writes models, a tensor's weights alike in all; vocabularies are read once."""
-
-    def __init__(self) -> None:
-        self._vocabularies: dict[str, list[bytes]] = {}
-
-    def tokenizer(self, name: str) -> list[bytes]:
-        if name not in self._vocabularies:
-            self._vocabularies[name] = vocabulary_values(name)
-        return self._vocabularies[name]
+    """Writes models, a tensor's weights alike in all."""
 
     def content(self, toy: Toy) -> bytes:
         """A whole GGUF file that llama.cpp loads."""
-        tokenizer = self.tokenizer(toy.vocabulary)
-        shapes = _shapes(toy, count_of(tokenizer))
-        infos, data = self._tensors(shapes, toy.type)
-        return ggufs.gguf([*_values(toy), *tokenizer, *toy.values], infos, data)
+        infos, data = self._tensors(_shapes(toy), toy.type)
+        return ggufs.gguf([*_values(toy), *tokenizer(), *toy.values], infos, data)
 
     def split(self, toy: Toy, n_parts: int) -> list[bytes]:
         """The same in parts, the tensors dealt out; the first has all values."""
-        tokenizer = self.tokenizer(toy.vocabulary)
-        shapes = list(_shapes(toy, count_of(tokenizer)).items())
+        shapes = list(_shapes(toy).items())
         files = []
         for number in range(n_parts):
             infos, data = self._tensors(dict(shapes[number::n_parts]), toy.type)
@@ -103,7 +77,7 @@ class Writer:
                 ggufs.value("split.count", 2, struct.pack("<H", n_parts)),
                 ggufs.value("split.tensors.count", ggufs.INT32, struct.pack("<i", len(shapes))),
             ]
-            rest = [*_values(toy), *tokenizer, *toy.values] if number == 0 else []
+            rest = [*_values(toy), *tokenizer(), *toy.values] if number == 0 else []
             files.append(ggufs.gguf([*values, *rest], infos, data))
         return files
 
@@ -148,9 +122,9 @@ def _values(toy: Toy) -> list[bytes]:
     ]
 
 
-def _shapes(toy: Toy, vocabulary: int) -> dict[str, tuple[int, ...]]:
+def _shapes(toy: Toy) -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {
-        "token_embd.weight": (WIDTH, vocabulary),
+        "token_embd.weight": (WIDTH, VOCABULARY),
         "output_norm.weight": (WIDTH,),
     }
     for layer in range(toy.layers):
@@ -172,8 +146,8 @@ def _shapes(toy: Toy, vocabulary: int) -> dict[str, tuple[int, ...]]:
 class Home:
     """The stores, and what is put into them; every method returns the path of what it wrote."""
 
-    def __init__(self, root: Path, writer: Writer | None = None) -> None:
-        self.root, self.writer = root, writer or Writer()
+    def __init__(self, root: Path) -> None:
+        self.root, self.writer = root, Writer()
 
     def file(self, path: str | Path, content: bytes) -> Path:
         """Any file of the home."""
@@ -250,7 +224,7 @@ def _write_hub(home: Home) -> None:
     files = {f"{name.lower()}-q4_0-{i:05}-of-00003.gguf": part for i, part in enumerate(parts, 1)}
     home.hub(f"Qwen/{name}-GGUF", dict(files))
     name = "Llama-3.2-3B-Instruct"
-    quantised = {f"{name}-{type}.gguf": make(Toy(name, "llama-bpe", type, 2)) for type in ("Q4_0", "Q8_0")}
+    quantised = {f"{name}-{type}.gguf": make(Toy(name, type, 2)) for type in ("Q4_0", "Q8_0")}
     home.hub(f"bartowski/{name}-GGUF", dict(quantised))
     for name in ("Qwen2.5-0.5B-Instruct-4bit", "Llama-3.2-1B-Instruct-4bit", "Phi-3.5-mini-instruct-4bit"):
         home.hub(f"mlx-community/{name}", dict(mlx_files({"quantization": {"bits": 4, "group_size": 64}})))
@@ -261,29 +235,29 @@ def _write_hub(home: Home) -> None:
 def _write_programs(home: Home) -> None:
     make = home.writer.content
     flat = {
-        "ggml-org_models_tinyllamas_stories15M.gguf": Toy("stories15M", "llama-spm"),
-        "bartowski_gemma-2-2b-it-GGUF_gemma-2-2b-it-Q8_0.gguf": Toy("gemma-2-2b-it", "llama-spm", "Q8_0"),
+        "ggml-org_models_tinyllamas_stories15M.gguf": Toy("stories15M"),
+        "bartowski_gemma-2-2b-it-GGUF_gemma-2-2b-it-Q8_0.gguf": Toy("gemma-2-2b-it", "Q8_0"),
         "TheBloke_deepseek-coder-6.7B-base-GGUF_deepseek-coder-6.7b-base.Q4_0.gguf": Toy(
-            "deepseek-coder-6.7b-base", "deepseek-coder", layers=3
+            "deepseek-coder-6.7b-base", layers=3
         ),
     }
     for name, toy in flat.items():
         home.file(FLAT / name, make(toy))
     for size, layers in (("0.5b", 1), ("3b", 2), ("14b", 5)):
         home.ollama("qwen2.5-coder", size, make(Toy(f"Qwen2.5 Coder {size}", layers=layers)))
-    shared = make(Toy("Llama 3.1 8B", "llama-bpe", layers=4))
+    shared = make(Toy("Llama 3.1 8B", layers=4))
     home.ollama("llama3.1", "8b", shared)
     home.ollama("llama3.1", "latest", shared)
     seven = "models--Qwen--Qwen2.5-Coder-7B-Instruct-GGUF"
     (blob,) = (home.root / HUB / seven / "blobs").iterdir()
     home.ollama("qwen2.5-coder", "7b", blob.read_bytes())
-    home.ollama("starcoder2", "3b", make(Toy("starcoder2-3b", "starcoder", layers=2)))
-    home.ollama("nomic-embed-text", "latest", make(_embedder("nomic-embed-text-v1.5")))
+    home.ollama("starcoder2", "3b", make(Toy("starcoder2-3b", layers=2)))
+    home.ollama("nomic-embed-text", "latest", make(Toy("nomic-embed-text-v1.5", architecture="nomic-bert")))
     for publisher, name, toy in (
         ("lmstudio-community", "Qwen2.5-7B-Instruct-GGUF", Toy("Qwen2.5-7B-Instruct", type="Q8_0", layers=4)),
         ("lmstudio-community", "Qwen2.5-0.5B-Instruct-GGUF", Toy("Qwen2.5-0.5B-Instruct", type="Q8_0")),
-        ("TheDrummer", "falcon3-7B-instruct", Toy("falcon3-7B-instruct", "falcon", layers=3)),
-        ("TheDrummer", "Phi-3-mini-4k-instruct-GGUF", Toy("Phi-3-mini-4k-instruct", "phi-3", layers=2)),
+        ("TheDrummer", "falcon3-7B-instruct", Toy("falcon3-7B-instruct", layers=3)),
+        ("TheDrummer", "Phi-3-mini-4k-instruct-GGUF", Toy("Phi-3-mini-4k-instruct", layers=2)),
     ):
         file = f"{name.removesuffix('-GGUF')}-{toy.type}.gguf"
         home.file(LM_STUDIO / publisher / name / file, make(toy))
@@ -292,20 +266,20 @@ def _write_programs(home: Home) -> None:
         home.file(LM_STUDIO / "mlx-community" / "gemma-3-1b-it-8bit" / name, content)
     home.jan("janhq/Jan-v1-4B-Q4_0", make(Toy("Jan-v1-4B", layers=2)))
     home.jan("Qwen3-8B-Q4_0", make(Toy("Qwen3-8B", layers=4)))
-    home.jan("mpt-7b", make(Toy("mpt-7b", "mpt", layers=3)))
+    home.jan("mpt-7b", make(Toy("mpt-7b", layers=3)))
 
 
 def _write_directory(home: Home) -> None:
     make = home.writer.content
     for name, toy in (
-        ("aquila-7b.Q4_0.gguf", Toy("aquila-7b", "aquila", layers=3)),
-        ("command-r-35b-Q4_0.gguf", Toy("command-r-35b", "command-r", layers=6)),
-        ("deep/gpt2-124M.F16.gguf", Toy("gpt2", "gpt-2", "F16")),
+        ("aquila-7b.Q4_0.gguf", Toy("aquila-7b", layers=3)),
+        ("command-r-35b-Q4_0.gguf", Toy("command-r-35b", layers=6)),
+        ("deep/gpt2-124M.F16.gguf", Toy("gpt2", "F16")),
         ("mmproj-model-f16.gguf", Toy("projector", architecture="clip")),
         ("lora.gguf", Toy("lora", values=(ggufs.string("general.type", "adapter"),))),
     ):
         home.file(Path(MODEL_DIR) / name, make(toy))
-    home.file(Path(MODEL_DIR) / "vocabulary.gguf", ggufs.gguf([*home.writer.tokenizer("qwen2")]))
+    home.file(Path(MODEL_DIR) / "vocabulary.gguf", ggufs.gguf(tokenizer()))
     twin = home.root / HUB / "models--Qwen--Qwen2.5-Coder-7B-Instruct-GGUF" / "snapshots" / ("a" * 40)
     link = home.root / MODEL_DIR / "my-coder.gguf"
     link.symlink_to(twin / "qwen2.5-coder-7b-instruct-q4_0.gguf")
@@ -332,11 +306,3 @@ def _write_broken(home: Home) -> None:
     del files["model.safetensors"]
     for name, content in {**files, "pytorch_model.bin": b"\0" * 100}.items():
         home.file(Path(MODEL_DIR) / "Torch-1B" / name, content)
-
-
-def _embedder(name: str) -> Toy:
-    return Toy(name, "bert-bge", architecture="nomic-bert")
-
-
-if __name__ == "__main__":
-    write_home(Path(sys.argv[1]))

@@ -68,27 +68,24 @@ def described(folder: Path, **changes: Any) -> ModelDirectory:
 # --- the configuration -------------------------------------------------------------------------
 
 
-def test_a_context_inside_of_the_text_models_configuration_is_found(tmp_path: Path) -> None:
-    config = {"model_type": "toy", "text_config": {"max_position_embeddings": 32}}
-    assert read_directory(directories.write(tmp_path, {"config.json": config})).context == 32
-
-
-@pytest.mark.parametrize("context", ["many", True, 0, -1, 1.5, None, 2**63, [64]])
-def test_a_context_that_is_no_number_is_unknown(tmp_path: Path, context: object) -> None:
-    assert described(tmp_path, max_position_embeddings=context).context is None
-
-
-@pytest.mark.parametrize("kind", [None, 5, ["toy"]])
-def test_an_architecture_that_is_no_text_is_unknown(tmp_path: Path, kind: object) -> None:
-    assert described(tmp_path, model_type=kind).architecture == "unknown"
-
-
-def test_an_architecture_can_always_be_shown(tmp_path: Path) -> None:
-    assert described(tmp_path, model_type="a\ud800").architecture == "a?"
-
-
-def test_a_configuration_may_hold_what_only_python_calls_json(tmp_path: Path) -> None:
-    assert described(tmp_path, time_step_limit=[0.0, float("inf")]).context == 64
+@pytest.mark.parametrize(
+    ("changes", "architecture", "context"),
+    [
+        ({"max_position_embeddings": None, "text_config": {"max_position_embeddings": 32}}, "toy", 32),
+        *(
+            ({"max_position_embeddings": n}, "toy", None)
+            for n in ("many", True, 0, -1, 1.5, None, 2**63, [64])
+        ),
+        *(({"model_type": kind}, "unknown", 64) for kind in (None, 5, ["toy"])),
+        ({"model_type": "a\ud800"}, "a?", 64),
+        ({"time_step_limit": [0.0, float("inf")]}, "toy", 64),  # what only Python calls JSON
+    ],
+)
+def test_the_architecture_and_context_are_what_can_be_used(
+    tmp_path: Path, changes: dict[str, Any], architecture: str, context: int | None
+) -> None:
+    model = described(tmp_path, **changes)
+    assert (model.architecture, model.context) == (architecture, context)
 
 
 # --- weights -----------------------------------------------------------------------------------

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import struct
 import tracemalloc
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -56,38 +58,28 @@ def test_a_file_is_refused(tmp_path: Path) -> None:
         read_directory(path)
 
 
+COMPLETE = "Give a complete model directory; `-m bundled` always works."
+
+
 @pytest.mark.parametrize(
-    ("file", "problem"),
+    ("file", "content", "problem", "remedy"),
     [
-        ("config", "is not a usable model directory: it has no config.json"),
-        ("weights", "is not a usable model directory: it has no *.safetensors file"),
-        ("tokenizer", "is not a usable model directory: it has no tokenizer.json"),
+        ("config", None, "is not a usable model directory: it has no config.json", COMPLETE),
+        ("weights", None, "is not a usable model directory: it has no *.safetensors file", COMPLETE),
+        ("tokenizer", None, "is not a usable model directory: it has no tokenizer.json", COMPLETE),
+        ("config", directories.CONFIG | {"model_file": "model.py"}, "needs code of its own", "never run"),
     ],
 )
-def test_an_incomplete_directory_is_refused(tmp_path: Path, file: str, problem: str) -> None:
-    error = refused(tmp_path, **{file: None})
-    assert problem in error.message
-    assert error.remedy == "Give a complete model directory; `-m bundled` always works."
-
-
-def test_a_model_with_code_of_its_own_is_refused(tmp_path: Path) -> None:
-    error = refused(tmp_path, config=directories.CONFIG | {"model_file": "model.py"})
-    assert "needs code of its own" in error.message
-    assert "never run" in error.remedy
-
-
-@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes in this file system")
-@pytest.mark.parametrize("file", ["config.json", "model.safetensors", directories.INDEX, "tokenizer.json"])
-def test_a_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path, file: str) -> None:
-    path = directories.write(tmp_path, {file: None})
-    os.mkfifo(path / file)
-    with pytest.raises(ModelInvalid, match="not a plain file"):
-        read_directory(path)
-        directory_tokens(path)
+def test_an_incomplete_directory_or_one_with_code_is_refused(
+    tmp_path: Path, file: str, content: object, problem: str, remedy: str
+) -> None:
+    error = refused(tmp_path, **{file: content})
+    assert problem in error.message and remedy in error.remedy
 
 
 @pytest.mark.parametrize("file", ["config.json", "model.safetensors", directories.INDEX, "tokenizer.json"])
-def test_links_to_nothing_and_to_themselves_are_refused(tmp_path: Path, file: str) -> None:
+def test_a_pipe_or_a_link_that_leads_nowhere_is_refused(tmp_path: Path, file: str) -> None:
+    """A pipe without waiting for its writer."""
     path = directories.write(tmp_path, {file: None})
     for target in ("gone", file):
         (path / file).symlink_to(target)
@@ -95,6 +87,8 @@ def test_links_to_nothing_and_to_themselves_are_refused(tmp_path: Path, file: st
             read_directory(path)
             directory_tokens(path)
         (path / file).unlink()
+    os.mkfifo(path / file)
+    assert "not a plain file" in refused_again(path)
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() == 0, reason="root may read everything")
@@ -123,12 +117,9 @@ def test_what_is_no_json_object_is_refused_naming_the_file(tmp_path: Path, file:
     assert f"{name}.json" in message or directories.INDEX in message
 
 
-def test_text_of_a_configuration_that_is_no_utf8_is_refused(tmp_path: Path) -> None:
-    assert "is not valid JSON" in refused(tmp_path, config=b'{"model_type": "\xff"}').message
-
-
-def test_a_number_of_endless_digits_is_refused(tmp_path: Path) -> None:
-    assert "is not valid JSON" in refused(tmp_path, config=b'{"vocab_size": 1' + b"0" * 5000 + b"}").message
+@pytest.mark.parametrize("content", [b'{"model_type": "\xff"}', b'{"vocab_size": 1' + b"0" * 5000 + b"}"])
+def test_a_configuration_that_is_no_valid_json_is_refused(tmp_path: Path, content: bytes) -> None:
+    assert "is not valid JSON" in refused(tmp_path, config=content).message
 
 
 @pytest.mark.parametrize(
@@ -138,10 +129,11 @@ def test_a_number_of_endless_digits_is_refused(tmp_path: Path) -> None:
         (directories.INDEX, directory.MAX_INDEX),
         ("tokenizer.json", tokenizer_json.MAX_TOKENIZER),
         ("tokenizer_config.json", tokenizer_json.MAX_TOKENIZER),
+        ("model.safetensors", weights.MAX_HEADER),
     ],
 )
 def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path, name: str, limit: int) -> None:
-    path = directories.write(tmp_path, {name: b"{}"})
+    path = directories.write(tmp_path, {name: struct.pack("<Q", limit + 1)})
     os.truncate(path / name, 5 * GIGABYTE)
     tracemalloc.start()
     try:
@@ -161,65 +153,40 @@ def refused_again(path: Path) -> str:
 # --- weights that lie --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("content", [b"", b"\0" * 7, struct.pack("<Q", 1), struct.pack("<q", -1) + b"{}"])
-def test_a_header_longer_than_its_file_is_refused(tmp_path: Path, content: bytes) -> None:
-    assert "its header is longer than the file" in refused(tmp_path, weights=content).message
+def lying(tensor: object, name: str = "a") -> bytes:
+    return safetensors({name: tensor}, b"\0" * 8)
 
 
-def test_a_header_longer_than_the_limit_is_refused_without_reading_it(tmp_path: Path) -> None:
-    path = directories.write(tmp_path, {"model.safetensors": struct.pack("<Q", weights.MAX_HEADER + 1)})
-    os.truncate(path / "model.safetensors", 5 * GIGABYTE)
-    tracemalloc.start()
-    try:
-        assert f"its header is longer than {weights.MAX_HEADER} bytes" in refused_again(path)
-        assert tracemalloc.get_traced_memory()[1] < 10_000_000
-    finally:
-        tracemalloc.stop()
+JSON = "does not contain the expected JSON"
 
 
 @pytest.mark.parametrize(
-    "header",
+    ("content", "problem"),
     [
-        b"",
-        b"{",
-        b"[]",
-        b'{"a": 5}',
-        b'{"a": {}}',
-        b'{"a": {"\xff": 1}}',
-        b'{"a": ' + DEEP + b"}",
-        b'{"\\ud800": 1}',
+        *((each, "its header is longer than the file") for each in (b"", b"\0" * 7, struct.pack("<Q", 1))),
+        (struct.pack("<q", -1) + b"{}", "its header is longer than the file"),
+        *((safetensors(each), JSON) for each in (b"", b"{", b"[]", b'{"a": 5}', b'{"a": {}}')),
+        *((safetensors(each), JSON) for each in (b'{"a": {"\xff": 1}}', b'{"\\ud800": 1}')),
+        (safetensors(b'{"a": ' + DEEP + b"}"), JSON),
+        (lying(entry("F16", (4,), 0, 8) | {"dtype": "Q4"}), "has the unknown type 'Q4'"),
+        (lying(entry("F16", (1,) * 9, 0, 2)), "has 9 dimensions"),
+        (lying(entry("F16", (4,), 0, 6)), "of shape [4] has 6 bytes"),
+        (lying(entry("F16", (4,), 8, 0)), "of shape [4] has -8 bytes"),
+        (lying(entry("F16", (2**62, 2**62, 2**62), 0, 8)), "has 8 bytes"),
+        (lying(entry("F16", (4,), 1, 9)), "it is truncated: tensor 'a' ends 1 bytes past its end"),
+        (lying(entry("F16", (2**61,), 0, 2**62)), "it is truncated"),
+        *((lying(entry("F16", (n,), 0, 8)), JSON) for n in (-4, 2**63, 10**400)),
+        (lying(entry("F16", (-2, -2), 0, 8)), JSON),
+        (lying(entry("F16", (4,), -8, 0)), JSON),
+        (
+            lying(entry("F16", (4,), 0, 8), "a" * 1025),
+            "a tensor's name has 1025 characters; 1024 are the most",
+        ),
     ],
+    ids=itertools.count(),
 )
-def test_a_header_of_other_json_is_refused(tmp_path: Path, header: bytes) -> None:
-    assert "does not contain the expected JSON" in refused(tmp_path, weights=safetensors(header)).message
-
-
-@pytest.mark.parametrize(
-    ("lie", "problem"),
-    [
-        (entry("F16", (4,), 0, 8) | {"dtype": "Q4"}, "has the unknown type 'Q4'"),
-        (entry("F16", (1,) * 9, 0, 2), "has 9 dimensions"),
-        (entry("F16", (4,), 0, 6), "of shape [4] has 6 bytes"),
-        (entry("F16", (4,), 8, 0), "of shape [4] has -8 bytes"),
-        (entry("F16", (2**62, 2**62, 2**62), 0, 8), "has 8 bytes"),
-        (entry("F16", (4,), 1, 9), "it is truncated: tensor 'a' ends 1 bytes past its end"),
-        (entry("F16", (2**61,), 0, 2**62), "it is truncated"),
-        (entry("F16", (-4,), 0, 8), "does not contain the expected JSON"),
-        (entry("F16", (-2, -2), 0, 8), "does not contain the expected JSON"),
-        (entry("F16", (4,), -8, 0), "does not contain the expected JSON"),
-        (entry("F16", (2**63,), 0, 8), "does not contain the expected JSON"),
-        (entry("F16", (10**400,), 0, 8), "does not contain the expected JSON"),
-    ],
-)
-def test_a_tensor_that_does_not_fit_is_refused(tmp_path: Path, lie: object, problem: str) -> None:
-    assert problem in refused(tmp_path, weights=safetensors({"a": lie}, b"\0" * 8)).message
-
-
-def test_a_name_without_end_is_refused(tmp_path: Path) -> None:
-    content = safetensors({"a" * 1025: entry("F16", (4,), 0, 8)}, b"\0" * 8)
-    assert (
-        "a tensor's name has 1025 characters; 1024 are the most" in refused(tmp_path, weights=content).message
-    )
+def test_weights_that_lie_are_refused(tmp_path: Path, content: bytes, problem: str) -> None:
+    assert problem in refused(tmp_path, weights=content).message
 
 
 @pytest.mark.parametrize(
@@ -242,72 +209,60 @@ def test_real_weights_are_refused_wherever_they_are_cut(tmp_path: Path) -> None:
         assert refused_again(path), length
 
 
-# --- indices that lie --------------------------------------------------------------------------
+# --- indices and vocabularies that lie ---------------------------------------------------------
 
-
-def indexed(folder: Path, name: str) -> str:
-    return refused(folder, index={"weight_map": {"weight": name}}).message
-
-
-def test_a_missing_part_is_named(tmp_path: Path) -> None:
-    message = indexed(tmp_path, "model-00002-of-00002.safetensors")
-    assert f"'model-00002-of-00002.safetensors', which {directories.INDEX} names, is missing" in message
+PART = "model-00002-of-00002.safetensors"
 
 
 @pytest.mark.parametrize(
-    "name",
-    ["../toy/model.safetensors", "/etc/passwd", "deep/model.safetensors", "..\\model.safetensors", "", "..",
-     "config.json"],
-)  # fmt: skip
-def test_a_name_of_no_weights_beside_the_index_is_refused(tmp_path: Path, name: str) -> None:
-    assert "which is not a safetensors file beside it" in indexed(tmp_path, name)
-
-
-@pytest.mark.parametrize("name", ["a\0.safetensors", "n" * 5000 + ".safetensors"])
-def test_a_strange_name_is_missing(tmp_path: Path, name: str) -> None:
-    message = indexed(tmp_path, name)
-    assert "is missing" in message
-    assert len(message) < 1000
-
-
-@pytest.mark.parametrize("index", [{}, {"weight_map": []}, {"weight_map": {"a": 5}}, {"weight_map": None}])
-def test_an_index_of_other_content_is_refused(tmp_path: Path, index: object) -> None:
-    assert "does not contain the expected JSON" in refused(tmp_path, index=index).message
-
-
-# --- vocabularies that lie ---------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "content",
+    ("name", "problem"),
     [
-        {},
-        {"model": {}},
-        {"model": {"vocab": 5}},
-        {"model": {"vocab": {"a": "0"}}},
-        {"model": {"vocab": {"a": -1}}},
-        {"model": {"vocab": {"a": 2_000_000}}},
-        {"model": {"vocab": {"a": 2**64}}},
-        {"model": {"vocab": [["a"]]}},
-        {"model": {"vocab": ["a", -1.0]}},
-        {"model": {"vocab": {}}, "added_tokens": [{"id": -1, "content": "a"}]},
-        {"model": {"vocab": {}}, "added_tokens": [{"id": 2**40, "content": "a"}]},
-        {"model": {"vocab": {}}, "added_tokens": [{"id": 1}]},
-        {"model": {"vocab": {}}, "added_tokens": {"a": 1}},
-        {"model": {"vocab": {"\ud800": 0}}},
+        (PART, f"'{PART}', which {directories.INDEX} names, is missing"),
+        *((name, "is missing") for name in ("a\0.safetensors", "n" * 5000 + ".safetensors")),
+        *(
+            (name, "which is not a safetensors file beside it")
+            for name in ("../toy/model.safetensors", "/etc/passwd", "deep/model.safetensors", "", "..")
+        ),
+        *(
+            (name, "which is not a safetensors file beside it")
+            for name in ("config.json", "..\\model.safetensors")
+        ),
     ],
+    ids=itertools.count(),
 )
-def test_a_tokenizer_of_other_content_is_refused(tmp_path: Path, content: object) -> None:
-    assert "does not contain the expected JSON" in refused(tmp_path, tokenizer=content).message
+def test_a_name_of_no_weights_beside_the_index_is_refused(tmp_path: Path, name: str, problem: str) -> None:
+    message = refused(tmp_path, index={"weight_map": {"weight": name}}).message
+    assert problem in message and len(message) < 1000
+
+
+VOCABULARIES: list[Any] = [
+    5,
+    {"a": "0"},
+    {"a": -1},
+    {"a": 2_000_000},
+    {"a": 2**64},
+    {"\ud800": 0},
+    [["a"]],
+    ["a", -1.0],
+]
+ADDED: list[Any] = [[{"id": -1, "content": "a"}], [{"id": 2**40, "content": "a"}], [{"id": 1}], {"a": 1}]
+DECODERS: list[Any] = [*({name: {"content": "a"}} for name in ("x", "-1", "9" * 30)), {"1": "a"}, []]
+MAPS: list[Any] = [{}, {"weight_map": []}, {"weight_map": {"a": 5}}, {"weight_map": None}]
 
 
 @pytest.mark.parametrize(
-    "decoder",
-    [{"x": {"content": "a"}}, {"-1": {"content": "a"}}, {"9" * 30: {"content": "a"}}, {"1": "a"}, []],
+    ("file", "content"),
+    [
+        *(("index", each) for each in MAPS),
+        *(("tokenizer", each) for each in ({}, {"model": {}})),
+        *(("tokenizer", {"model": {"vocab": each}}) for each in VOCABULARIES),
+        *(("tokenizer", {"model": {"vocab": {}}, "added_tokens": each}) for each in ADDED),
+        *(("settings", {"added_tokens_decoder": each}) for each in DECODERS),
+    ],
+    ids=itertools.count(),
 )
-def test_tokenizer_settings_of_other_content_are_refused(tmp_path: Path, decoder: object) -> None:
-    message = refused(tmp_path, settings={"added_tokens_decoder": decoder}).message
-    assert "does not contain the expected JSON" in message
+def test_json_of_other_content_is_refused(tmp_path: Path, file: str, content: object) -> None:
+    assert JSON in refused(tmp_path, **{file: content}).message
 
 
 # --- flipped bytes -----------------------------------------------------------------------------

@@ -11,30 +11,25 @@ from pathlib import Path
 import pytest
 
 import localspec
-from localspec.errors import ModelAmbiguous, ModelInvalid, ModelNotFound
+from localspec.errors import ModelNotFound
 from localspec.models.disk import Disk, read_disk
 from localspec.models.model import place_of
 from localspec.models.stores.store import User
 from localspec.protocol.messages import ModelDescription
 from tests.models import directories, ggufs
-from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, OLLAMA, SOURCE, Home, Toy, Writer, write_home
+from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, OLLAMA, Home, Toy, write_home
 from tests.models.finding import find_model, model_name
 
 STORES = ["bundled", "model_dirs", "huggingface", "llama.cpp", "lmstudio", "ollama", "jan"]
 
 
-@pytest.fixture(scope="module")
-def writer() -> Writer:
-    return Writer()
-
-
 @pytest.fixture
-def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writer: Writer) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
     """An empty home of the user who runs this."""
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / "user" / OLLAMA))
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "localspec"))
-    return Home(tmp_path / "user", writer)
+    return Home(tmp_path / "user")
 
 
 def small(name: str = "toy") -> bytes:
@@ -119,21 +114,6 @@ def test_a_split_model_counts_as_a_whole(whole: tuple[Home, Disk]) -> None:
     assert split.size == sum(part.stat().st_size for part in parts)
 
 
-@pytest.mark.slow
-def test_real_vocabularies_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if SOURCE not in os.environ:
-        pytest.skip(f"set {SOURCE} to a source tree of llama.cpp: its models/ggml-vocab-*.gguf are written")
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "localspec"))
-    home = write_home(tmp_path)
-    models = by_id(read_disk((str(home.root / MODEL_DIR),), user=User({}, home.root, "test")))
-    fps = {id: model.vocab_fp for id, model in models.items() if model.format == "gguf" and not model.problem}
-    assert all(fps.values()) and len(set(fps.values())) >= 10
-    assert fps["qwen2.5-coder:14b"] == fps["qwen2.5-14b-instruct-q4_0"] == fps["Qwen3-8B-Q4_0"]
-    assert fps["llama3.1:8b"] == fps["Llama-3.2-3B-Instruct-Q8_0"] != fps["qwen2.5-coder:14b"]
-    fills = {id for id, model in models.items() if model.fim}
-    assert {"starcoder2:3b"} <= fills and "llama3.1:8b" not in fills
-
-
 # --- once each ---------------------------------------------------------------------------------
 
 
@@ -193,8 +173,8 @@ def test_a_model_that_changes_is_read_anew(home: Home) -> None:
     assert str(path) not in (home.root.parent / "localspec" / "cache" / "models.json").read_text()
 
 
-def test_a_part_that_comes_later_makes_a_model_whole(home: Home, writer: Writer) -> None:
-    parts = writer.split(Toy("toy"), 2)
+def test_a_part_that_comes_later_makes_a_model_whole(home: Home) -> None:
+    parts = home.writer.split(Toy("toy"), 2)
     home.file(FLAT / "toy-00001-of-00002.gguf", parts[0])
     assert "part 2 of 2 is missing" in str(by_id(read_disk())["toy"].problem)
     home.file(FLAT / "toy-00002-of-00002.gguf", parts[1])
@@ -297,51 +277,6 @@ def test_several_may_read_and_write_at_once(home: Home) -> None:
 # --- finding one -------------------------------------------------------------------------------
 
 
-def test_the_beginning_of_a_name_is_enough(home: Home) -> None:
-    path = home.file(FLAT / "Toy-7B-Q4_0.gguf", small())
-    for name in ("Toy-7B-Q4_0", "toy:7b", "toy", "TOY:7", "t"):
-        assert find_model(name) == path
-
-
-def test_a_name_of_several_is_refused_with_their_names(home: Home) -> None:
-    for size in ("1B", "7B"):
-        home.file(FLAT / f"Toy-{size}-Q8_0.gguf", small(size))
-    with pytest.raises(ModelAmbiguous, match="'toy' is ambiguous: it may be toy:1b, toy:7b") as caught:
-        find_model("toy")
-    assert caught.value.code == "model_ambiguous" and caught.value.remedy
-    assert find_model("toy:7").name == "Toy-7B-Q8_0.gguf"
-
-
-def test_one_file_name_in_two_stores_is_that_of_the_first(home: Home) -> None:
-    first = home.file(FLAT / "toy-7b.gguf", small("a"))
-    second = home.file(LM_STUDIO / "me" / "toy" / "toy-7b.gguf", small("b"))
-    assert [model.names[0] for model in read_disk().models[2:]] == ["toy:7b", "toy:7b-2"]
-    assert find_model("toy-7b") == find_model("toy:7b") == first
-    assert find_model("toy:7b-2") == second
-
-
-def test_nothing_takes_the_place_of_what_is_bundled_or_configured(home: Home) -> None:
-    for store in (FLAT, LM_STUDIO / "me" / "toy"):
-        home.file(store / "stdlib-6m.gguf", small(str(store)))
-        home.file(store / "toy.gguf", small(f"{store}, too"))
-    own = home.file("mine/toy.gguf", small("mine"))
-    assert find_model("stdlib-6m") == find_model("bundled") == ggufs.TARGET
-    assert find_model("toy", [str(own.parent)]) == own
-
-
-def test_what_is_broken_is_refused_with_its_reason(home: Home) -> None:
-    home.ollama("toy", "7b", None)
-    with pytest.raises(ModelInvalid, match="its download is incomplete") as caught:
-        find_model("toy:7b")
-    assert caught.value.remedy == "Pull it again: `ollama pull toy:7b`."
-
-
-def test_the_nearest_of_all_names_is_told(home: Home) -> None:
-    home.file(FLAT / "Toy-7B-Q4_0.gguf", small())
-    with pytest.raises(ModelNotFound, match="did you mean 'toy:7b'"):
-        find_model("tpy:7b")
-
-
 @pytest.mark.slow
 def test_what_pull_takes_is_a_name(home: Home) -> None:
     files: dict[str, bytes | None] = {f"toy-7b-{each}.gguf": small(each) for each in ("q8_0", "Q4_K_M")}
@@ -360,7 +295,7 @@ def test_what_may_be_on_the_hub_is_told_how_it_comes(home: Home) -> None:
     assert "`localspec models pull org/Toy-9B-GGUF:Q4_K_M`" in caught.value.remedy
 
 
-def test_a_model_is_called_as_its_store_calls_it(home: Home, writer: Writer) -> None:
+def test_a_model_is_called_as_its_store_calls_it(home: Home) -> None:
     home.ollama("toy", "7b", small())
     snapshot = home.hub("org/Toy-1B-4bit", {"config.json": b"{}", "model.safetensors": b""})
     assert model_name(find_model("toy:7b")) == "toy:7b"
@@ -369,16 +304,16 @@ def test_a_model_is_called_as_its_store_calls_it(home: Home, writer: Writer) -> 
 
 
 @pytest.mark.slow
-def test_llama_cpp_answers_from_a_blob(home: Home, writer: Writer) -> None:
-    home.ollama("toy", "7b", writer.content(Toy("toy", type="Q8_0")))
+def test_llama_cpp_answers_from_a_blob(home: Home) -> None:
+    home.ollama("toy", "7b", home.writer.content(Toy("toy", type="Q8_0")))
     with localspec.load("toy:7", draft="none") as engine:
         stream = engine.generate("def f(", max_tokens=3, temperature=0.0)
         assert "".join(chunk.text for chunk in stream) and stream.result.model == "toy:7b"
 
 
-def test_however_it_is_named_a_model_has_one_place(home: Home, writer: Writer) -> None:
+def test_however_it_is_named_a_model_has_one_place(home: Home) -> None:
     files: dict[str, bytes | None] = {
-        f"toy-0000{n}-of-00002.gguf": part for n, part in enumerate(writer.split(Toy("t"), 2), 1)
+        f"toy-0000{n}-of-00002.gguf": part for n, part in enumerate(home.writer.split(Toy("t"), 2), 1)
     }
     snapshot = home.hub("org/Toy-GGUF", {**files, "single.gguf": small()})
     (home.root / "link").symlink_to(snapshot, target_is_directory=True)

@@ -18,9 +18,9 @@ from localspec.protocol.messages import ModelDescription
 from tests.models import ggufs
 from tests.models.disk import LM_STUDIO, OLLAMA, Home
 from tests.models.finding import find_model, model_name
-from tests.models.test_disk import by_id, home, small, writer
+from tests.models.test_disk import by_id, home, small
 
-__all__ = ["home", "writer"]
+__all__ = ["home"]
 
 
 def test_links_that_lead_in_a_circle_cost_themselves_alone(home: Home) -> None:

@@ -23,9 +23,9 @@ from localspec.protocol.options import Options
 from tests.models import directories
 from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, Home, write_home
 from tests.models.finding import find_all, find_model, shown_name
-from tests.models.test_disk import home, small, writer
+from tests.models.test_disk import home, small
 
-__all__ = ["home", "writer"]
+__all__ = ["home"]
 
 
 def check_all_names(model_dirs: tuple[str, ...]) -> int:

@@ -79,51 +79,46 @@ def test_byte_level_text_stands_for_any_bytes(data: bytes) -> None:
     assert byte_level("".join(STAND_INS[byte] for byte in data)) == data
 
 
-def test_byte_level_reads_the_spaces_of_gpt2() -> None:
-    assert byte_level("Ġthe") == b" the"
-    assert byte_level("Ċ") == b"\n"
-    assert byte_level("Ã©") == "é".encode()
-
-
-def test_byte_level_keeps_what_is_not_of_its_alphabet() -> None:
-    assert byte_level("<｜end｜>") == "<｜end｜>".encode()
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [("Ġthe", " the"), ("Ċ", "\n"), ("Ã©", "é"), ("<｜end｜>", "<｜end｜>")],
+)
+def test_byte_level_reads_its_alphabet_and_keeps_the_rest(text: str, expected: str) -> None:
+    assert byte_level(text) == expected.encode()
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
-    [("▁the", b" the"), ("<0x0A>", b"\n"), ("<0xff>", b"\xff"), ("é", "é".encode()), ("▁▁", b"  ")],
+    [
+        *(("▁the", b" the"), ("▁▁", b"  "), ("é", "é".encode()), ("<0x0A>", b"\n"), ("<0xff>", b"\xff")),
+        *((text, text.encode()) for text in ("<0xZZ>", "<0x-1>", "<0x+1>", "<0x 1>", "<0x1>", "<0x0A>>")),
+    ],
 )
-def test_sentencepiece_reads_spaces_and_bytes(text: str, expected: bytes) -> None:
+def test_sentencepiece_reads_spaces_and_bytes_and_keeps_the_rest(text: str, expected: bytes) -> None:
     assert sentencepiece(text) == expected
 
 
-@pytest.mark.parametrize("text", ["<0xZZ>", "<0x-1>", "<0x+1>", "<0x 1>", "<0x1>", "<0x0A>>"])
-def test_sentencepiece_keeps_what_only_resembles_a_byte(text: str) -> None:
-    assert sentencepiece(text) == text.encode()
-
-
-def test_a_gguf_of_sentencepiece_is_read_as_such(tmp_path: Path) -> None:
-    tokens = tokens_of(tmp_path, ["<s>", "▁a", "<0x0A>"], [CONTROL, NORMAL, BYTE], model="llama")
-    assert tokens == [(0, b"<s>"), (1, b" a"), (2, b"\n")]
-
-
-def test_control_and_added_tokens_are_taken_as_they_are_written(tmp_path: Path) -> None:
-    tokens = tokens_of(tmp_path, ["<|Ġ|>", "Ġ", "Ġ"], [CONTROL, USER_DEFINED, NORMAL])
-    assert tokens == [(0, "<|Ġ|>".encode()), (1, "Ġ".encode()), (2, b" ")]
+@pytest.mark.parametrize(
+    ("model", "texts", "types", "expected"),
+    [
+        ("llama", ["<s>", "▁a", "<0x0A>"], [CONTROL, NORMAL, BYTE], ["<s>", " a", "\n"]),
+        ("gpt2", ["<|Ġ|>", "Ġ", "Ġ"], [CONTROL, USER_DEFINED, NORMAL], ["<|Ġ|>", "Ġ", " "]),
+        ("gpt2", ["[PAD]", "[PADDLE"], None, ["[PAD]", "[PADDLE"]),
+        ("gpt2", ["Ġa"], None, [" a"]),
+    ],
+    ids=["sentencepiece", "as they are written", "resembles padding", "no types"],
+)
+def test_tokens_are_read_by_their_types(
+    tmp_path: Path, model: str, texts: list[str], types: list[int] | None, expected: list[str]
+) -> None:
+    found = tokens_of(tmp_path, texts, types, model)
+    assert found == [(token, text.encode()) for token, text in enumerate(expected)]
 
 
 def test_padding_and_unused_ids_are_not_counted(tmp_path: Path) -> None:
     plain = tokens_of(tmp_path, ["a", "b"], [NORMAL, NORMAL])
     assert tokens_of(tmp_path, ["a", "b", "[PAD2]"], [NORMAL, NORMAL, NORMAL]) == plain
     assert tokens_of(tmp_path, ["a", "b", "x"], [NORMAL, NORMAL, UNUSED]) == plain
-
-
-def test_a_token_that_only_resembles_padding_is_counted(tmp_path: Path) -> None:
-    assert tokens_of(tmp_path, ["[PAD]", "[PADDLE"]) == [(0, b"[PAD]"), (1, b"[PADDLE")]
-
-
-def test_a_file_without_token_types_has_normal_tokens_only(tmp_path: Path) -> None:
-    assert tokens_of(tmp_path, ["Ġa"]) == [(0, b" a")]
 
 
 def test_spaces_of_added_sentencepiece_tokens_may_be_written_either_way(tmp_path: Path) -> None:

@@ -20,38 +20,33 @@ def file_of(folder: Path, *values: bytes, architecture: str = "toy", tensors: bo
 VOCABULARY = ggufs.vocabulary(["a", "b"])
 
 
-@pytest.mark.parametrize("kind", ["adapter", "mmproj", "imatrix", "vocab"])
-def test_a_file_that_says_what_else_it_is_is_believed(tmp_path: Path, kind: str) -> None:
-    path = file_of(tmp_path, *VOCABULARY, ggufs.string("general.type", kind))
-    assert str(describe("x", path).problem).startswith("the model cannot generate text: it ")
-    assert (
-        describe("x", file_of(tmp_path, *VOCABULARY, ggufs.string("general.type", "model"))).problem is None
-    )
+SAID = "the model cannot generate text: it "
+POOLING = "toy.pooling_type"
 
 
 @pytest.mark.parametrize(
-    ("architecture", "told"),
+    ("values", "architecture", "problem"),
     [
-        ("clip", "reads images or audio"),
-        ("bert", "embedding model"),
-        ("nomic-bert", "embedding model"),
-        ("t5encoder", "embedding model"),
+        *(
+            ([ggufs.string("general.type", kind)], "toy", SAID)
+            for kind in ("adapter", "mmproj", "imatrix", "vocab")
+        ),
+        ([ggufs.string("general.type", "model")], "toy", None),
+        ([], "clip", "reads images or audio"),
+        *(([], name, "embedding model") for name in ("bert", "nomic-bert", "t5encoder")),
+        ([ggufs.uint32(POOLING, 3)], "toy", "embedding model"),
+        ([ggufs.uint32(POOLING, 0)], "toy", None),
     ],
 )
-def test_encoders_and_projectors_are_known_by_their_architecture(
-    tmp_path: Path, architecture: str, told: str
+def test_a_file_of_another_kind_is_known_by_what_it_says(
+    tmp_path: Path, values: list[bytes], architecture: str, problem: str | None
 ) -> None:
-    model = describe("x", file_of(tmp_path, *VOCABULARY, architecture=architecture))
-    assert told in str(model.problem) and model.architecture == architecture and model.vocab_fp
+    model = describe("x", file_of(tmp_path, *VOCABULARY, *values, architecture=architecture))
+    assert model.problem is None if problem is None else problem in str(model.problem)
+    assert model.architecture == architecture and model.vocab_fp
 
 
-def test_a_model_that_pools_makes_embeddings(tmp_path: Path) -> None:
-    for pooling, problem in ((3, True), (0, False)):
-        path = file_of(tmp_path, *VOCABULARY, ggufs.uint32("toy.pooling_type", pooling))
-        assert ("embedding model" in str(describe("x", path).problem)) == problem
-
-
-def test_weights_without_a_vocabulary_and_the_reverse_are_told(tmp_path: Path) -> None:
+def test_weights_without_a_vocabulary_and_the_reverse_are_refused(tmp_path: Path) -> None:
     assert "no vocabulary" in str(describe("x", file_of(tmp_path)).problem)
     assert "no weights" in str(describe("x", file_of(tmp_path, *VOCABULARY, tensors=False)).problem)
 
@@ -65,10 +60,7 @@ def directory_of(folder: Path, **config: object) -> Path:
     [
         ({"architectures": ["BertModel"]}, "its architecture is BertModel"),
         ({"architectures": ["CLIPModel", "x"]}, "its architecture is CLIPModel"),
-        (
-            {"architectures": ["Qwen2ForSequenceClassification"]},
-            "its architecture is Qwen2ForSequenceClassification",
-        ),
+        ({"architectures": ["Qwen2ForSequenceClassification"]}, "is Qwen2ForSequenceClassification"),
         (
             {"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True},
             "an encoder-decoder model",
@@ -123,17 +115,12 @@ def test_a_chat_template_is_found_wherever_it_is(tmp_path: Path, where: str) -> 
     assert not describe("x", directories.write(tmp_path, name="without")).template
 
 
-def test_a_files_chat_template_is_told(tmp_path: Path) -> None:
-    template = ggufs.string("tokenizer.chat_template", "{{ messages }}")
-    assert describe("x", file_of(tmp_path, *VOCABULARY, template)).template
-    assert not describe("x", file_of(tmp_path, *VOCABULARY)).template
-
-
 def test_the_template_is_no_part_of_the_tokenizer(tmp_path: Path) -> None:
     template = ggufs.string("tokenizer.chat_template", "{{ messages }}")
     first = describe("x", file_of(tmp_path, *VOCABULARY, template))
     second = describe("x", file_of(tmp_path, *VOCABULARY))
     third = describe("x", file_of(tmp_path, *VOCABULARY, ggufs.string("tokenizer.ggml.pre", "qwen2")))
+    assert first.template and not second.template
     assert first.tokenizer_fp == second.tokenizer_fp != third.tokenizer_fp
     assert first.vocab_fp == third.vocab_fp
 

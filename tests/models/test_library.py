@@ -47,35 +47,27 @@ def listed(folder: Path) -> dict[str, ModelDescription]:
 # --- finding one -------------------------------------------------------------------------------
 
 
-def test_bundled_is_the_bundled_target() -> None:
-    assert find_model("bundled") == ggufs.TARGET
-
-
-def test_the_bundled_models_have_names() -> None:
-    assert find_model("stdlib-1m") == ggufs.DRAFT
-
-
 def test_the_bundled_models_are_in_the_checkout() -> None:
     assert bundled_dir() == Path(__file__).resolve().parents[2] / "assets" / "models"
 
 
-def test_a_path_is_taken_as_it_is(shelf: Path) -> None:
-    assert find_model(str(shelf / "good.gguf")) == shelf / "good.gguf"
+NESTED = Path("deep", "er", "nested.gguf")
 
 
-def test_a_relative_path_becomes_absolute(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [
+        *(("bundled", ggufs.TARGET), ("stdlib-1m", ggufs.DRAFT), ("nested", NESTED)),
+        *((name, "good.gguf") for name in ("{}/good.gguf", "good.gguf", "~/good.gguf")),
+        ("./deep/er/nested.gguf", NESTED),
+    ],
+)
+def test_a_name_or_a_path_leads_to_its_model(
+    shelf: Path, monkeypatch: pytest.MonkeyPatch, name: str, path: str | Path
+) -> None:
     monkeypatch.chdir(shelf)
-    assert find_model("good.gguf") == shelf / "good.gguf"
-    assert find_model("./deep/er/nested.gguf") == shelf / "deep" / "er" / "nested.gguf"
-
-
-def test_the_home_directory_may_be_written_as_a_tilde(shelf: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(shelf))
-    assert find_model("~/good.gguf") == shelf / "good.gguf"
-
-
-def test_an_id_is_searched_in_the_directories(shelf: Path) -> None:
-    assert find_model("nested", [str(shelf)]) == shelf / "deep" / "er" / "nested.gguf"
+    assert find_model(name.format(shelf), [str(shelf)]) == shelf / path
 
 
 def test_a_file_in_a_directory_does_not_take_a_bundled_models_place(shelf: Path) -> None:
@@ -153,8 +145,10 @@ def test_every_gguf_file_is_listed_at_any_depth(shelf: Path) -> None:
 
 
 def test_a_broken_file_is_listed_with_its_problem_and_size(shelf: Path) -> None:
+    os.mkfifo(shelf / "pipe.gguf")
     models = listed(shelf)
     for name, problem in (
+        ("pipe", "not a plain file"),
         ("empty", "it is empty"),
         ("cut", "it is truncated"),
         ("folder", "is a directory"),
@@ -163,11 +157,6 @@ def test_a_broken_file_is_listed_with_its_problem_and_size(shelf: Path) -> None:
         assert problem in (models[name].problem or ""), name
     assert models["cut"].size == len(ggufs.small()) - 1
     assert models["dangling"].size == models["folder"].size == 0
-
-
-def test_a_pipe_does_not_hold_up_the_listing(shelf: Path) -> None:
-    os.mkfifo(shelf / "pipe.gguf")
-    assert "not a plain file" in (listed(shelf)["pipe"].problem or "")
 
 
 def test_a_file_name_that_is_no_text_is_listed_readably(shelf: Path) -> None:
@@ -257,10 +246,12 @@ def test_a_directory_whose_name_is_no_text_is_listed_readably(tmp_path: Path) ->
     assert "it has no tokenizer.json" in (models["b\ufffd"].problem or "")
 
 
-def test_a_directory_is_found_by_its_path(library: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("name", ["Toy-0.5B", "{}/Toy-0.5B", "./Toy-0.5B", "./Toy-0.5B/"])
+def test_a_directory_is_found_by_its_id_or_path(
+    library: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.chdir(library)
-    for name in (str(library / "Toy-0.5B"), "./Toy-0.5B", "./Toy-0.5B/"):
-        assert find_model(name) == library / "Toy-0.5B"
+    assert find_model(name.format(library), [str(library)]) == library / "Toy-0.5B"
 
 
 @pytest.mark.parametrize("name", ["tmp", "etc", "vmlinuz", "Toy-0.5B", "no-configuration", "good"])
@@ -271,10 +262,6 @@ def test_a_plain_name_is_no_path(library: Path, monkeypatch: pytest.MonkeyPatch,
         monkeypatch.chdir(place)
         with pytest.raises(ModelNotFound, match=f"there is no model named '{name}'"):
             find_model(name)
-
-
-def test_a_directory_is_found_by_its_id(library: Path) -> None:
-    assert find_model("Toy-0.5B", [str(library)]) == library / "Toy-0.5B"
 
 
 @pytest.mark.parametrize("name", [".", "./no-configuration", "folder.gguf"])
@@ -296,8 +283,9 @@ def test_of_two_models_of_one_name_the_format_chooses(
     assert find_model("nested", [str(library)], format=format).name == expected
 
 
-@pytest.mark.parametrize(("name", "format"), [("good", "mlx"), ("Toy-0.5B", "gguf")])
+@pytest.mark.parametrize(("name", "format"), [("good", "mlx"), ("{}/good.gguf", "mlx"), ("Toy-0.5B", "gguf")])
 def test_a_model_of_one_format_is_found_whatever_is_wanted(library: Path, name: str, format: Format) -> None:
+    name = name.format(library)
     assert find_model(name, [str(library)], format=format) == find_model(name, [str(library)])
 
 
@@ -316,21 +304,9 @@ def test_a_folder_that_happens_to_be_here_takes_no_models_place(
     assert find_model("./stdlib-6m") == library / "stdlib-6m"
 
 
-def test_a_path_is_taken_whatever_format_is_wanted(library: Path) -> None:
-    assert find_model(str(library / "good.gguf"), format="mlx") == library / "good.gguf"
-
-
 def test_files_and_directories_have_names() -> None:
     assert model_name(Path("some/Toy-0.5B.gguf")) == "Toy-0.5B"
     assert model_name(ggufs.DRAFT) == "stdlib-1m"
-
-
-@pytest.mark.parametrize("marker", ["<|fim_prefix|>", "<fim_prefix>", "<PRE>", "<｜fim▁begin｜>"])
-def test_a_directory_fills_gaps_by_the_usual_texts(tmp_path: Path, marker: str) -> None:
-    for text in (marker, marker + "."):
-        tokenizer = directories.tokenizer({"a": 0}, [directories.added(1, text)])
-        path = directories.write(tmp_path, {"tokenizer.json": tokenizer})
-        assert describe("x", path).fim == (text == marker)
 
 
 # --- describing one ----------------------------------------------------------------------------
@@ -345,9 +321,12 @@ def test_a_file_without_a_vocabulary_has_no_fingerprint(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("marker", ["<|fim_prefix|>", "<fim_prefix>", "<PRE>", "<｜fim▁begin｜>"])
-def test_fill_in_the_middle_is_known_by_its_usual_texts(tmp_path: Path, marker: str) -> None:
-    assert described(tmp_path, *ggufs.vocabulary(["a", marker])).fim
-    assert not described(tmp_path, *ggufs.vocabulary(["a", marker + "."])).fim
+def test_fill_in_the_middle_is_known_by_its_usual_texts_in_both_formats(tmp_path: Path, marker: str) -> None:
+    for text in (marker, marker + "."):
+        tokenizer = directories.tokenizer({"a": 0}, [directories.added(1, text)])
+        path = directories.write(tmp_path, {"tokenizer.json": tokenizer})
+        assert described(tmp_path, *ggufs.vocabulary(["a", text])).fim == (text == marker)
+        assert describe("x", path).fim == (text == marker)
 
 
 def test_fill_in_the_middle_is_known_by_its_id(tmp_path: Path) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import shlex
 import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from localspec.models.disk import read_disk
 from localspec.models.stores.mending import kept, mended, removed
 from localspec.protocol.messages import ModelDescription
-from tests.models.disk import FLAT, HUB, JAN, LM_STUDIO, MODEL_DIR, OLLAMA, Home, mlx_files
-from tests.models.test_disk import home, small, writer
+from tests.models.disk import FLAT, HUB, LM_STUDIO, MODEL_DIR, OLLAMA, Home, mlx_files
+from tests.models.test_disk import home, small
 
-__all__ = ["home", "writer"]
+__all__ = ["home"]
 
 CUT = small()[:-1]
 
@@ -25,59 +26,43 @@ def only(home: Home) -> ModelDescription:
     return model
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("file", "remedy"),
-    [
-        (Path(MODEL_DIR) / "my toy.gguf", "Replace it by a complete copy, or delete it: `rm {}`."),
-        (FLAT / "toy.gguf", "Download it again with llama.cpp, or delete it: `rm {}`."),
-        (LM_STUDIO / "me" / "toy" / "toy.gguf", "Download it again in LM Studio, or delete it: `rm {}`."),
-        (
-            LM_STUDIO / "me" / "toy" / "toy.gguf.part",
-            "Download it again in LM Studio, or delete it: `rm {}`.",
-        ),
-        (JAN / "toy" / "model.gguf", "Download it again in Jan, or delete it: `rm {}`."),
-    ],
-)
-def test_a_file_that_was_cut_short_is_to_come_again(home: Home, file: Path, remedy: str) -> None:
-    path = home.file(file, CUT)
-    assert only(home).remedy == remedy.format(shlex.quote(str(path)))
+Q8, Q8_FILE = "`localspec models pull org/Toy-7B-GGUF:Q8_0`", "toy-7b-q8_0.gguf"
+MLX = "`localspec models pull org/Toy-4bit --mlx`"
+AGAIN, DELETE = "then download it again:", "or delete it: `rm {}`."
+REMOVE, MISSING = "Remove it: `hf cache rm hf://models/org", "Download what is missing:"
+IN_LM_STUDIO = LM_STUDIO / "me" / "toy" / "toy.gguf"
+PARTIAL = HUB / "models--org--Toy-GGUF" / "blobs" / f"{'b' * 64}.incomplete"
 
 
 @pytest.mark.parametrize(
-    ("content", "remedy"),
+    ("store", "content", "remedy"),
     [
+        ("file", (Path(MODEL_DIR) / "my toy.gguf", CUT), f"Replace it by a complete copy, {DELETE}"),
+        ("file", (FLAT / "toy.gguf", CUT), f"Download it again with llama.cpp, {DELETE}"),
+        ("file", (IN_LM_STUDIO, CUT), f"Download it again in LM Studio, {DELETE}"),
+        ("file", (f"{IN_LM_STUDIO}.part", CUT), f"Download it again in LM Studio, {DELETE}"),
+        ("jan", ("toy", CUT), f"Download it again in Jan, {DELETE}"),
+        ("hub", ("org/Toy-7B-GGUF", {Q8_FILE: CUT}), f"{REMOVE}/Toy-7B-GGUF/{Q8_FILE}`; {AGAIN} {Q8}."),
+        ("hub", ("org/Toy-7B-GGUF", {Q8_FILE: None}), f"{MISSING} {Q8}."),
         (
-            CUT,
-            "Remove it: `hf cache rm hf://models/org/Toy-7B-GGUF/toy-7b-q8_0.gguf`; "
-            "then download it again: {}.",
+            "hub",
+            ("org/Toy-4bit", mlx_files() | {"model.safetensors": b"cut"}),
+            f"{REMOVE}/Toy-4bit`; {AGAIN} {MLX}.",
         ),
-        (None, "Download what is missing: {}."),
+        ("file", (PARTIAL, CUT), f"{MISSING} `localspec models pull org/Toy-GGUF`."),
+        (
+            "ollama",
+            ("toy", "7b", CUT),
+            "Remove it: `ollama rm toy:7b`; then `ollama pull toy:7b`, or create it again.",
+        ),
+        ("ollama", ("toy", "7b", None), "Pull it again: `ollama pull toy:7b`."),
     ],
 )
-def test_of_the_hub_it_is_pulled_again_with_its_quantisation(
-    home: Home, content: bytes | None, remedy: str
+def test_what_is_damaged_is_to_come_again_from_its_store(
+    home: Home, store: str, content: tuple[Any, ...], remedy: str
 ) -> None:
-    home.hub("org/Toy-7B-GGUF", {"toy-7b-q8_0.gguf": content})
-    assert only(home).remedy == remedy.format("`localspec models pull org/Toy-7B-GGUF:Q8_0`")
-
-
-def test_of_the_hub_a_directory_is_pulled_for_mlx(home: Home) -> None:
-    home.hub("org/Toy-4bit", {**mlx_files(), "model.safetensors": b"cut"})
-    remedy = "Remove it: `hf cache rm hf://models/org/Toy-4bit`; then download it again: {}."
-    assert only(home).remedy == remedy.format("`localspec models pull org/Toy-4bit --mlx`")
-
-
-def test_what_came_in_part_is_pulled_again(home: Home) -> None:
-    home.file(HUB / "models--org--Toy-GGUF" / "blobs" / f"{'b' * 64}.incomplete", CUT)
-    assert only(home).remedy == "Download what is missing: `localspec models pull org/Toy-GGUF`."
-
-
-@pytest.mark.slow
-def test_a_blob_that_ollama_takes_for_whole_goes_first(home: Home) -> None:
-    home.ollama("toy", "7b", CUT)
-    remedy = "Remove it: `ollama rm toy:7b`; then `ollama pull toy:7b`, or create it again."
-    assert only(home).remedy == remedy
+    path = getattr(home, store)(*content)
+    assert only(home).remedy == remedy.format(shlex.quote(str(path)))
 
 
 def test_a_blob_of_ollamas_in_part_has_no_name(home: Home) -> None:

@@ -90,10 +90,10 @@ def test_of_one_quantisation_the_largest_is_chosen_then_the_first() -> None:
 
 
 def test_among_different_models_nothing_is_chosen() -> None:
-    with pytest.raises(
-        ModelAmbiguous, match="'to' is ambiguous: it may be toy:7b-4bit, toy:7b-q4_0, toy:7b-q8_0, toyota:7b"
-    ):
+    sentence = "'to' is ambiguous: it may be toy:7b-4bit, toy:7b-q4_0, toy:7b-q8_0, toyota:7b"
+    with pytest.raises(ModelAmbiguous, match=sentence) as caught:
         chosen("to", meant("to", SHELF))
+    assert caught.value.code == "model_ambiguous" and caught.value.remedy
     with pytest.raises(ModelAmbiguous, match="llama3.1:8b, llama3.1:8b-instruct"):
         chosen("llama", meant("llama", SHELF))
     many = [model(f"x{n}-7b") for n in range(SHOWN + 2)]

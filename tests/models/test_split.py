@@ -17,18 +17,13 @@ from tests.models import ggufs
 from tests.models.disk import Toy, Writer
 from tests.models.finding import describe, find_model
 
-TOY = Toy("toy", type="Q8_0", layers=2)
-
-
-@pytest.fixture(scope="module")
-def writer() -> Writer:
-    return Writer()
+WRITER, TOY = Writer(), Toy("toy", type="Q8_0", layers=2)
 
 
 @pytest.fixture
-def parts(tmp_path: Path, writer: Writer) -> list[Path]:
+def parts(tmp_path: Path) -> list[Path]:
     """A model in three files."""
-    contents = writer.split(TOY, 3)
+    contents = WRITER.split(TOY, 3)
     return [
         ggufs.write(tmp_path, content, f"toy-{number:05}-of-00003.gguf")
         for number, content in enumerate(contents, 1)
@@ -58,8 +53,8 @@ def test_a_model_is_loaded_by_its_first_part() -> None:
     assert first_part(Path("x/a.gguf")) == Path("x/a.gguf")
 
 
-def test_the_header_is_that_of_the_whole_model(parts: list[Path], writer: Writer, tmp_path: Path) -> None:
-    whole = read_header(ggufs.write(tmp_path, writer.content(TOY)))
+def test_the_header_is_that_of_the_whole_model(parts: list[Path], tmp_path: Path) -> None:
+    whole = read_header(ggufs.write(tmp_path, WRITER.content(TOY)))
     split = read_header(parts[0])
     assert split.parameters == whole.parameters and split.quantisation == whole.quantisation
     assert {tensor.name for tensor in split.tensors} == {tensor.name for tensor in whole.tensors}
@@ -108,10 +103,8 @@ def test_a_claim_of_very_many_parts_ends_at_once(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_llama_cpp_computes_the_same_from_the_parts(
-    parts: list[Path], tmp_path: Path, writer: Writer
-) -> None:
-    whole = ggufs.write(tmp_path, writer.content(TOY), "whole.gguf")
+def test_llama_cpp_computes_the_same_from_the_parts(parts: list[Path], tmp_path: Path) -> None:
+    whole = ggufs.write(tmp_path, WRITER.content(TOY), "whole.gguf")
     texts = []
     for path in (whole, find_model("toy", [str(tmp_path)])):
         with localspec.load(str(path), draft="none", backend="llama_cpp") as engine:

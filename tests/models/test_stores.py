@@ -43,36 +43,32 @@ def root_of(name: str, home: Path, system: str = "linux", **environ: str) -> Pat
     return next(store.root for store in stores_of(user) if store.name == name)
 
 
-@pytest.mark.parametrize(
-    ("environ", "root"),
-    [
-        ({}, ".cache/huggingface/hub"),
-        ({"XDG_CACHE_HOME": "/x"}, "/x/huggingface/hub"),
-        ({"XDG_CACHE_HOME": "/x", "HF_HOME": "/h"}, "/h/hub"),
-        ({"HF_HOME": "/h", "HUGGINGFACE_HUB_CACHE": "/old"}, "/old"),
-        ({"HF_HOME": "/h", "HUGGINGFACE_HUB_CACHE": "/old", "HF_HUB_CACHE": "/new"}, "/new"),
-        ({"HF_HUB_CACHE": ""}, ".cache/huggingface/hub"),
-    ],
-)
-def test_the_hubs_cache_is_where_its_library_looks(
-    tmp_path: Path, environ: dict[str, str], root: str
-) -> None:
-    assert root_of("huggingface", tmp_path, **environ) == tmp_path / root
+XDG = {"XDG_CACHE_HOME": "/x", "XDG_DATA_HOME": "/x"}
+HUBS = {"HF_HOME": "/h", "HUGGINGFACE_HUB_CACHE": "/old"}
 
 
 @pytest.mark.parametrize(
-    ("system", "environ", "root"),
+    ("name", "system", "environ", "root"),
     [
-        ("linux", {}, ".cache/llama.cpp"),
-        ("linux", {"XDG_CACHE_HOME": "/x"}, "/x/llama.cpp"),
-        ("darwin", {}, "Library/Caches/llama.cpp"),
-        ("linux", {"LLAMA_CACHE": "/own"}, "/own"),
+        ("huggingface", "linux", {}, ".cache/huggingface/hub"),
+        ("huggingface", "linux", {"HF_HUB_CACHE": ""}, ".cache/huggingface/hub"),
+        ("huggingface", "linux", XDG, "/x/huggingface/hub"),
+        ("huggingface", "linux", XDG | {"HF_HOME": "/h"}, "/h/hub"),
+        ("huggingface", "linux", HUBS, "/old"),
+        ("huggingface", "linux", HUBS | {"HF_HUB_CACHE": "/new"}, "/new"),
+        ("llama.cpp", "linux", {}, ".cache/llama.cpp"),
+        ("llama.cpp", "linux", XDG, "/x/llama.cpp"),
+        ("llama.cpp", "darwin", {}, "Library/Caches/llama.cpp"),
+        ("llama.cpp", "linux", {"LLAMA_CACHE": "/own"}, "/own"),
+        ("jan", "linux", {}, ".local/share/Jan/data"),
+        ("jan", "linux", XDG, "/x/Jan/data"),
+        ("jan", "darwin", {}, "Library/Application Support/Jan/data"),
     ],
 )
-def test_llama_cpps_cache_is_where_it_looks(
-    tmp_path: Path, system: str, environ: dict[str, str], root: str
+def test_a_store_is_where_its_program_looks(
+    tmp_path: Path, name: str, system: str, environ: dict[str, str], root: str
 ) -> None:
-    assert root_of("llama.cpp", tmp_path, system, **environ) == tmp_path / root
+    assert root_of(name, tmp_path, system, **environ) == tmp_path / root
 
 
 def test_lm_studios_directory_is_the_one_it_was_told(home: Home) -> None:
@@ -105,18 +101,6 @@ def test_ollamas_models_are_the_users_and_the_services(tmp_path: Path) -> None:
     assert roots("linux") == [tmp_path / ".ollama" / "models", stores.SERVICE]
     assert roots("darwin") == [tmp_path / ".ollama" / "models"]
     assert roots("linux", OLLAMA_MODELS="/m") == [Path("/m")]
-
-
-@pytest.mark.parametrize(
-    ("system", "environ", "root"),
-    [
-        ("linux", {}, ".local/share/Jan/data"),
-        ("linux", {"XDG_DATA_HOME": "/x"}, "/x/Jan/data"),
-        ("darwin", {}, "Library/Application Support/Jan/data"),
-    ],
-)
-def test_jans_models_are_in_its_data(tmp_path: Path, system: str, environ: dict[str, str], root: str) -> None:
-    assert root_of("jan", tmp_path, system, **environ) == tmp_path / root
 
 
 def test_the_tests_see_no_store_of_the_person_who_runs_them() -> None:

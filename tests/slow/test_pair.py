@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.harness import CONFIG, Cli
-from tests.real_vocabularies import Changed, random_model
+from tests.real_vocabularies import random_model
 
 pytestmark = pytest.mark.slow
 
@@ -29,7 +29,7 @@ def cli() -> Iterator[Cli]:
     target = random_model(models / "target.gguf", "qwen2", width=192)
     random_model(models / "draft.gguf", "qwen2", width=32)
     random_model(models / "llama.gguf", "llama-bpe", width=32)
-    random_model(models / "renamed.gguf", "qwen2", width=32, changed=Changed({1000: "renamed"}))
+    random_model(models / "renamed.gguf", "qwen2", width=32, renamed={1000: "renamed"})
     (models / "cut.gguf").write_bytes(target.read_bytes()[: 20 << 20])
     yield command
     command("daemon", "stop")
