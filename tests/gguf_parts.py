@@ -45,8 +45,6 @@ class Dimensions:
 
 
 SMALL = Dimensions()
-WIDE = ("ple.layer_multipliers", "ple.head_offsets", "ple.head_vocab_sizes")
-"""lists of 64-bit numbers"""
 NOTHING: Mapping[str, Any] = {}
 
 
@@ -63,7 +61,7 @@ def vocabulary_size() -> int:
     return len(tokenizer()["tokenizer.ggml.tokens"][0])
 
 
-def write(path: Path, architecture: str, values: Mapping[str, Any], shapes: Shapes, *, seed: int = 0) -> Path:
+def write(path: Path, architecture: str, values: Mapping[str, Any], shapes: Shapes) -> Path:
     """A file with these values, of which those without a dot at their start are the architecture's own, and
     random F32 tensors of these shapes."""
     writer = gguf.GGUFWriter(path, architecture)
@@ -71,7 +69,7 @@ def write(path: Path, architecture: str, values: Mapping[str, Any], shapes: Shap
         writer.add_key_value(key, content, types[0], *types[1:])
     for key, value in values.items():
         _add(writer, key.removeprefix(".") if key.startswith(".") else f"{architecture}.{key}", value)
-    random = np.random.default_rng(seed)
+    random = np.random.default_rng(0)
     for name, shape in shapes.items():
         writer.add_tensor(name, _weights(random, name, shape))
     writer.write_header_to_file()
@@ -82,9 +80,7 @@ def write(path: Path, architecture: str, values: Mapping[str, Any], shapes: Shap
 
 
 def _add(writer: gguf.GGUFWriter, key: str, value: Any) -> None:
-    if isinstance(value, list) and key.partition(".")[2] in WIDE:
-        writer.add_key_value(key, value, gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT64)
-    elif isinstance(value, list):
+    if isinstance(value, list):
         writer.add_array(key, value)
     elif isinstance(value, bool):
         writer.add_bool(key, value)
@@ -150,16 +146,6 @@ def experts(d: Dimensions) -> Shapes:
     }
 
 
-def shared_expert(d: Dimensions) -> Shapes:
-    up = (d.hidden, d.width)
-    return {
-        "ffn_gate_inp_shexp.weight": (d.width,),
-        "ffn_gate_shexp.weight": up,
-        "ffn_up_shexp.weight": up,
-        "ffn_down_shexp.weight": (d.width, d.hidden),
-    }
-
-
 def state_space(d: Dimensions) -> dict[str, Any]:
     return {
         "ssm.conv_kernel": d.kernel,
@@ -167,23 +153,4 @@ def state_space(d: Dimensions) -> dict[str, Any]:
         "ssm.state_size": d.state,
         "ssm.time_step_rank": d.ranks,
         "ssm.group_count": d.groups,
-    }
-
-
-def delta_net(d: Dimensions, *, fused: bool) -> Shapes:
-    """Linear attention with a gated delta rule, as Qwen has it since 3.5, or ``fused`` as in Qwen3-Next."""
-    key = d.groups * d.state
-    rates: Shapes = (
-        {"ssm_ba.weight": (2 * d.ranks, d.width)}
-        if fused
-        else {"ssm_beta.weight": (d.ranks, d.width), "ssm_alpha.weight": (d.ranks, d.width)}
-    )
-    return rates | {
-        "attn_qkv.weight": (2 * key + d.inner, d.width),
-        "attn_gate.weight": (d.inner, d.width),
-        "ssm_conv1d.weight": (2 * key + d.inner, d.kernel),
-        "ssm_dt.bias": (d.ranks,),
-        "ssm_a": (d.ranks,),
-        "ssm_norm.weight": (d.state,),
-        "ssm_out.weight": (d.width, d.inner),
     }

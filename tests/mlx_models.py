@@ -30,11 +30,9 @@ CHAT_TEMPLATE = (
 
 @dataclass(frozen=True)
 class Family:
-    """The configuration written for a name, and the caches that mlx-lm makes for it."""
+    """The configuration written for a name, and what its weights are like."""
 
     config: Mapping[str, Any]
-    caches: tuple[str, ...]
-    """classes of the caches, sorted; those inside of a CacheList too"""
     dtype: str = "float32"
     bits: int | None = None
     """of quantised matrices, in groups of 32"""
@@ -43,128 +41,24 @@ class Family:
     gain: float = 1.5
     """the factor by which a matrix enlarges its input, about"""
 
-    @property
-    def model_type(self) -> str:
-        return str(self.config["model_type"])
 
-
-BASE = {
+ATTENTION = {
     "vocab_size": VOCABULARY,
     "hidden_size": 64,
     "num_hidden_layers": 2,
     "intermediate_size": 96,
     "max_position_embeddings": 512,
     "rms_norm_eps": 1e-6,
-}
-ATTENTION = BASE | {
     "num_attention_heads": 4,
     "num_key_value_heads": 2,
     "head_dim": 32,
     "rope_theta": 10000.0,
 }
-EXPERTS = {"num_experts_per_tok": 2, "moe_intermediate_size": 64, "norm_topk_prob": True}
-LATENT = (
-    ATTENTION
-    | EXPERTS
-    | {
-        "num_hidden_layers": 3,
-        "num_key_value_heads": 4,
-        "n_routed_experts": 4,
-        "n_shared_experts": 1,
-        "first_k_dense_replace": 1,
-        "kv_lora_rank": 32,
-        "q_lora_rank": 48,
-        "qk_rope_head_dim": 32,
-        "qk_nope_head_dim": 32,
-        "v_head_dim": 32,
-        "n_group": 2,
-        "topk_group": 1,
-        "routed_scaling_factor": 1.0,
-    }
-)
-DELTA = {
-    "num_hidden_layers": 4,
-    "linear_num_value_heads": 4,
-    "linear_num_key_heads": 2,
-    "linear_key_head_dim": 32,
-    "linear_value_head_dim": 32,
-    "linear_conv_kernel_dim": 4,
-    "full_attention_interval": 2,
-}
-SLIDE, FULL = "sliding_attention", "full_attention"
-QWEN3 = Family(
-    ATTENTION | {"model_type": "qwen3", "tie_word_embeddings": True},
-    ("KVCache",),
-    embedding=0.1,
-    gain=2.5,
-)
+QWEN3 = Family(ATTENTION | {"model_type": "qwen3", "tie_word_embeddings": True}, embedding=0.1, gain=2.5)
 
-_FULL = {
+FAMILIES: Mapping[str, Family] = {
     "qwen3": QWEN3,
-    "llama": Family(
-        ATTENTION | {"model_type": "llama", "tie_word_embeddings": False, "rope_traditional": True},
-        ("KVCache",),
-    ),
-    "qwen3-4bit": replace(QWEN3, bits=4),
-    "qwen3-bf16": replace(QWEN3, dtype="bfloat16"),
     "qwen3-4bit-bf16": replace(QWEN3, dtype="bfloat16", bits=4),
-}
-
-_SLIDING = {
-    "gemma3": Family(
-        ATTENTION
-        | {
-            "model_type": "gemma3_text",
-            "num_hidden_layers": 4,
-            "num_key_value_heads": 1,
-            "query_pre_attn_scalar": 32,
-            "sliding_window": WINDOW,
-            "sliding_window_pattern": 3,
-            "tie_word_embeddings": True,
-        },
-        ("KVCache", "RotatingKVCache"),
-        embedding=0.1,
-    ),
-    "llama-window": Family(
-        ATTENTION
-        | {
-            "model_type": "llama",
-            "num_hidden_layers": 3,
-            "layer_types": [SLIDE, FULL, SLIDE],
-            "sliding_window": WINDOW,
-            "tie_word_embeddings": False,
-        },
-        ("KVCache", "RotatingKVCache"),
-    ),
-    "mistral-window": Family(
-        ATTENTION
-        | {
-            "model_type": "ministral3",
-            "num_hidden_layers": 3,
-            "layer_types": [SLIDE, FULL, SLIDE],
-            "sliding_window": WINDOW,
-            "rope_parameters": {
-                "rope_type": "default",
-                "rope_theta": 10000.0,
-                "llama_4_scaling_beta": 0.1,
-                "original_max_position_embeddings": 32,
-            },
-            "tie_word_embeddings": False,
-        },
-        ("KVCache", "RotatingKVCache"),
-    ),
-    "all-window": Family(
-        ATTENTION
-        | {
-            "model_type": "muse_glimmer",
-            "num_hidden_layers": 3,
-            "layer_types": [SLIDE] * 3,
-            "sliding_window": WINDOW,
-            "qk_scale_factor": 2.0,
-            "tie_word_embeddings": False,
-        },
-        ("RotatingKVCache",),
-    ),
     "gpt-oss": Family(
         ATTENTION
         | {
@@ -173,58 +67,8 @@ _SLIDING = {
             "num_local_experts": 4,
             "num_experts_per_tok": 2,
             "sliding_window": WINDOW,
-            "layer_types": [SLIDE, FULL],
+            "layer_types": ["sliding_attention", "full_attention"],
         },
-        ("KVCache", "RotatingKVCache"),
-    ),
-    "gemma4": Family(
-        ATTENTION
-        | {
-            "model_type": "gemma4_text",
-            "num_hidden_layers": 5,
-            "num_key_value_heads": 1,
-            "global_head_dim": 64,
-            "vocab_size_per_layer_input": VOCABULARY,
-            "hidden_size_per_layer_input": 32,
-            "num_kv_shared_layers": 2,
-            "sliding_window": WINDOW,
-            "layer_types": [SLIDE, SLIDE, FULL, SLIDE, FULL],
-            "tie_word_embeddings": True,
-        },
-        ("KVCache", "RotatingKVCache"),
-        embedding=0.1,
-    ),
-    "gemma3n": Family(
-        {
-            "model_type": "gemma3n",
-            "text_config": ATTENTION
-            | {
-                "model_type": "gemma3n_text",
-                "num_hidden_layers": 4,
-                "num_key_value_heads": 1,
-                "num_kv_shared_layers": 2,
-                "vocab_size_per_layer_input": VOCABULARY,
-                "hidden_size_per_layer_input": 32,
-                "sliding_window": WINDOW,
-                "layer_types": [SLIDE, FULL, SLIDE, FULL],
-                "rope_local_base_freq": 10000.0,
-                "final_logit_softcapping": 30.0,
-                "activation_sparsity_pattern": [0.5, 0.0, 0.0, 0.0],
-                "altup_num_inputs": 2,
-                "altup_coef_clip": 120.0,
-                "altup_correct_scale": True,
-                "altup_active_idx": 0,
-                "laurel_rank": 16,
-            },
-        },
-        ("KVCache", "RotatingKVCache"),
-        embedding=0.005,
-        gain=2.5,
-    ),
-    "loop": Family(
-        ATTENTION
-        | {"model_type": "iquestloopcoder", "loop_window_size": WINDOW, "tie_word_embeddings": False},
-        ("KVCache", "RotatingKVCache"),
     ),
     "llama4": Family(
         {
@@ -244,152 +88,48 @@ _SLIDING = {
                 "floor_scale": 32,
             },
         },
-        ("ChunkedKVCache", "KVCache"),
     ),
-}
-
-_EXPERTS = {
-    "mixtral": Family(
-        ATTENTION | {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2},
-        ("KVCache",),
-    ),
-    "qwen3-moe": Family(
-        ATTENTION
-        | EXPERTS
-        | {
-            "model_type": "qwen3_moe",
-            "num_experts": 4,
-            "decoder_sparse_step": 2,
-            "mlp_only_layers": [],
-            "tie_word_embeddings": False,
-        },
-        ("KVCache",),
-    ),
-    "deepseek-v3": Family(LATENT | {"model_type": "deepseek_v3"}, ("KVCache",)),
     "deepseek-v32": Family(
-        LATENT
-        | {"model_type": "deepseek_v32", "index_head_dim": 32, "index_n_heads": 2, "index_topk": WINDOW},
-        ("CacheList", "KVCache"),
-    ),
-}
-
-_RECURRENT = {
-    "mamba": Family(
-        BASE
-        | {
-            "model_type": "mamba",
-            "state_size": 16,
-            "conv_kernel": 4,
-            "use_bias": False,
-            "use_conv_bias": True,
-            "time_step_rank": 8,
-            "tie_word_embeddings": False,
-        },
-        ("ArraysCache",),
-    ),
-    "mamba2": Family(
-        BASE
-        | {
-            "model_type": "mamba2",
-            "num_heads": 4,
-            "head_dim": 32,
-            "intermediate_size": 128,
-            "state_size": 32,
-            "conv_kernel": 4,
-            "n_groups": 1,
-            "layer_norm_epsilon": 1e-6,
-            "use_bias": False,
-            "use_conv_bias": True,
-            "time_step_limit": [0.0, 100.0],
-            "time_step_rank": "auto",
-            "tie_word_embeddings": False,
-        },
-        ("ArraysCache",),
-    ),
-    "rwkv7": Family(
-        BASE
-        | {
-            "model_type": "rwkv7",
-            "norm_eps": 1e-5,
-            "head_dim": 32,
-            "a_low_rank_dim": 16,
-            "v_low_rank_dim": 16,
-            "gate_low_rank_dim": 16,
-            "decay_low_rank_dim": 16,
-        },
-        ("ArraysCache",),
-    ),
-    "qwen3-next": Family(
         ATTENTION
-        | EXPERTS
-        | DELTA
         | {
-            "model_type": "qwen3_next",
-            "num_experts": 4,
-            "decoder_sparse_step": 1,
-            "mlp_only_layers": [0],
-            "shared_expert_intermediate_size": 64,
-            "partial_rotary_factor": 0.5,
+            "model_type": "deepseek_v32",
+            "num_hidden_layers": 3,
+            "num_key_value_heads": 4,
+            "num_experts_per_tok": 2,
+            "moe_intermediate_size": 64,
+            "norm_topk_prob": True,
+            "n_routed_experts": 4,
+            "n_shared_experts": 1,
+            "first_k_dense_replace": 1,
+            "kv_lora_rank": 32,
+            "q_lora_rank": 48,
+            "qk_rope_head_dim": 32,
+            "qk_nope_head_dim": 32,
+            "v_head_dim": 32,
+            "n_group": 2,
+            "topk_group": 1,
+            "routed_scaling_factor": 1.0,
+            "index_head_dim": 32,
+            "index_n_heads": 2,
+            "index_topk": WINDOW,
         },
-        ("ArraysCache", "KVCache"),
     ),
     "qwen3.5": Family(
         {
             "model_type": "qwen3_5",
-            "text_config": ATTENTION | DELTA | {"model_type": "qwen3_5_text", "tie_word_embeddings": False},
+            "text_config": ATTENTION
+            | {
+                "model_type": "qwen3_5_text",
+                "num_hidden_layers": 4,
+                "linear_num_value_heads": 4,
+                "linear_num_key_heads": 2,
+                "linear_key_head_dim": 32,
+                "linear_value_head_dim": 32,
+                "linear_conv_kernel_dim": 4,
+                "full_attention_interval": 2,
+                "tie_word_embeddings": False,
+            },
         },
-        ("ArraysCache", "KVCache"),
-    ),
-    "lfm2": Family(
-        ATTENTION
-        | {
-            "model_type": "lfm2",
-            "num_hidden_layers": 3,
-            "num_attention_heads": 2,
-            "num_key_value_heads": 1,
-            "norm_eps": 1e-6,
-            "conv_bias": False,
-            "conv_L_cache": 3,
-            "block_dim": 64,
-            "block_ff_dim": 96,
-            "block_multiple_of": 32,
-            "block_ffn_dim_multiplier": 1.0,
-            "block_auto_adjust_ff_dim": False,
-            "layer_types": ["conv", FULL, "conv"],
-        },
-        ("ArraysCache", "KVCache"),
-        embedding=0.3,
-    ),
-    "recurrent-gemma": Family(
-        ATTENTION
-        | {
-            "model_type": "recurrent_gemma",
-            "num_hidden_layers": 3,
-            "num_attention_heads": 2,
-            "num_key_value_heads": 1,
-            "attention_bias": False,
-            "conv1d_width": 4,
-            "logits_soft_cap": 30.0,
-            "attention_window_size": WINDOW,
-            "block_types": ["recurrent", "recurrent", "attention"],
-            "tie_word_embeddings": True,
-        },
-        ("ArraysCache", "RotatingKVCache"),
-        embedding=0.1,
-    ),
-    "falcon-h1": Family(
-        ATTENTION
-        | {
-            "model_type": "falcon_h1",
-            "embedding_multiplier": 1.0,
-            "lm_head_multiplier": 1.0,
-            "mamba_d_head": 32,
-            "mamba_d_ssm": 64,
-            "mamba_d_state": 32,
-            "mamba_n_heads": 2,
-            "tie_word_embeddings": False,
-        },
-        ("ArraysCache", "CacheList", "KVCache"),
     ),
     "baichuan-m1": Family(
         ATTENTION
@@ -402,15 +142,10 @@ _RECURRENT = {
             "conv_window": 2,
             "tie_word_embeddings": False,
         },
-        ("ArraysCache", "CacheList", "KVCache", "RotatingKVCache"),
     ),
 }
-
-FAMILIES: Mapping[str, Family] = _FULL | _SLIDING | _EXPERTS | _RECURRENT
-
-
-KINDS = ("qwen3", "qwen3-4bit-bf16", "gemma3", "gpt-oss", "llama4", "deepseek-v32", "mamba2", "qwen3.5")
-"""one family of every kind: what is tested each time; the others when there are minutes"""
+"""One of each kind of cache: all cells, also with quantised weights; a window; chunks; selected cells; states
+between layers of cells; states beside cells and a window. The third to fifth have experts."""
 
 
 def write_model(name: str, folder: Path, *, seed: int = 0) -> Path:
@@ -425,12 +160,6 @@ def write_model(name: str, folder: Path, *, seed: int = 0) -> Path:
     (path / "config.json").write_text(json.dumps(config, indent=1))
     _write_tokenizer(path)
     return path
-
-
-def cache_names(caches: Any) -> tuple[str, ...]:
-    """The classes among ``caches``, as in Family.caches."""
-    inside = [cache for outer in caches for cache in getattr(outer, "caches", ())]
-    return tuple(sorted({type(cache).__name__ for cache in (*caches, *inside)}))
 
 
 def _write_weights(family: Family, path: Path, seed: int) -> None:

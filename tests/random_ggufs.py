@@ -10,7 +10,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from tests import compressed_ggufs
 from tests.gguf_parts import (
     NOTHING,
     SMALL,
@@ -18,24 +17,33 @@ from tests.gguf_parts import (
     Shapes,
     attention,
     common,
-    delta_net,
     dense,
     ends,
     experts,
     in_layer,
-    shared_expert,
     state_space,
     vocabulary_size,
     write,
 )
 
-GATES = ("ffn_gate_exps.weight", "ffn_gate_shexp.weight", "ffn_gate_inp_shexp.weight")
-"""tensors of experts that a family without gates in them lacks"""
+RANK = 32
+"""width of compressed keys and values"""
+STREAMS = 4
+"""of hidden states, in hyper-connections"""
+INDEX = {"heads": 2, "head": 32, "top": 64}
+"""the index of sparse attention: ``top`` entries are read"""
+ROTATED = 64
+"""least width of keys that llama.cpp rotates before it stores them"""
+SQRT_SOFTPLUS = 4
 
 # The families.
 
 
-def _lfm2(d: Dimensions, mixture: bool) -> tuple[dict[str, Any], Shapes]:
+def _norms(d: Dimensions) -> Shapes:
+    return {"attn_norm.weight": (d.width,), "ffn_norm.weight": (d.width,)}
+
+
+def _lfm2(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
     kv_heads = [0 if d.is_recurrent(i) else d.kv_heads for i in range(d.layers)]
     values = common(
         d,
@@ -46,42 +54,34 @@ def _lfm2(d: Dimensions, mixture: bool) -> tuple[dict[str, Any], Shapes]:
             "shortconv.l_cache": 3,
         },
     )
-    if mixture:
-        values |= {
-            "expert_count": d.experts,
-            "expert_used_count": 2,
-            "expert_feed_forward_length": d.hidden,
-            "leading_dense_block_count": 1,
-            "expert_gating_func": 2,
-        }
+    convolution: Shapes = {
+        "shortconv.conv.weight": (d.width, 3),
+        "shortconv.in_proj.weight": (3 * d.width, d.width),
+        "shortconv.out_proj.weight": (d.width, d.width),
+    }
     shapes = ends(d, "token_embd_norm.weight")
     for i, cells in enumerate(kv_heads):
-        block: Shapes = {"attn_norm.weight": (d.width,), "ffn_norm.weight": (d.width,)}
-        block |= (experts(d) | {"exp_probs_b.bias": (d.experts,)}) if mixture and i else dense(d)
-        block |= (
-            attention(d)
-            if cells
-            else {
-                "shortconv.conv.weight": (d.width, 3),
-                "shortconv.in_proj.weight": (3 * d.width, d.width),
-                "shortconv.out_proj.weight": (d.width, d.width),
-            }
-        )
-        shapes |= in_layer(i, block)
+        shapes |= in_layer(i, _norms(d) | dense(d) | (attention(d) if cells else convolution))
     return values, shapes
 
 
-def _mixture(d: Dimensions) -> dict[str, Any]:
-    """Values of a model with experts, a shared one among them."""
+def _delta_net(d: Dimensions) -> Shapes:
+    """Linear attention with a gated delta rule."""
+    key = d.groups * d.state
     return {
-        "expert_count": d.experts,
-        "expert_used_count": 2,
-        "expert_feed_forward_length": d.hidden,
-        "expert_shared_feed_forward_length": d.hidden,
+        "ssm_beta.weight": (d.ranks, d.width),
+        "ssm_alpha.weight": (d.ranks, d.width),
+        "attn_qkv.weight": (2 * key + d.inner, d.width),
+        "attn_gate.weight": (d.inner, d.width),
+        "ssm_conv1d.weight": (2 * key + d.inner, d.kernel),
+        "ssm_dt.bias": (d.ranks,),
+        "ssm_a": (d.ranks,),
+        "ssm_norm.weight": (d.state,),
+        "ssm_out.weight": (d.width, d.inner),
     }
 
 
-def _qwen(d: Dimensions, mixture: bool, *, fused: bool = False) -> tuple[dict[str, Any], Shapes]:
+def _qwen(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
     values = common(
         d,
         **{
@@ -91,63 +91,16 @@ def _qwen(d: Dimensions, mixture: bool, *, fused: bool = False) -> tuple[dict[st
             "attention.key_length": d.head,
             "attention.value_length": d.head,
             "rope.dimension_count": d.head,
+            "rope.dimension_sections": [d.head // 4, d.head // 4, 0, 0],
             "full_attention_interval": d.attention,
             **state_space(d),
         },
     )
-    if not fused:
-        values["rope.dimension_sections"] = [d.head // 4, d.head // 4, 0, 0]
-    if mixture:
-        values |= _mixture(d)
     shapes = ends(d)
     for i in range(d.layers):
         block: Shapes = {"attn_norm.weight": (d.width,), "post_attention_norm.weight": (d.width,)}
-        block |= delta_net(d, fused=fused) if d.is_recurrent(i) else attention(d, gate=2)
-        block |= experts(d) | shared_expert(d) if mixture else dense(d)
-        shapes |= in_layer(i, block)
-    return values, shapes
-
-
-def _nemotron(d: Dimensions, mixture: bool) -> tuple[dict[str, Any], Shapes]:
-    """Layers of one kind each: a Mamba-2 mixer, attention, a network."""
-    kinds = [("mixer", "attention", "network")[i % 3] for i in range(d.layers)]
-    values = common(
-        d,
-        **{
-            "feed_forward_length": [d.hidden if kind == "network" else 0 for kind in kinds],
-            "attention.head_count": d.heads,
-            "attention.head_count_kv": [d.kv_heads if kind == "attention" else 0 for kind in kinds],
-            "attention.key_length": d.head,
-            "attention.value_length": d.head,
-            "attention.layer_norm_epsilon": 1e-5,
-            **state_space(d),
-        },
-    )
-    if mixture:
-        values |= _mixture(d)
-    shapes = ends(d)
-    mixed = d.inner + 2 * d.groups * d.state
-    for i, kind in enumerate(kinds):
-        block: Shapes = {"attn_norm.weight": (d.width,)}
-        if kind == "mixer":
-            block |= {
-                "ssm_in.weight": (d.inner + mixed + d.ranks, d.width),
-                "ssm_conv1d.weight": (mixed, d.kernel),
-                "ssm_conv1d.bias": (mixed,),
-                "ssm_dt.bias": (d.ranks,),
-                "ssm_a": (d.ranks, 1),
-                "ssm_d": (d.ranks, 1),
-                "ssm_norm.weight": (d.groups, d.inner // d.groups),
-                "ssm_out.weight": (d.width, d.inner),
-            }
-        elif kind == "attention":
-            block |= attention(d, norms=False)
-        elif mixture:
-            given = experts(d) | shared_expert(d) | {"exp_probs_b.bias": (d.experts,)}
-            block |= {name: shape for name, shape in given.items() if name not in GATES}
-        else:
-            block |= {"ffn_up.weight": (d.hidden, d.width), "ffn_down.weight": (d.width, d.hidden)}
-        shapes |= in_layer(i, block)
+        block |= _delta_net(d) if d.is_recurrent(i) else attention(d, gate=2)
+        shapes |= in_layer(i, block | dense(d))
     return values, shapes
 
 
@@ -172,26 +125,206 @@ def _mamba(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
     return values, shapes
 
 
+def _mixture(d: Dimensions, *, gating: int = 2) -> dict[str, Any]:
+    return {
+        "expert_count": d.experts,
+        "expert_used_count": 2,
+        "expert_feed_forward_length": d.hidden,
+        "expert_shared_count": 1,
+        "expert_gating_func": gating,
+        "expert_weights_scale": 1.0,
+        "expert_weights_norm": True,
+    }
+
+
+def _biased_experts(d: Dimensions) -> Shapes:
+    """Experts with a bias of the router, and a shared one."""
+    wide, narrow = (d.hidden, d.width), (d.width, d.hidden)
+    shared = {"ffn_gate_shexp.weight": wide, "ffn_up_shexp.weight": wide, "ffn_down_shexp.weight": narrow}
+    return experts(d) | shared | {"exp_probs_b.bias": (d.experts,)}
+
+
+def _mixed_streams(d: Dimensions) -> Shapes:
+    mixed = (2 + STREAMS) * STREAMS
+    shapes: Shapes = {}
+    for part in ("attn", "ffn"):
+        shapes |= {
+            f"hc_{part}_fn.weight": (mixed, STREAMS * d.width),
+            f"hc_{part}_base.weight": (mixed,),
+            f"hc_{part}_scale.weight": (3,),
+        }
+    return shapes
+
+
+def _hyper_connections() -> dict[str, Any]:
+    return {
+        "hyper_connection.count": STREAMS,
+        "hyper_connection.sinkhorn_iterations": 2,
+        "hyper_connection.epsilon": 1e-6,
+    }
+
+
+def _indexed(head: int) -> dict[str, Any]:
+    return {
+        "attention.indexer.head_count": INDEX["heads"],
+        "attention.indexer.key_length": head,
+        "attention.indexer.top_k": INDEX["top"],
+    }
+
+
+# GLM 5: Kimi Delta Attention in most layers, indexed latent attention in the others.
+
+
+def _kda(d: Dimensions) -> Shapes:
+    inner = d.heads * d.head
+    shapes: Shapes = {f"ssm_conv1d_{each}.weight": (inner, 1, d.kernel) for each in "qkv"}
+    shapes |= {f"attn_{each}.weight": (inner, d.width) for each in "qkv"}
+    for gate in ("ssm_f", "ssm_g"):
+        shapes |= {f"{gate}_a.weight": (d.head, d.width), f"{gate}_b.weight": (inner, d.head)}
+    return shapes | {
+        "ssm_beta.weight": (d.heads, d.width),
+        "ssm_a": (d.heads,),
+        "ssm_dt.bias": (inner,),
+        "ssm_norm.weight": (d.head,),
+        "attn_output.weight": (d.width, inner),
+    }
+
+
+def _latent(d: Dimensions) -> Shapes:
+    return {
+        "attn_q_a.weight": (RANK, d.width),
+        "attn_q_a_norm.weight": (RANK,),
+        "attn_q_b.weight": (d.heads * d.head, RANK),
+        "attn_kv_a_mqa.weight": (RANK, d.width),
+        "attn_kv_a_norm.weight": (RANK,),
+        "attn_k_b.weight": (d.heads, RANK, d.head),
+        "attn_v_b.weight": (d.heads, d.head, RANK),
+        "attn_output.weight": (d.width, d.heads * d.head),
+    }
+
+
+def _output(d: Dimensions) -> Shapes:
+    return {"output.weight": (vocabulary_size(), d.width)}
+
+
+def _glm5_next(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
+    """Hyper-connections; the index pools the keys of four tokens."""
+    pool = 4
+    head = INDEX["head"]
+    values = common(
+        d,
+        **{
+            "feed_forward_length": d.hidden,
+            "attention.head_count": d.heads,
+            "attention.head_count_kv": [0 if d.is_recurrent(i) else 1 for i in range(d.layers)],
+            "attention.key_length": RANK,
+            "attention.value_length": RANK,
+            "attention.key_length_mla": d.head,
+            "attention.value_length_mla": d.head,
+            "attention.q_lora_rank": RANK,
+            "attention.kv_lora_rank": RANK,
+            "attention.indexer.kpool": pool,
+            "attention.indexer.kpool_select_tail": True,
+            "rope.dimension_count": 0,
+            "leading_dense_block_count": 1,
+            "ssm.conv_kernel": d.kernel,
+            "kda.head_dim": d.head,
+            "kda.gate_lower_bound": -5.0,
+        },
+        **_mixture(d) | _hyper_connections() | _indexed(head),
+    )
+    shapes = ends(d) | _output(d)
+    for i in range(d.layers):
+        block = _norms(d) | _mixed_streams(d)
+        block |= _kda(d) if d.is_recurrent(i) else _latent(d)
+        if not d.is_recurrent(i):
+            block |= {
+                "indexer.k_norm.weight": (head,),
+                "indexer.k_norm.bias": (head,),
+                "indexer.proj.weight": (INDEX["heads"], d.width),
+                "indexer.attn_k.weight": (head, d.width),
+                "indexer.attn_q_b.weight": (INDEX["heads"] * head, RANK),
+                "indexer_compressor_gate.weight": (head, d.width),
+                "indexer_compressor_ape.weight": (pool, head),
+            }
+        block |= _biased_experts(d) if i else dense(d)
+        shapes |= in_layer(i, block)
+    return values, shapes
+
+
+def _compressor(width: int, head: int, ratio: int, name: str = "attn_compressor") -> Shapes:
+    own = (2 if ratio == 4 else 1) * head
+    return {
+        f"{name}_kv.weight": (own, width),
+        f"{name}_gate.weight": (own, width),
+        f"{name}_ape.weight": (ratio, own),
+        f"{name}_norm.weight": (head,),
+    }
+
+
+def _deepseek4(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
+    """A sliding window, and entries that stand for 4 or 128 tokens each; what is not yet an entry is the
+    state."""
+    ratios, groups, index = [(0, 4, 128, 4)[i % 4] for i in range(d.layers)], 2, ROTATED
+    head = d.head * 2
+    values = common(
+        d,
+        **{
+            "feed_forward_length": d.hidden,
+            "attention.head_count": d.heads,
+            "attention.head_count_kv": 1,
+            "attention.key_length": head,
+            "attention.value_length": head,
+            "attention.q_lora_rank": RANK,
+            "attention.sliding_window": 32,
+            "attention.compress_ratios": ratios,
+            "attention.compress_rope_freq_base": 160000.0,
+            "attention.output_group_count": groups,
+            "attention.output_lora_rank": RANK,
+            "rope.dimension_count": head // 2,
+            "swiglu_clamp_exp": 10.0,
+            "hash_layer_count": 0,
+        },
+        **_mixture(d, gating=SQRT_SOFTPLUS) | _hyper_connections() | _indexed(ROTATED),
+    )
+    shapes = ends(d) | _output(d)
+    shapes |= {"output_hc_fn.weight": (STREAMS, STREAMS * d.width), "output_hc_base.weight": (STREAMS,)}
+    shapes |= {"output_hc_scale.weight": (1,)}
+    for i, ratio in enumerate(ratios):
+        block = _norms(d) | _mixed_streams(d) | _biased_experts(d)
+        block |= {
+            "attn_sinks.weight": (d.heads,),
+            "attn_q_a.weight": (RANK, d.width),
+            "attn_q_a_norm.weight": (RANK,),
+            "attn_q_b.weight": (d.heads * head, RANK),
+            "attn_kv.weight": (head, d.width),
+            "attn_kv_a_norm.weight": (head,),
+            "attn_output_a.weight": (groups * RANK, d.heads * head // groups),
+            "attn_output_b.weight": (d.width, groups * RANK),
+        }
+        block |= _compressor(d.width, head, ratio) if ratio else {}
+        if ratio == 4:
+            block |= _compressor(d.width, index, ratio, "indexer_compressor")
+            block |= {"indexer.proj.weight": (INDEX["heads"], d.width)}
+            block |= {"indexer.attn_q_b.weight": (INDEX["heads"] * index, RANK)}
+        shapes |= in_layer(i, block)
+    return values, shapes
+
+
 FAMILIES: Mapping[str, Callable[[Dimensions], tuple[dict[str, Any], Shapes]]] = {
-    "lfm2": lambda d: _lfm2(d, mixture=False),
-    "lfm2moe": lambda d: _lfm2(d, mixture=True),
-    "qwen35": lambda d: _qwen(d, mixture=False),
-    "qwen35moe": lambda d: _qwen(d, mixture=True),
-    "qwen3next": lambda d: _qwen(d, mixture=True, fused=True),
-    "nemotron_h": lambda d: _nemotron(d, mixture=False),
-    "nemotron_h_moe": lambda d: _nemotron(d, mixture=True),
+    "lfm2": _lfm2,
+    "qwen35": _qwen,
+    "deepseek4": _deepseek4,
+    "glm5-next": _glm5_next,
     "mamba": _mamba,
-    "qwen4exp": compressed_ggufs.qwen4_exp,
-    "kimi-k3": compressed_ggufs.kimi_k3,
-    "bailingmoe3": compressed_ggufs.bailing_moe3,
-    "glm5-next": compressed_ggufs.glm5_next,
-    "deepseek4": compressed_ggufs.deepseek4,
 }
+"""One of each kind of state: a convolution's, linear attention's, entries not yet compressed, one that is
+right in the first sequence alone, one that cannot be rolled back. The third and fourth have experts."""
 
 
-def write_model(path: Path, architecture: str, d: Dimensions = SMALL, *, seed: int = 0) -> Path:
+def write_model(path: Path, architecture: str, d: Dimensions = SMALL) -> Path:
     """A model of one of :data:`FAMILIES`."""
-    return write(path, architecture, *FAMILIES[architecture](d), seed=seed)
+    return write(path, architecture, *FAMILIES[architecture](d))
 
 
 # Heads, which draft for a model and are none.
@@ -210,14 +343,14 @@ def _mtp_layer(d: Dimensions) -> Shapes:
 
 def write_mtp_head(path: Path, d: Dimensions = SMALL, *, values: Mapping[str, Any] = NOTHING) -> Path:
     """The last layer of a Qwen3.5 without the others, as llama.cpp's converter writes it with --mtp."""
-    own, _ = _qwen(d, mixture=False)
+    own, _ = _qwen(d)
     own |= {"block_count": d.layers + 1, "nextn_predict_layers": 1, **values}
     return write(path, "qwen35", own, ends(d) | _mtp_layer(d))
 
 
 def write_model_with_mtp(path: Path, d: Dimensions = SMALL) -> Path:
     """A whole Qwen3.5 with that layer behind its own."""
-    own, shapes = _qwen(d, mixture=False)
+    own, shapes = _qwen(d)
     own |= {"block_count": d.layers + 1, "nextn_predict_layers": 1}
     return write(path, "qwen35", own, shapes | _mtp_layer(d))
 

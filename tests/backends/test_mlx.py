@@ -12,18 +12,15 @@ from localspec.backends.base import Backend
 from localspec.models.model import model_at
 from localspec.protocol.engine_config import EngineConfig
 from tests.conformance.backend import BackendConformance
-from tests.mlx_models import FAMILIES, KINDS, write_model
+from tests.mlx_models import FAMILIES, write_model
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
 from tests.mlx_pair import mlx_model
 
 SMALL = EngineConfig(n_ctx=512, parallel=4, prefill_chunk=16)
-QUANTISED_CELLS = {
-    f"{name}, {bits}-bit cells": (name, bits) for name in ("qwen3", "llama") for bits in (8, 4)
-}
-MODELS = {name: (name, 0) for name in FAMILIES} | QUANTISED_CELLS
-QUICK = (*KINDS, "qwen3, 8-bit cells")
+MODELS = {name: (name, 0) for name in FAMILIES} | {f"qwen3, {n}-bit cells": ("qwen3", n) for n in (8, 4)}
+SLOW = "qwen3, 4-bit cells"
 
 
 def load(name: str, folder: Path) -> MlxBackend:
@@ -39,7 +36,7 @@ class TestFamilies(BackendConformance):
 
     @pytest.fixture(
         scope="class",
-        params=[name if name in QUICK else pytest.param(name, marks=pytest.mark.slow) for name in MODELS],
+        params=[pytest.param(name, marks=[pytest.mark.slow] * (name == SLOW)) for name in MODELS],
     )
     @classmethod
     def shared(

@@ -13,13 +13,13 @@ from localspec.backends.llama_cpp.native import kv_bytes_per_token
 from localspec.engine.load import load, load_engine
 from localspec.errors import LocalspecError, ModelTooLarge
 from localspec.models import fit
-from localspec.models.fit import PROCESS, Needs, context_size, free_memory, needs_of
+from localspec.models.fit import PROCESS, Needs, context_size, free_memory, needs_of, size_of
 from localspec.models.model import model_at
 from localspec.models.pair import choose
 from localspec.protocol.engine_config import EngineConfig
 from localspec.units import MB
 from tests.mlx_pair import mlx_model
-from tests.models.ggufs import DRAFT, TARGET, gguf, ints, string, uint32
+from tests.models.ggufs import DRAFT, TARGET, gguf, ints, string, tensor, uint32
 
 SMALL = EngineConfig(n_ctx=256, parallel=1)
 
@@ -74,6 +74,14 @@ def test_what_a_header_does_not_tell_counts_as_nothing(tmp_path: Path) -> None:
     assert cells(*SHAPE, uint32("llama.attention.key_length", 32)) == 256 * 2 * 2 * 128 * 3
     assert cells(*SHAPE, ints("llama.attention.head_count_kv", [0, 2, 0])) == 0
     assert cells(*SHAPE, string("llama.attention.head_count_kv", "many")) == 0
+
+
+def test_the_state_behind_embeddings_of_n_grams_counts(tmp_path: Path) -> None:
+    """3 columns of the convolution's kernel, for each of the n-gram's tokens: as llama.cpp sizes it."""
+    header = [string("general.architecture", "qwen4exp"), uint32("qwen4exp.ple.ngram_size", 3)]
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf(header, [tensor("blk.0.ple_conv1d.weight", (4, 256))], b"\0" * 4096))
+    assert size_of(model_at(path), SMALL).state == 4 * 3 * 3 * 256
 
 
 @pytest.mark.parametrize(

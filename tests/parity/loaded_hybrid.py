@@ -17,7 +17,7 @@ from tests.parity.play import Loaded
 N_CTX = 320
 WIDE = gguf_parts.Dimensions(width=256, hidden=256, state=32, head=64)
 """sizes that can be quantised by K-quants"""
-QUANTISED = {"qwen35 Q8_0": "Q8_0", "qwen35 Q4_K_M": "Q4_K_M", "nemotron_h Q4_K_M": "Q4_K_M"}
+QUANTISED = {"qwen35 Q8_0": "Q8_0", "qwen35 Q4_K_M": "Q4_K_M"}
 MODELS = (*random_ggufs.FAMILIES, *QUANTISED)
 HYBRID_TEXTS = replace(TEXTS, bases=tuple(source[:240] for source in SOURCES))
 

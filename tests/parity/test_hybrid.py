@@ -13,7 +13,7 @@ from hypothesis import settings
 from tests.parity.generated import FIXED, played
 from tests.parity.loaded_hybrid import HYBRID_TEXTS, MODELS, loaded_hybrid
 
-QUICK = ("lfm2", "qwen35", "nemotron_h Q4_K_M")
+QUICK = ("lfm2", "qwen35", "qwen35 Q4_K_M")
 CASES = 4
 
 

@@ -74,7 +74,7 @@ def test_hybrids(name: str, tmp_path: Path, record_property: Record) -> None:
         tally = played(world, HYBRID_TEXTS, HYBRIDS.index(name), how)
     report(tally, record_property, name)
     assert tally.cases >= HYBRID_CASES and (tally.cached > 0 or HYBRID_CASES < VARIED)
-    assert 0 < tally.accepted < tally.drafted or name in ("qwen3next", "mamba")
+    assert 0 < tally.accepted < tally.drafted or name == "mamba"
 
 
 @pytest.mark.parametrize("name", MLX_MODELS)
