@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.errors import EngineError, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
+from localspec.errors import EngineError, InvalidOptions, ModelInvalid, ModelTooLarge
 from localspec.models.bundled import bundled_model
 from localspec.models.model import model_at
 from localspec.protocol.engine_config import EngineConfig
@@ -28,12 +28,6 @@ class TestLlamaCpp(BackendConformance):
     @classmethod
     def make(cls) -> Backend:
         return LlamaCppBackend(model_at(TARGET), SMALL)
-
-
-class TestLlamaCppDraft(TestLlamaCpp):
-    @classmethod
-    def make(cls) -> Backend:
-        return LlamaCppBackend(model_at(DRAFT), SMALL)
 
 
 class TestQuantisedCells(TestLlamaCpp):
@@ -71,18 +65,6 @@ def test_wide_forwards_of_any_width_are_equal_to_the_bit() -> None:
         backend.truncate(sequence, 0)
     backend.free()
     assert len(seen) == 1
-
-
-def test_missing_file() -> None:
-    with pytest.raises(ModelNotFound, match="no file"):
-        LlamaCppBackend(model_at(Path("/nowhere/model.gguf")))
-
-
-def test_not_a_gguf_file(tmp_path: Path) -> None:
-    path = tmp_path / "notes.gguf"
-    path.write_text("just some text")
-    with pytest.raises(ModelInvalid, match="GGUF"):
-        LlamaCppBackend(model_at(path))
 
 
 @pytest.mark.parametrize("share", [0.001, 0.1, 0.5, 0.999])

@@ -20,21 +20,7 @@ from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from tests.real_vocabularies import SOURCE
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
-TEXTS = (
-    " ",
-    "  ",
-    "\n",
-    "\t",
-    "a",
-    "Hello world",
-    "def f():\n    return 1\n",
-    "<",
-    ">",
-    "é",
-    "▁",
-    "日本",
-    "\0",
-)
+TEXTS = (*" \n\ta<>é▁\0", "  ", "日本", "Hello world", "def f():\n    return 1\n")
 ASKED = settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 
 
@@ -60,18 +46,8 @@ def sentencepiece(path: Path, name: str) -> Path:
     """A SentencePiece vocabulary whose special tokens overlap; beside those of Phi-3 blanks are stripped."""
     own = [*"▁abHelo wrd", "▁a", "He", "ll", "llo", "▁w", "▁▁"]
     special = [
-        "<s>",
-        "</s>",
-        "<|end|>",
-        "<|e",
-        "d|><s",
-        "  ",
-        "   ",
-        "\n\n",
-        "a\n",
-        "<|user|>",
-        "<|endoftext|>",
-        "<x>",
+        *("<s>", "</s>", "<|end|>", "<|e", "d|><s", "  ", "   "),
+        *("\n\n", "a\n", "<|user|>", "<|endoftext|>", "<x>"),
     ]
     bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
     writer = gguf.GGUFWriter(path, "llama")

@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -28,10 +24,7 @@ BASE = {".general.base_model.0.name": "Toy 7B"}
 HEADS: list[tuple[Callable[[Path], Path], str]] = [
     (random_ggufs.write_mtp_head, "it is an MTP head for a qwen35 model"),
     (partial(random_ggufs.write_mtp_head, values=BASE), "it is an MTP head for Toy 7B"),
-    (
-        random_ggufs.write_eagle_head,
-        "it is an EAGLE-3 head for a model with a hidden size of 64",
-    ),
+    (random_ggufs.write_eagle_head, "it is an EAGLE-3 head for a model with a hidden size of 64"),
     (partial(random_ggufs.write_eagle_head, values=BASE), "it is an EAGLE-3 head for Toy 7B"),
     (random_ggufs.write_dflash_head, "it is a DFlash head for another model"),
     (partial(random_ggufs.write_dflash_head, dspark=True), "it is a DSpark head for another model"),
@@ -80,23 +73,3 @@ def test_a_model_with_its_head_in_it_answers(tmp_path: Path) -> None:
     assert describe("whole", path).problem is None
     with load(str(path), draft="none", n_ctx=256, parallel=1) as engine:
         assert engine.generate("def f", max_tokens=4).finish().completion_tokens
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("command", [("show",), ("list",), ("pair",)])
-def test_the_command_tells_of_a_head(tmp_path: Path, command: tuple[str]) -> None:
-    models = tmp_path / "models"
-    models.mkdir()
-    random_ggufs.write_mtp_head(models / "toy-9b.gguf", values=BASE)
-    config = Path(os.environ["LOCALSPEC_HOME"]) / "config"
-    config.mkdir()
-    (config / "config.toml").write_text(f"model_dirs = [{json.dumps(str(models))}]\n")
-    asked = {"show": ["show", "toy-9b"], "list": ["list"], "pair": ["pair", "bundled"]}[command[0]]
-    ran = subprocess.run(
-        [sys.executable, "-m", "localspec", "models", *asked, "--json"],
-        capture_output=True,
-        text=True,
-        timeout=120,
-        check=False,
-    )
-    assert "an MTP head for Toy 7B" in ran.stdout + ran.stderr, ran
