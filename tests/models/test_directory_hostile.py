@@ -254,7 +254,8 @@ MAPS: list[Any] = [{}, {"weight_map": []}, {"weight_map": {"a": 5}}, {"weight_ma
     ("file", "content"),
     [
         *(("index", each) for each in MAPS),
-        *(("tokenizer", each) for each in ({}, {"model": {}})),
+        ("tokenizer", {}),
+        ("tokenizer", {"model": {}}),
         *(("tokenizer", {"model": {"vocab": each}}) for each in VOCABULARIES),
         *(("tokenizer", {"model": {"vocab": {}}, "added_tokens": each}) for each in ADDED),
         *(("settings", {"added_tokens_decoder": each}) for each in DECODERS),
