@@ -120,5 +120,5 @@ def test_an_interrupted_load_ends_early_and_frees_what_it_has() -> None:
 
     config = EngineConfig(n_ctx=256, parallel=1, threads=1)
     with pytest.raises(KeyboardInterrupt):
-        LlamaCppBackend(model_at(bundled_model(BUNDLED_DRAFT, "gguf")), config, progress=progress)
+        LlamaCppBackend(model_at(bundled_model(BUNDLED_DRAFT)), config, progress=progress)
     assert len(fractions) == 1 and fractions[0] < 1

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from typing import Any, TypeVar
+
+import pytest
 
 T = TypeVar("T")
 
@@ -17,6 +21,26 @@ POLL_S = 0.01
 def run(test: Coroutine[Any, Any, T]) -> T:
     """Run an asynchronous test, with an end to it."""
     return asyncio.run(asyncio.wait_for(test, 4 * DEADLINE_S))
+
+
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run an asynchronous test; a hook for the conftest.py of a folder that has such tests.
+
+    Where a fixture's value is an asynchronous context, the test is run inside it and gets what it yields.
+    """
+    if not inspect.iscoroutinefunction(pyfuncitem.function):
+        return None
+    values = {name: pyfuncitem.funcargs[name] for name in pyfuncitem._fixtureinfo.argnames}
+
+    async def test() -> None:
+        async with AsyncExitStack() as contexts:
+            for name, value in values.items():
+                if isinstance(value, AbstractAsyncContextManager):
+                    values[name] = await contexts.enter_async_context(value)
+            await pyfuncitem.function(**values)
+
+    run(test())
+    return True
 
 
 async def soon(awaitable: Awaitable[T]) -> T:

@@ -2,17 +2,18 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 from filelock import FileLock
 
-from localspec.client import discovery
-from tests.daemon.harness import write_config
+from localspec.client import Client, connect, discovery
+from tests.daemon.harness import ECHO_DAEMON, write_config
 from tests.waiting import DEADLINE_S
+from tests.waiting import pytest_pyfunc_call as pytest_pyfunc_call
 
 
 @contextmanager
@@ -31,6 +32,24 @@ def own_home() -> Iterator[Path]:
         with FileLock(lock, timeout=DEADLINE_S):
             pass  # a daemon holds it to its very end
     shutil.rmtree(path, ignore_errors=True)
+
+
+async def echo() -> Client:
+    """A client of the home's daemon, with echo workers."""
+    return await connect(command=ECHO_DAEMON)
+
+
+@asynccontextmanager
+async def connected() -> AsyncIterator[Client]:
+    async with await echo() as client:
+        yield client
+
+
+@pytest.fixture
+def client(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[Client]:
+    """A client of the daemon of the home that the test has."""
+    request.getfixturevalue("shared" if "shared" in request.fixturenames else "home")
+    return connected()
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,8 @@ from localspec.protocol import jsonrpc, messages
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
 from localspec.protocol.results import Result
-from tests.daemon.harness import ECHO_DAEMON
-from tests.waiting import run, soon
-
-
-async def echo() -> Client:
-    """A client of the home's daemon, with echo workers."""
-    return await connect(command=ECHO_DAEMON)
+from tests.client.conftest import echo
+from tests.waiting import soon
 
 
 async def begun(stream: Stream[Result]) -> Stream[Result]:
@@ -55,240 +50,180 @@ async def begun(stream: Stream[Result]) -> Stream[Result]:
     raise AssertionError("it ended without a text")
 
 
-def test_streams_text_and_gives_the_result(shared: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            stream = client.generate("one two three")
-            assert "".join([delta.text async for delta in stream]) == "one two three "
-            result = await stream.result()
-            assert (result.text, result.finish_reason, result.stats.accepted) == ("one two three ", "stop", 3)
-            stream = client.generate(messages=(Message("user", "hi"),), options=Options(seed=1))
-            assert (await stream.result()).text == "hi "
-
-    run(test())
+async def test_streams_text_and_gives_the_result(shared: Path, client: Client) -> None:
+    stream = client.generate("one two three")
+    assert "".join([delta.text async for delta in stream]) == "one two three "
+    result = await stream.result()
+    assert (result.text, result.finish_reason, result.stats.accepted) == ("one two three ", "stop", 3)
+    stream = client.generate(messages=(Message("user", "hi"),), options=Options(seed=1))
+    assert (await stream.result()).text == "hi "
 
 
 @pytest.mark.slow
-def test_events_tell_of_loading_queueing_prefill_and_text(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            events = [event async for event in client.generate("degrade").events()]
-            assert [type(event) for event in events if not isinstance(event, messages.StreamDelta)] == [
-                messages.StreamProgress,
-                messages.ModelProgress,
-                messages.StreamProgress,
-                messages.SpeculationDegraded,
-            ]
-            opening = client.open(options=Options(model="other"))
-            assert [event async for event in opening.events()] == [
-                messages.ModelProgress("other", "weights", 0.5)
-            ]
-            assert (await opening.result()).pairing.target == "other"
-
-    run(test())
+async def test_events_tell_of_loading_queueing_prefill_and_text(home: Path, client: Client) -> None:
+    events = [event async for event in client.generate("degrade").events()]
+    assert [type(event) for event in events if not isinstance(event, messages.StreamDelta)] == [
+        messages.StreamProgress,
+        messages.ModelProgress,
+        messages.StreamProgress,
+        messages.SpeculationDegraded,
+    ]
+    opening = client.open(options=Options(model="other"))
+    assert [event async for event in opening.events()] == [messages.ModelProgress("other", "weights", 0.5)]
+    assert (await opening.result()).pairing.target == "other"
 
 
-def test_streams_side_by_side(shared: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            stalled = await begun(client.generate("stall"))
-            streams = [client.generate(f"number {n}") for n in range(20)]
-            assert [(await s.result()).text for s in streams] == [f"number {n} " for n in range(20)]
-            result = await soon(stalled.cancel())
-            assert (result.text, result.finish_reason) == ("stalling", "cancelled")
-            assert await stalled.cancel() == result
-
-    run(test())
+async def test_streams_side_by_side(shared: Path, client: Client) -> None:
+    stalled = await begun(client.generate("stall"))
+    streams = [client.generate(f"number {n}") for n in range(20)]
+    assert [(await s.result()).text for s in streams] == [f"number {n} " for n in range(20)]
+    result = await soon(stalled.cancel())
+    assert (result.text, result.finish_reason) == ("stalling", "cancelled")
+    assert await stalled.cancel() == result
 
 
 @pytest.mark.parametrize("read", [0, 1])
 @pytest.mark.parametrize("how", ["the stream", "its text", "its events"])
-def test_what_is_closed_has_ended_at_the_daemon_whether_it_was_read_or_not(
-    shared: Path, how: str, read: int
+async def test_what_is_closed_has_ended_at_the_daemon_whether_it_was_read_or_not(
+    shared: Path, client: Client, how: str, read: int
 ) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            stream = client.generate("stall")
-            ways: dict[str, Stream[Result] | Reading[Any]] = {
-                "the stream": stream,
-                "its text": aiter(stream),
-                "its events": stream.events(),
-            }
-            reading = ways[how]
-            for _ in range(read):
-                await soon(anext(aiter(stream)))
-            await soon(reading.aclose())
-            assert (await client.status()).running == 0
-            assert (await stream.result()).finish_reason == "cancelled"
-            await soon(reading.aclose())
-
-    run(test())
+    stream = client.generate("stall")
+    ways: dict[str, Stream[Result] | Reading[Any]] = {
+        "the stream": stream,
+        "its text": aiter(stream),
+        "its events": stream.events(),
+    }
+    reading = ways[how]
+    for _ in range(read):
+        await soon(anext(aiter(stream)))
+    await soon(reading.aclose())
+    assert (await client.status()).running == 0
+    assert (await stream.result()).finish_reason == "cancelled"
+    await soon(reading.aclose())
 
 
-def test_what_failed_can_be_closed(shared: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            async with contextlib.aclosing(client.chat("none", "x")) as stream:
-                pass
-            with pytest.raises(SessionNotFound):
-                await stream.result()
-
-    run(test())
+async def test_what_failed_can_be_closed(shared: Path, client: Client) -> None:
+    async with contextlib.aclosing(client.chat("none", "x")) as stream:
+        pass
+    with pytest.raises(SessionNotFound):
+        await stream.result()
 
 
-def test_chats(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            opened = await client.open_session(system="be brief", options=Options(proposer="none"))
-            assert opened.pairing.proposer == "none"
-            await client.chat(opened.session, "hello").result()
-            text = (await client.chat(opened.session, "prompt").result()).text
-            assert len(json.loads(text)["messages"]) == 4
-            assert [s.session for s in await client.sessions()] == [opened.session]
-            content = await client.session(opened.session)
-            assert content.title == "hello"
-            assert [(m.role, m.content) for m in content.messages[:2]] == [
-                ("user", "hello"),
-                ("assistant", "hello "),
-            ]
-            with pytest.raises(SessionNotFound):
-                await client.session("none")
-
-    run(test())
+async def test_chats(home: Path, client: Client) -> None:
+    opened = await client.open_session(system="be brief", options=Options(proposer="none"))
+    assert opened.pairing.proposer == "none"
+    await client.chat(opened.session, "hello").result()
+    text = (await client.chat(opened.session, "prompt").result()).text
+    assert len(json.loads(text)["messages"]) == 4
+    assert [s.session for s in await client.sessions()] == [opened.session]
+    content = await client.session(opened.session)
+    assert content.title == "hello"
+    assert [(m.role, m.content) for m in content.messages[:2]] == [("user", "hello"), ("assistant", "hello ")]
+    with pytest.raises(SessionNotFound):
+        await client.session("none")
 
 
-def test_completions(shared: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            done = await client.complete("def f", "\n", path="a.py", max_ms=9000).result()
-            assert [item.text for item in done.items] == ["def f"]
-            assert (done.result.finish_reason, done.source) == ("stop", "model")
-            await client.feedback(done.items[0].id, "accepted")
-            warmed = await client.warm("a.py", "def g", "").result()
-            assert warmed.prompt_tokens == warmed.reprefilled_tokens == 1
-
-    run(test())
+async def test_completions(shared: Path, client: Client) -> None:
+    done = await client.complete("def f", "\n", path="a.py", max_ms=9000).result()
+    assert [item.text for item in done.items] == ["def f"]
+    assert (done.result.finish_reason, done.source) == ("stop", "model")
+    await client.feedback(done.items[0].id, "accepted")
+    warmed = await client.warm("a.py", "def g", "").result()
+    assert warmed.prompt_tokens == warmed.reprefilled_tokens == 1
 
 
-def test_models_status_and_metrics(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            await client.generate("hello").result()
-            assert "stdlib-6m" in {model.id for model in await client.models()}
-            status = await client.status()
-            assert (status.connections, status.running, len(status.models)) == (1, 0, 1)
-            assert (await client.metrics()).totals['localspec_tokens_total{kind="completion"}'] == 1
-            assert (await client.request("daemon/status"))["pid"] == status.pid
-
-    run(test())
+async def test_models_status_and_metrics(home: Path, client: Client) -> None:
+    await client.generate("hello").result()
+    assert "stdlib-6m" in {model.id for model in await client.models()}
+    status = await client.status()
+    assert (status.connections, status.running, len(status.models)) == (1, 0, 1)
+    assert (await client.metrics()).totals['localspec_tokens_total{kind="completion"}'] == 1
+    assert (await client.request("daemon/status"))["pid"] == status.pid
 
 
 @pytest.mark.slow
-def test_models_are_loaded_and_unloaded(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            loading = client.load("small", keep_alive_s=60)
-            assert [event async for event in loading.events()] == [
-                messages.ModelProgress("small", "weights", 0.5)
-            ]
-            loaded = await loading.result()
-            assert (loaded.model, loaded.running) == ("small", 0)
-            assert loaded.idle_left_s is not None and 0 < loaded.idle_left_s <= 60
-            await client.load("large").result()
-            assert await client.unload("small") == ("small",)
-            assert await client.unload() == ("large",)
-            with pytest.raises(ModelNotFound):
-                await client.unload("neither")
-            stalled = await begun(client.generate("stall"))
-            with pytest.raises(EngineBusy, match="bundled"):
-                await client.unload()
-            await stalled.cancel()
-
-    run(test())
+async def test_models_are_loaded_and_unloaded(home: Path, client: Client) -> None:
+    loading = client.load("small", keep_alive_s=60)
+    assert [event async for event in loading.events()] == [messages.ModelProgress("small", "weights", 0.5)]
+    loaded = await loading.result()
+    assert (loaded.model, loaded.running) == ("small", 0)
+    assert loaded.idle_left_s is not None and 0 < loaded.idle_left_s <= 60
+    await client.load("large").result()
+    assert await client.unload("small") == ("small",)
+    assert await client.unload() == ("large",)
+    with pytest.raises(ModelNotFound):
+        await client.unload("neither")
+    stalled = await begun(client.generate("stall"))
+    with pytest.raises(EngineBusy, match="bundled"):
+        await client.unload()
+    await stalled.cancel()
 
 
-def test_errors_are_typed(shared: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            with pytest.raises(OutOfMemory, match="no memory"):
-                await client.generate("fail").result()
-            with pytest.raises(EngineCrashed):
-                async for _ in client.generate("kill"):
-                    pass
-            with pytest.raises(ModelInvalid):
-                await client.open_session(options=Options(model="broken"))
-            with pytest.raises(InvalidOptions, match="threshold"):
-                await client.generate("x", options=Options(threshold=0.5)).result()
-            with pytest.raises(InvalidOptions, match="exactly one of prompt, tokens and messages"):
-                await client.generate().result()
-            with pytest.raises(InvalidOptions, match="surrogate"):
-                await client.generate("\ud800").result()
-            with pytest.raises(InvalidOptions, match="verbose"):
-                await client.request("daemon/status", {"verbose": True})
-            with pytest.raises(LocalspecError, match="no method") as caught:
-                await client.request("no/such")
-            assert caught.value.code == "internal"
-
-    run(test())
+async def test_errors_are_typed(shared: Path, client: Client) -> None:
+    with pytest.raises(OutOfMemory, match="no memory"):
+        await client.generate("fail").result()
+    with pytest.raises(EngineCrashed):
+        async for _ in client.generate("kill"):
+            pass
+    with pytest.raises(ModelInvalid):
+        await client.open_session(options=Options(model="broken"))
+    with pytest.raises(InvalidOptions, match="threshold"):
+        await client.generate("x", options=Options(threshold=0.5)).result()
+    with pytest.raises(InvalidOptions, match="exactly one of prompt, tokens and messages"):
+        await client.generate().result()
+    with pytest.raises(InvalidOptions, match="surrogate"):
+        await client.generate("\ud800").result()
+    with pytest.raises(InvalidOptions, match="verbose"):
+        await client.request("daemon/status", {"verbose": True})
+    with pytest.raises(LocalspecError, match="no method") as caught:
+        await client.request("no/such")
+    assert caught.value.code == "internal"
 
 
-def test_over_tcp_with_the_token(shared: Path) -> None:
-    async def test() -> None:
-        async with await echo() as local:
-            url = (await local.status()).url
-            async with await connect(url=url) as client:
-                assert (await client.generate("hello").result()).text == "hello "
-            with pytest.raises(Unauthorized, match="token"):
-                await connect(url=url, token="0" * 64)
-
-    run(test())
+async def test_over_tcp_with_the_token(shared: Path) -> None:
+    async with await echo() as local:
+        url = (await local.status()).url
+        async with await connect(url=url) as client:
+            assert (await client.generate("hello").result()).text == "hello "
+        with pytest.raises(Unauthorized, match="token"):
+            await connect(url=url, token="0" * 64)
 
 
 @pytest.mark.slow
-def test_a_lost_daemon_ends_every_stream(home: Path) -> None:
-    async def test() -> None:
+async def test_a_lost_daemon_ends_every_stream(home: Path, client: Client) -> None:
+    streams = [await begun(client.generate("stall")) for _ in range(3)]
+    pid = (await client.status()).pid
+    os.kill(pid, signal.SIGKILL)
+    for stream in streams:
+        with pytest.raises(DaemonUnavailable):
+            await soon(stream.result())
+    with pytest.raises(DaemonUnavailable):
+        await client.status()
+    with pytest.raises(DaemonUnavailable):
+        async for _ in client.generate("hello"):
+            pass
+    async with await echo() as again:
+        assert (await again.status()).pid != pid
+
+
+async def test_shutdown_ends_the_daemon(home: Path) -> None:
+    async with await echo() as client:
+        await client.shutdown()
+        with pytest.raises(DaemonUnavailable, match="the daemon is stopping"):
+            await client.status()
+    assert discovery.find() is None
+    with pytest.raises(DaemonUnavailable, match="no daemon is running"):
+        await connect(start=False)
+
+
+async def test_closing_ends_the_requests(shared: Path) -> None:
+    async with await echo() as watcher:
         async with await echo() as client:
-            streams = [await begun(client.generate("stall")) for _ in range(3)]
-            pid = (await client.status()).pid
-            os.kill(pid, signal.SIGKILL)
-            for stream in streams:
-                with pytest.raises(DaemonUnavailable):
-                    await soon(stream.result())
-            with pytest.raises(DaemonUnavailable):
-                await client.status()
-            with pytest.raises(DaemonUnavailable):
-                async for _ in client.generate("hello"):
-                    pass
-            async with await echo() as again:
-                assert (await again.status()).pid != pid
-
-    run(test())
-
-
-def test_shutdown_ends_the_daemon(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            await client.shutdown()
-            with pytest.raises(DaemonUnavailable, match="the daemon is stopping"):
-                await client.status()
-        assert discovery.find() is None
-        with pytest.raises(DaemonUnavailable, match="no daemon is running"):
-            await connect(start=False)
-
-    run(test())
-
-
-def test_closing_ends_the_requests(shared: Path) -> None:
-    async def test() -> None:
-        async with await echo() as watcher:
-            async with await echo() as client:
-                stream = await begun(client.generate("stall"))
-            with pytest.raises(DaemonUnavailable):
-                await stream.result()
-            while (await watcher.status()).running:
-                pass
-
-    run(test())
+            stream = await begun(client.generate("stall"))
+        with pytest.raises(DaemonUnavailable):
+            await stream.result()
+        while (await watcher.status()).running:
+            pass
 
 
 async def proved(socket: ServerConnection) -> None:
@@ -298,116 +233,98 @@ async def proved(socket: ServerConnection) -> None:
     assert nonce is not None and await authenticated(socket, nonce, "", socket.local_address[1])
 
 
-def test_another_protocol_is_a_version_skew(home: Path) -> None:
-    """A daemon of another protocol: a real server that refuses as ours does."""
+async def refuse(socket: ServerConnection) -> None:
+    """As a daemon of another protocol does."""
+    call = jsonrpc.decode(await socket.recv())
+    assert isinstance(call, jsonrpc.Call)
+    await socket.send(jsonrpc.failure(call.id, VersionSkew("this daemon speaks 2")))
 
-    async def refuse(socket: ServerConnection) -> None:
+
+async def babble(socket: ServerConnection) -> None:
+    await socket.send("hello")
+
+
+@pytest.mark.parametrize(
+    ("say", "error", "what"),
+    [(refuse, VersionSkew, "speaks 2"), (babble, DaemonUnavailable, "does not speak")],
+)
+async def test_a_server_of_another_protocol_or_none_is_told(
+    home: Path, say: Callable[[ServerConnection], Awaitable[None]], error: type[LocalspecError], what: str
+) -> None:
+    async def handle(socket: ServerConnection) -> None:
         await proved(socket)
-        call = jsonrpc.decode(await socket.recv())
-        assert isinstance(call, jsonrpc.Call)
-        await socket.send(jsonrpc.failure(call.id, VersionSkew("this daemon speaks 2")))
+        await say(socket)
         await socket.wait_closed()
 
-    async def test() -> None:
-        async with serve(refuse, "127.0.0.1", 0, subprotocols=[Subprotocol("localspec.v1")]) as server:
-            port = server.sockets[0].getsockname()[1]
-            with pytest.raises(VersionSkew, match="speaks 2"):
-                await connect(url=f"ws://127.0.0.1:{port}", token="")
-
-    run(test())
+    async with serve(handle, "127.0.0.1", 0, subprotocols=[Subprotocol("localspec.v1")]) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(error, match=what):
+            await connect(url=f"ws://127.0.0.1:{port}", token="")
 
 
-def test_a_server_that_is_no_daemon_is_told(home: Path) -> None:
-    async def babble(socket: ServerConnection) -> None:
-        await proved(socket)
-        await socket.send("hello")
-        await socket.wait_closed()
-
-    async def test() -> None:
-        async with serve(babble, "127.0.0.1", 0, subprotocols=[Subprotocol("localspec.v1")]) as server:
-            port = server.sockets[0].getsockname()[1]
-            with pytest.raises(DaemonUnavailable, match="does not speak"):
-                await connect(url=f"ws://127.0.0.1:{port}", token="")
-
-    run(test())
+HEAVY = ("numpy", "llama_cpp", "mlx", "jinja2")
+OF_THE_DAEMON = ("sqlite3", "prometheus_client", "psutil", "localspec.daemon")
+OF_THE_ENGINE = tuple(
+    f"localspec.{name}" for name in ("engine", "backends", "speculation", "client", "worker")
+)
 
 
-HEAVY = ("numpy", "llama_cpp", "mlx", "jinja2", "sqlite3", "prometheus_client", "psutil", "localspec.daemon")
-
-
-def test_the_import_is_light() -> None:
-    names = subprocess.run(
-        [sys.executable, "-c", "import sys, localspec.client; print(*sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    assert not [name for name in names if name.startswith(HEAVY)]
+@pytest.mark.parametrize(
+    ("module", "barred"),
+    [
+        ("localspec.client", OF_THE_DAEMON),
+        pytest.param("localspec.daemon.__main__", OF_THE_ENGINE, marks=pytest.mark.slow),
+    ],
+)
+def test_the_import_is_light(module: str, barred: tuple[str, ...]) -> None:
+    words = [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"]
+    names = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
+    assert not [name for name in names if name.startswith(HEAVY + barred)]
 
 
 @pytest.mark.slow
-def test_the_daemon_imports_no_engine() -> None:
-    names = subprocess.run(
-        [sys.executable, "-c", "import sys, localspec.daemon.__main__; print(*sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-    ).stdout.split()
-    barred = ("engine", "backends", "speculation", "client", "worker")
-    heavy = ("numpy", "llama_cpp", "mlx", "jinja2", *(f"localspec.{name}" for name in barred))
-    assert not [name for name in names if name.startswith(heavy)]
+async def test_sessions_are_searched_set_copied_and_ended(home: Path, client: Client) -> None:
+    session = (await client.open_session()).session
+    await client.chat(session, "hello").result()
+    question, answer = (await client.session(session)).messages
+    assert (await client.edit(session, question.id, "edited").result()).text == "edited "
+    assert (await client.regenerate(session).result()).text == "edited "
+    with pytest.raises(MessageNotFound):
+        await client.regenerate(session, answer.id).result()
+    await client.rename_session(session, "a name")
+    assert await client.configure_session(session, Options(seed=1)) is None
+    pairing = await client.configure_session(session, Options(model="other"))
+    assert pairing is not None and pairing.target == "other"
+    copy = await client.fork_session(session)
+    assert (await client.session(copy)).options == Options(model="other")
+    assert {found.session for found in await client.sessions("A NAME")} == {session, copy}
+    assert len(await client.sessions(limit=1)) == 1 and not await client.sessions(offset=2)
+    await client.close_session(copy)
+    await client.delete_session(session)
+    with pytest.raises(SessionNotFound):
+        await client.session(session)
 
 
-@pytest.mark.slow
-def test_sessions_are_searched_set_copied_and_ended(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            session = (await client.open_session()).session
-            await client.chat(session, "hello").result()
-            question, answer = (await client.session(session)).messages
-            assert (await client.edit(session, question.id, "edited").result()).text == "edited "
-            assert (await client.regenerate(session).result()).text == "edited "
-            with pytest.raises(MessageNotFound):
-                await client.regenerate(session, answer.id).result()
-            await client.rename_session(session, "a name")
-            assert await client.configure_session(session, Options(seed=1)) is None
-            pairing = await client.configure_session(session, Options(model="other"))
-            assert pairing is not None and pairing.target == "other"
-            copy = await client.fork_session(session)
-            assert (await client.session(copy)).options == Options(model="other")
-            assert {found.session for found in await client.sessions("A NAME")} == {session, copy}
-            assert len(await client.sessions(limit=1)) == 1 and not await client.sessions(offset=2)
-            await client.close_session(copy)
-            await client.delete_session(session)
-            with pytest.raises(SessionNotFound):
-                await client.session(session)
-
-    run(test())
-
-
-def test_a_stream_is_resumed_by_a_new_connection(shared: Path) -> None:
-    async def test() -> None:
-        client = await echo()
-        session = (await client.open_session()).session
-        lost = client.chat(session, "stall")
-        assert lost.name is None and lost.seq == -1
-        first = [(await begun(lost)).seq]
-        await client.close()
-        with pytest.raises(DaemonUnavailable):
-            await lost.result()
-        assert lost.name is not None and first == [0]
-        async with await echo() as again, await echo() as other:
-            resumed = again.resume(lost.name, lost.seq)
-            replayed = other.resume(lost.name)
-            assert [delta.text async for delta in _until_cancelled(replayed)] == ["stalling"]
-            with pytest.raises(Gone):
-                await resumed.result()
-            assert (replayed.name, replayed.seq) == (lost.name, 0)
-            assert (await replayed.result()).finish_reason == "cancelled"
-            with pytest.raises(Gone):
-                await again.resume("unknown").result()
-
-    run(test())
+async def test_a_stream_is_resumed_by_a_new_connection(shared: Path) -> None:
+    client = await echo()
+    session = (await client.open_session()).session
+    lost = client.chat(session, "stall")
+    assert lost.name is None and lost.seq == -1
+    first = [(await begun(lost)).seq]
+    await client.close()
+    with pytest.raises(DaemonUnavailable):
+        await lost.result()
+    assert lost.name is not None and first == [0]
+    async with await echo() as again, await echo() as other:
+        resumed = again.resume(lost.name, lost.seq)
+        replayed = other.resume(lost.name)
+        assert [delta.text async for delta in _until_cancelled(replayed)] == ["stalling"]
+        with pytest.raises(Gone):
+            await resumed.result()
+        assert (replayed.name, replayed.seq) == (lost.name, 0)
+        assert (await replayed.result()).finish_reason == "cancelled"
+        with pytest.raises(Gone):
+            await again.resume("unknown").result()
 
 
 async def _until_cancelled(stream: Stream[Result]) -> AsyncIterator[messages.StreamDelta]:

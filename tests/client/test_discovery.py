@@ -17,22 +17,16 @@ from localspec.client import Client, connect, discovery
 from localspec.errors import DaemonUnavailable, InvalidOptions
 from localspec.home import log_path
 from localspec.protocol.messages import Discovery
+from tests.client.conftest import echo
 from tests.daemon.harness import ECHO_DAEMON, write_config
 from tests.waiting import run
 
 
-async def echo() -> Client:
-    return await connect(command=ECHO_DAEMON)
-
-
-def test_clients_that_start_at_once_share_one_daemon(home: Path) -> None:
-    async def test() -> None:
-        clients = await asyncio.gather(*(echo() for _ in range(4)))
-        assert len({(await client.status()).pid for client in clients}) == 1
-        for client in clients:
-            await client.close()
-
-    run(test())
+async def test_clients_that_start_at_once_share_one_daemon(home: Path) -> None:
+    clients = await asyncio.gather(*(echo() for _ in range(4)))
+    assert len({(await client.status()).pid for client in clients}) == 1
+    for client in clients:
+        await client.close()
     log = log_path()
     assert log.read_text().count("listens on") == 1
     assert "already running" not in log.read_text()
@@ -40,7 +34,7 @@ def test_clients_that_start_at_once_share_one_daemon(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_programs_that_start_at_once_share_one_daemon(home: Path) -> None:
+async def test_programs_that_start_at_once_share_one_daemon(home: Path) -> None:
     program = (
         "import asyncio, sys; from localspec.client import connect\n"
         "async def main():\n"
@@ -56,77 +50,50 @@ def test_programs_that_start_at_once_share_one_daemon(home: Path) -> None:
         output, _ = await process.communicate()
         return output.decode()
 
-    async def test() -> None:
-        pids = await asyncio.gather(*(start() for _ in range(3)))
-        assert len(set(pids)) == 1
-        assert pids[0].strip().isdigit()
-
-    run(test())
+    pids = await asyncio.gather(*(start() for _ in range(3)))
+    assert len(set(pids)) == 1
+    assert pids[0].strip().isdigit()
 
 
-def test_a_start_is_told_before_it_happens(home: Path) -> None:
-    async def test() -> None:
-        told: list[bool] = []
+async def test_a_start_is_told_before_it_happens(home: Path) -> None:
+    told: list[bool] = []
 
-        def note() -> None:
-            told.append(discovery.find() is None)
+    def note() -> None:
+        told.append(discovery.find() is None)
 
-        for _ in range(2):
-            async with await connect(on_start=note, command=ECHO_DAEMON):
-                pass
-        assert told == [True]
-
-    run(test())
+    for _ in range(2):
+        async with await connect(on_start=note, command=ECHO_DAEMON):
+            pass
+    assert told == [True]
 
 
-def test_the_daemon_is_detached(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            process = psutil.Process((await client.status()).pid)
-            assert os.getsid(process.pid) == process.pid
-            assert process.cwd() == "/"
-
-    run(test())
+async def test_the_daemon_is_detached(home: Path, client: Client) -> None:
+    process = psutil.Process((await client.status()).pid)
+    assert os.getsid(process.pid) == process.pid
+    assert process.cwd() == "/"
 
 
 @pytest.mark.slow
-def test_what_a_killed_daemon_left_behind_is_no_obstacle(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            first = (await client.status()).pid
-        os.kill(first, signal.SIGKILL)
-        assert discovery.find() is not None
-        async with await echo() as client:
-            assert (await client.status()).pid != first
+async def test_what_a_killed_daemon_left_behind_is_no_obstacle(home: Path) -> None:
+    async with await echo() as client:
+        first = (await client.status()).pid
+    os.kill(first, signal.SIGKILL)
+    assert discovery.find() is not None
+    async with await echo() as client:
+        assert (await client.status()).pid != first
 
-    run(test())
+
+STALE = Discovery(1, "0", 1, None, "ws://127.0.0.1:9", "token")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "content",
-    ["", '{"pid": 1}', *(pytest.param(content, marks=pytest.mark.slow) for content in ("{", "[]", "\xff"))],
+    "content", ["", '{"pid": 1}', "{", "[]", "\xff", msgspec.json.encode(STALE).decode()]
 )
-def test_a_damaged_announcement_is_no_obstacle(home: Path, content: str) -> None:
-    async def test() -> None:
-        (home / "runtime").mkdir()
-        (home / "runtime" / "daemon.json").write_text(content, encoding="latin-1")
-        async with await echo() as client:
-            assert (await client.status()).running == 0
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_an_announcement_of_a_socket_nobody_reads_is_no_obstacle(home: Path) -> None:
-    async def test() -> None:
-        (home / "runtime").mkdir()
-        stale = Discovery(1, "0", 1, None, "ws://127.0.0.1:9", str(home / "token"))
-        (home / "runtime" / "daemon.json").write_bytes(msgspec.json.encode(stale))
-        async with await echo() as client:
-            assert (await client.status()).pid != 1
-
-    run(test())
+async def test_a_damaged_or_stale_announcement_is_no_obstacle(home: Path, content: str) -> None:
+    (home / "runtime").mkdir()
+    (home / "runtime" / "daemon.json").write_text(content, encoding="latin-1")
+    assert await pid_of_new() != 1
 
 
 def test_a_broken_configuration_is_told_before_a_daemon_is_started(home: Path) -> None:
@@ -135,14 +102,21 @@ def test_a_broken_configuration_is_told_before_a_daemon_is_started(home: Path) -
         run(echo())
 
 
-def test_a_daemon_that_dies_at_once_says_why(home: Path) -> None:
-    with pytest.raises(DaemonUnavailable, match=r"(?s)ended during its start.*no such daemon"):
-        run(connect(command=(sys.executable, "-c", "raise SystemExit('no such daemon')")))
-
-
-def test_a_program_that_does_not_exist_is_told(home: Path) -> None:
-    with pytest.raises(DaemonUnavailable, match="cannot be started"):
-        run(connect(command=("/no/such/program",)))
+@pytest.mark.parametrize(
+    ("command", "what"),
+    [
+        (
+            (sys.executable, "-c", "raise SystemExit('no such daemon')"),
+            "ended during its start.*no such daemon",
+        ),
+        (("/no/such/program",), "cannot be started"),
+    ],
+)
+def test_a_daemon_that_dies_at_once_or_is_no_program_says_why(
+    home: Path, command: tuple[str, ...], what: str
+) -> None:
+    with pytest.raises(DaemonUnavailable, match=f"(?s){what}"):
+        run(connect(command=command))
 
 
 @pytest.mark.parametrize("path", ["runtime/starting.lock", "state/daemon.log"])
@@ -154,112 +128,94 @@ def test_files_that_cannot_be_written_are_told(home: Path, path: str) -> None:
 
 
 @pytest.mark.slow
-def test_an_idle_older_daemon_is_replaced(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            first = (await client.status()).pid
-            monkeypatch.setattr("localspec.client.client.__version__", "99.0.0")
-            stream = client.generate("stall")
-            async for _ in stream:
-                break
-            async with await echo() as busy:
-                assert (await busy.status()).pid == first
-            await stream.cancel()
-            async with await echo() as idle:
-                assert (await idle.status()).pid != first
-                # The daemon started is no newer than the first: it is not replaced for ever.
-                assert await idle.sessions() == ()
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_an_idle_daemon_of_other_settings_is_replaced_once_and_keeps_its_sessions(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            first = (await client.status()).pid
-            session = (await client.open_session()).session
-            await client.chat(session, "hello").result()
-            write_config(home, options={"k": 3})
-            stream = client.generate("stall")
-            async for _ in stream:
-                break
-            async with await echo() as busy:
-                assert (await busy.status()).pid == first and busy.welcome.settings == "changed"
-            await stream.cancel()
-            clients = await asyncio.gather(*(echo() for _ in range(4)))
-            (second,) = {(await each.status()).pid for each in clients}
-            assert second != first
-            assert {each.welcome.settings for each in clients} == {"current"}
-            content = await clients[0].session(session)
-            assert [message.content for message in content.messages] == ["hello", "hello "]
-            for each in clients:
-                await each.close()
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_daemon_whose_file_is_broken_by_now_is_left_alone(
-    home: Path, monkeypatch: pytest.MonkeyPatch
+async def test_an_idle_older_daemon_is_replaced(
+    home: Path, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            (home / "config" / "config.toml").write_text("[engine")
-            async with await echo() as other:
-                assert (await other.status()).pid == (await client.status()).pid
-                assert other.welcome.settings == "broken"
-            # None that is newer would start.
-            monkeypatch.setattr("localspec.client.client.__version__", "99.0.0")
-            async with await echo() as newer:
-                assert newer.outdated and (await newer.status()).pid == (await client.status()).pid
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_newer_daemon_is_not_replaced_by_an_older_one(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            write_config(home, options={"k": 3})
-            monkeypatch.setattr("localspec.client.client.__version__", "0.0.1")
-            async with await echo() as older:
-                assert older.welcome.settings == "changed"
-                assert (await older.status()).pid == (await client.status()).pid
-
-    run(test())
+    first = (await client.status()).pid
+    monkeypatch.setattr("localspec.client.client.__version__", "99.0.0")
+    stream = client.generate("stall")
+    async for _ in stream:
+        break
+    async with await echo() as busy:
+        assert (await busy.status()).pid == first
+    await stream.cancel()
+    async with await echo() as idle:
+        assert (await idle.status()).pid != first
+        # The daemon started is no newer than the first: it is not replaced for ever.
+        assert await idle.sessions() == ()
 
 
 @pytest.mark.slow
-def test_a_daemon_with_a_private_session_is_left_alone(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            first, session = (await client.status()).pid, (await client.open_session(private=True)).session
-        write_config(home, options={"k": 3})
-        # Whose it is may have lost the connection, and come back.
-        async with await echo() as other:
-            assert (await other.status()).pid == first and "private" in other.kept_for
-            await other.close_session(session)
-        async with await echo() as other:
-            assert (await other.status()).pid != first
+async def test_an_idle_daemon_of_other_settings_is_replaced_once_and_keeps_its_sessions(
+    home: Path, client: Client
+) -> None:
+    first = (await client.status()).pid
+    session = (await client.open_session()).session
+    await client.chat(session, "hello").result()
+    write_config(home, options={"k": 3})
+    stream = client.generate("stall")
+    async for _ in stream:
+        break
+    async with await echo() as busy:
+        assert (await busy.status()).pid == first and busy.welcome.settings == "changed"
+    await stream.cancel()
+    clients = await asyncio.gather(*(echo() for _ in range(4)))
+    (second,) = {(await each.status()).pid for each in clients}
+    assert second != first
+    assert {each.welcome.settings for each in clients} == {"current"}
+    content = await clients[0].session(session)
+    assert [message.content for message in content.messages] == ["hello", "hello "]
+    for each in clients:
+        await each.close()
 
-    run(test())
+
+@pytest.mark.slow
+async def test_a_daemon_whose_file_is_broken_by_now_is_left_alone(
+    home: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (home / "config" / "config.toml").write_text("[engine")
+    async with await echo() as other:
+        assert (await other.status()).pid == (await client.status()).pid
+        assert other.welcome.settings == "broken"
+    # None that is newer would start.
+    monkeypatch.setattr("localspec.client.client.__version__", "99.0.0")
+    async with await echo() as newer:
+        assert newer.outdated and (await newer.status()).pid == (await client.status()).pid
 
 
-def test_where_the_client_keeps_its_settings_makes_no_difference(
-    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.slow
+async def test_a_newer_daemon_is_not_replaced_by_an_older_one(
+    home: Path, client: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_config(home, options={"k": 3})
+    monkeypatch.setattr("localspec.client.client.__version__", "0.0.1")
+    async with await echo() as older:
+        assert older.welcome.settings == "changed"
+        assert (await older.status()).pid == (await client.status()).pid
+
+
+@pytest.mark.slow
+async def test_a_daemon_with_a_private_session_is_left_alone(home: Path) -> None:
+    async with await echo() as client:
+        first, session = (await client.status()).pid, (await client.open_session(private=True)).session
+    write_config(home, options={"k": 3})
+    # Whose it is may have lost the connection, and come back.
+    async with await echo() as other:
+        assert (await other.status()).pid == first and "private" in other.kept_for
+        await other.close_session(session)
+    async with await echo() as other:
+        assert (await other.status()).pid != first
+
+
+async def test_where_the_client_keeps_its_settings_makes_no_difference(
+    home: Path, client: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A daemon is compared with the file that it has read: another would never be that of this client."""
-
-    async def test() -> None:
-        async with await echo() as client:
-            first = (await client.status()).pid
-            monkeypatch.setattr("localspec.home.config_dir", lambda: tmp_path)
-            (tmp_path / "config.toml").write_text("[options]\nk = 7\n")
-            async with await echo() as other:
-                assert (await other.status()).pid == first
-
-    run(test())
+    first = (await client.status()).pid
+    monkeypatch.setattr("localspec.home.config_dir", lambda: tmp_path)
+    (tmp_path / "config.toml").write_text("[options]\nk = 7\n")
+    async with await echo() as other:
+        assert (await other.status()).pid == first
 
 
 STARTS_AT_THE_SECOND_TIME = """
@@ -282,15 +238,11 @@ def starter(home: Path, *command: str, prefix: str = sys.prefix) -> None:
 
 
 @pytest.mark.slow
-def test_an_installed_service_starts_it(home: Path) -> None:
+async def test_an_installed_service_starts_it(home: Path) -> None:
     command = (sys.executable, "-c", STARTS_AT_THE_SECOND_TIME, str(home / "asked"), *ECHO_DAEMON)
     starter(home, *command)
-
-    async def test() -> None:
-        async with await connect(command=("/no/such/program",)) as client:
-            assert (await client.generate("hello").result()).text == "hello "
-
-    run(test())
+    async with await connect(command=("/no/such/program",)) as client:
+        assert (await client.generate("hello").result()).text == "hello "
     assert (home / "asked").read_text().startswith("..")
 
 
@@ -303,17 +255,17 @@ def test_a_service_that_does_not_start_it_is_no_obstacle(home: Path, command: tu
     assert run(pid_of_new()) is not None
 
 
-def test_a_service_of_another_environment_is_left_alone(home: Path) -> None:
-    starter(home, sys.executable, "-c", f"open({str(home / 'asked')!r}, 'w')", prefix="/another")
-    assert run(pid_of_new()) is not None and not (home / "asked").exists()
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("content", ["for another home\n", None], ids=["changed", "gone"])
-def test_a_service_that_is_another_by_now_is_left_alone(home: Path, content: str | None) -> None:
-    starter(home, sys.executable, "-c", f"open({str(home / 'asked')!r}, 'w')")
+@pytest.mark.parametrize(
+    "change", ["environment", *(pytest.param(c, marks=pytest.mark.slow) for c in ("changed", "gone"))]
+)
+def test_a_service_that_is_another_is_left_alone(home: Path, change: str) -> None:
+    prefix = "/another" if change == "environment" else sys.prefix
+    starter(home, sys.executable, "-c", f"open({str(home / 'asked')!r}, 'w')", prefix=prefix)
     file = home / "localspec.service"
-    file.unlink() if content is None else file.write_text(content)
+    if change == "changed":
+        file.write_text("for another home\n")
+    elif change == "gone":
+        file.unlink()
     assert run(pid_of_new()) is not None and not (home / "asked").exists()
 
 
@@ -329,16 +281,15 @@ async def pid_of_new() -> int:
 
 
 @pytest.mark.slow
-def test_without_a_unix_socket_it_is_reached_over_tcp(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_without_a_unix_socket_it_is_reached_over_tcp(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     deep = home / ("d" * 100)
     deep.mkdir()
     write_config(deep)
     monkeypatch.setenv("LOCALSPEC_HOME", str(deep))
-
-    async def test() -> None:
-        async with await echo() as client:
-            assert (await client.status()).socket is None
-            assert (await client.generate("hello").result()).text == "hello "
-            await client.shutdown()
-
-    run(test())
+    async with await echo() as client:
+        assert (await client.status()).socket is None
+        assert "too long" in log_path().read_text()
+        assert (await client.generate("hello").result()).text == "hello "
+        await client.shutdown()

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import signal
-import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -21,10 +18,10 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 from websockets.typing import Subprotocol
 
-from localspec.client import connect, discovery
+from localspec.client import connect
 from localspec.client.wire import open_socket
 from localspec.daemon.access.guard import nonce_of
-from localspec.errors import DaemonUnavailable, LocalspecError, Unauthorized
+from localspec.errors import DaemonUnavailable, Unauthorized
 from localspec.protocol import jsonrpc
 from localspec.protocol.handshake import (
     AUTHENTICATE,
@@ -37,7 +34,7 @@ from localspec.protocol.handshake import (
 )
 from tests.daemon.handshake import request
 from tests.daemon.harness import ECHO_DAEMON, INITIALIZE
-from tests.waiting import run, soon, until
+from tests.waiting import soon
 
 TOKEN = "ab" * 32
 MIB = 1024 * 1024
@@ -86,63 +83,44 @@ def challenge(token: str, port: int, nonce: str) -> str:
     return jsonrpc.notification(CHALLENGE, Challenge(theirs, port, told))
 
 
+WRONG: dict[str, Answer] = {
+    "token": lambda nonce, port: challenge("cd" * 32, port, nonce),
+    "nonce": lambda nonce, port: challenge(TOKEN, port, new_nonce()),
+    "port": lambda nonce, port: challenge(TOKEN, port + 1, nonce),
+    "digits": lambda nonce, port: challenge(TOKEN, port, nonce).replace('"proof":"', '"proof":"0'),
+    "fields": lambda nonce, port: jsonrpc.notification(CHALLENGE, {"nonce": nonce, "port": port}),
+    "empty": lambda nonce, port: jsonrpc.notification(CHALLENGE, None),
+    "response": lambda nonce, port: jsonrpc.result(1, {}),
+    "json": lambda nonce, port: "{",
+    "bytes": lambda nonce, port: b"\xff",
+    "long": lambda nonce, port: "x" * 100_000,
+    "silent": lambda nonce, port: None,
+}
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "answer",
-    [
-        lambda nonce, port: challenge("cd" * 32, port, nonce),
-        lambda nonce, port: challenge(TOKEN, port, new_nonce()),
-        lambda nonce, port: challenge(TOKEN, port + 1, nonce),
-        lambda nonce, port: challenge(TOKEN, port, nonce).replace('"proof":"', '"proof":"0'),
-        lambda nonce, port: jsonrpc.notification(CHALLENGE, {"nonce": nonce, "port": port}),
-        lambda nonce, port: jsonrpc.notification(CHALLENGE, None),
-        lambda nonce, port: jsonrpc.result(1, {}),
-        lambda nonce, port: "{",
-        lambda nonce, port: b"\xff",
-        lambda nonce, port: "x" * 100_000,
-        lambda nonce, port: None,
-    ],
-    ids=[
-        "token",
-        "nonce",
-        "port",
-        "digits",
-        "fields",
-        "empty",
-        "response",
-        "json",
-        "bytes",
-        "long",
-        "silent",
-    ],
-)
-def test_nothing_is_said_to_a_listener_without_the_right_proof(answer: Answer) -> None:
-    async def test() -> None:
-        async with listener(answer) as (port, got):
-            with pytest.raises((Unauthorized, DaemonUnavailable), match="nothing was sent"):
-                await soon(open_socket(url=f"ws://127.0.0.1:{port}", token=TOKEN))
-        assert got == []
-
-    run(test())
+@pytest.mark.parametrize("answer", WRONG.values(), ids=WRONG)
+async def test_nothing_is_said_to_a_listener_without_the_right_proof(answer: Answer) -> None:
+    async with listener(answer) as (port, got):
+        with pytest.raises((Unauthorized, DaemonUnavailable), match="nothing was sent"):
+            await soon(open_socket(url=f"ws://127.0.0.1:{port}", token=TOKEN))
+    assert got == []
 
 
-def test_a_listener_with_the_proof_gets_that_of_the_client() -> None:
-    async def test() -> None:
-        theirs = "3" * 64
-        asked: list[tuple[str, int]] = []
+async def test_a_listener_with_the_proof_gets_that_of_the_client() -> None:
+    theirs = "3" * 64
+    asked: list[tuple[str, int]] = []
 
-        def answer(nonce: str, port: int) -> str:
-            asked.append((nonce, port))
-            told = proof(TOKEN, "daemon", port, nonce, theirs)
-            return jsonrpc.notification(CHALLENGE, Challenge(theirs, port, told))
+    def answer(nonce: str, port: int) -> str:
+        asked.append((nonce, port))
+        told = proof(TOKEN, "daemon", port, nonce, theirs)
+        return jsonrpc.notification(CHALLENGE, Challenge(theirs, port, told))
 
-        async with listener(answer) as (port, got):
-            await (await open_socket(url=f"ws://127.0.0.1:{port}", token=TOKEN)).close()
-        ((nonce, told_port),) = asked
-        mine = proof(TOKEN, "client", told_port, nonce, theirs)
-        assert got == [jsonrpc.notification(AUTHENTICATE, {"proof": mine}).encode()]
-
-    run(test())
+    async with listener(answer) as (port, got):
+        await (await open_socket(url=f"ws://127.0.0.1:{port}", token=TOKEN)).close()
+    ((nonce, told_port),) = asked
+    mine = proof(TOKEN, "client", told_port, nonce, theirs)
+    assert got == [jsonrpc.notification(AUTHENTICATE, {"proof": mine}).encode()]
 
 
 async def upgraded(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
@@ -156,30 +134,27 @@ async def upgraded(url: str) -> tuple[asyncio.StreamReader, asyncio.StreamWriter
 
 @pytest.mark.slow
 @pytest.mark.parametrize("said", ["wrong", "initialize", "nothing", "binary", "late token"])
-def test_the_daemon_answers_nobody_without_the_proof(home: Path, said: str) -> None:
-    async def test() -> None:
-        async with await connect(command=ECHO_DAEMON) as client:
-            status = await client.status()
-            assert status.url is not None
-            reader, writer = await upgraded(status.url)
-            initialize = jsonrpc.request(1, "initialize", INITIALIZE)
-            frames = {
-                "wrong": jsonrpc.notification(AUTHENTICATE, {"proof": "0" * 64}),
-                "initialize": initialize,
-                "binary": "binary",
-                "late token": jsonrpc.notification(AUTHENTICATE, {"token": TOKEN}),
-            }
-            if said in frames:
-                payload = frames[said].encode()
-                kind = 0x82 if said == "binary" else 0x81
-                writer.write(bytes([kind, 0x80 | 126]) + len(payload).to_bytes(2, "big") + bytes(4) + payload)
-            rest = await soon(reader.read())
-            assert b"$/challenge" in rest and b'"result"' not in rest and b'"error"' not in rest
-            assert (1008).to_bytes(2, "big") in rest
-            writer.close()
-            assert (await client.status()).connections == 1
-
-    run(test())
+async def test_the_daemon_answers_nobody_without_the_proof(home: Path, said: str) -> None:
+    async with await connect(command=ECHO_DAEMON) as client:
+        status = await client.status()
+        assert status.url is not None
+        reader, writer = await upgraded(status.url)
+        initialize = jsonrpc.request(1, "initialize", INITIALIZE)
+        frames = {
+            "wrong": jsonrpc.notification(AUTHENTICATE, {"proof": "0" * 64}),
+            "initialize": initialize,
+            "binary": "binary",
+            "late token": jsonrpc.notification(AUTHENTICATE, {"token": TOKEN}),
+        }
+        if said in frames:
+            payload = frames[said].encode()
+            kind = 0x82 if said == "binary" else 0x81
+            writer.write(bytes([kind, 0x80 | 126]) + len(payload).to_bytes(2, "big") + bytes(4) + payload)
+        rest = await soon(reader.read())
+        assert b"$/challenge" in rest and b'"result"' not in rest and b'"error"' not in rest
+        assert (1008).to_bytes(2, "big") in rest
+        writer.close()
+        assert (await client.status()).connections == 1
 
 
 def large(size: int) -> bytes:
@@ -188,7 +163,7 @@ def large(size: int) -> bytes:
 
 
 @pytest.mark.slow
-def test_frames_are_small_until_the_token_is_proved(home: Path) -> None:
+async def test_frames_are_small_until_the_token_is_proved(home: Path) -> None:
     """No larger one is read, let alone kept: a peer without the token takes no memory."""
 
     async def sent_unproved(url: str) -> None:
@@ -204,104 +179,48 @@ def test_frames_are_small_until_the_token_is_proved(home: Path) -> None:
         finally:
             writer.close()
 
-    async def test() -> None:
-        async with await connect(command=ECHO_DAEMON) as client:
-            status = await client.status()
-            assert status.url is not None
-            daemon = psutil.Process(status.pid)
-            before = daemon.memory_info().rss
-            for _ in range(3):
-                await asyncio.gather(*(sent_unproved(status.url) for _ in range(16)))
-            grown = daemon.memory_info().rss - before
-            assert grown < 16 * MIB, f"{grown / MIB:.0f} MiB more"
-            reader, writer = await upgraded(status.url)
-            writer.write(large(LONGEST_UNPROVED + 1)[:-LONGEST_UNPROVED])
-            assert CloseCode.MESSAGE_TOO_BIG.to_bytes(2, "big") in await soon(reader.read())
-            writer.close()
-
-    run(test())
+    async with await connect(command=ECHO_DAEMON) as client:
+        status = await client.status()
+        assert status.url is not None
+        daemon = psutil.Process(status.pid)
+        before = daemon.memory_info().rss
+        for _ in range(3):
+            await asyncio.gather(*(sent_unproved(status.url) for _ in range(16)))
+        grown = daemon.memory_info().rss - before
+        assert grown < 16 * MIB, f"{grown / MIB:.0f} MiB more"
+        reader, writer = await upgraded(status.url)
+        writer.write(large(LONGEST_UNPROVED + 1)[:-LONGEST_UNPROVED])
+        assert CloseCode.MESSAGE_TOO_BIG.to_bytes(2, "big") in await soon(reader.read())
+        writer.close()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("way", ["proved", "shown", "unix"])
-def test_frames_are_large_for_who_is_let_in(home: Path, way: str) -> None:
-    async def test() -> None:
-        async with await connect(command=ECHO_DAEMON) as client:
-            status, token = await client.status(), (home / "data" / "token").read_text()
-            assert status.url is not None
-            offered: dict[str, Any] = {"subprotocols": [Subprotocol("localspec.v1")]}
-            if way == "proved":
-                socket = await open_socket(url=status.url, token=token)
-            elif way == "shown":
-                shown = {"Authorization": f"Bearer {token}"}
-                socket = await tcp_connect(status.url, proxy=None, additional_headers=shown, **offered)
-            else:
-                socket = await unix_connect(status.socket, **offered)
-            async with socket:
-                await socket.send(jsonrpc.request(1, "initialize", INITIALIZE))
-                assert "result" in json.loads(await soon(socket.recv()))
-                await socket.send(jsonrpc.request(2, "status/unknown", {"x": "y" * (MAX_FRAME - 1000)}))
-                assert json.loads(await soon(socket.recv()))["error"]["code"] == jsonrpc.METHOD_NOT_FOUND
-
-    run(test())
+async def test_frames_are_large_for_who_is_let_in(home: Path, way: str) -> None:
+    async with await connect(command=ECHO_DAEMON) as client:
+        status, token = await client.status(), (home / "data" / "token").read_text()
+        assert status.url is not None
+        offered: dict[str, Any] = {"subprotocols": [Subprotocol("localspec.v1")]}
+        if way == "proved":
+            socket = await open_socket(url=status.url, token=token)
+        elif way == "shown":
+            shown = {"Authorization": f"Bearer {token}"}
+            socket = await tcp_connect(status.url, proxy=None, additional_headers=shown, **offered)
+        else:
+            socket = await unix_connect(status.socket, **offered)
+        async with socket:
+            await socket.send(jsonrpc.request(1, "initialize", INITIALIZE))
+            assert "result" in json.loads(await soon(socket.recv()))
+            await socket.send(jsonrpc.request(2, "status/unknown", {"x": "y" * (MAX_FRAME - 1000)}))
+            assert json.loads(await soon(socket.recv()))["error"]["code"] == jsonrpc.METHOD_NOT_FOUND
 
 
-def test_a_new_token_holds_at_once(home: Path) -> None:
-    async def test() -> None:
-        async with await connect(command=ECHO_DAEMON) as client:
-            url, path = (await client.status()).url, home / "data" / "token"
-            old = path.read_text()
-            path.write_text(TOKEN)
-            with pytest.raises(Unauthorized):
-                await connect(url=url, token=old)
-            async with await connect(url=url) as again:
-                assert (await again.status()).connections == 2
-
-    run(test())
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("page", [b"", b"HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n\r\n"])
-def test_where_a_killed_daemon_listened_another_program_holds_nobody_up(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, page: bytes
-) -> None:
-    """In a home whose socket's path is too long there is TCP alone."""
-    place = tmp_path / ("long" * 25)
-    monkeypatch.setenv("LOCALSPEC_HOME", str(place))
-
-    async def test() -> None:
-        async with await connect(command=ECHO_DAEMON) as client:
-            pid = (await client.status()).pid
-        os.kill(pid, signal.SIGKILL)
-        await until(lambda: not psutil.pid_exists(pid), "it is gone")
-        found = discovery.find()
-        assert found is not None and found.socket is None and found.url is not None
-        port = int(found.url.rpartition(":")[2])
-        got: list[bytes] = []
-
-        async def take(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            got.append(await reader.read(65536))
-            writer.write(page)
-            writer.close()
-
-        server = await taken(take, port)
-        async with server:
-            with pytest.raises(LocalspecError, match="no daemon is running"):
-                await connect(start=False)
-            async with await connect(command=ECHO_DAEMON) as client:
-                status = await client.status()
-                assert status.pid != pid and status.url != found.url
-                await client.shutdown()
-        assert got and all((place / "data" / "token").read_bytes() not in each for each in got)
-
-    run(test())
-
-
-async def taken(
-    take: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]], port: int
-) -> asyncio.Server:
-    """A listener at a port that was just given free."""
-    listening = socket.socket()
-    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    listening.bind(("127.0.0.1", port))
-    return await asyncio.start_server(take, sock=listening)
+async def test_a_new_token_holds_at_once(home: Path) -> None:
+    async with await connect(command=ECHO_DAEMON) as client:
+        url, path = (await client.status()).url, home / "data" / "token"
+        old = path.read_text()
+        path.write_text(TOKEN)
+        with pytest.raises(Unauthorized):
+            await connect(url=url, token=old)
+        async with await connect(url=url) as again:
+            assert (await again.status()).connections == 2

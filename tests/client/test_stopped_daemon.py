@@ -14,28 +14,24 @@ import pytest
 from localspec.client import Client, connect, discovery
 from localspec.client.wire import open_socket
 from tests.daemon.harness import ECHO_DAEMON, write_config
-from tests.waiting import DEADLINE_S, run, soon
+from tests.waiting import DEADLINE_S, soon
 
 STILL_S = 60.0
 
 
-def test_clients_send_no_pings_of_their_own(home: Path) -> None:
+async def test_clients_send_no_pings_of_their_own(home: Path) -> None:
     """The kernel reports the end of a daemon; silence alone ends no connection."""
-
-    async def test() -> None:
-        async with await connect(command=ECHO_DAEMON) as client:
-            found = discovery.find()
-            assert found is not None and found.socket is not None
-            url, token = (await client.status()).url, Path(found.token_file).read_text()
-            for socket in (await open_socket(path=found.socket), await open_socket(url=url, token=token)):
-                assert socket.ping_interval is None
-                await socket.close()
-
-    run(test())
+    async with await connect(command=ECHO_DAEMON) as client:
+        found = discovery.find()
+        assert found is not None and found.socket is not None
+        url, token = (await client.status()).url, Path(found.token_file).read_text()
+        for socket in (await open_socket(path=found.socket), await open_socket(url=url, token=token)):
+            assert socket.ping_interval is None
+            await socket.close()
 
 
 @pytest.mark.slow
-def test_an_answer_goes_on_after_the_daemon_stood_still(home: Path) -> None:
+async def test_an_answer_goes_on_after_the_daemon_stood_still(home: Path) -> None:
     """The command's, and that of a client over TCP; both are what they are without a pause."""
     write_config(home, options={"max_tokens": 1500, "temperature": 0.0, "proposer": "none"})
     words = (sys.executable, "-P", "-m", "localspec", "run", "--raw", "def fib(n):")
@@ -53,10 +49,6 @@ def test_an_answer_goes_on_after_the_daemon_stood_still(home: Path) -> None:
         rest, told = process.communicate(timeout=4 * DEADLINE_S)
         assert process.returncode == 0, told
         assert first + rest == expected
-
-    async def again() -> None:
-        client: Client = await soon(connect(start=False))
-        async with client:
-            assert (await client.status()).running == 0
-
-    run(again())
+    client: Client = await soon(connect(start=False))
+    async with client:
+        assert (await client.status()).running == 0

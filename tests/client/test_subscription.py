@@ -7,104 +7,76 @@ from pathlib import Path
 
 import pytest
 
-from localspec.client import Client, connect
+from localspec.client import Client
 from localspec.client.subscription import UNREAD, Subscription
 from localspec.protocol.events import ModelEvent, RoundEvent, SessionEvent
 from localspec.protocol.requests import File
-from tests.daemon.harness import ECHO_DAEMON
-from tests.waiting import run, soon
+from tests.client.conftest import echo
+from tests.waiting import soon
 
 
-async def echo() -> Client:
-    return await connect(command=ECHO_DAEMON)
+async def test_events_come_in_order_and_rounds_name_their_stream(home: Path, client: Client) -> None:
+    events = await client.subscribe("round", "model")
+    stream = client.generate("one two")
+    await stream.result()
+    assert await soon(anext(events)) == ModelEvent("bundled", "loaded")
+    for number in (1, 2):
+        event = await soon(anext(events))
+        assert isinstance(event, RoundEvent)
+        assert (event.request, event.round) == (stream.id, number)
 
 
-def test_events_come_in_order_and_rounds_name_their_stream(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            events = await client.subscribe("round", "model")
-            stream = client.generate("one two")
-            await stream.result()
-            assert await soon(anext(events)) == ModelEvent("bundled", "loaded")
-            for number in (1, 2):
-                event = await soon(anext(events))
-                assert isinstance(event, RoundEvent)
-                assert (event.request, event.round) == (stream.id, number)
-
-    run(test())
+async def test_a_new_subscription_takes_the_place_of_the_old_one(home: Path, client: Client) -> None:
+    old = await client.subscribe("round")
+    new = await client.subscribe("session")
+    opened = await client.open_session()
+    assert [event async for event in old] == []
+    assert await soon(anext(new)) == SessionEvent(opened.session, "opened")
 
 
-def test_a_new_subscription_takes_the_place_of_the_old_one(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            old = await client.subscribe("round")
-            new = await client.subscribe("session")
-            opened = await client.open_session()
-            assert [event async for event in old] == []
-            assert await soon(anext(new)) == SessionEvent(opened.session, "opened")
-
-    run(test())
+async def test_it_ends_with_the_connection_however_often_it_is_asked(home: Path) -> None:
+    async with await echo() as client, await echo() as other:
+        events = await client.subscribe("model")
+        await other.shutdown()
+        for _ in range(2):
+            assert [event async for event in events] == []
 
 
-def test_it_ends_with_the_connection_however_often_it_is_asked(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client, await echo() as other:
-            events = await client.subscribe("model")
-            await other.shutdown()
-            for _ in range(2):
-                assert [event async for event in events] == []
-
-    run(test())
-
-
-def test_who_does_not_read_loses_the_oldest() -> None:
-    async def test() -> None:
-        events = Subscription()
-        told = [SessionEvent(str(number), "changed") for number in range(UNREAD + 10)]
-        for event in told:
-            events.feed(event)
-        events.end()
-        assert [event async for event in events] == told[11:]
-
-    run(test())
+async def test_who_does_not_read_loses_the_oldest() -> None:
+    events = Subscription()
+    told = [SessionEvent(str(number), "changed") for number in range(UNREAD + 10)]
+    for event in told:
+        events.feed(event)
+    events.end()
+    assert [event async for event in events] == told[11:]
 
 
 @pytest.mark.slow
-def test_the_memory_is_taught_shown_and_forgotten(home: Path) -> None:
-    async def test() -> None:
-        async with await echo() as client:
-            texts = (File("/p/a.py", "def add(a, b):\n    return a + b\n" * 3),)
-            primed = await client.prime(texts=texts, workspace="/p").result()
-            assert (primed.files, primed.skipped) == (1, 0)
-            (table,) = await client.memory_stats()
-            assert table.workspace == "/p" and set(table.sources) == {"file:/p/a.py"}
-            forgotten = await client.forget(workspace="/p")
-            assert (forgotten.forgotten, forgotten.unit) == (1, "tables")
-            assert await client.memory_stats() == ()
-
-    run(test())
+async def test_the_memory_is_taught_shown_and_forgotten(home: Path, client: Client) -> None:
+    texts = (File("/p/a.py", "def add(a, b):\n    return a + b\n" * 3),)
+    primed = await client.prime(texts=texts, workspace="/p").result()
+    assert (primed.files, primed.skipped) == (1, 0)
+    (table,) = await client.memory_stats()
+    assert table.workspace == "/p" and set(table.sources) == {"file:/p/a.py"}
+    forgotten = await client.forget(workspace="/p")
+    assert (forgotten.forgotten, forgotten.unit) == (1, "tables")
+    assert await client.memory_stats() == ()
 
 
-def test_all_who_wait_are_told_of_the_end() -> None:
-    async def test() -> None:
-        events = Subscription()
-        readers = [asyncio.create_task(anext(events, None)) for _ in range(3)]
-        events.feed(SessionEvent("a", "opened"))
+async def test_all_who_wait_are_told_of_the_end() -> None:
+    events = Subscription()
+    readers = [asyncio.create_task(anext(events, None)) for _ in range(3)]
+    events.feed(SessionEvent("a", "opened"))
+    events.end()
+    told = [await soon(reader) for reader in readers]
+    assert told == [SessionEvent("a", "opened"), None, None]
+
+
+async def test_the_end_comes_even_to_who_never_read() -> None:
+    events = Subscription()
+    for number in range(UNREAD):
+        events.feed(SessionEvent(str(number), "changed"))
+    for _ in range(2):
         events.end()
-        told = [await soon(reader) for reader in readers]
-        assert told == [SessionEvent("a", "opened"), None, None]
-
-    run(test())
-
-
-def test_the_end_comes_even_to_who_never_read() -> None:
-    async def test() -> None:
-        events = Subscription()
-        for number in range(UNREAD):
-            events.feed(SessionEvent(str(number), "changed"))
-        for _ in range(2):
-            events.end()
-        read = [event async for event in events]
-        assert len(read) == UNREAD - 2 and read[-1] == SessionEvent(str(UNREAD - 1), "changed")
-
-    run(test())
+    read = [event async for event in events]
+    assert len(read) == UNREAD - 2 and read[-1] == SessionEvent(str(UNREAD - 1), "changed")

@@ -80,6 +80,8 @@ class Recorder:
                 received += part
                 if not answered and b"\r\n\r\n" in received:
                     answered = True
+                    if self._mode == "closes":
+                        return
                     connection.sendall(self._answer(bytes(received)))
 
     def _answer(self, request: bytes) -> bytes:
@@ -115,10 +117,10 @@ class Scene(NamedTuple):
             process.wait(DEADLINE_S)
         homes.discovery_path().write_bytes(self.stale)
 
-    def command(self, *words: str) -> subprocess.CompletedProcess[bytes]:
+    def command(self, *words: str, said: str = "") -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
             (sys.executable, "-P", "-m", "localspec", *words),
-            input=b"",
+            input=said.encode(),
             capture_output=True,
             timeout=4 * DEADLINE_S,
             check=False,
@@ -154,12 +156,7 @@ def runs(scene: Scene) -> None:
 
 
 def completes(scene: Scene) -> None:
-    said = subprocess.run(
-        (sys.executable, "-P", "-m", "localspec", "complete"),
-        input=f"def {PROMPT}".encode(),
-        capture_output=True,
-        timeout=4 * DEADLINE_S,
-    )
+    said = scene.command("complete", said=f"def {PROMPT}")
     assert said.returncode == 0, said.stderr
 
 
@@ -221,7 +218,7 @@ CLIENTS: tuple[Callable[[Scene], None], ...] = (
 )
 
 
-@pytest.mark.parametrize("mode", ["upgrades", "refuses", "silent"])
+@pytest.mark.parametrize("mode", ["upgrades", "refuses", "silent", "closes"])
 @pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
 def test_it_records_neither_the_token_nor_the_question(
     scene: Scene, client: Callable[[Scene], None], mode: str

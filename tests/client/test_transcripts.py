@@ -20,7 +20,7 @@ from localspec.protocol import messages
 from localspec.protocol.events import LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS
 from tests.daemon.test_transcripts import TRANSCRIPTS, lines
-from tests.waiting import run, soon, until
+from tests.waiting import soon, until
 
 Frame = dict[str, Any]
 VALUE = "a value"
@@ -139,24 +139,21 @@ class Play:
 
 
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
-def test_plays(home: Path, path: Path) -> None:
-    async def test() -> None:
-        connected: asyncio.Queue[ServerConnection] = asyncio.Queue()
+async def test_plays(home: Path, path: Path) -> None:
+    connected: asyncio.Queue[ServerConnection] = asyncio.Queue()
 
-        async def hold(socket: ServerConnection) -> None:
-            connected.put_nowait(socket)
-            await socket.wait_closed()
+    async def hold(socket: ServerConnection) -> None:
+        connected.put_nowait(socket)
+        await socket.wait_closed()
 
-        place = str(home / "socket")
-        async with unix_serve(hold, place, subprotocols=[messages.SUBPROTOCOL]):
-            wire = Wire(await open_socket(path=place))
-            play = Play(wire, await soon(connected.get()))
-            for line in lines(path):
-                if "server" in line:
-                    await play.daemon_says(line["server"])
-                elif isinstance(line["client"], dict):  # no client sends garbage
-                    await play.client_says(line["client"])
-            assert play.live == {} and wire.lost is None
-            await wire.close()
-
-    run(test())
+    place = str(home / "socket")
+    async with unix_serve(hold, place, subprotocols=[messages.SUBPROTOCOL]):
+        wire = Wire(await open_socket(path=place))
+        play = Play(wire, await soon(connected.get()))
+        for line in lines(path):
+            if "server" in line:
+                await play.daemon_says(line["server"])
+            elif isinstance(line["client"], dict):  # no client sends garbage
+                await play.client_says(line["client"])
+        assert play.live == {} and wire.lost is None
+        await wire.close()

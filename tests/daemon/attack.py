@@ -113,8 +113,6 @@ class Attacker(Iterator[Script]):
             request({"Authorization": f"Bearer {self._token}"}, line="GET /metrics HTTP/1.1"),
         ]
 
-    # Before the upgrade.
-
     def _damaged_handshake(self) -> Script:
         data = next(self._handshakes)
         until = END if END in data else b""
@@ -148,8 +146,6 @@ class Attacker(Iterator[Script]):
         part = whole[: self.rng.randrange(len(whole) - 1)]
         leave = self.rng.choices(("half", "abort", "stay"), (6, 6, self._patient))[0]
         return Script(f"partial handshake, {leave}", self.rng.random() < 0.7, self._torn(part), leave)
-
-    # After the upgrade.
 
     def _opened(self, kind: str, said: list[bytes], leave: str = "half", until: bytes = b"") -> Script:
         """Over the Unix socket; mostly, ``initialize`` comes first."""
@@ -203,8 +199,6 @@ class Attacker(Iterator[Script]):
         """Gone with requests under way."""
         ask = frame(TEXT, b'{"jsonrpc":"2.0","id":1,"method":"generate","params":{"prompt":"stall"}}')
         return self._opened("rude end", [ask], "abort")
-
-    # Tools.
 
     def _half_or_gone(self) -> str:
         return self.rng.choice(("half", "abort"))

@@ -3,12 +3,14 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.daemon.harness import DaemonProcess
+from tests.daemon.harness import DaemonProcess, Raw, raw
+from tests.waiting import pytest_pyfunc_call as pytest_pyfunc_call
 
 StartDaemon = Callable[..., DaemonProcess]
 
@@ -21,6 +23,18 @@ def daemon() -> Iterator[DaemonProcess]:
     yield daemon
     assert daemon.stop() == 0, daemon.log()
     shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def client(daemon: DaemonProcess) -> AbstractAsyncContextManager[Raw]:
+    """A connection to the daemon of the module."""
+    return raw(daemon)
+
+
+@pytest.fixture
+def other(daemon: DaemonProcess) -> AbstractAsyncContextManager[Raw]:
+    """A second connection to it."""
+    return raw(daemon)
 
 
 @pytest.fixture

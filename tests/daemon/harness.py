@@ -137,6 +137,21 @@ class Raw:
         await self.ask(id, method, **params)
         return await self.response(id)
 
+    async def result(self, id: int | str, method: str, **params: Any) -> Any:
+        """The result of a request that must have one."""
+        answer = await self.call(id, method, **params)
+        assert "result" in answer, answer
+        return answer["result"]
+
+    async def begin(self, id: int | str, method: str, **params: Any) -> None:
+        """Send a request, and wait for the first text."""
+        await self.ask(id, method, **params)
+        await self.notice("stream/delta")
+
+    async def cancel(self, id: int | str) -> None:
+        await self.notify("$/cancelRequest", id=id)
+        assert (await self.response(id))["result"]["finish_reason"] == "cancelled"
+
     async def close_code(self) -> int | None:
         """Read until the daemon closes the connection; returns its code."""
         with contextlib.suppress(ConnectionClosed):

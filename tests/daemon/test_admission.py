@@ -123,13 +123,12 @@ def test_idle_connections_starve_nobody(home: Path, user: int | None) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the limits of another process are changed")
-def test_a_process_without_descriptors_is_reached_over_its_unix_socket(home: Path) -> None:
+async def test_a_process_without_descriptors_is_reached_over_its_unix_socket(home: Path) -> None:
     """All are taken by what is none of its connections: files of models, or a library's."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     daemon = DaemonProcess(home, max_connections=MANY)
     process = psutil.Process(daemon.process.pid)
-
-    async def test() -> None:
+    try:
         await asyncio.to_thread(
             asked_over, daemon, tcp=False
         )  # what is open for its start alone is closed by then
@@ -146,9 +145,6 @@ def test_a_process_without_descriptors_is_reached_over_its_unix_socket(home: Pat
             assert sum(process.cpu_times()[:2]) - before < 2.0, "it spins"
             resource.prlimit(process.pid, resource.RLIMIT_NOFILE, limits)
         await asyncio.to_thread(asked_over, daemon, tcp=True)
-
-    try:
-        run(test())
         assert "Traceback" not in daemon.log()
         assert daemon.log().count("shaken hands") == 1
     finally:
@@ -184,28 +180,35 @@ def test_a_client_that_stays_silent_is_closed_soon(start: StartDaemon) -> None:
         assert time.monotonic() - began < 10.0
 
 
-# --- by itself -----------------------------------------------------------------------------------
+class Place:
+    """A socket whose connections are counted; all that is opened is closed at the end."""
+
+    def __init__(self) -> None:
+        self.admission = Admission()
+        self.guarded = Listening.of(listen(0), self.admission)
+        self.opened: list[socket.socket] = []
+
+    def arrive(self) -> Guest:
+        self.opened.append(socket.create_connection(self.guarded.getsockname(), DEADLINE_S))
+        accepted, _ = self.guarded.accept()
+        assert isinstance(accepted, Guest)
+        self.opened.append(accepted)
+        return accepted
+
+    def fill(self) -> list[Guest]:
+        return [self.arrive() for _ in range(PLACES["owner"])]
+
+    def close(self) -> None:
+        for each in (*self.opened, self.guarded):
+            each.close()
+        self.admission.close()
 
 
-@contextmanager
-def listening(admission: Admission) -> Iterator[tuple[Listening, list[socket.socket]]]:
-    """A socket whose connections are counted, and a list for those that are to be closed at the end."""
-    opened: list[socket.socket] = []
-    with Listening.of(listen(0), admission) as guarded:
-        try:
-            yield guarded, opened
-        finally:
-            for each in opened:
-                each.close()
-            admission.close()
-
-
-def arrive(guarded: Listening, opened: list[socket.socket]) -> Guest:
-    opened.append(socket.create_connection(guarded.getsockname(), DEADLINE_S))
-    accepted, _ = guarded.accept()
-    assert isinstance(accepted, Guest)
-    opened.append(accepted)
-    return accepted
+@pytest.fixture
+def place() -> Iterator[Place]:
+    place = Place()
+    yield place
+    place.close()
 
 
 def is_over(each: socket.socket) -> bool:
@@ -217,76 +220,64 @@ def is_over(each: socket.socket) -> bool:
         return False
 
 
-def test_the_newest_takes_the_place_of_the_oldest() -> None:
-    with listening(Admission()) as (guarded, opened):
-        first = [arrive(guarded, opened) for _ in range(PLACES["owner"])]
-        assert not any(map(is_over, first))
-        arrive(guarded, opened)
-        assert [is_over(each) for each in first] == [True, *[False] * (len(first) - 1)]
+def test_the_newest_takes_the_place_of_the_oldest(place: Place) -> None:
+    first = place.fill()
+    assert not any(map(is_over, first))
+    place.arrive()
+    assert [is_over(each) for each in first] == [True, *[False] * (len(first) - 1)]
 
 
-def test_who_is_admitted_keeps_the_connection_and_makes_room() -> None:
-    admission = Admission()
-    with listening(admission) as (guarded, opened):
-        first = arrive(guarded, opened)
-        admission.admit(first.fileno())
-        others = [arrive(guarded, opened) for _ in range(PLACES["owner"])]
-        assert not is_over(first) and not any(map(is_over, others))
+def test_who_is_admitted_keeps_the_connection_and_makes_room(place: Place) -> None:
+    first = place.arrive()
+    place.admission.admit(first.fileno())
+    others = place.fill()
+    assert not is_over(first) and not any(map(is_over, others))
 
 
-def test_who_was_used_lately_stays() -> None:
-    admission = Admission()
-    with listening(admission) as (guarded, opened):
-        first = [arrive(guarded, opened) for _ in range(PLACES["owner"])]
-        admission.touch(first[0].fileno())
-        arrive(guarded, opened)
-        assert [is_over(each) for each in first[:2]] == [False, True]
+def test_who_was_used_lately_stays(place: Place) -> None:
+    first = place.fill()
+    place.admission.touch(first[0].fileno())
+    place.arrive()
+    assert [is_over(each) for each in first[:2]] == [False, True]
 
 
-def test_one_at_work_is_not_evicted_and_where_all_are_the_newest_is_closed() -> None:
-    admission = Admission()
-    with listening(admission) as (guarded, opened):
-        first = [arrive(guarded, opened) for _ in range(PLACES["owner"])]
-        for each in first:
-            admission.touch(each.fileno(), at_work=True)
+def test_one_at_work_is_not_evicted_and_where_all_are_the_newest_is_closed(place: Place) -> None:
+    first = place.fill()
+    for each in first:
+        place.admission.touch(each.fileno(), at_work=True)
+    with pytest.raises(BlockingIOError):
+        place.arrive()
+    assert place.opened[-1].recv(1) == b"" and not any(map(is_over, first))
+    place.admission.touch(first[3].fileno())
+    place.arrive()
+    assert [number for number, each in enumerate(first) if is_over(each)] == [3]
+
+
+def test_a_connection_that_was_reset_takes_no_place(place: Place) -> None:
+    first = place.fill()
+    for _ in range(3):
+        with socket.create_connection(place.guarded.getsockname(), DEADLINE_S) as gone:
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
         with pytest.raises(BlockingIOError):
-            arrive(guarded, opened)
-        assert opened[-1].recv(1) == b"" and not any(map(is_over, first))
-        admission.touch(first[3].fileno())
-        arrive(guarded, opened)
-        assert [number for number, each in enumerate(first) if is_over(each)] == [3]
-
-
-def test_a_connection_that_was_reset_takes_no_place() -> None:
-    admission = Admission()
-    with listening(admission) as (guarded, opened):
-        first = [arrive(guarded, opened) for _ in range(PLACES["owner"])]
-        for _ in range(3):
-            with socket.create_connection(guarded.getsockname(), DEADLINE_S) as gone:
-                gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-            with pytest.raises(BlockingIOError):
-                guarded.accept()
-        assert not any(map(is_over, first))
+            place.guarded.accept()
+    assert not any(map(is_over, first))
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the kernel is asked")
-def test_whom_the_kernel_does_not_know_is_not_the_owner() -> None:
-    admission = Admission()
-    with listening(admission) as (guarded, opened):
-        guest = arrive(guarded, opened)
-        assert admission.kind(guest) == "owner"
-        opened[0].close()
-        guest.shutdown(socket.SHUT_RDWR)
-        assert admission.kind(guest) == "others"
+def test_whom_the_kernel_does_not_know_is_not_the_owner(place: Place) -> None:
+    guest = place.arrive()
+    assert place.admission.kind(guest) == "owner"
+    place.opened[0].close()
+    guest.shutdown(socket.SHUT_RDWR)
+    assert place.admission.kind(guest) == "others"
 
 
-def test_what_is_closing_is_bounded_too() -> None:
-    with listening(Admission()) as (guarded, opened):
-        guests = [arrive(guarded, opened) for _ in range(2 * PLACES["owner"])]
-        with pytest.raises(BlockingIOError):
-            arrive(guarded, opened)
-        guests[0].close()
-        arrive(guarded, opened)
+def test_what_is_closing_is_bounded_too(place: Place) -> None:
+    guests = [place.arrive() for _ in range(2 * PLACES["owner"])]
+    with pytest.raises(BlockingIOError):
+        place.arrive()
+    guests[0].close()
+    place.arrive()
 
 
 def test_descriptors_are_kept_and_given_back() -> None:
@@ -294,14 +285,14 @@ def test_descriptors_are_kept_and_given_back() -> None:
         return psutil.Process().num_fds()
 
     before = files()
-    admission = Admission()
-    own = RESERVE + hasattr(socket, "AF_NETLINK")
+    place = Place()
+    own = RESERVE + hasattr(socket, "AF_NETLINK") + 1
     assert files() == before + own
-    with listening(admission) as (guarded, opened):
-        guest = arrive(guarded, opened)
-        assert admission.spare() and files() == before + own - 1 + 3
-        guest.close()
-        assert files() == before + own + 2
+    guest = place.arrive()
+    assert place.admission.spare() and files() == before + own - 1 + 2
+    guest.close()
+    assert files() == before + own + 1
+    place.close()
     assert files() == before
 
 

@@ -2,43 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+import signal
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, raw
+from tests.daemon.conftest import StartDaemon
+from tests.daemon.harness import REAL_DAEMON, Raw, raw
 from tests.daemon.test_history import open_session
 from tests.daemon.test_store import anywhere
-from tests.waiting import run, until
+from tests.waiting import until
 
 QUESTION = "What does textwrap.dedent do? " * 20
 
 
-def live(home: Path, talk: Callable[[Raw], Coroutine[Any, Any, None]], *, kill: bool = False) -> None:
-    """One life of a daemon."""
-    daemon = DaemonProcess(home, command=REAL_DAEMON)
-
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await talk(client)
-
-    try:
-        run(test())
-    finally:
-        if kill:
-            daemon.process.kill()
-            daemon.process.wait()
-        else:
-            assert daemon.stop() == 0, daemon.log()
-
-
-async def say(client: Raw, session: str, text: str) -> dict[str, Any]:
+async def say(client: Raw, session: str, text: str) -> Any:
     options = {"temperature": 0.7, "max_tokens": 8}
-    answer = await client.call(text[:8], "chat/send", session=session, content=text, options=options)
-    result: dict[str, Any] = answer["result"]
-    return result
+    return await client.result(text[:8], "chat/send", session=session, content=text, options=options)
 
 
 def caches(home: Path) -> list[Path]:
@@ -46,45 +27,36 @@ def caches(home: Path) -> list[Path]:
 
 
 @pytest.mark.slow
-def test_a_chat_goes_on_after_a_restart_and_after_a_kill_without_being_read_again(home: Path) -> None:
-    session = ""
-
-    async def first(client: Raw) -> None:
-        nonlocal session
+async def test_a_chat_goes_on_after_a_kill_and_after_a_restart_without_being_read_again(
+    start: StartDaemon, home: Path
+) -> None:
+    daemon = start(command=REAL_DAEMON)
+    async with raw(daemon) as client:
         session = await open_session(client)
         await say(client, session, QUESTION)
-        # What is written while nobody asks is what a kill leaves.
+        # What is written while the worker is idle is what a kill leaves.
         await until(lambda: len(caches(home)) == 1, "the chat's cache is on disk")
-
-    async def second(client: Raw) -> None:
-        result = await say(client, session, "And indent?")
-        assert result["cached_tokens"] > 100 and result["prompt_tokens"] > result["cached_tokens"]
-
-    live(home, first, kill=True)
-    live(home, second)
-    live(home, second)
+    daemon.stop(signal.SIGKILL)
+    for _ in range(2):
+        daemon = start(command=REAL_DAEMON)
+        async with raw(daemon) as client:
+            result = await say(client, session, "And indent?")
+            assert result["cached_tokens"] > 100 and result["prompt_tokens"] > result["cached_tokens"]
+        assert daemon.stop() == 0, daemon.log()
 
 
 @pytest.mark.slow
-def test_a_deleted_chat_leaves_no_cache_and_nothing_in_the_memory(home: Path) -> None:
-    async def talk(client: Raw) -> None:
+async def test_a_deleted_chat_and_a_private_one_leave_no_cache_and_nothing_in_the_memory(
+    start: StartDaemon, home: Path
+) -> None:
+    daemon = start(command=REAL_DAEMON)
+    async with raw(daemon) as client:
         session = await open_session(client)
         await say(client, session, QUESTION + "marker-4711")
         await until(lambda: len(caches(home)) == 1, "the chat's cache is on disk")
         await client.call("delete", "session/delete", session=session)
         assert caches(home) == []
-        stats = (await client.call("stats", "memory/stats"))["result"]
-        assert session not in str(stats)
-
-    live(home, talk)
+        assert session not in str(await client.result("stats", "memory/stats"))
+        await say(client, await open_session(client, private=True), QUESTION)
+    assert daemon.stop() == 0, daemon.log()
     assert caches(home) == [] and anywhere(home, "marker-4711") == []
-
-
-@pytest.mark.slow
-def test_a_private_chat_leaves_no_cache(home: Path) -> None:
-    async def talk(client: Raw) -> None:
-        answer = await client.call("open", "session/open", private=True)
-        await say(client, answer["result"]["session"], QUESTION)
-
-    live(home, talk)
-    assert caches(home) == []

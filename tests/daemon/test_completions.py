@@ -13,7 +13,7 @@ from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
 from tests.memory.hostile_repository import repository
 from tests.models.ggufs import small
-from tests.waiting import run, until
+from tests.waiting import until
 
 SOURCES = {
     source: f'localspec_completions_total{{source="{source}"}}'
@@ -35,16 +35,16 @@ class Editor:
         self.id += 1
         if self.path is not None and method != "completion/feedback":
             params["path"] = self.path
-        return (await self.client.call(self.id, method, **params))["result"]
+        return await self.client.result(self.id, method, **params)
 
     async def totals(self) -> dict[str, float]:
-        found: dict[str, float] = (await self.client.call("metrics", "metrics"))["result"]["totals"]
+        found: dict[str, float] = (await self.client.result("metrics", "metrics"))["totals"]
         return found
 
     async def idle(self) -> None:
         """Wait until no worker is at work, on what was looked ahead either."""
         while True:
-            status = (await self.client.call("status", "daemon/status"))["result"]
+            status = await self.client.result("status", "daemon/status")
             if not any(model["running"] for model in status["models"]):
                 return
 
@@ -53,168 +53,125 @@ def text(completions: Any) -> str:
     return "".join(item["text"] for item in completions["items"])
 
 
-def test_a_known_completion_is_answered_without_the_worker(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            editor = Editor(client, "known.py")
-            first = await editor.complete("one two")
-            before = await editor.totals()
-            again, typed = await editor.complete("one two"), await editor.complete("one twoone")
-            assert [each["source"] for each in (first, again, typed)] == ["model", "cache", "type-through"]
-            assert [text(each) for each in (first, again, typed)] == ["one two", "one two", " two"]
-            assert typed["result"]["text"] == " two" and typed["result"]["prompt_tokens"] == 0
-            assert len({each["items"][0]["id"] for each in (first, again, typed)}) == 3
-            totals = await editor.totals()
-            more = {source: totals[name] - before.get(name, 0) for source, name in SOURCES.items()}
-            assert more == {"model": 0, "cache": 1, "type-through": 1}
-            assert (await editor.complete("one two", "\nother"))["source"] == "model"
-
-    run(test())
+async def test_a_known_completion_is_answered_without_the_worker(client: Raw) -> None:
+    editor = Editor(client, "known.py")
+    first = await editor.complete("one two")
+    before = await editor.totals()
+    again, typed = await editor.complete("one two"), await editor.complete("one twoone")
+    assert [each["source"] for each in (first, again, typed)] == ["model", "cache", "type-through"]
+    assert [text(each) for each in (first, again, typed)] == ["one two", "one two", " two"]
+    assert typed["result"]["text"] == " two" and typed["result"]["prompt_tokens"] == 0
+    assert len({each["items"][0]["id"] for each in (first, again, typed)}) == 3
+    totals = await editor.totals()
+    more = {source: totals[name] - before.get(name, 0) for source, name in SOURCES.items()}
+    assert more == {"model": 0, "cache": 1, "type-through": 1}
+    assert (await editor.complete("one two", "\nother"))["source"] == "model"
 
 
-def test_what_comes_after_a_completion_is_looked_ahead(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            editor = Editor(client, "after.py")
-            assert text(await editor.complete("one")) == "one"
-            accepted = await editor.complete("oneone")
-            assert (accepted["source"], text(accepted)) == ("cache", "oneone")
-
-    run(test())
+async def test_what_comes_after_a_completion_is_looked_ahead(client: Raw) -> None:
+    editor = Editor(client, "after.py")
+    assert text(await editor.complete("one")) == "one"
+    accepted = await editor.complete("oneone")
+    assert (accepted["source"], text(accepted)) == ("cache", "oneone")
 
 
-def test_looking_ahead_is_done_in_the_background_and_asking_is_not(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            editor = Editor(client, "background.py")
-            assert text(await editor.complete("x\npriority")) == "completion"
-            assert text(await editor.complete("x\nthen priority")) == "\npriority"
-            ahead = await editor.complete("x\nthen priority\npriority")
-            assert (ahead["source"], text(ahead)) == ("cache", "background")
-
-    run(test())
+async def test_looking_ahead_is_done_in_the_background_and_asking_is_not(client: Raw) -> None:
+    editor = Editor(client, "background.py")
+    assert text(await editor.complete("x\npriority")) == "completion"
+    assert text(await editor.complete("x\nthen priority")) == "\npriority"
+    ahead = await editor.complete("x\nthen priority\npriority")
+    assert (ahead["source"], text(ahead)) == ("cache", "background")
 
 
 @pytest.mark.slow
-def test_what_is_looked_ahead_ends_when_something_else_is_typed(start: StartDaemon) -> None:
-    async def test() -> None:
-        async with raw(start()) as client:
-            editor = Editor(client)
-            assert text(await editor.complete("then stall")) == "\nstall"
-            # While it is typed along, the work goes on: it serves whoever types to the end.
-            assert text(await editor.complete("then stall\nst")) == "all"
-            status = (await client.call(1, "daemon/status"))["result"]
-            assert (status["running"], status["models"][0]["running"]) == (0, 1)
-            other = Editor(client, "b.py")
-            assert text(await other.complete("b")) == "b"
-            assert (await client.call(2, "daemon/status"))["result"]["models"][0]["running"] >= 1
-            assert text(await editor.complete("other")) == "other"
-            await editor.idle()
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_only_so_many_questions_are_looked_ahead_for_at_once(start: StartDaemon) -> None:
-    async def test() -> None:
-        async with raw(start()) as client:
-            for number in range(2 * MOST):
-                assert text(await Editor(client, f"{number}.py").complete("then stall")) == "\nstall"
-            running = MOST + 1
-            while running > MOST:  # who is cancelled ends in a moment
-                status = (await client.call("status", "daemon/status"))["result"]
-                running = status["models"][0]["running"]
-            assert running == MOST
-            await Editor(client, f"{2 * MOST - 1}.py").complete("other")
-            assert (await client.call(1, "daemon/status"))["result"]["models"][0]["running"] <= MOST
-
-    run(test())
+async def test_what_is_looked_ahead_ends_when_something_else_is_typed_or_the_model_unloaded(
+    start: StartDaemon,
+) -> None:
+    async with raw(start()) as client:
+        editor = Editor(client)
+        assert text(await editor.complete("then stall")) == "\nstall"
+        # While it is typed along, the work goes on: it serves whoever types to the end.
+        assert text(await editor.complete("then stall\nst")) == "all"
+        status = await client.result(1, "daemon/status")
+        assert (status["running"], status["models"][0]["running"]) == (0, 1)
+        other = Editor(client, "b.py")
+        assert text(await other.complete("b")) == "b"
+        assert (await client.result(2, "daemon/status"))["models"][0]["running"] >= 1
+        assert text(await editor.complete("other")) == "other"
+        await editor.idle()
+        assert text(await editor.complete("then stall")) == "\nstall"
+        assert (await client.result(3, "models/unload"))["models"] == ["bundled"]
 
 
 @pytest.mark.slow
-def test_what_is_looked_ahead_keeps_no_model_from_being_unloaded(start: StartDaemon) -> None:
-    async def test() -> None:
-        async with raw(start()) as client:
-            assert text(await Editor(client).complete("then stall")) == "\nstall"
-            unloaded = await client.call(1, "models/unload")
-            assert unloaded["result"]["models"] == ["bundled"]
+async def test_only_so_many_questions_are_looked_ahead_for_at_once(start: StartDaemon) -> None:
+    async with raw(start()) as client:
+        for number in range(2 * MOST):
+            assert text(await Editor(client, f"{number}.py").complete("then stall")) == "\nstall"
+        running = MOST + 1
+        while running > MOST:  # who is cancelled ends in a moment
+            status = await client.result("status", "daemon/status")
+            running = status["models"][0]["running"]
+        assert running == MOST
+        await Editor(client, f"{2 * MOST - 1}.py").complete("other")
+        assert (await client.result(1, "daemon/status"))["models"][0]["running"] <= MOST
 
-    run(test())
+
+async def test_a_known_answer_ends_what_was_looked_ahead_for_another(client: Raw) -> None:
+    editor = Editor(client, "known.py")
+    for _ in range(2):
+        assert text(await editor.complete("one")) == "one"
+        assert (await editor.complete("oneone"))["source"] == "cache"
+        await editor.idle()
+        assert text(await editor.complete("then stall")) == "\nstall"
+    assert (await editor.complete("one"))["source"] == "cache"
+    await editor.idle()
 
 
-def test_a_known_answer_ends_what_was_looked_ahead_for_another(daemon: DaemonProcess) -> None:
-    async def test() -> None:
+async def test_a_client_that_goes_takes_along_what_was_looked_ahead(daemon: DaemonProcess) -> None:
+    async with raw(daemon) as watcher:
         async with raw(daemon) as client:
-            editor = Editor(client, "known.py")
-            for _ in range(2):
-                assert text(await editor.complete("one")) == "one"
-                assert (await editor.complete("oneone"))["source"] == "cache"
-                await editor.idle()
-                assert text(await editor.complete("then stall")) == "\nstall"
-            assert (await editor.complete("one"))["source"] == "cache"
-            await editor.idle()
-
-    run(test())
+            assert text(await Editor(client, "gone.py").complete("then stall")) == "\nstall"
+        await Editor(watcher).idle()
 
 
-def test_a_client_that_goes_takes_along_what_was_looked_ahead(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as watcher:
-            async with raw(daemon) as client:
-                assert text(await Editor(client, "gone.py").complete("then stall")) == "\nstall"
-            await Editor(watcher).idle()
-
-    run(test())
-
-
-def test_a_cancelled_one_is_neither_kept_nor_looked_ahead(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            editor = Editor(client, "c.py")
-            for id in (1, 2):
-                await client.ask(id, "completion/inline", prefix="stall", suffix="", path="c.py")
-            replaced = (await client.response(1))["result"]
-            assert (replaced["items"], replaced["result"]["finish_reason"]) == ([], "cancelled")
-            assert text(await editor.complete("new")) == "new"
-            assert (await client.response(2))["result"]["source"] == "model"
-
-    run(test())
+async def test_a_cancelled_one_is_neither_kept_nor_looked_ahead(client: Raw) -> None:
+    editor = Editor(client, "c.py")
+    for id in (1, 2):
+        await client.ask(id, "completion/inline", prefix="stall", suffix="", path="c.py")
+    replaced = (await client.response(1))["result"]
+    assert (replaced["items"], replaced["result"]["finish_reason"]) == ([], "cancelled")
+    assert text(await editor.complete("new")) == "new"
+    assert (await client.response(2))["result"]["source"] == "model"
 
 
-def test_a_warm_prompt_gives_way_to_a_completion(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            editor = Editor(client, "warm.py")
-            warmed = await editor.call("completion/warm", prefix="x", suffix="")
-            assert warmed == {"prompt_tokens": 1, "reprefilled_tokens": 1}
-            await client.ask(1, "completion/warm", prefix="stall", suffix="", path="warm.py")
-            assert text(await editor.complete("now")) == "now"
-            assert "result" in await client.response(1)
-
-    run(test())
+async def test_a_warm_prompt_gives_way_to_a_completion(client: Raw) -> None:
+    editor = Editor(client, "warm.py")
+    warmed = await editor.call("completion/warm", prefix="x", suffix="")
+    assert warmed == {"prompt_tokens": 1, "reprefilled_tokens": 1}
+    await client.ask(1, "completion/warm", prefix="stall", suffix="", path="warm.py")
+    assert text(await editor.complete("now")) == "now"
+    assert "result" in await client.response(1)
 
 
-def test_feedback_is_counted(start: StartDaemon) -> None:
-    async def test() -> None:
-        async with raw(start()) as client:
-            editor = Editor(client)
-            (item,) = (await editor.complete("one two"))["items"]
-            for event, chars in (("shown", None), ("partial", 3), ("partial", 3), ("accepted", None)):
-                more = {} if chars is None else {"chars": chars}
-                await editor.call("completion/feedback", item=item["id"], event=event, **more)
-            (other,) = (await editor.complete("three"))["items"]
-            await editor.call("completion/feedback", item=other["id"], event="dismissed")
-            totals = await editor.totals()
-            counted = {
-                event: totals[f'localspec_suggestions_total{{event="{event}"}}']
-                for event in ("shown", "partial", "accepted", "dismissed")
-            }
-            assert counted == {"shown": 1, "partial": 2, "accepted": 1, "dismissed": 1}
-            assert totals["localspec_accepted_chars_total"] == len("one two")
-            unknown = await client.call(1, "completion/feedback", item="x", event="shown")
-            assert code(unknown) == "gone"
-
-    run(test())
+async def test_feedback_is_counted(start: StartDaemon) -> None:
+    async with raw(start()) as client:
+        editor = Editor(client)
+        (item,) = (await editor.complete("one two"))["items"]
+        for event, chars in (("shown", None), ("partial", 3), ("partial", 3), ("accepted", None)):
+            more = {} if chars is None else {"chars": chars}
+            await editor.call("completion/feedback", item=item["id"], event=event, **more)
+        (other,) = (await editor.complete("three"))["items"]
+        await editor.call("completion/feedback", item=other["id"], event="dismissed")
+        totals = await editor.totals()
+        counted = {
+            event: totals[f'localspec_suggestions_total{{event="{event}"}}']
+            for event in ("shown", "partial", "accepted", "dismissed")
+        }
+        assert counted == {"shown": 1, "partial": 2, "accepted": 1, "dismissed": 1}
+        assert totals["localspec_accepted_chars_total"] == len("one two")
+        unknown = await client.call(1, "completion/feedback", item="x", event="shown")
+        assert code(unknown) == "gone"
 
 
 @pytest.fixture
@@ -224,7 +181,7 @@ def real(home: Path, start: StartDaemon) -> DaemonProcess:
 
 
 @pytest.mark.slow
-def test_a_real_model_completes_looks_ahead_and_reads_little_again(
+async def test_a_real_model_completes_looks_ahead_and_reads_little_again(
     home: Path, start: StartDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The bundled pair, end to end."""
@@ -233,127 +190,107 @@ def test_a_real_model_completes_looks_ahead_and_reads_little_again(
         while engine.rest():
             pass  # what a daemon finds out while nobody asks: short pieces are exact with this model
     real = start(command=REAL_DAEMON)
-
-    async def test() -> None:
-        async with raw(real) as client:
-            # Sampled, because so small a model is unsure at once.
-            options = {"max_tokens": 24, "remember": False, "temperature": 0.2, "seed": 1}
-            editor = Editor(client, str(home / "a.py"), options=options)
-            warmed = await editor.call(
-                "completion/warm", prefix="def fib(n):\n    ", suffix="\n\nprint(fib(10))", options=options
-            )
-            assert warmed["reprefilled_tokens"] == warmed["prompt_tokens"] > 10
-            first = await editor.complete("def fib(n):\n    ", "\n\nprint(fib(10))")
-            said = text(first)
-            assert said == said.rstrip() and first["source"] == "model"
-            assert 0 < first["reprefilled_tokens"] <= 2, "what was warmed is not read again"
-            typed = await editor.complete("def fib(n):\n    " + said[:2], "\n\nprint(fib(10))")
-            assert (typed["source"], text(typed)) == ("type-through", said[2:])
-            accepted = await editor.complete("def fib(n):\n    " + said, "\n\nprint(fib(10))")
-            assert accepted["source"] == "cache"
-            other = await editor.complete("def fib(n):\n    x", "\n\nprint(fib(10))")
-            assert other["source"] == "model"
-            assert other["reprefilled_tokens"] <= 4, "what was looked ahead and cancelled left its prompt"
-            hurried = await editor.complete("def fib(n):\n    y = ", "\n", max_ms=1)
-            assert hurried["items"] == [] and hurried["result"]["finish_reason"] == "deadline"
-
-    run(test())
+    async with raw(real) as client:
+        # Sampled, because so small a model is unsure at once.
+        options = {"max_tokens": 24, "remember": False, "temperature": 0.2, "seed": 1}
+        editor = Editor(client, str(home / "a.py"), options=options)
+        warmed = await editor.call(
+            "completion/warm", prefix="def fib(n):\n    ", suffix="\n\nprint(fib(10))", options=options
+        )
+        assert warmed["reprefilled_tokens"] == warmed["prompt_tokens"] > 10
+        first = await editor.complete("def fib(n):\n    ", "\n\nprint(fib(10))")
+        said = text(first)
+        assert said == said.rstrip() and first["source"] == "model"
+        assert 0 < first["reprefilled_tokens"] <= 2, "what was warmed is not read again"
+        typed = await editor.complete("def fib(n):\n    " + said[:2], "\n\nprint(fib(10))")
+        assert (typed["source"], text(typed)) == ("type-through", said[2:])
+        accepted = await editor.complete("def fib(n):\n    " + said, "\n\nprint(fib(10))")
+        assert accepted["source"] == "cache"
+        other = await editor.complete("def fib(n):\n    x", "\n\nprint(fib(10))")
+        assert other["source"] == "model"
+        assert other["reprefilled_tokens"] <= 4, "what was looked ahead and cancelled left its prompt"
+        hurried = await editor.complete("def fib(n):\n    y = ", "\n", max_ms=1)
+        assert hurried["items"] == [] and hurried["result"]["finish_reason"] == "deadline"
 
 
 @pytest.mark.slow
-def test_files_and_what_is_accepted_are_remembered_unless_forbidden(real: DaemonProcess, home: Path) -> None:
+async def test_files_and_what_is_accepted_are_remembered_unless_forbidden(
+    real: DaemonProcess, home: Path
+) -> None:
     repo = repository(home / "repo")
     path, source = str(repo / "a.py"), f"file:{repo / 'a.py'}"
+    async with raw(real) as client:
+        editor = Editor(client, path)
 
-    async def test() -> None:
-        async with raw(real) as client:
-            editor = Editor(client, path)
+        async def learnt(more_than: float) -> float:
+            """N-grams of the file, once there are more."""
+            while True:
+                tables = (await client.result("memory", "memory/stats"))["tables"]
+                assert all(table["workspace"] == str(repo) for table in tables)
+                found: float = sum(table["sources"].get(source, 0) for table in tables)
+                if found > more_than:
+                    return found
 
-            async def learnt(more_than: float) -> float:
-                """N-grams of the file, once there are more."""
-                while True:
-                    tables = (await client.call("memory", "memory/stats"))["result"]["tables"]
-                    assert all(table["workspace"] == str(repo) for table in tables)
-                    found: float = sum(table["sources"].get(source, 0) for table in tables)
-                    if found > more_than:
-                        return found
+        async def complete(*, remember: bool) -> str:
+            options = {"max_tokens": 16, "remember": remember}
+            prefix = "import os\nimport sys\n\n\ndef fib(n):\n    "
+            completed = await editor.complete(prefix, "\n\nprint(fib(10))\n", options=options)
+            return str(completed["items"][0]["id"])
 
-            async def complete(*, remember: bool) -> str:
-                options = {"max_tokens": 16, "remember": remember}
-                prefix = "import os\nimport sys\n\n\ndef fib(n):\n    "
-                completed = await editor.complete(prefix, "\n\nprint(fib(10))\n", options=options)
-                return str(completed["items"][0]["id"])
-
-            private = await complete(remember=False)
-            await editor.call("completion/feedback", item=private, event="accepted")
-            await editor.idle()
-            assert await learnt(-1) == 0
-            item = await complete(remember=True)
-            before = await learnt(0)
-            await editor.call("completion/feedback", item=item, event="accepted")
-            await learnt(before)
-
-    run(test())
+        private = await complete(remember=False)
+        await editor.call("completion/feedback", item=private, event="accepted")
+        await editor.idle()
+        assert await learnt(-1) == 0
+        item = await complete(remember=True)
+        before = await learnt(0)
+        await editor.call("completion/feedback", item=item, event="accepted")
+        await learnt(before)
 
 
-def test_who_wants_several_gets_several_though_one_is_known(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            editor = Editor(client, "known.py", options={"temperature": 0.8})
-            sources = [(await editor.complete("several", n=n))["source"] for n in (1, 3, 3, 2, 1)]
-            assert sources == ["model", "model", "cache", "cache", "cache"]
-
-    run(test())
+async def test_who_wants_several_gets_several_though_one_is_known(client: Raw) -> None:
+    editor = Editor(client, "known.py", options={"temperature": 0.8})
+    sources = [(await editor.complete("several", n=n))["source"] for n in (1, 3, 3, 2, 1)]
+    assert sources == ["model", "model", "cache", "cache", "cache"]
 
 
 @pytest.mark.slow
-def test_without_a_temperature_only_the_first_of_several_is_as_certain_as_was_asked_for(
+async def test_without_a_temperature_only_the_first_of_several_is_as_certain_as_was_asked_for(
     real: DaemonProcess,
 ) -> None:
-    async def test() -> None:
-        async with raw(real) as client:
-            editor = Editor(client, None, trigger="invoked", options={"max_tokens": 16, "remember": False})
-            prefix = "import os\n\n\ndef read(path):\n    "
-            (one,) = (await editor.complete(prefix))["items"]
-            several = await editor.complete(prefix, n=4)
-            texts = [item["text"] for item in several["items"]]
-            assert texts[0] == one["text"] and len(set(texts)) == len(texts) > 1
-            assert [item["text"] for item in (await editor.complete(prefix, n=4))["items"]] == texts
-
-    run(test())
+    async with raw(real) as client:
+        editor = Editor(client, None, trigger="invoked", options={"max_tokens": 16, "remember": False})
+        prefix = "import os\n\n\ndef read(path):\n    "
+        (one,) = (await editor.complete(prefix))["items"]
+        several = await editor.complete(prefix, n=4)
+        texts = [item["text"] for item in several["items"]]
+        assert texts[0] == one["text"] and len(set(texts)) == len(texts) > 1
+        assert [item["text"] for item in (await editor.complete(prefix, n=4))["items"]] == texts
 
 
-def test_of_several_one_that_fails_ends_the_others(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            options = {"temperature": 0.8, "seed": 2}
-            refused = await client.call(1, "completion/inline", prefix="odd", suffix="", n=4, options=options)
-            assert code(refused) == "out_of_memory"
-            await Editor(client).idle()
-
-    run(test())
+async def test_of_several_one_that_fails_ends_the_others(client: Raw) -> None:
+    options = {"temperature": 0.8, "seed": 2}
+    refused = await client.call(1, "completion/inline", prefix="odd", suffix="", n=4, options=options)
+    assert code(refused) == "out_of_memory"
+    await Editor(client).idle()
 
 
 @pytest.mark.slow
-def test_what_is_accepted_is_learnt_by_whatever_name_the_model_was_loaded(
+async def test_what_is_accepted_is_learnt_by_whatever_name_the_model_was_loaded(
     start: StartDaemon, home: Path, tmp_path: Path
 ) -> None:
-    async def test() -> None:
-        file = tmp_path / "one.gguf"
-        file.write_bytes(small())
-        async with raw(start()) as client:
-            await client.call(1, "models/load", model=str(file))
-            model = {"model": f"{tmp_path}/./one.gguf"}
-            editor = Editor(client, "/a.py", options=model)
-            taught = home / "cache" / "taught"
-            (private,) = (await editor.complete("two three", options={**model, "remember": False}))["items"]
-            await editor.call("completion/feedback", item=private["id"], event="accepted")
-            await client.call(3, "generate", prompt="hello", options=model)
-            assert not taught.exists(), "the worker, which does one thing after another, was not told"
-            (item,) = (await editor.complete("x = 1\none two"))["items"]
-            await editor.call("completion/feedback", item=item["id"], event="accepted")
-            await until(lambda: taught.exists() and taught.read_text() != "", "it was taught")
-            assert taught.read_text() == "x = 1\none twoone two"
-            assert len((await client.call(2, "daemon/status"))["result"]["models"]) == 1
-
-    run(test())
+    file = tmp_path / "one.gguf"
+    file.write_bytes(small())
+    async with raw(start()) as client:
+        await client.call(1, "models/load", model=str(file))
+        model = {"model": f"{tmp_path}/./one.gguf"}
+        editor = Editor(client, "/a.py", options=model)
+        taught = home / "cache" / "taught"
+        (private,) = (await editor.complete("two three", options={**model, "remember": False}))["items"]
+        await editor.call("completion/feedback", item=private["id"], event="accepted")
+        await client.call(3, "generate", prompt="hello", options=model)
+        assert not taught.exists(), "the worker, which does one thing after another, was not told"
+        (item,) = (await editor.complete("x = 1\none two"))["items"]
+        await editor.call("completion/feedback", item=item["id"], event="accepted")
+        await until(lambda: taught.exists() and taught.read_text() != "", "it was taught")
+        assert taught.read_text() == "x = 1\none twoone two"
+        assert len((await client.result(2, "daemon/status"))["models"]) == 1

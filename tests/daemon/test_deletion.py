@@ -15,7 +15,7 @@ from tests.daemon.harness import DaemonProcess, Raw, code, raw
 from tests.daemon.test_chat_caches import caches
 from tests.daemon.test_history import open_session
 from tests.daemon.test_store import anywhere
-from tests.waiting import run, until
+from tests.waiting import until
 
 
 def taught(home: Path, source: str) -> None:
@@ -34,53 +34,44 @@ async def taught_session(daemon: DaemonProcess, client: Raw) -> str:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("how", ["cancel", "leave"])
-def test_a_deletion_that_was_begun_is_finished(start: StartDaemon, how: str) -> None:
-    async def test() -> None:
-        daemon = start()
-        memory = daemon.home / "data" / "memory"
-        async with raw(daemon) as client:
-            session = await taught_session(daemon, client)
-            await client.ask(1, "session/delete", session=session)
-            if how == "cancel":
-                await client.notify("$/cancelRequest", id=1)
-                assert (await client.response(1))["result"] == {}
-                assert anywhere(memory, session) == []
-        await until(lambda: anywhere(memory, session) == [], "nothing tells of the chat")
-
-    run(test())
+async def test_a_deletion_that_was_begun_is_finished(start: StartDaemon, how: str) -> None:
+    daemon = start()
+    memory = daemon.home / "data" / "memory"
+    async with raw(daemon) as client:
+        session = await taught_session(daemon, client)
+        await client.ask(1, "session/delete", session=session)
+        if how == "cancel":
+            await client.notify("$/cancelRequest", id=1)
+            assert (await client.response(1))["result"] == {}
+            assert anywhere(memory, session) == []
+    await until(lambda: anywhere(memory, session) == [], "nothing tells of the chat")
 
 
 @pytest.mark.slow
-def test_what_cannot_be_forgotten_is_told_with_what_to_do(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start()
-        async with raw(daemon) as client:
-            session = await taught_session(daemon, client)
-            (table,) = (daemon.home / "data" / "memory").rglob("*.ngm")
-            (table.parent / "forgotten").mkdir()  # nothing can be written there
-            failed = await client.call(1, "session/delete", session=session)
-            assert f"memory forget --yes --source chat:{session}" in failed["error"]["data"]["remedy"]
-            assert code(await client.call(2, "session/get", session=session)) == "session_not_found"
-
-    run(test())
+async def test_what_cannot_be_forgotten_is_told_with_what_to_do(start: StartDaemon) -> None:
+    daemon = start()
+    async with raw(daemon) as client:
+        session = await taught_session(daemon, client)
+        (table,) = (daemon.home / "data" / "memory").rglob("*.ngm")
+        (table.parent / "forgotten").mkdir()  # nothing can be written there
+        failed = await client.call(1, "session/delete", session=session)
+        assert f"memory forget --yes --source chat:{session}" in failed["error"]["data"]["remedy"]
+        assert code(await client.call(2, "session/get", session=session)) == "session_not_found"
 
 
 @pytest.mark.slow
-def test_a_chat_that_is_deleted_while_its_model_is_unloaded_leaves_nothing(
+async def test_a_chat_that_is_deleted_while_its_model_is_unloaded_leaves_nothing(
     start: StartDaemon, home: Path
 ) -> None:
-    async def test() -> None:
-        os.mkfifo(home / "gate")
-        async with raw(start(options={"model": f"late:{home / 'gate'}"})) as client:
-            session = await open_session(client)
-            await client.call(1, "chat/send", session=session, content="hello")
-            await client.ask(2, "models/unload")
-            await client.ask(3, "session/delete", session=session)
-            while "result" in await client.call(4, "session/get", session=session):
-                pass
-            assert 3 not in client.unclaimed, "who is ending may write something yet"
-            await asyncio.to_thread((home / "gate").write_text, "end")
-            assert "result" in await client.response(2) and "result" in await client.response(3)
-            assert caches(home) == []
-
-    run(test())
+    os.mkfifo(home / "gate")
+    async with raw(start(options={"model": f"late:{home / 'gate'}"})) as client:
+        session = await open_session(client)
+        await client.call(1, "chat/send", session=session, content="hello")
+        await client.ask(2, "models/unload")
+        await client.ask(3, "session/delete", session=session)
+        while "result" in await client.call(4, "session/get", session=session):
+            pass
+        assert 3 not in client.unclaimed, "who is ending may write something yet"
+        await asyncio.to_thread((home / "gate").write_text, "end")
+        assert "result" in await client.response(2) and "result" in await client.response(3)
+        assert caches(home) == []

@@ -11,8 +11,7 @@ import psutil
 import pytest
 
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Frame, Raw, raw, texts
-from tests.waiting import run
+from tests.daemon.harness import REAL_DAEMON, Frame, Raw, raw, texts
 
 
 def events(frames: Sequence[Frame], kind: str) -> list[dict[str, Any]]:
@@ -21,172 +20,132 @@ def events(frames: Sequence[Frame], kind: str) -> list[dict[str, Any]]:
 
 
 async def subscribe(client: Raw, *kinds: str) -> None:
-    assert (await client.call("subscribe", "events/subscribe", kinds=kinds))["result"] == {}
+    assert await client.result("subscribe", "events/subscribe", kinds=kinds) == {}
 
 
 async def generate(client: Raw, id: int, prompt: str, **options: Any) -> dict[str, Any]:
-    result: dict[str, Any] = (await client.call(id, "generate", prompt=prompt, options=options))["result"]
+    result: dict[str, Any] = await client.result(id, "generate", prompt=prompt, options=options)
     return result
 
 
-def test_rounds_are_told_to_who_asked_of_his_own_requests_only(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client, raw(daemon) as other:
-            await subscribe(client, "round")
-            await subscribe(other, "round")
-            await generate(client, 1, "one two three")
-            await generate(other, 7, "four")
-            assert [(e["request"], e["round"]) for e in events(client.seen, "round")] == [
-                (1, 1),
-                (1, 2),
-                (1, 3),
-            ]
-            assert [(e["request"], e["chosen"]) for e in events(other.seen, "round")] == [(7, [1])]
-
-    run(test())
+async def test_rounds_are_told_to_who_asked_of_his_own_requests_only(client: Raw, other: Raw) -> None:
+    await subscribe(client, "round")
+    await subscribe(other, "round")
+    await generate(client, 1, "one two three")
+    await generate(other, 7, "four")
+    assert [(e["request"], e["round"]) for e in events(client.seen, "round")] == [(1, 1), (1, 2), (1, 3)]
+    assert [(e["request"], e["chosen"]) for e in events(other.seen, "round")] == [(7, [1])]
 
 
-def test_without_a_subscription_and_after_its_end_there_are_none(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await generate(client, 1, "one two")
-            await subscribe(client, "model", "session")
-            await generate(client, 2, "one two")
-            await subscribe(client, "round")
-            await generate(client, 3, "one two")
-            await subscribe(client)
-            await generate(client, 4, "one two")
-            assert {event["request"] for event in events(client.seen, "round")} == {3}
-
-    run(test())
+async def test_without_a_subscription_and_after_its_end_there_are_none(client: Raw) -> None:
+    await generate(client, 1, "one two")
+    await subscribe(client, "model", "session")
+    await generate(client, 2, "one two")
+    await subscribe(client, "round")
+    await generate(client, 3, "one two")
+    await subscribe(client)
+    await generate(client, 4, "one two")
+    assert {event["request"] for event in events(client.seen, "round")} == {3}
 
 
-def test_a_request_under_way_is_not_told_to_who_no_longer_listens(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await subscribe(client, "round")
-            await client.ask(1, "generate", prompt="flood 100000000 1")
-            await client.notice("event")
-            await subscribe(client)
-            client.seen.clear()
-            await client.notice("stream/delta")
-            await client.notify("$/cancelRequest", id=1)
-            await client.response(1)
-            assert events(client.seen, "round") == []
-
-    run(test())
+async def test_a_request_under_way_is_not_told_to_who_no_longer_listens(client: Raw) -> None:
+    await subscribe(client, "round")
+    await client.ask(1, "generate", prompt="flood 100000000 1")
+    await client.notice("event")
+    await subscribe(client)
+    client.seen.clear()
+    await client.notice("stream/delta")
+    await client.notify("$/cancelRequest", id=1)
+    await client.response(1)
+    assert events(client.seen, "round") == []
 
 
-def test_a_completion_comes_whole_but_its_rounds_are_told(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await subscribe(client, "round")
-            await client.call(1, "completion/inline", prefix="a b", suffix="")
-            assert len(events(client.seen, "round")) == 2 and texts(client.seen, 1) == ""
-
-    run(test())
+async def test_a_completion_comes_whole_but_its_rounds_are_told(client: Raw) -> None:
+    await subscribe(client, "round")
+    await client.call(1, "completion/inline", prefix="a b", suffix="")
+    assert len(events(client.seen, "round")) == 2 and texts(client.seen, 1) == ""
 
 
 @pytest.mark.slow
-def test_models_that_come_go_and_crash_are_told_to_all_subscribers(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start()
-        async with raw(daemon) as client, raw(daemon) as other, raw(daemon) as deaf:
-            await subscribe(other, "model")
-            for model in ("a", "b", "c", "d", "e"):
-                await generate(client, 1, "hello", model=model)
-            (last,) = [m for m in (await status(client))["models"] if m["model"] == "e"]
-            psutil.Process(last["pid"]).kill()
-            while not (told := events(other.seen, "model")) or told[-1]["change"] != "crashed":
-                await other.next()
-            changes = [(event["model"], event["change"]) for event in told]
-            assert changes[:4] == [(model, "loaded") for model in "abcd"]
-            # Four fit: the oldest has to go before the fifth comes.
-            assert changes[4:] == [("a", "unloaded"), ("e", "loaded"), ("e", "crashed")]
-            await status(deaf)
-            assert events(deaf.seen, "model") == events(client.seen, "model") == []
-
-    run(test())
+async def test_models_that_come_go_and_crash_are_told_to_all_subscribers(start: StartDaemon) -> None:
+    daemon = start()
+    async with raw(daemon) as client, raw(daemon) as other, raw(daemon) as deaf:
+        await subscribe(other, "model")
+        for model in ("a", "b", "c", "d", "e"):
+            await generate(client, 1, "hello", model=model)
+        (last,) = [m for m in (await status(client))["models"] if m["model"] == "e"]
+        psutil.Process(last["pid"]).kill()
+        while not (told := events(other.seen, "model")) or told[-1]["change"] != "crashed":
+            await other.next()
+        changes = [(event["model"], event["change"]) for event in told]
+        assert changes[:4] == [(model, "loaded") for model in "abcd"]
+        # Four fit: the oldest has to go before the fifth comes.
+        assert changes[4:] == [("a", "unloaded"), ("e", "loaded"), ("e", "crashed")]
+        await status(deaf)
+        assert events(deaf.seen, "model") == events(client.seen, "model") == []
 
 
 async def status(client: Raw) -> dict[str, Any]:
-    found: dict[str, Any] = (await client.call("status", "daemon/status"))["result"]
+    found: dict[str, Any] = await client.result("status", "daemon/status")
     return found
 
 
-def test_a_model_that_cannot_be_loaded_never_came(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await subscribe(client, "model")
-            await client.call(1, "generate", prompt="x", options={"model": "broken"})
-            await client.call(2, "generate", prompt="x", options={"model": "dies"})
-            assert events(client.seen, "model") == [{"kind": "model", "model": "dies", "change": "crashed"}]
-
-    run(test())
+async def test_a_model_that_cannot_be_loaded_never_came(client: Raw) -> None:
+    await subscribe(client, "model")
+    await client.call(1, "generate", prompt="x", options={"model": "broken"})
+    await client.call(2, "generate", prompt="x", options={"model": "dies"})
+    assert events(client.seen, "model") == [{"kind": "model", "model": "dies", "change": "crashed"}]
 
 
-def test_chats_are_told_without_a_word_of_theirs_and_private_ones_not_at_all(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client, raw(daemon) as other:
-            await subscribe(other, "session")
-            opened = []
-            for private in (True, False):
-                session = (await client.call(1, "session/open", private=private))["result"]["session"]
-                await client.call(2, "chat/send", session=session, content="confidential")
-                opened.append(session)
-            await status(other)
-            told = events(other.seen, "session")
-            assert [event.pop("change") for event in told] == ["opened", "changed", "changed"]
-            assert told == 3 * [{"kind": "session", "session": opened[1]}]
-
-    run(test())
+async def test_chats_are_told_without_a_word_of_theirs_and_private_ones_not_at_all(
+    client: Raw, other: Raw
+) -> None:
+    await subscribe(other, "session")
+    opened = []
+    for private in (True, False):
+        session = (await client.result(1, "session/open", private=private))["session"]
+        await client.call(2, "chat/send", session=session, content="confidential")
+        opened.append(session)
+    await status(other)
+    told = events(other.seen, "session")
+    assert [event.pop("change") for event in told] == ["opened", "changed", "changed"]
+    assert told == 3 * [{"kind": "session", "session": opened[1]}]
 
 
 @pytest.mark.slow
-def test_a_slow_client_loses_rounds_and_no_text(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start(send_buffer=256 * 1024)
-        async with raw(daemon) as sleeper, raw(daemon) as reader:
-            await subscribe(sleeper, "round")
-            sleeper.socket.transport.pause_reading()
-            await sleeper.ask(1, "generate", prompt="flood 8000 10")
-            await reader.ask(1, "generate", prompt="one")  # the echo answers by turns
-            while (await status(reader))["running"]:
-                pass
-            sleeper.socket.transport.resume_reading()
-            await sleeper.response(1)
-            assert texts(sleeper.seen, 1) == "x" * 80_000
-            assert 0 < len(events(sleeper.seen, "round")) < 8000
-
-    run(test())
+async def test_a_slow_client_loses_rounds_and_no_text(start: StartDaemon) -> None:
+    daemon = start(send_buffer=256 * 1024)
+    async with raw(daemon) as sleeper, raw(daemon) as reader:
+        await subscribe(sleeper, "round")
+        sleeper.socket.transport.pause_reading()
+        await sleeper.ask(1, "generate", prompt="flood 8000 10")
+        await reader.ask(1, "generate", prompt="one")  # the echo answers by turns
+        while (await status(reader))["running"]:
+            pass
+        sleeper.socket.transport.resume_reading()
+        await sleeper.response(1)
+        assert texts(sleeper.seen, 1) == "x" * 80_000
+        assert 0 < len(events(sleeper.seen, "round")) < 8000
 
 
 @pytest.mark.slow
-def test_the_rounds_of_a_real_model_add_up(home: Path) -> None:
+async def test_the_rounds_of_a_real_model_add_up(start: StartDaemon, home: Path) -> None:
     """Their tokens are those of the stream, and their number is that of the statistics."""
-
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await subscribe(client, "round", "model")
-            # Named: whether it pays to draft is this machine's affair.
-            options = {"temperature": 0, "max_tokens": 48, "proposer": "prompt-lookup", "k": 4}
-            result = (
-                await client.call(1, "generate", prompt=json.dumps("a b c " * 9), raw=True, options=options)
-            )["result"]
-            rounds, stats = events(client.seen, "round"), result["stats"]
-            assert [event["round"] for event in rounds] == list(range(1, stats["rounds"] + 1))
-            assert sum(event["accepted"] for event in rounds) == stats["accepted"] > 0
-            assert sum(event["k"] for event in rounds) == stats["drafted"]
-            assert all(len(e["proposed"]) == e["k"] and e["ms"] > 0 for e in rounds)
-            deltas = [f["params"] for f in client.seen if f.get("method") == "stream/delta"]
-            streamed = [token["id"] for delta in deltas for token in delta["tokens"]]
-            # The first token comes from the prefill.
-            assert [token for event in rounds for token in event["chosen"]] == streamed[1:]
-            loaded = {"kind": "model", "model": "stdlib-6m", "change": "loaded"}
-            assert events(client.seen, "model") == [loaded]
-
-    daemon = DaemonProcess(home, command=REAL_DAEMON)
-    try:
-        run(test())
-    finally:
-        assert daemon.stop() == 0, daemon.log()
+    async with raw(start(command=REAL_DAEMON)) as client:
+        await subscribe(client, "round", "model")
+        # Named: whether it pays to draft is this machine's affair.
+        options = {"temperature": 0, "max_tokens": 48, "proposer": "prompt-lookup", "k": 4}
+        result = await client.result(
+            1, "generate", prompt=json.dumps("a b c " * 9), raw=True, options=options
+        )
+        rounds, stats = events(client.seen, "round"), result["stats"]
+        assert [event["round"] for event in rounds] == list(range(1, stats["rounds"] + 1))
+        assert sum(event["accepted"] for event in rounds) == stats["accepted"] > 0
+        assert sum(event["k"] for event in rounds) == stats["drafted"]
+        assert all(len(e["proposed"]) == e["k"] and e["ms"] > 0 for e in rounds)
+        deltas = [f["params"] for f in client.seen if f.get("method") == "stream/delta"]
+        streamed = [token["id"] for delta in deltas for token in delta["tokens"]]
+        # The first token comes from the prefill.
+        assert [token for event in rounds for token in event["chosen"]] == streamed[1:]
+        loaded = {"kind": "model", "model": "stdlib-6m", "change": "loaded"}
+        assert events(client.seen, "model") == [loaded]

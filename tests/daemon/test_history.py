@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sqlite3
 from typing import Any
 
@@ -11,7 +10,7 @@ import pytest
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import DaemonProcess, Raw, code, raw
-from tests.waiting import run, until
+from tests.waiting import until
 
 
 async def open_session(client: Raw, **params: Any) -> str:
@@ -20,7 +19,7 @@ async def open_session(client: Raw, **params: Any) -> str:
 
 
 async def content(client: Raw, session: str) -> list[tuple[str, str]]:
-    found = (await client.call("get", "session/get", session=session))["result"]
+    found = await client.result("get", "session/get", session=session)
     return [(message["role"], message["content"]) for message in found["messages"]]
 
 
@@ -32,170 +31,111 @@ def stored(daemon: DaemonProcess) -> list[tuple[str, str, str]]:
     return rows
 
 
-def test_a_turn_sees_the_system_prompt_and_all_before_it(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            session = await open_session(client, system="be brief")
-            await client.call(1, "chat/send", session=session, content="hello")
-            answer = (await client.call(2, "chat/send", session=session, content="prompt"))["result"]
-            assert [(m["role"], m["content"]) for m in json.loads(answer["text"])["messages"]] == [
-                ("system", "be brief"),
-                ("user", "hello"),
-                ("assistant", "hello "),
-                ("user", "prompt"),
-            ]
-            assert (await content(client, session))[:2] == [("user", "hello"), ("assistant", "hello ")]
-
-    run(test())
+async def test_a_turn_sees_the_system_prompt_and_all_before_it(client: Raw) -> None:
+    session = await open_session(client, system="be brief")
+    await client.call(1, "chat/send", session=session, content="hello")
+    answer = await client.result(2, "chat/send", session=session, content="prompt")
+    assert [(m["role"], m["content"]) for m in json.loads(answer["text"])["messages"]] == [
+        ("system", "be brief"),
+        ("user", "hello"),
+        ("assistant", "hello "),
+        ("user", "prompt"),
+    ]
+    assert (await content(client, session))[:2] == [("user", "hello"), ("assistant", "hello ")]
 
 
-def test_options_of_request_session_and_configuration(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            session = await open_session(client, options={"temperature": 0.1, "seed": 1})
-            params = {"session": session, "content": "options", "options": {"seed": 2}}
-            options = json.loads((await client.call(1, "chat/send", **params))["result"]["text"])
-            assert (options["temperature"], options["seed"], options["model"]) == (0.1, 2, "bundled")
-
-    run(test())
+async def test_options_of_request_session_and_configuration(client: Raw) -> None:
+    session = await open_session(client, options={"temperature": 0.1, "seed": 1})
+    params = {"session": session, "content": "options", "options": {"seed": 2}}
+    options = json.loads((await client.result(1, "chat/send", **params))["text"])
+    assert (options["temperature"], options["seed"], options["model"]) == (0.1, 2, "bundled")
 
 
 @pytest.mark.slow
-def test_history_survives_a_restart(start: StartDaemon) -> None:
-    async def first() -> str:
-        async with raw(start()) as client:
-            session = await open_session(client)
-            await client.call(1, "chat/send", session=session, content="  hello\nworld")
-            await client.call(2, "daemon/shutdown")
-            await client.close_code()
-            return session
-
-    async def second(session: str) -> None:
-        async with raw(start()) as client:
-            (summary,) = (await client.call(1, "session/list"))["result"]["sessions"]
-            assert (summary["session"], summary["title"], summary["messages"]) == (session, "hello", 2)
-            assert summary["created"] <= summary["updated"]
-            assert await content(client, session) == [
-                ("user", "  hello\nworld"),
-                ("assistant", "hello world "),
-            ]
-            await client.call(2, "chat/send", session=session, content="again")
-            assert len(await content(client, session)) == 4
-
-    run(second(run(first())))
+async def test_history_survives_a_restart(start: StartDaemon) -> None:
+    async with raw(start()) as client:
+        session = await open_session(client)
+        await client.call(1, "chat/send", session=session, content="  hello\nworld")
+        await client.call(2, "daemon/shutdown")
+        await client.close_code()
+    async with raw(start()) as client:
+        (summary,) = (await client.result(1, "session/list"))["sessions"]
+        assert (summary["session"], summary["title"], summary["messages"]) == (session, "hello", 2)
+        assert summary["created"] <= summary["updated"]
+        assert await content(client, session) == [("user", "  hello\nworld"), ("assistant", "hello world ")]
+        await client.call(2, "chat/send", session=session, content="again")
+        assert len(await content(client, session)) == 4
 
 
 @pytest.mark.slow
-def test_a_private_session_is_remembered_nowhere(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start()
-        async with raw(daemon) as client:
-            session = await open_session(client, private=True)
-            await client.call(1, "chat/send", session=session, content="hello")
-            params = {"session": session, "content": "options", "options": {"remember": True}}
-            options = json.loads((await client.call(2, "chat/send", **params))["result"]["text"])
-            assert options["remember"] is False
-            assert len(await content(client, session)) == 4
-            assert (await client.call(3, "session/list"))["result"]["sessions"] == []
-            assert stored(daemon) == []
-
-    run(test())
+async def test_a_private_session_is_remembered_nowhere(start: StartDaemon) -> None:
+    daemon = start()
+    async with raw(daemon) as client:
+        session = await open_session(client, private=True)
+        await client.call(1, "chat/send", session=session, content="hello")
+        params = {"session": session, "content": "options", "options": {"remember": True}}
+        options = json.loads((await client.result(2, "chat/send", **params))["text"])
+        assert options["remember"] is False
+        assert len(await content(client, session)) == 4
+        assert (await client.result(3, "session/list"))["sessions"] == []
+        assert stored(daemon) == []
 
 
 @pytest.mark.slow
-def test_the_question_is_committed_and_the_answer_checkpointed(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start()
-        async with raw(daemon) as client:
-            session = await open_session(client)
-            await client.ask(1, "chat/send", session=session, content="stall")
-            await client.notice("stream/delta")
-            assert stored(daemon)[0] == ("user", "stall", "complete")
-            checkpoint = ("assistant", "stalling", "streaming")
-            await until(lambda: stored(daemon)[1] == checkpoint, "the answer is checkpointed")
-            await client.notify("$/cancelRequest", id=1)
-            assert (await client.response(1))["result"]["finish_reason"] == "cancelled"
-            assert stored(daemon)[1] == ("assistant", "stalling", "cancelled")
-
-    run(test())
+async def test_the_question_is_committed_and_the_answer_checkpointed(start: StartDaemon) -> None:
+    daemon = start()
+    async with raw(daemon) as client:
+        session = await open_session(client)
+        await client.begin(1, "chat/send", session=session, content="stall")
+        assert stored(daemon)[0] == ("user", "stall", "complete")
+        checkpoint = ("assistant", "stalling", "streaming")
+        await until(lambda: stored(daemon)[1] == checkpoint, "the answer is checkpointed")
+        await client.cancel(1)
+        assert stored(daemon)[1] == ("assistant", "stalling", "cancelled")
 
 
-@pytest.mark.slow
-def test_an_answer_cut_off_by_a_killed_daemon_is_failed_but_kept(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start()
-        async with raw(daemon) as client:
-            session = await open_session(client)
-            await client.ask(1, "chat/send", session=session, content="stall")
-            await until(lambda: ("assistant", "stalling", "streaming") in stored(daemon), "it is stored")
-            daemon.stop(signal.SIGKILL)
-            async with raw(start()) as again:
-                assert stored(daemon)[1] == ("assistant", "stalling", "failed")
-                assert await content(again, session) == [("user", "stall"), ("assistant", "stalling")]
-
-    run(test())
+async def test_a_failed_answer_leaves_a_history_that_alternates(daemon: DaemonProcess, client: Raw) -> None:
+    session = await open_session(client)
+    assert code(await client.call(1, "chat/send", session=session, content="fail")) == "out_of_memory"
+    assert await content(client, session) == [("user", "fail"), ("assistant", "")]
+    assert "result" in await client.call(2, "chat/send", session=session, content="hello")
+    answer = await client.result(3, "chat/send", session=session, content="prompt")
+    roles = [(m["role"], m["content"]) for m in json.loads(answer["text"])["messages"]]
+    assert roles == [("user", "hello"), ("assistant", "hello "), ("user", "prompt")]
+    assert ("assistant", "", "failed") in stored(daemon)
 
 
-def test_a_failed_answer_leaves_a_history_that_alternates(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            session = await open_session(client)
-            assert code(await client.call(1, "chat/send", session=session, content="fail")) == "out_of_memory"
-            assert await content(client, session) == [("user", "fail"), ("assistant", "")]
-            assert "result" in await client.call(2, "chat/send", session=session, content="hello")
-            answer = (await client.call(3, "chat/send", session=session, content="prompt"))["result"]
-            roles = [(m["role"], m["content"]) for m in json.loads(answer["text"])["messages"]]
-            assert roles == [("user", "hello"), ("assistant", "hello "), ("user", "prompt")]
-            assert ("assistant", "", "failed") in stored(daemon)
-
-    run(test())
-
-
-def test_turns_of_a_session_wait_for_each_other(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client, raw(daemon) as other:
-            session = await open_session(client)
-            await client.ask(1, "chat/send", session=session, content="stall")
-            await client.notice("stream/delta")
-            await other.ask(1, "chat/send", session=session, content="second")
-            await other.ask(2, "chat/send", session=session, content="third")
-            assert (await other.notice("stream/progress"))["params"]["stage"] == "queued"
-            await other.notify("$/cancelRequest", id=2)
-            assert (await other.response(2))["result"]["finish_reason"] == "cancelled"
-            await client.notify("$/cancelRequest", id=1)
-            assert (await other.response(1))["result"]["text"] == "second "
-            await client.response(1)
-            assert await content(client, session) == [
-                ("user", "stall"),
-                ("assistant", "stalling"),
-                ("user", "second"),
-                ("assistant", "second "),
-            ]
-
-    run(test())
+async def test_turns_of_a_session_wait_for_each_other(client: Raw, other: Raw) -> None:
+    session = await open_session(client)
+    await client.begin(1, "chat/send", session=session, content="stall")
+    await other.ask(1, "chat/send", session=session, content="second")
+    await other.ask(2, "chat/send", session=session, content="third")
+    assert (await other.notice("stream/progress"))["params"]["stage"] == "queued"
+    await other.cancel(2)
+    await client.notify("$/cancelRequest", id=1)
+    assert (await other.response(1))["result"]["text"] == "second "
+    await client.response(1)
+    assert await content(client, session) == [
+        ("user", "stall"),
+        ("assistant", "stalling"),
+        ("user", "second"),
+        ("assistant", "second "),
+    ]
 
 
-def test_an_unknown_session_is_not_found(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            assert code(await client.call(1, "session/get", session="none")) == "session_not_found"
-            assert code(await client.call(2, "chat/send", session="none", content="x")) == "session_not_found"
-
-    run(test())
+async def test_an_unknown_session_is_not_found(client: Raw) -> None:
+    assert code(await client.call(1, "session/get", session="none")) == "session_not_found"
+    assert code(await client.call(2, "chat/send", session="none", content="x")) == "session_not_found"
 
 
 @pytest.mark.slow
-def test_a_damaged_file_is_set_aside_and_told(start: StartDaemon) -> None:
+async def test_a_damaged_file_is_set_aside_and_told(start: StartDaemon) -> None:
     daemon = start()
     daemon.stop()
     path = daemon.home / "data" / "history.sqlite"
     path.write_bytes(b"this is no database" * 100)
-
-    async def test() -> None:
-        async with raw(start()) as client:
-            assert (await client.call(1, "session/list"))["result"]["sessions"] == []
-
-    run(test())
+    async with raw(start()) as client:
+        assert (await client.result(1, "session/list"))["sessions"] == []
     (aside,) = path.parent.glob("history.sqlite.damaged-*")
     assert aside.read_bytes().startswith(b"this is no database")
     assert f"set aside as {aside}" in daemon.log()

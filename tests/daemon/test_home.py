@@ -22,9 +22,7 @@ NOTICED_S = CHECK_S + 10.0
 
 async def answered(daemon: DaemonProcess, prompt: str) -> str:
     async with raw(daemon) as client:
-        return str(
-            (await client.call(1, "generate", prompt=prompt, options={"max_tokens": 4}))["result"]["text"]
-        )
+        return str((await client.result(1, "generate", prompt=prompt, options={"max_tokens": 4}))["text"])
 
 
 def delete(home: Path) -> None:
@@ -93,8 +91,6 @@ def test_looking_after_the_home_costs_next_to_nothing(start: StartDaemon) -> Non
     assert sum(process.cpu_times()[:2]) - before < 0.05 * (time.monotonic() - began)
 
 
-# --- addresses -----------------------------------------------------------------------------------
-
 ONLY = {
     "IPv6": "ip link set lo up && ip addr del 127.0.0.1/8 dev lo",
     "nothing": "ip link set lo up && ip addr flush dev lo",
@@ -118,8 +114,7 @@ asyncio.run(ask())
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("only", "told"),
-    [("IPv6", ["ws://[::1] True", "stop", "True"]), ("nothing", ["None True", "stop"])],
+    ("only", "told"), [("IPv6", ["ws://[::1] True", "stop", "True"]), ("nothing", ["None True", "stop"])]
 )
 def test_a_machine_without_127_0_0_1_has_a_daemon_all_the_same(
     home: Path, only: str, told: list[str]

@@ -20,7 +20,6 @@ from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw
 from tests.mlx_pair import in_both_formats, mlx_model
 from tests.models.ggufs import DRAFT, TARGET, small
-from tests.waiting import run
 
 
 def key(model: str, draft: str = "auto", backend: str = "auto", *, dirs: tuple[str, ...] = ()) -> Key:
@@ -104,35 +103,20 @@ async def pids(client: Raw, *options: dict[str, str]) -> set[int]:
     for number, option in enumerate(options):
         answer = await client.call(number, "generate", prompt="x", options=option)
         assert "result" in answer, answer
-    return {model["pid"] for model in (await client.call("s", "daemon/status"))["result"]["models"]}
+    return {model["pid"] for model in (await client.result("s", "daemon/status"))["models"]}
 
 
 @pytest.mark.slow
-def test_the_daemon_starts_one_worker_for_all_names(start: StartDaemon, tmp_path: Path) -> None:
-    async def test() -> None:
-        (tmp_path / "one.gguf").write_bytes(small())
-        os.link(tmp_path / "one.gguf", tmp_path / "other.gguf")
-        async with raw(start()) as client:
-            same = [str(tmp_path / "one.gguf"), f"{tmp_path}/../{tmp_path.name}/one.gguf"]
-            models = [{"model": name} for name in same] + [{"model": same[0], "backend": "llama_cpp"}]
-            assert len(await pids(client, *models, *models)) == 1
-            assert len(await pids(client, {"model": str(tmp_path / "other.gguf")})) == 2
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_requests_at_the_same_moment_under_two_names_share_a_worker(
-    start: StartDaemon, tmp_path: Path
-) -> None:
-    async def test() -> None:
-        (tmp_path / "one.gguf").write_bytes(small())
-        async with raw(start()) as client:
-            for number, name in enumerate(("one.gguf", "./one.gguf", "../" + tmp_path.name + "/one.gguf")):
-                options = {"model": f"{tmp_path}/{name}"}
-                await client.ask(number, "generate", prompt="x", options=options)
-            for number in range(3):
-                assert "result" in await client.response(number)
-            assert len(await pids(client)) == 1
-
-    run(test())
+async def test_the_daemon_starts_one_worker_for_all_names(start: StartDaemon, tmp_path: Path) -> None:
+    (tmp_path / "one.gguf").write_bytes(small())
+    os.link(tmp_path / "one.gguf", tmp_path / "other.gguf")
+    async with raw(start()) as client:
+        # At the same moment, and one after the other.
+        for number, name in enumerate(("one.gguf", "./one.gguf", f"../{tmp_path.name}/one.gguf")):
+            await client.ask(number, "generate", prompt="x", options={"model": f"{tmp_path}/{name}"})
+        assert all(["result" in await client.response(number) for number in range(3)])
+        assert len(await pids(client)) == 1
+        same = [str(tmp_path / "one.gguf"), f"{tmp_path}/../{tmp_path.name}/one.gguf"]
+        models = [{"model": name} for name in same] + [{"model": same[0], "backend": "llama_cpp"}]
+        assert len(await pids(client, *models, *models)) == 1
+        assert len(await pids(client, {"model": str(tmp_path / "other.gguf")})) == 2

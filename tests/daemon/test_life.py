@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
 import socket
-import sqlite3
 import stat
 import subprocess
 import sys
@@ -26,7 +24,8 @@ from localspec.errors import DaemonUnavailable, ExitCode
 from localspec.protocol.messages import Discovery
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, code, gone, raw, write_config
-from tests.waiting import DEADLINE_S, run, until_sync
+from tests.daemon.test_history import stored
+from tests.waiting import DEADLINE_S, until_sync
 
 MIB = 1024 * 1024
 
@@ -58,47 +57,39 @@ def test_it_listens_on_loopback_only(daemon: DaemonProcess) -> None:
     assert [c.laddr.ip for c in listening] == ["127.0.0.1"]
 
 
-def test_it_is_small_when_idle(start: StartDaemon) -> None:
+async def test_it_is_small_when_idle(start: StartDaemon) -> None:
     daemon = start()
-
-    async def test() -> None:
-        process = psutil.Process(daemon.process.pid)
-        sizes = [process.memory_info().rss]
-        async with raw(daemon) as client:
-            for method in ("models/list", "session/list", "daemon/status"):
-                assert "result" in await client.call(method, method)
-                sizes.append(process.memory_info().rss)
-        print("idle daemon:", *(f"{size / MIB:.0f}" for size in sizes), "MiB resident")
-        assert max(sizes) < 80 * MIB
-
-    run(test())
+    process = psutil.Process(daemon.process.pid)
+    sizes = [process.memory_info().rss]
+    async with raw(daemon) as client:
+        for method in ("models/list", "session/list", "daemon/status"):
+            assert "result" in await client.call(method, method)
+            sizes.append(process.memory_info().rss)
+    print("idle daemon:", *(f"{size / MIB:.0f}" for size in sizes), "MiB resident")
+    assert max(sizes) < 80 * MIB
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_signal_stops_it_gracefully(start: StartDaemon, number: int) -> None:
+async def test_a_signal_stops_it_gracefully_and_keeps_the_chat_that_it_cuts_short(
+    start: StartDaemon, number: int
+) -> None:
     daemon = start()
-
-    workers: list[psutil.Process] = []
-
-    async def test() -> float:
-        async with raw(daemon) as client:
-            await client.ask(1, "generate", prompt="stall")
-            await client.notice("stream/delta")
-            workers.extend(daemon.workers())
-            begin = time.monotonic()
-            daemon.process.send_signal(number)
-            assert (await client.response(1))["result"]["finish_reason"] == "cancelled"
-            assert await client.close_code() == 1001
-            return begin
-
-    begin = run(test())
+    async with raw(daemon) as client:
+        session = (await client.result(1, "session/open"))["session"]
+        await client.begin(2, "chat/send", session=session, content="stall")
+        (worker,) = daemon.workers()
+        began = time.monotonic()
+        daemon.process.send_signal(number)
+        result = (await client.response(2))["result"]
+        assert (result["text"], result["finish_reason"]) == ("stalling", "cancelled")
+        assert await client.close_code() == 1001
     assert daemon.process.wait(DEADLINE_S) == 0
-    print(f"stopped after {time.monotonic() - begin:.2f} s")
-    assert time.monotonic() - begin < 3
-    assert not daemon.discovery_path.exists()
-    assert not Path(daemon.socket).exists()
-    assert len(workers) == 1 and gone(workers[0])
+    print(f"stopped after {time.monotonic() - began:.2f} s")
+    assert time.monotonic() - began < 3
+    assert not daemon.discovery_path.exists() and not Path(daemon.socket).exists()
+    assert gone(worker)
+    assert stored(daemon) == [("user", "stall", "complete"), ("assistant", "stalling", "cancelled")]
 
 
 ENDED_AT_ONCE = """
@@ -123,97 +114,51 @@ def test_a_signal_stops_it_as_soon_as_it_can_be_found(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_request_that_does_not_end_holds_up_no_stop(start: StartDaemon) -> None:
+@pytest.mark.parametrize("prompt", ["deaf", "stall"])
+async def test_neither_a_deaf_worker_nor_a_stopped_one_holds_up_a_stop(
+    start: StartDaemon, prompt: str
+) -> None:
     daemon = start()
-
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await client.ask(1, "generate", prompt="deaf")
-            await client.notice("stream/delta")
+    async with raw(daemon) as client:
+        await client.begin(1, "generate", prompt=prompt)
+        (worker,) = daemon.workers()
+        if prompt == "stall":
+            worker.suspend()
+            daemon.process.send_signal(signal.SIGTERM)
+        else:
             assert "result" in await client.call(2, "daemon/shutdown")
             assert code(await client.call(3, "daemon/status")) == "shutting_down"
-            assert code(await client.response(1)) == "shutting_down"
-            assert await client.close_code() == 1001
-
-    run(test())
-    assert daemon.process.wait(DEADLINE_S) == 0
+        assert code(await client.response(1)) == "shutting_down"
+        assert await client.close_code() == 1001
+    assert daemon.process.wait(DEADLINE_S) == 0 and gone(worker)
 
 
-def test_a_stop_that_waits_for_idleness_leaves_one_at_work_alone(start: StartDaemon) -> None:
+async def test_a_stop_that_waits_for_idleness_leaves_one_at_work_alone(start: StartDaemon) -> None:
     daemon = start()
-
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await client.ask(1, "generate", prompt="stall")
-            await client.notice("stream/delta")
-            assert code(await client.call(2, "daemon/shutdown", if_idle=True)) == "engine_busy"
-            assert (await client.call(3, "daemon/status"))["result"]["running"] == 1
-            await client.notify("$/cancelRequest", id=1)
-            await client.response(1)
-            assert "result" in await client.call(4, "daemon/shutdown", if_idle=True)
-            assert await client.close_code() == 1001
-
-    run(test())
+    async with raw(daemon) as client:
+        await client.begin(1, "generate", prompt="stall")
+        assert code(await client.call(2, "daemon/shutdown", if_idle=True)) == "engine_busy"
+        assert (await client.result(3, "daemon/status"))["running"] == 1
+        await client.notify("$/cancelRequest", id=1)
+        await client.response(1)
+        assert "result" in await client.call(4, "daemon/shutdown", if_idle=True)
+        assert await client.close_code() == 1001
     assert daemon.process.wait(DEADLINE_S) == 0
 
 
-def test_an_answer_that_is_nearly_done_ends_before_the_daemon(start: StartDaemon, home: Path) -> None:
+async def test_an_answer_that_is_nearly_done_ends_before_the_daemon(start: StartDaemon, home: Path) -> None:
     daemon = start()
     gate = home / "gate"
     os.mkfifo(gate)
-
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await client.ask(1, "generate", prompt=f"await {gate}")
-            await client.notice("stream/delta")
-            await client.call(2, "daemon/shutdown")
-            assert code(await client.call(3, "generate", prompt="hello")) == "shutting_down"
-            assert code(await client.call(4, "session/list")) == "shutting_down"
-            gate.write_text("go on")
-            result = (await client.response(1))["result"]
-            assert (result["text"], result["finish_reason"]) == ("waiting done ", "stop")
-            assert await client.close_code() == 1001
-
-    run(test())
-    assert daemon.process.wait(DEADLINE_S) == 0
-
-
-@pytest.mark.slow
-def test_a_chat_that_a_stop_cuts_short_is_kept(start: StartDaemon) -> None:
-    daemon = start()
-
-    async def test() -> None:
-        async with raw(daemon) as client:
-            session = (await client.call(1, "session/open"))["result"]["session"]
-            await client.ask(2, "chat/send", session=session, content="stall")
-            await client.notice("stream/delta")
-            daemon.process.send_signal(signal.SIGTERM)
-            result = (await client.response(2))["result"]
-            assert (result["text"], result["finish_reason"]) == ("stalling", "cancelled")
-
-    run(test())
-    assert daemon.process.wait(DEADLINE_S) == 0
-    with contextlib.closing(sqlite3.connect(daemon.home / "data" / "history.sqlite")) as history:
-        rows = history.execute("SELECT content, status FROM messages ORDER BY id").fetchall()
-    assert rows == [("stall", "complete"), ("stalling", "cancelled")]
-
-
-@pytest.mark.slow
-def test_a_worker_that_is_stopped_holds_up_no_stop(start: StartDaemon) -> None:
-    daemon = start()
-
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await client.ask(1, "generate", prompt="stall")
-            await client.notice("stream/delta")
-            (worker,) = daemon.workers()
-            worker.suspend()
-            daemon.process.send_signal(signal.SIGTERM)
-            assert code(await client.response(1)) == "shutting_down"
-            assert await client.close_code() == 1001
-            assert gone(worker)
-
-    run(test())
+    async with raw(daemon) as client:
+        await client.begin(1, "generate", prompt=f"await {gate}")
+        await client.call(2, "daemon/shutdown")
+        assert code(await client.call(3, "generate", prompt="hello")) == "shutting_down"
+        assert code(await client.call(4, "session/list")) == "shutting_down"
+        gate.write_text("go on")
+        result = (await client.response(1))["result"]
+        assert (result["text"], result["finish_reason"]) == ("waiting done ", "stop")
+        assert await client.close_code() == 1001
     assert daemon.process.wait(DEADLINE_S) == 0
 
 
@@ -258,16 +203,6 @@ def test_a_port_that_is_taken_is_replaced(start: StartDaemon) -> None:
 
 
 @pytest.mark.slow
-def test_a_home_too_deep_for_a_unix_socket_gets_tcp_only(home: Path) -> None:
-    deep = home / ("d" * 100)
-    deep.mkdir()
-    daemon = DaemonProcess(deep)
-    assert daemon.found.socket is None
-    assert "too long" in daemon.log()
-    assert daemon.stop() == 0
-
-
-@pytest.mark.slow
 def test_a_wrong_configuration_is_named(home: Path) -> None:
     write_config(home, prt=1)
     failed = subprocess.run(
@@ -283,15 +218,10 @@ def test_a_wrong_configuration_is_named(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: StartDaemon) -> None:
+async def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: StartDaemon) -> None:
     first = start()
-
-    async def test() -> None:
-        async with raw(first) as client:
-            await client.ask(1, "generate", prompt="stall")
-            await client.notice("stream/delta")
-
-    run(test())
+    async with raw(first) as client:
+        await client.begin(1, "generate", prompt="stall")
     (worker,) = first.workers()
     first.stop(signal.SIGKILL)
     until_sync(lambda: gone(worker), "the worker is gone")
@@ -303,9 +233,7 @@ def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: StartD
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "damage", ["chmod 644", *(pytest.param(damage, marks=pytest.mark.slow) for damage in ("short", "empty"))]
-)
+@pytest.mark.parametrize("damage", ["chmod 644", "short", "empty"])
 def test_a_token_that_was_open_or_damaged_is_replaced(start: StartDaemon, damage: str) -> None:
     first = start()
     path, token = Path(first.found.token_file), first.token

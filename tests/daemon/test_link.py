@@ -12,7 +12,7 @@ from localspec.daemon.workers.link import Link
 from localspec.protocol.events import Delta
 from localspec.protocol.frames import HEADER, MAX_FRAME, FromWorker, Heartbeat, RequestEvent, encode_frame
 from localspec.protocol.results import Token
-from tests.waiting import run, soon, until
+from tests.waiting import soon, until
 
 FRAMES: list[FromWorker] = [
     RequestEvent(1, Delta("é", (Token(5, "target", 1),))),
@@ -22,40 +22,34 @@ FRAMES: list[FromWorker] = [
 
 
 @pytest.mark.parametrize("size", [1, 3, 7, 4096, 100_000])
-def test_frames_arrive_whole_whatever_the_pieces(size: int) -> None:
-    async def test() -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            taken: list[FromWorker] = []
-            link = await Link.open(ours, taken.append)
-            data = b"".join(map(encode_frame, FRAMES * 3))
-            for at in range(0, len(data), size):
-                theirs.sendall(data[at : at + size])
-                await asyncio.sleep(0)
-            await until(lambda: len(taken) == 9, "all have arrived")
-            assert taken == FRAMES * 3
-            link.write(b"answer")
-            await until(lambda: theirs.recv(6, socket.MSG_DONTWAIT | socket.MSG_PEEK) == b"answer", "written")
-            theirs.shutdown(socket.SHUT_RDWR)
-            await soon(link.ended)
-            link.close()
-
-    run(test())
+async def test_frames_arrive_whole_whatever_the_pieces(size: int) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        taken: list[FromWorker] = []
+        link = await Link.open(ours, taken.append)
+        data = b"".join(map(encode_frame, FRAMES * 3))
+        for at in range(0, len(data), size):
+            theirs.sendall(data[at : at + size])
+            await asyncio.sleep(0)
+        await until(lambda: len(taken) == 9, "all have arrived")
+        assert taken == FRAMES * 3
+        link.write(b"answer")
+        await until(lambda: theirs.recv(6, socket.MSG_DONTWAIT | socket.MSG_PEEK) == b"answer", "written")
+        theirs.shutdown(socket.SHUT_RDWR)
+        await soon(link.ended)
+        link.close()
 
 
 @pytest.mark.parametrize(
     "data", [encode_frame(Heartbeat(1, 0.0))[:4] + b"\xc1" * 40, HEADER.pack(MAX_FRAME + 1)]
 )
-def test_a_damaged_frame_is_the_end_and_nothing_after_it_is_taken(data: bytes) -> None:
-    async def test() -> None:
-        ours, theirs = socket.socketpair()
-        with theirs:
-            taken: list[FromWorker] = []
-            link = await Link.open(ours, taken.append)
-            theirs.sendall(encode_frame(Heartbeat(1, 0.0)) + data + encode_frame(Heartbeat(2, 0.0)))
-            with pytest.raises(msgspec.DecodeError):
-                await soon(link.ended)
-            assert taken == [Heartbeat(1, 0.0)]
-            link.close()
-
-    run(test())
+async def test_a_damaged_frame_is_the_end_and_nothing_after_it_is_taken(data: bytes) -> None:
+    ours, theirs = socket.socketpair()
+    with theirs:
+        taken: list[FromWorker] = []
+        link = await Link.open(ours, taken.append)
+        theirs.sendall(encode_frame(Heartbeat(1, 0.0)) + data + encode_frame(Heartbeat(2, 0.0)))
+        with pytest.raises(msgspec.DecodeError):
+            await soon(link.ended)
+        assert taken == [Heartbeat(1, 0.0)]
+        link.close()

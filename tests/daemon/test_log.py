@@ -14,7 +14,6 @@ from localspec import home as places
 from localspec.daemon import log
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, raw
-from tests.waiting import run
 
 WITH_LOG = (*ECHO_DAEMON, "--log")
 LINE = b"0123456789abcde\n"
@@ -88,19 +87,15 @@ def test_it_stays_small_where_nothing_can_be_kept(file: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="there is no /proc to look into")
-def test_what_workers_say_goes_there_too(start: StartDaemon) -> None:
+async def test_what_workers_say_goes_there_too(start: StartDaemon) -> None:
     daemon = start(command=WITH_LOG)
     path = daemon.home / "state" / "daemon.log"
-
-    async def test() -> None:
-        async with raw(daemon) as client:
-            await client.call(1, "generate", prompt="hello")
-            (worker,) = daemon.workers()
-            for pid in (daemon.process.pid, worker.pid):
-                assert os.path.samefile(f"/proc/{pid}/fd/2", path)
-                assert os.path.samefile(f"/proc/{pid}/fd/1", path)
-
-    run(test())
+    async with raw(daemon) as client:
+        await client.call(1, "generate", prompt="hello")
+        (worker,) = daemon.workers()
+        for pid in (daemon.process.pid, worker.pid):
+            assert os.path.samefile(f"/proc/{pid}/fd/2", path)
+            assert os.path.samefile(f"/proc/{pid}/fd/1", path)
     assert "listens on" in path.read_text() and daemon.log() == ""
 
 

@@ -11,20 +11,20 @@ import pytest
 
 from localspec.protocol.jsonrpc import INVALID_PARAMS
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
+from tests.daemon.harness import REAL_DAEMON, Raw, code, raw
 from tests.memory.hostile_repository import repository
-from tests.waiting import run, until
+from tests.waiting import until
 
 TEXT = "def scale(value, factor):\n    return value * factor\n" * 3
 
 
 async def tables(client: Raw) -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = (await client.call("stats", "memory/stats"))["result"]["tables"]
+    found: list[dict[str, Any]] = (await client.result("stats", "memory/stats"))["tables"]
     return found
 
 
 async def prime(client: Raw, **params: Any) -> dict[str, Any]:
-    primed: dict[str, Any] = (await client.call("prime", "memory/prime", **params))["result"]
+    primed: dict[str, Any] = await client.result("prime", "memory/prime", **params)
     return primed
 
 
@@ -36,28 +36,25 @@ def project(place: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_files_and_texts_are_learned_shown_and_forgotten(start: StartDaemon, tmp_path: Path) -> None:
-    async def test() -> None:
-        root = project(tmp_path / "project")
-        async with raw(start()) as client:
-            primed = await prime(client, paths=[str(root)])
-            assert (primed["files"], primed["skipped"]) == (1, 1) and primed["tokens"] > 20
-            buffer = {"path": str(root / "unsaved.py"), "text": "unsaved = scale(1, 2)\n" * 9}
-            await prime(client, texts=[buffer])
-            await prime(client, texts=[buffer | {"path": "untitled"}], workspace=str(tmp_path / "elsewhere"))
-            found = {table["workspace"]: set(table["sources"]) for table in await tables(client)}
-            assert found == {
-                str(root): {f"file:{root / 'scale.py'}", f"file:{root / 'unsaved.py'}"},
-                str(tmp_path / "elsewhere"): {"file:untitled"},
-            }
-            source = f"file:{root / 'unsaved.py'}"
-            forgotten = (await client.call(1, "memory/forget", workspace=str(root), source=source))["result"]
-            assert forgotten["unit"] == "n-grams" and forgotten["forgotten"] > 0
-            forgotten = (await client.call(2, "memory/forget", workspace=str(root)))["result"]
-            assert forgotten == {"forgotten": 1, "unit": "tables"}
-            assert [table["workspace"] for table in await tables(client)] == [str(tmp_path / "elsewhere")]
-
-    run(test())
+async def test_files_and_texts_are_learned_shown_and_forgotten(start: StartDaemon, tmp_path: Path) -> None:
+    root = project(tmp_path / "project")
+    async with raw(start()) as client:
+        primed = await prime(client, paths=[str(root)])
+        assert (primed["files"], primed["skipped"]) == (1, 1) and primed["tokens"] > 20
+        buffer = {"path": str(root / "unsaved.py"), "text": "unsaved = scale(1, 2)\n" * 9}
+        await prime(client, texts=[buffer])
+        await prime(client, texts=[buffer | {"path": "untitled"}], workspace=str(tmp_path / "elsewhere"))
+        found = {table["workspace"]: set(table["sources"]) for table in await tables(client)}
+        assert found == {
+            str(root): {f"file:{root / 'scale.py'}", f"file:{root / 'unsaved.py'}"},
+            str(tmp_path / "elsewhere"): {"file:untitled"},
+        }
+        source = f"file:{root / 'unsaved.py'}"
+        forgotten = await client.result(1, "memory/forget", workspace=str(root), source=source)
+        assert forgotten["unit"] == "n-grams" and forgotten["forgotten"] > 0
+        forgotten = await client.result(2, "memory/forget", workspace=str(root))
+        assert forgotten == {"forgotten": 1, "unit": "tables"}
+        assert [table["workspace"] for table in await tables(client)] == [str(tmp_path / "elsewhere")]
 
 
 @pytest.mark.parametrize(
@@ -71,150 +68,111 @@ def test_files_and_texts_are_learned_shown_and_forgotten(start: StartDaemon, tmp
         ("generate", {"prompt": "x", "options": {"workspace": "relative"}}),
     ],
 )
-def test_what_makes_no_sense_is_refused(daemon: DaemonProcess, method: str, params: dict[str, Any]) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            assert code(await client.call(1, method, **params)) == "invalid_options"
-
-    run(test())
+async def test_what_makes_no_sense_is_refused(client: Raw, method: str, params: dict[str, Any]) -> None:
+    assert code(await client.call(1, method, **params)) == "invalid_options"
 
 
-def test_what_is_no_path_is_refused_before_anybody_sees_it(daemon: DaemonProcess) -> None:
+async def test_what_is_no_path_is_refused_before_anybody_sees_it(client: Raw) -> None:
     asked: list[tuple[str, dict[str, Any]]] = [
         ("memory/prime", {"paths": ["/a\0b"]}),
         ("memory/forget", {"workspace": "/a\0b"}),
         ("generate", {"prompt": "x", "options": {"workspace": "/a\0b"}}),
         ("generate", {"prompt": "x", "options": {"workspace": "/" + "a" * 5000}}),
     ]
-
-    async def test() -> None:
-        async with raw(daemon) as client:
-            for method, params in asked:
-                refused = await client.call(1, method, **params)
-                assert refused["error"]["code"] == INVALID_PARAMS, (method, params)
-            assert "result" in await client.call(2, "memory/stats")
-
-    run(test())
+    for method, params in asked:
+        refused = await client.call(1, method, **params)
+        assert refused["error"]["code"] == INVALID_PARAMS, (method, params)
+    assert "result" in await client.call(2, "memory/stats")
 
 
-def test_names_that_look_like_flags_are_names(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            forgotten = await client.call(1, "memory/forget", source="--workspace=/", workspace="/--json")
-            assert forgotten["result"] == {"forgotten": 0, "unit": "n-grams"}
-
-    run(test())
+async def test_names_that_look_like_flags_are_names(client: Raw) -> None:
+    forgotten = await client.call(1, "memory/forget", source="--workspace=/", workspace="/--json")
+    assert forgotten["result"] == {"forgotten": 0, "unit": "n-grams"}
 
 
 @pytest.mark.slow
-def test_a_full_disk_is_a_typed_error(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start()
-        # A table that is as good as empty has 256 KiB.
-        psutil.Process(daemon.process.pid).rlimit(psutil.RLIMIT_FSIZE, (200_000, psutil.RLIM_INFINITY))
-        async with raw(daemon) as client:
-            texts = [{"path": "/x", "text": TEXT}]
-            assert code(await client.call(1, "memory/prime", texts=texts)) == "disk_full"
-            assert await tables(client) == []
-
-    run(test())
+async def test_a_full_disk_is_a_typed_error(start: StartDaemon) -> None:
+    daemon = start()
+    # A table that is as good as empty has 256 KiB.
+    psutil.Process(daemon.process.pid).rlimit(psutil.RLIMIT_FSIZE, (200_000, psutil.RLIM_INFINITY))
+    async with raw(daemon) as client:
+        texts = [{"path": "/x", "text": TEXT}]
+        assert code(await client.call(1, "memory/prime", texts=texts)) == "disk_full"
+        assert await tables(client) == []
 
 
 @pytest.mark.slow
-def test_a_damaged_table_is_set_aside_and_the_log_tells(start: StartDaemon, home: Path) -> None:
-    async def test() -> None:
-        daemon = start()
-        async with raw(daemon) as client:
-            await prime(client, texts=[{"path": "/x", "text": TEXT}])
-            (file,) = (home / "data" / "memory").rglob("*.ngm")
-            file.write_bytes(b"damaged" + file.read_bytes()[7:])
-            (table,) = await tables(client)
-            assert table["quarantined"] == [f"{file.name}.quarantine-1"]
-            await until(lambda: "is not used as n-gram memory" in daemon.log(), "the log tells")
-            assert "scale" not in daemon.log()
-
-    run(test())
+async def test_a_damaged_table_is_set_aside_and_the_log_tells(start: StartDaemon, home: Path) -> None:
+    daemon = start()
+    async with raw(daemon) as client:
+        await prime(client, texts=[{"path": "/x", "text": TEXT}])
+        (file,) = (home / "data" / "memory").rglob("*.ngm")
+        file.write_bytes(b"damaged" + file.read_bytes()[7:])
+        (table,) = await tables(client)
+        assert table["quarantined"] == [f"{file.name}.quarantine-1"]
+        await until(lambda: "is not used as n-gram memory" in daemon.log(), "the log tells")
+        assert "scale" not in daemon.log()
 
 
 @pytest.mark.slow
-def test_a_cancel_ends_it_and_keeps_what_was_learned(start: StartDaemon, tmp_path: Path) -> None:
-    async def test() -> None:
-        repository(tmp_path)
-        for number in range(400):
-            (tmp_path / f"{number}.py").write_text(f"{TEXT}# {number}\n" * 50)
-        daemon = start()
-        async with raw(daemon) as client, raw(daemon) as other:
-            await client.ask(1, "memory/prime", paths=[str(tmp_path)])
-            await other.ask(2, "memory/prime", paths=[str(tmp_path)])  # waits for the first
-            await other.ask(3, "daemon/shutdown", if_idle=True)
-            assert code(await other.response(3)) == "engine_busy"
-            await until(lambda: any((daemon.home / "data").rglob("*.ngm")), "a table is there")
-            await other.notify("$/cancelRequest", id=2)
-            assert code(await other.response(2)) == "gone"
-            await client.notify("$/cancelRequest", id=1)
-            assert code(await client.response(1)) == "gone"
-            assert len(await tables(client)) == 1
-        await until(lambda: daemon.workers() == [], "no process is left")
-
-    run(test())
+async def test_a_cancel_ends_it_and_keeps_what_was_learned(start: StartDaemon, tmp_path: Path) -> None:
+    repository(tmp_path)
+    for number in range(400):
+        (tmp_path / f"{number}.py").write_text(f"{TEXT}# {number}\n" * 50)
+    daemon = start()
+    async with raw(daemon) as client, raw(daemon) as other:
+        await client.ask(1, "memory/prime", paths=[str(tmp_path)])
+        await other.ask(2, "memory/prime", paths=[str(tmp_path)])  # waits for the first
+        await other.ask(3, "daemon/shutdown", if_idle=True)
+        assert code(await other.response(3)) == "engine_busy"
+        await until(lambda: any((daemon.home / "data").rglob("*.ngm")), "a table is there")
+        await other.notify("$/cancelRequest", id=2)
+        assert code(await other.response(2)) == "gone"
+        await client.notify("$/cancelRequest", id=1)
+        assert code(await client.response(1)) == "gone"
+        assert len(await tables(client)) == 1
+    await until(lambda: daemon.workers() == [], "no process is left")
 
 
-def test_requests_say_who_teaches(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            session = (await client.call(1, "session/open"))["result"]["session"]
-            said = (await client.call(2, "chat/send", session=session, content="source"))["result"]["text"]
-            assert said == f"chat:{session}"
-            assert (await client.call(3, "generate", prompt="source"))["result"]["text"] == "run"
-            where = {"prefix": "source", "suffix": ""}
-            for path, source in ((None, "run"), ("/a.py", "file:/a.py")):
-                done = await client.call(4, "completion/inline", **where, path=path)
-                assert done["result"]["items"][0]["text"] == source
-
-    run(test())
+async def test_requests_say_who_teaches(client: Raw) -> None:
+    session = (await client.result(1, "session/open"))["session"]
+    said = (await client.result(2, "chat/send", session=session, content="source"))["text"]
+    assert said == f"chat:{session}"
+    assert (await client.result(3, "generate", prompt="source"))["text"] == "run"
+    where = {"prefix": "source", "suffix": ""}
+    for path, source in ((None, "run"), ("/a.py", "file:/a.py")):
+        done = await client.call(4, "completion/inline", **where, path=path)
+        assert done["result"]["items"][0]["text"] == source
 
 
-def test_a_session_keeps_its_workspace_and_a_private_one_is_not_remembered(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            for private in (False, True):
-                params = {"options": {"workspace": "/work", "remember": True}, "private": private}
-                session = (await client.call(1, "session/open", **params))["result"]["session"]
-                turn = await client.call(2, "chat/send", session=session, content="options")
-                options = json.loads(turn["result"]["text"])
-                assert (options["workspace"], options["remember"]) == ("/work", not private)
-            turn = await client.call(
-                3, "chat/send", session=session, content="options", options={"workspace": ""}
-            )
-            assert json.loads(turn["result"]["text"])["workspace"] == ""
-
-    run(test())
+async def test_a_session_keeps_its_workspace_and_a_private_one_is_not_remembered(client: Raw) -> None:
+    for private in (False, True):
+        params = {"options": {"workspace": "/work", "remember": True}, "private": private}
+        session = (await client.result(1, "session/open", **params))["session"]
+        turn = await client.call(2, "chat/send", session=session, content="options")
+        options = json.loads(turn["result"]["text"])
+        assert (options["workspace"], options["remember"]) == ("/work", not private)
+    turn = await client.call(3, "chat/send", session=session, content="options", options={"workspace": ""})
+    assert json.loads(turn["result"]["text"])["workspace"] == ""
 
 
 @pytest.mark.slow
-def test_a_real_daemon_learns_by_source_and_workspace(home: Path) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            options = {"max_tokens": 24, "temperature": 0, "workspace": "/project"}
-            opened = await client.call(1, "session/open", options=options)
-            session = opened["result"]["session"]
-            await client.call(2, "chat/send", session=session, content=f"Explain this: {TEXT}")
-            for elsewhere in ({"workspace": "/unseen", "remember": False}, {"workspace": ""}):
-                await client.call(3, "generate", prompt=TEXT, options=options | elsewhere)
-            memory = home / "data" / "memory"
-            await until(lambda: len(list(memory.rglob("*.ngm"))) == 2, "both tables are there")
-            while len(found := await tables(client)) < 2 or not all(table["sources"] for table in found):
-                pass
-            assert {table["workspace"]: set(table["sources"]) for table in found} == {
-                "/project": {f"chat:{session}"},
-                None: {"run"},
-            }
-            # Forgotten under the eyes of the worker that has it open.
-            await client.call(4, "memory/forget")
-            assert await tables(client) == []
-
-    daemon = DaemonProcess(home, command=REAL_DAEMON)
-    try:
-        run(test())
-    finally:
-        assert daemon.stop() == 0, daemon.log()
+async def test_a_real_daemon_learns_by_source_and_workspace(start: StartDaemon, home: Path) -> None:
+    async with raw(start(command=REAL_DAEMON)) as client:
+        options = {"max_tokens": 24, "temperature": 0, "workspace": "/project"}
+        opened = await client.call(1, "session/open", options=options)
+        session = opened["result"]["session"]
+        await client.call(2, "chat/send", session=session, content=f"Explain this: {TEXT}")
+        for elsewhere in ({"workspace": "/unseen", "remember": False}, {"workspace": ""}):
+            await client.call(3, "generate", prompt=TEXT, options=options | elsewhere)
+        memory = home / "data" / "memory"
+        await until(lambda: len(list(memory.rglob("*.ngm"))) == 2, "both tables are there")
+        while len(found := await tables(client)) < 2 or not all(table["sources"] for table in found):
+            pass
+        assert {table["workspace"]: set(table["sources"]) for table in found} == {
+            "/project": {f"chat:{session}"},
+            None: {"run"},
+        }
+        # Forgotten under the eyes of the worker that has it open.
+        await client.call(4, "memory/forget")
+        assert await tables(client) == []

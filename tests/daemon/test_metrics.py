@@ -44,9 +44,7 @@ def test_time_saved_and_time_lost_are_counted_apart() -> None:
 
 
 def test_a_request_for_plain_decoding_saves_and_loses_nothing() -> None:
-    totals = counted(
-        result(time_saved_s=-0.5, decode_tokens_per_s=50.0, choices={"proposer is none": 9}),
-    )
+    totals = counted(result(time_saved_s=-0.5, decode_tokens_per_s=50.0, choices={"proposer is none": 9}))
     assert totals["localspec_time_lost_seconds_total"] == totals["localspec_slower_requests_total"] == 0
     assert "localspec_no_loss_bound" not in totals
 

@@ -11,7 +11,6 @@ from localspec.protocol.jsonrpc import LONGEST_SENTENCE
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, Frame, Raw, raw
 from tests.protocol.strings import TEXTS, string_fields
-from tests.waiting import run
 
 HUGE = 3_900_000
 MIB = 1024 * 1024
@@ -56,20 +55,16 @@ async def refused(client: Raw, text: str) -> int:
 
 
 @pytest.mark.slow
-def test_a_string_of_megabytes_costs_no_log_no_answer_and_no_memory(start: StartDaemon) -> None:
+async def test_a_string_of_megabytes_costs_no_log_no_answer_and_no_memory(start: StartDaemon) -> None:
     daemon = start(command=(*REAL_DAEMON, "--log"))
     process = psutil.Process(daemon.process.pid)
-
     attempts = [*calls("x" * HUGE), *(text % ("x" * HUGE) for text in LOOSE)]
 
-    async def attack() -> tuple[int, int]:
-        async with raw(daemon) as client:
-            await refused(client, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x" * HUGE}))
-            before = process.memory_info().rss
-            lengths = [await refused(client, text) for text in attempts]
-            return max(lengths), process.memory_info().rss - before
-
-    longest, grown = run(attack())
+    async with raw(daemon) as client:
+        await refused(client, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x" * HUGE}))
+        before = process.memory_info().rss
+        longest = max([await refused(client, text) for text in attempts])
+        grown = process.memory_info().rss - before
     log = (daemon.home / "state" / "daemon.log").stat().st_size
     print(f"longest answer {longest} characters, log {log} bytes, {grown / MIB:.0f} MiB more")
     assert longest <= LONGEST_ANSWER
@@ -78,16 +73,12 @@ def test_a_string_of_megabytes_costs_no_log_no_answer_and_no_memory(start: Start
 
 
 @pytest.mark.slow
-def test_names_as_long_as_may_be_leave_short_lines(start: StartDaemon) -> None:
+async def test_names_as_long_as_may_be_leave_short_lines(start: StartDaemon) -> None:
     """Names within the bounds reach disks, workers and the log."""
     daemon = start(command=(*REAL_DAEMON, "--log"))
-
-    async def attack() -> int:
-        async with raw(daemon) as client:
-            attempts = calls("/" + "x" * 4000, ("model", "draft"))
-            return max([await refused(client, text) for text in attempts])
-
-    longest = run(attack())
+    async with raw(daemon) as client:
+        attempts = calls("/" + "x" * 4000, ("model", "draft"))
+        longest = max([await refused(client, text) for text in attempts])
     log = (daemon.home / "state" / "daemon.log").read_text()
     assert longest <= LONGEST_ANSWER
     assert max(map(len, log.splitlines())) <= 2100, "a line repeats a name at length"

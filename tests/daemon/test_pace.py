@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from localspec.daemon.inline.pace import GAP_S, GAPS, LONGEST_S, PAUSE_S, Pace
-from tests.daemon.harness import DaemonProcess, raw
-from tests.waiting import run
+from tests.daemon.harness import Raw
 
 
 def typing(gap: float, answer: float, keys: int = 60) -> Pace:
@@ -73,57 +72,48 @@ def test_a_model_that_has_to_be_loaded_first_is_not_slow_for_long() -> None:
 
 
 @pytest.mark.slow
-def test_a_load_makes_nobody_wait(daemon: DaemonProcess, tmp_path: Path) -> None:
+async def test_a_load_makes_nobody_wait(client: Raw, tmp_path: Path) -> None:
     """A model that was slow to load gets requests at once all the same."""
     gate = tmp_path / "gate"
     os.mkfifo(gate)
 
-    async def test() -> None:
-        async with raw(daemon) as client:
+    async def ask(id: int, **more: Any) -> Any:
+        asked = {"prefix": f"{id}\nword", "suffix": "", "path": "a.py", **more}
+        return await client.result(id, "completion/inline", **asked)
 
-            async def ask(id: int, **more: Any) -> Any:
-                asked = {"prefix": f"{id}\nword", "suffix": "", "path": "a.py", **more}
-                return (await client.call(id, "completion/inline", **asked))["result"]
-
-            slow = {"model": f"gate:{gate}"}
-            assert (await ask(1, max_ms=1500, options=slow))["result"]["finish_reason"] == "deadline"
-            gate.write_text("open")
-            await client.call("load", "models/load", **slow)
-            answer = await ask(2, options=slow)
-            assert answer["items"] and answer["elapsed_ms"] < 1000 * GAP_S
-
-    run(test())
+    slow = {"model": f"gate:{gate}"}
+    assert (await ask(1, max_ms=1500, options=slow))["result"]["finish_reason"] == "deadline"
+    gate.write_text("open")
+    await client.call("load", "models/load", **slow)
+    answer = await ask(2, options=slow)
+    assert answer["items"] and answer["elapsed_ms"] < 1000 * GAP_S
 
 
 @pytest.mark.slow
-def test_while_a_question_waits_a_newer_one_spares_the_model(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
+async def test_while_a_question_waits_a_newer_one_spares_the_model(client: Raw) -> None:
 
-            async def ask(id: int, prefix: str, **more: object) -> None:
-                await client.ask(id, "completion/inline", prefix=prefix, suffix="", path="pace.py", **more)
+    async def ask(id: int, prefix: str, **more: object) -> None:
+        await client.ask(id, "completion/inline", prefix=prefix, suffix="", path="pace.py", **more)
 
-            async def at_work() -> bool:
-                status = (await client.call("status", "daemon/status"))["result"]
-                return any(model["running"] for model in status["models"])
+    async def at_work() -> bool:
+        status = await client.result("status", "daemon/status")
+        return any(model["running"] for model in status["models"])
 
-            async def at_work_when_replaced(id: int, after_s: float) -> bool:
-                await ask(id, f"{id}\nstall")
-                began, start = False, time.monotonic()
-                while time.monotonic() - start < after_s:
-                    began = began or await at_work()
-                await ask(id + 1, f"newer {id}", trigger="invoked")
-                assert (await client.response(id))["result"]["result"]["finish_reason"] == "cancelled"
-                assert (await client.response(id + 1))["result"]["items"]
-                return began
+    async def at_work_when_replaced(id: int, after_s: float) -> bool:
+        await ask(id, f"{id}\nstall")
+        began, start = False, time.monotonic()
+        while time.monotonic() - start < after_s:
+            began = began or await at_work()
+        await ask(id + 1, f"newer {id}", trigger="invoked")
+        assert (await client.response(id))["result"]["result"]["finish_reason"] == "cancelled"
+        assert (await client.response(id + 1))["result"]["items"]
+        return began
 
-            await ask(1, "loaded")
-            assert (await client.response(1))["result"]["items"]
-            assert await at_work_when_replaced(2, after_s=1.0), "the first is begun at once"
-            # This model is known to be slow now. A machine that sleeps in between is given another chance.
-            assert any([not await at_work_when_replaced(id, after_s=0.1) for id in range(4, 14, 2)])
-            # Who has little time is not kept waiting for all of it.
-            await ask(20, "20\nword", max_ms=250)
-            assert (await client.response(20))["result"]["items"]
-
-    run(test())
+    await ask(1, "loaded")
+    assert (await client.response(1))["result"]["items"]
+    assert await at_work_when_replaced(2, after_s=1.0), "the first is begun at once"
+    # This model is known to be slow now. A machine that sleeps in between is given another chance.
+    assert any([not await at_work_when_replaced(id, after_s=0.1) for id in range(4, 14, 2)])
+    # Who has little time is not kept waiting for all of it.
+    await ask(20, "20\nword", max_ms=250)
+    assert (await client.response(20))["result"]["items"]

@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 from localspec.config import Config, DaemonConfig
-from localspec.daemon.metrics import Metrics
-from localspec.daemon.relay.subscription import Events
 from localspec.daemon.workers.identity import key_of_pair
 from localspec.daemon.workers.pool import Pool, chosen
 from localspec.daemon.workers.worker import Key
 from localspec.models.candidates import Room
 from localspec.units import MB
-from tests.daemon.echo_daemon import WORKER
-from tests.daemon.test_pool import ignore
+from tests.daemon.test_pool import ignore, pool_of
 from tests.models.test_candidates import model
-from tests.waiting import run
 
 PROCESS = 100
 
@@ -38,9 +35,8 @@ class Disk:
         self.other = weighing(folder, "other", 500, 100, words=["a", "b"])
         self.little = weighing(folder, "little", 500, 10, words=["c", "d"])
 
-    def pool(self, megabytes: int) -> Pool:
-        config = Config(model_dirs=self.dirs, daemon=DaemonConfig(memory_mb=megabytes))
-        return Pool(config, Metrics(), Events(), WORKER)
+    def pool(self, megabytes: int) -> AbstractAsyncContextManager[Pool]:
+        return pool_of(config=Config(model_dirs=self.dirs, daemon=DaemonConfig(memory_mb=megabytes)))
 
 
 async def load(pool: Pool, path: Path, draft: str = "auto") -> None:
@@ -59,48 +55,29 @@ def test_what_is_weighed(tmp_path: Path) -> None:
     assert [needs.total // MB for needs in (found.needs, found.least)] == [PROCESS + 300, PROCESS + 200]
 
 
-def test_an_idle_model_makes_room_for_a_target_whose_draft_has_none(tmp_path: Path) -> None:
-    async def test() -> None:
-        disk = Disk(tmp_path)
-        pool = disk.pool(PROCESS + 250)
-        try:
-            await load(pool, disk.other)
-            await load(pool, disk.target)
-            assert loaded(pool) == {"target"}
-        finally:
-            await pool.close()
-
-    run(test())
+async def test_an_idle_model_makes_room_for_a_target_whose_draft_has_none(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    async with disk.pool(PROCESS + 250) as pool:
+        await load(pool, disk.other)
+        await load(pool, disk.target)
+        assert loaded(pool) == {"target"}
 
 
-def test_a_draft_that_was_left_out_takes_nobodys_place(tmp_path: Path) -> None:
+async def test_a_draft_that_was_left_out_takes_nobodys_place(tmp_path: Path) -> None:
     """An echo has none: 20 MB less than a process are left beside the pair, 80 MB more beside the target."""
-
-    async def test() -> None:
-        disk = Disk(tmp_path)
-        pool = disk.pool(2 * PROCESS + 290)
-        try:
-            await load(pool, disk.target)
-            await load(pool, disk.little)
-            assert loaded(pool) == {"target", "little"}
-        finally:
-            await pool.close()
-
-    run(test())
+    disk = Disk(tmp_path)
+    async with disk.pool(2 * PROCESS + 290) as pool:
+        await load(pool, disk.target)
+        await load(pool, disk.little)
+        assert loaded(pool) == {"target", "little"}
 
 
-def test_without_a_draft_chosen_or_not_wanted_it_is_one_process(tmp_path: Path) -> None:
-    async def test() -> None:
-        disk = Disk(tmp_path)
-        pool = disk.pool(2000)
-        try:
-            for draft in ("none", "auto", "none"):
-                await load(pool, disk.little, draft)
-            assert len(pool.loaded()) == 1
-            await load(pool, disk.target, str(disk.draft))
-            await load(pool, disk.target)
-            assert len(pool.loaded()) == 2
-        finally:
-            await pool.close()
-
-    run(test())
+async def test_without_a_draft_chosen_or_not_wanted_it_is_one_process(tmp_path: Path) -> None:
+    disk = Disk(tmp_path)
+    async with disk.pool(2000) as pool:
+        for draft in ("none", "auto", "none"):
+            await load(pool, disk.little, draft)
+        assert len(pool.loaded()) == 1
+        await load(pool, disk.target, str(disk.draft))
+        await load(pool, disk.target)
+        assert len(pool.loaded()) == 2

@@ -25,7 +25,7 @@ from localspec.protocol.requests import Request, TextPrompt
 from tests.daemon.echo_daemon import WORKER
 from tests.daemon.harness import gone
 from tests.models.ggufs import small
-from tests.waiting import run, soon, until
+from tests.waiting import soon, until
 
 ECHO = Key("echo", "none", "toy")
 NO_CONFIG = Config()
@@ -58,51 +58,42 @@ def test_what_options_name_which_worker() -> None:
     assert key_of(Options(model="m", draft="d", backend="mlx", temperature=1.0)) == ("m", "d", "mlx")
 
 
-def test_a_lease_lends_a_loaded_worker() -> None:
-    async def test() -> None:
-        async with pool_of() as pool:
-            loading: list[Loading] = []
-            async with pool.lease(ECHO, loading.append) as worker:
-                assert [(frame.stage, frame.fraction) for frame in loading] == [("weights", 0.5)]
-                assert [(w.key, ready.model) for w, ready in pool.loaded()] == [(ECHO, "echo")]
-                heard: list[StreamEvent] = []
-                result = await soon(submit(worker, "one two", heard).end)
-                assert result.text == "one two "
-                assert [type(event) for event in heard] == [Progress, Delta, Delta]
-                assert worker.users == 1
-            assert worker.users == 0
-            async with pool.lease(ECHO, ignore) as again:
-                assert again is worker
-
-    run(test())
+async def test_a_lease_lends_a_loaded_worker() -> None:
+    async with pool_of() as pool:
+        loading: list[Loading] = []
+        async with pool.lease(ECHO, loading.append) as worker:
+            assert [(frame.stage, frame.fraction) for frame in loading] == [("weights", 0.5)]
+            assert [(w.key, ready.model) for w, ready in pool.loaded()] == [(ECHO, "echo")]
+            heard: list[StreamEvent] = []
+            result = await soon(submit(worker, "one two", heard).end)
+            assert result.text == "one two "
+            assert [type(event) for event in heard] == [Progress, Delta, Delta]
+            assert worker.users == 1
+        assert worker.users == 0
+        async with pool.lease(ECHO, ignore) as again:
+            assert again is worker
 
 
-def test_several_jobs_at_once_keep_apart() -> None:
-    async def test() -> None:
-        async with pool_of() as pool, pool.lease(ECHO, ignore) as worker:
-            stalled = submit(worker, "stall", [])
-            jobs = [submit(worker, f"job {n}", []) for n in range(10)]
-            assert [(await soon(job.end)).text for job in jobs] == [f"job {n} " for n in range(10)]
-            assert not stalled.end.done()
-            stalled.cancel()
-            stalled.cancel()
-            assert (await soon(stalled.end)).finish_reason == "cancelled"
-
-    run(test())
+async def test_several_jobs_at_once_keep_apart() -> None:
+    async with pool_of() as pool, pool.lease(ECHO, ignore) as worker:
+        stalled = submit(worker, "stall", [])
+        jobs = [submit(worker, f"job {n}", []) for n in range(10)]
+        assert [(await soon(job.end)).text for job in jobs] == [f"job {n} " for n in range(10)]
+        assert not stalled.end.done()
+        stalled.cancel()
+        stalled.cancel()
+        assert (await soon(stalled.end)).finish_reason == "cancelled"
 
 
-def test_a_load_that_fails_raises_in_every_lease() -> None:
+async def test_a_load_that_fails_raises_in_every_lease() -> None:
     async def lease(pool: Pool) -> None:
         async with pool.lease(Key("broken", "none", "toy"), ignore):
             raise AssertionError("it was loaded")
 
-    async def test() -> None:
-        async with pool_of() as pool:
-            failures = await asyncio.gather(*(lease(pool) for _ in range(3)), return_exceptions=True)
-            assert [type(failure) for failure in failures] == [ModelInvalid] * 3
-            assert pool.loaded() == []
-
-    run(test())
+    async with pool_of() as pool:
+        failures = await asyncio.gather(*(lease(pool) for _ in range(3)), return_exceptions=True)
+        assert [type(failure) for failure in failures] == [ModelInvalid] * 3
+        assert pool.loaded() == []
 
 
 @pytest.mark.parametrize(
@@ -119,89 +110,73 @@ def test_a_load_that_fails_raises_in_every_lease() -> None:
         (program("os.write(fd, b'\\xff\\xff\\xff\\xff'); import signal; signal.pause()"), "damaged frame"),
     ],
 )
-def test_a_worker_that_is_none_costs_an_error(program: Program, what: str) -> None:
-    async def test() -> None:
-        async with pool_of(program) as pool:
-            with pytest.raises(EngineCrashed, match=what):
-                async with pool.lease(ECHO, ignore):
-                    pass
-
-    run(test())
+async def test_a_worker_that_is_none_costs_an_error(program: Program, what: str) -> None:
+    async with pool_of(program) as pool:
+        with pytest.raises(EngineCrashed, match=what):
+            async with pool.lease(ECHO, ignore):
+                pass
 
 
-def test_an_ended_worker_takes_no_more() -> None:
-    async def test() -> None:
-        async with pool_of() as pool, pool.lease(ECHO, ignore) as worker:
-            await soon(asyncio.wait([submit(worker, "kill", []).end]))
-            with pytest.raises(EngineCrashed, match="has ended"):
-                submit(worker, "hello", [])
-            assert not worker.usable
-
-    run(test())
+async def test_an_ended_worker_takes_no_more() -> None:
+    async with pool_of() as pool, pool.lease(ECHO, ignore) as worker:
+        await soon(asyncio.wait([submit(worker, "kill", []).end]))
+        with pytest.raises(EngineCrashed, match="has ended"):
+            submit(worker, "hello", [])
+        assert not worker.usable
 
 
-def test_closing_ends_every_worker_and_fails_its_jobs() -> None:
-    async def test() -> None:
-        async with pool_of() as pool:
-            async with (
-                pool.lease(ECHO, ignore) as worker,
-                pool.lease(Key("b", "none", "toy"), ignore) as other,
-            ):
-                assert worker.pid is not None and other.pid is not None
-                processes = [psutil.Process(worker.pid), psutil.Process(other.pid)]
-                jobs = [submit(worker, "stall", []), submit(other, "deaf", [])]
-                await pool.close()
-                for job in jobs:
-                    with pytest.raises(ShuttingDown):
-                        await soon(job.end)
-                assert all(gone(process) for process in processes)
-            with pytest.raises(ShuttingDown):
-                async with pool.lease(ECHO, ignore):
-                    pass
-
-    run(test())
-
-
-def test_closing_during_a_load_ends_it(tmp_path: Path) -> None:
-    async def test() -> None:
-        gate = tmp_path / "gate"
-        os.mkfifo(gate)
-        pool = Pool(Config(), Metrics(), Events(), WORKER)
-        loading: list[Loading] = []
-
-        async def lease() -> None:
-            async with pool.lease(Key(f"gate:{gate}", "none", "toy"), loading.append):
-                raise AssertionError("it was loaded")
-
-        waiting = asyncio.create_task(lease())
-        await until(lambda: bool(loading), "it loads")
-        await pool.close()
+async def test_closing_ends_every_worker_and_fails_its_jobs() -> None:
+    async with pool_of() as pool:
+        async with pool.lease(ECHO, ignore) as worker, pool.lease(Key("b", "none", "toy"), ignore) as other:
+            assert worker.pid is not None and other.pid is not None
+            processes = [psutil.Process(worker.pid), psutil.Process(other.pid)]
+            jobs = [submit(worker, "stall", []), submit(other, "deaf", [])]
+            await pool.close()
+            for job in jobs:
+                with pytest.raises(ShuttingDown):
+                    await soon(job.end)
+            assert all(gone(process) for process in processes)
         with pytest.raises(ShuttingDown):
-            await soon(waiting)
+            async with pool.lease(ECHO, ignore):
+                pass
 
-    run(test())
+
+async def test_closing_during_a_load_ends_it(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    pool = Pool(Config(), Metrics(), Events(), WORKER)
+    loading: list[Loading] = []
+
+    async def lease() -> None:
+        async with pool.lease(Key(f"gate:{gate}", "none", "toy"), loading.append):
+            raise AssertionError("it was loaded")
+
+    waiting = asyncio.create_task(lease())
+    await until(lambda: bool(loading), "it loads")
+    await pool.close()
+    with pytest.raises(ShuttingDown):
+        await soon(waiting)
 
 
-def test_a_lease_given_up_during_the_load_leaves_the_load(tmp_path: Path) -> None:
-    async def test() -> None:
-        gate = tmp_path / "gate"
-        os.mkfifo(gate)
-        key = Key(f"gate:{gate}", "none", "toy")
-        async with pool_of() as pool:
-            loading: list[Loading] = []
-            with pytest.raises(TimeoutError):
-                async with asyncio.timeout(0.05), pool.lease(key, loading.append):
-                    raise AssertionError("it was loaded")
-            async with asyncio.TaskGroup() as group:
-                group.create_task(asyncio.to_thread(gate.write_text, "open"))
-                async with pool.lease(key, ignore) as worker:
-                    assert worker.users == 1
-
-    run(test())
+async def test_a_lease_given_up_during_the_load_leaves_the_load(tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    key = Key(f"gate:{gate}", "none", "toy")
+    async with pool_of() as pool:
+        loading: list[Loading] = []
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.05), pool.lease(key, loading.append):
+                raise AssertionError("it was loaded")
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(gate.write_text, "open"))
+            async with pool.lease(key, ignore) as worker:
+                assert worker.users == 1
 
 
 @pytest.mark.slow
-def test_of_several_models_that_a_name_may_mean_the_one_is_unloaded_that_is_loaded(tmp_path: Path) -> None:
+async def test_of_several_models_that_a_name_may_mean_the_one_is_unloaded_that_is_loaded(
+    tmp_path: Path,
+) -> None:
     for name in ("tiny-one", "tiny-other", "tiny-third"):
         (tmp_path / f"{name}.gguf").write_bytes(small())
 
@@ -210,46 +185,39 @@ def test_of_several_models_that_a_name_may_mean_the_one_is_unloaded_that_is_load
         async with pool.lease(Key(path, "none", "auto"), ignore):
             return path
 
-    async def test() -> None:
-        async with pool_of(config=Config(model_dirs=(str(tmp_path),))) as pool:
-            with pytest.raises(ModelAmbiguous, match="tiny"):
-                await pool.unload("tiny")
-            one = await load(pool, "tiny-one")
-            assert await pool.unload("tiny") == [one]
-            one, other = await load(pool, "tiny-one"), await load(pool, "tiny-other")
-            with pytest.raises(ModelAmbiguous, match="tiny"):
-                await pool.unload("tiny")
-            # One that is meant and is not loaded stands for no other.
-            assert await pool.unload("tiny-third") == []
-            assert await pool.unload("tiny-ot") == [other]
-            assert await pool.unload("TINY") == [one]
-
-    run(test())
+    async with pool_of(config=Config(model_dirs=(str(tmp_path),))) as pool:
+        with pytest.raises(ModelAmbiguous, match="tiny"):
+            await pool.unload("tiny")
+        one = await load(pool, "tiny-one")
+        assert await pool.unload("tiny") == [one]
+        one, other = await load(pool, "tiny-one"), await load(pool, "tiny-other")
+        with pytest.raises(ModelAmbiguous, match="tiny"):
+            await pool.unload("tiny")
+        # One that is meant and is not loaded stands for no other.
+        assert await pool.unload("tiny-third") == []
+        assert await pool.unload("tiny-ot") == [other]
+        assert await pool.unload("TINY") == [one]
 
 
-def test_a_file_that_has_changed_is_loaded_anew(tmp_path: Path) -> None:
+async def test_a_file_that_has_changed_is_loaded_anew(tmp_path: Path) -> None:
     """At once where the worker is idle; else the requests under way end in the old one."""
     path = tmp_path / "tiny.gguf"
     path.write_bytes(small())
     key = Key(str(path), "none", "auto")
-
-    async def test() -> None:
-        async with pool_of() as pool:
-            async with pool.lease(key, ignore) as first:
-                pass
-            async with pool.lease(key, ignore) as again:
-                assert again is first
-            path.write_bytes(small() + b"0")
-            async with pool.lease(key, ignore) as second:
-                assert second is not first and not first.usable
-                path.unlink()
-                path.write_bytes(small() + b"1")
-                async with pool.lease(Key(f"{path.parent}/./tiny.gguf", "none", "auto"), ignore) as third:
-                    assert third is not second
-                assert (await soon(submit(second, "one two", []).end)).text == "one two "
-            assert pool.idle_left_s(second) == 0.0 and pool.idle_left_s(third) is not None
-            async with pool.lease(key, ignore) as again:
-                assert again is third
-            await until(lambda: not second.usable, "the outdated worker has ended")
-
-    run(test())
+    async with pool_of() as pool:
+        async with pool.lease(key, ignore) as first:
+            pass
+        async with pool.lease(key, ignore) as again:
+            assert again is first
+        path.write_bytes(small() + b"0")
+        async with pool.lease(key, ignore) as second:
+            assert second is not first and not first.usable
+            path.unlink()
+            path.write_bytes(small() + b"1")
+            async with pool.lease(Key(f"{path.parent}/./tiny.gguf", "none", "auto"), ignore) as third:
+                assert third is not second
+            assert (await soon(submit(second, "one two", []).end)).text == "one two "
+        assert pool.idle_left_s(second) == 0.0 and pool.idle_left_s(third) is not None
+        async with pool.lease(key, ignore) as again:
+            assert again is third
+        await until(lambda: not second.usable, "the outdated worker has ended")

@@ -7,91 +7,46 @@ import asyncio
 import pytest
 
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import Raw, raw, texts
-from tests.waiting import DEADLINE_S, POLL_S, run
+from tests.daemon.harness import raw, texts
+from tests.daemon.test_streams import idle
+from tests.waiting import DEADLINE_S, POLL_S
 
 MIB = 1024 * 1024
 CANCELLED = 'localspec_requests_total{ending="cancelled",method="generate"}'
 
 
-async def idle(client: Raw) -> None:
-    """Wait until the daemon runs nothing."""
-    while (await client.call("idle", "daemon/status"))["result"]["running"]:
-        pass
+@pytest.mark.slow
+async def test_a_client_that_does_not_read_is_dropped_and_its_request_cancelled(start: StartDaemon) -> None:
+    daemon = start(send_buffer=65536, slow_client_s=0.2)
+    async with raw(daemon) as sleeper, raw(daemon) as reader:
+        sleeper.socket.transport.pause_reading()
+        await sleeper.ask(1, "generate", prompt="flood 100000000 20")
+        answer = await reader.call(1, "generate", prompt="flood 500 10", options={"model": "other"})
+        assert texts(reader.seen, 1) == answer["result"]["text"] == "x" * 5000
+        await idle(reader)
+        status = await reader.result(3, "daemon/status")
+        assert status["resident_bytes"] < 200 * MIB
+        # The request is counted a little later than its stream ends.
+        while CANCELLED not in (totals := (await reader.result(4, "metrics"))["totals"]):
+            pass
+        assert totals[CANCELLED] == totals["localspec_slow_clients_total"] == 1
+        sleeper.socket.transport.resume_reading()
+        assert await sleeper.close_code() in (1006, 1013)
+    assert "does not read" in daemon.log()
 
 
 @pytest.mark.slow
-def test_a_client_that_does_not_read_is_dropped_and_its_request_cancelled(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start(send_buffer=65536, slow_client_s=0.2)
-        async with raw(daemon) as sleeper, raw(daemon) as reader:
-            sleeper.socket.transport.pause_reading()
-            await sleeper.ask(1, "generate", prompt="flood 100000000 20")
-            answer = await reader.call(1, "generate", prompt="flood 500 10", options={"model": "other"})
-            assert texts(reader.seen, 1) == answer["result"]["text"] == "x" * 5000
-            await idle(reader)
-            status = (await reader.call(3, "daemon/status"))["result"]
-            assert status["resident_bytes"] < 200 * MIB
-            # The request is counted a little later than its stream ends.
-            while CANCELLED not in (totals := (await reader.call(4, "metrics"))["result"]["totals"]):
-                pass
-            assert totals[CANCELLED] == totals["localspec_slow_clients_total"] == 1
-            sleeper.socket.transport.resume_reading()
-            assert await sleeper.close_code() in (1006, 1013)
-        assert "does not read" in daemon.log()
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_client_far_behind_is_dropped_without_delay(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start(send_buffer=4096, slow_client_s=600)
-        async with raw(daemon) as sleeper, raw(daemon) as reader:
-            sleeper.socket.transport.pause_reading()
-            await sleeper.ask(1, "generate", prompt="flood 100000000 1000")
-            await idle(reader)
-            sleeper.socket.transport.resume_reading()
-            assert await sleeper.close_code() in (1006, 1013)
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_deltas_are_merged_for_a_slow_client_and_nothing_is_lost(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start(send_buffer=64 * MIB)
-        async with raw(daemon) as sleeper, raw(daemon) as reader:
-            sleeper.socket.transport.pause_reading()
-            await sleeper.ask(1, "generate", prompt="flood 8000 10")
-            await sleeper.ask(2, "generate", prompt="flood 8000 10")
-            # Both answers wait in the daemon while their client sleeps.
-            await idle(reader)
-            sleeper.socket.transport.resume_reading()
-            while len([f for f in sleeper.seen if "id" in f]) < 2:
-                await sleeper.next()
-            for id in (1, 2):
-                assert texts(sleeper.seen, id) == "x" * 80_000
-            deltas = [f for f in sleeper.seen if f.get("method") == "stream/delta"]
-            assert len(deltas) < 8000
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_client_that_does_not_read_and_then_breaks_the_protocol_leaves_nothing(start: StartDaemon) -> None:
+async def test_a_client_that_does_not_read_and_then_breaks_the_protocol_leaves_nothing(
+    start: StartDaemon,
+) -> None:
     """It is cut off while a message is being sent to it: what sends must end, too."""
-
-    async def test() -> None:
-        daemon = start(send_buffer=16 * MIB, slow_client_s=600)
-        async with raw(daemon) as sleeper, raw(daemon) as reader:
-            sleeper.socket.transport.pause_reading()
-            await sleeper.ask(1, "generate", prompt="flood 100 20000")
-            await idle(reader)
-            await sleeper.say(b"no text")
-            async with asyncio.timeout(DEADLINE_S):
-                while (await reader.call("left", "daemon/status"))["result"]["connections"] > 1:
-                    await asyncio.sleep(POLL_S)
-            sleeper.socket.transport.abort()
-
-    run(test())
+    daemon = start(send_buffer=16 * MIB, slow_client_s=600)
+    async with raw(daemon) as sleeper, raw(daemon) as reader:
+        sleeper.socket.transport.pause_reading()
+        await sleeper.ask(1, "generate", prompt="flood 100 20000")
+        await idle(reader)
+        await sleeper.say(b"no text")
+        async with asyncio.timeout(DEADLINE_S):
+            while (await reader.result("left", "daemon/status"))["connections"] > 1:
+                await asyncio.sleep(POLL_S)
+        sleeper.socket.transport.abort()

@@ -12,11 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from localspec.daemon.chats.store import Session, Store, Turn
-from localspec.errors import (
-    InvalidOptions,
-    MessageNotFound,
-    SessionNotFound,
-)
+from localspec.errors import InvalidOptions, MessageNotFound, SessionNotFound
 from localspec.protocol.options import Options
 from localspec.protocol.sessions import SessionQuery, Status
 
@@ -46,9 +42,6 @@ def store(path: Path) -> Iterator[Store]:
     store = Store(str(path))
     yield store
     store.close()
-
-
-# --- any sequence of operations ----------------------------------------------------------------
 
 
 class Chats(RuleBasedStateMachine):
@@ -182,9 +175,6 @@ Chats.TestCase.settings = settings(max_examples=40, stateful_step_count=25, dead
 TestChats = Chats.TestCase
 
 
-# --- finding -----------------------------------------------------------------------------------
-
-
 def test_titles_and_messages_are_searched_in_whatever_case(store: Store) -> None:
     for id, title, text in (
         ("a", "Straße", "x"),
@@ -263,9 +253,6 @@ def test_of_a_chat_that_was_deleted_meanwhile_there_is_no_copy(store: Store, pat
     with pytest.raises(SessionNotFound):
         store.fork(origin, session("b", title="marker-4711"), None)
     assert store.summaries(ALL) == () and anywhere(path.parent, "marker-4711") == []
-
-
-# --- what is deleted ---------------------------------------------------------------------------
 
 
 def anywhere(folder: Path, text: str) -> list[str]:

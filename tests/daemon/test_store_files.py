@@ -90,7 +90,7 @@ async def opened(path: Path) -> History:
 
 
 @pytest.mark.parametrize("damage", ["no database", "a page in the middle", "cut off"])
-def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str) -> None:
+async def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str) -> None:
     store = Store(str(path))
     store.add(session("s"))
     for n in range(200):
@@ -107,42 +107,35 @@ def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str) -> No
     path.write_bytes(data)
     log = path.with_name(path.name + "-wal")
     log.write_bytes(b"of the damaged file")
-
-    async def test() -> None:
-        history = await opened(path)
-        assert await history.summaries(ALL) == ()
-        await history.new_session(Options(), None, False)
-        await history.close()
-        (aside,) = [p for p in path.parent.glob("*.damaged-*") if not p.name.endswith(("-wal", "-shm"))]
-        assert aside.read_bytes() == data
-        again = await opened(path)
-        assert len(await again.summaries(ALL)) == 1
-        await again.close()
-
-    run(test())
+    history = await opened(path)
+    assert await history.summaries(ALL) == ()
+    await history.new_session(Options(), None, False)
+    await history.close()
+    (aside,) = [p for p in path.parent.glob("*.damaged-*") if not p.name.endswith(("-wal", "-shm"))]
+    assert aside.read_bytes() == data
+    again = await opened(path)
+    assert len(await again.summaries(ALL)) == 1
+    await again.close()
 
 
-def test_damage_that_comes_while_it_is_open_is_told_with_what_to_do(path: Path) -> None:
-    async def test() -> None:
-        history = await opened(path)
-        chat = await history.new_session(Options(), None, False)
-        for n in range(30):
-            await history.begin_turn(chat, Turn(f"{n} " * 50_000))
-        await history.close()
-        history = await opened(path)
-        with path.open("r+b") as file:  # all that does not fit into SQLite's cache
-            file.seek(4096)
-            file.write(b"\xff" * (path.stat().st_size - 4096))
-        with pytest.raises(LocalspecError, match="cannot be read or written") as caught:
-            await history.messages(chat)
-        assert "sets the file aside" in caught.value.remedy
-        await history.close()
-        again = await opened(path)
-        assert await again.summaries(ALL) == ()
-        await again.close()
-        assert list(path.parent.glob("*.damaged-*"))
-
-    run(test())
+async def test_damage_that_comes_while_it_is_open_is_told_with_what_to_do(path: Path) -> None:
+    history = await opened(path)
+    chat = await history.new_session(Options(), None, False)
+    for n in range(30):
+        await history.begin_turn(chat, Turn(f"{n} " * 50_000))
+    await history.close()
+    history = await opened(path)
+    with path.open("r+b") as file:  # all that does not fit into SQLite's cache
+        file.seek(4096)
+        file.write(b"\xff" * (path.stat().st_size - 4096))
+    with pytest.raises(LocalspecError, match="cannot be read or written") as caught:
+        await history.messages(chat)
+    assert "sets the file aside" in caught.value.remedy
+    await history.close()
+    again = await opened(path)
+    assert await again.summaries(ALL) == ()
+    await again.close()
+    assert list(path.parent.glob("*.damaged-*"))
 
 
 def test_a_full_disk_is_told_and_what_was_there_stays(path: Path) -> None:
@@ -164,17 +157,14 @@ def test_a_full_disk_is_told_and_what_was_there_stays(path: Path) -> None:
     store.close()
 
 
-def test_a_full_disk_has_an_error_of_its_own(path: Path) -> None:
-    async def test() -> None:
-        history = await opened(path)
-        chat = await history.new_session(Options(), None, False)
-        await fill(history)
-        with pytest.raises(DiskFull, match="no space left"):
-            await history.begin_turn(chat, Turn("x" * 100_000))
-        assert await history.messages(chat) == ()
-        await history.close()
-
-    run(test())
+async def test_a_full_disk_has_an_error_of_its_own(path: Path) -> None:
+    history = await opened(path)
+    chat = await history.new_session(Options(), None, False)
+    await fill(history)
+    with pytest.raises(DiskFull, match="no space left"):
+        await history.begin_turn(chat, Turn("x" * 100_000))
+    assert await history.messages(chat) == ()
+    await history.close()
 
 
 async def fill(history: History, pages: int = 0) -> None:
@@ -187,30 +177,22 @@ async def fill(history: History, pages: int = 0) -> None:
     await history._do(full)
 
 
-def test_a_second_process_is_told_that_the_history_is_in_use(path: Path) -> None:
+async def test_a_second_process_is_told_that_the_history_is_in_use(path: Path) -> None:
     program = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom localspec.daemon.chats.history import History\n"
         "from localspec.errors import DaemonUnavailable\n"
         "try:\n    asyncio.run(History(Path(sys.argv[1])).open())\n"
         "except DaemonUnavailable as error:\n    sys.exit(error.message)\n"
     )
-
-    async def test() -> None:
-        history = await opened(path)
-        with pytest.raises(DaemonUnavailable, match="another daemon uses"):
-            await History(path).open()
-        other = subprocess.run(
-            [sys.executable, "-c", program, str(path)],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert other.returncode == 1 and "another daemon uses" in other.stderr, other.stderr
-        await history.close()
-        await (await opened(path)).close()
-
-    run(test())
+    history = await opened(path)
+    with pytest.raises(DaemonUnavailable, match="another daemon uses"):
+        await History(path).open()
+    other = subprocess.run(
+        [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert other.returncode == 1 and "another daemon uses" in other.stderr, other.stderr
+    await history.close()
+    await (await opened(path)).close()
 
 
 def test_the_files_are_their_owners(path: Path) -> None:
@@ -270,7 +252,7 @@ def test_the_work_of_a_migration_grows_with_the_number_of_chats() -> None:
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
-def test_a_disk_without_room_for_the_lock_keeps_chats_in_memory(
+async def test_a_disk_without_room_for_the_lock_keeps_chats_in_memory(
     path: Path, monkeypatch: pytest.MonkeyPatch, error: int
 ) -> None:
     """Of files it has none left: tests/slow/test_full_disk.py has a real one, which root alone can mount."""
@@ -278,14 +260,11 @@ def test_a_disk_without_room_for_the_lock_keeps_chats_in_memory(
     def full(*args: object, **kwargs: object) -> int:
         raise OSError(error, os.strerror(error))
 
-    async def test() -> None:
-        history = History(path)
-        with monkeypatch.context() as disk:
-            disk.setattr(os, "open", full)
-            await history.open()
-        assert history.problem is not None and "in memory only" in history.problem
-        chat = await history.new_session(Options(), None, False)
-        assert await history.session(chat.id) == chat
-        await history.close()
-
-    run(test())
+    history = History(path)
+    with monkeypatch.context() as disk:
+        disk.setattr(os, "open", full)
+        await history.open()
+    assert history.problem is not None and "in memory only" in history.problem
+    chat = await history.new_session(Options(), None, False)
+    assert await history.session(chat.id) == chat
+    await history.close()

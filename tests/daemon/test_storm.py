@@ -10,7 +10,6 @@ import pytest
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import DaemonProcess, Frame, Raw, raw, texts
-from tests.waiting import run
 
 PROMPTS = ["stall", "one two three", "flood 50 100", "fail", "degrade", "kill", "exit 9"]
 MODELS = ["a", "b", "c"]
@@ -52,16 +51,13 @@ async def check(client: Raw) -> None:
 
 
 @pytest.mark.slow
-def test_a_storm(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start()
-        await asyncio.gather(*(client_of_the_storm(daemon, seed) for seed in range(CLIENTS)))
-        async with raw(daemon) as client:
-            status = (await client.call("s", "daemon/status"))["result"]
-            while status["running"] or status["connections"] > 1:
-                status = (await client.call("s", "daemon/status"))["result"]
-            assert len(daemon.workers()) <= len(MODELS)
-            assert "Traceback" not in daemon.log()
-            assert psutil.Process(daemon.process.pid).memory_info().rss < 100 * 1024 * 1024
-
-    run(test())
+async def test_a_storm(start: StartDaemon) -> None:
+    daemon = start()
+    await asyncio.gather(*(client_of_the_storm(daemon, seed) for seed in range(CLIENTS)))
+    async with raw(daemon) as client:
+        status = await client.result("s", "daemon/status")
+        while status["running"] or status["connections"] > 1:
+            status = await client.result("s", "daemon/status")
+        assert len(daemon.workers()) <= len(MODELS)
+        assert "Traceback" not in daemon.log()
+        assert psutil.Process(daemon.process.pid).memory_info().rss < 100 * 1024 * 1024

@@ -15,7 +15,7 @@ from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import DaemonProcess, Frame, Raw, code, raw, texts
 from tests.daemon.test_events import events, subscribe
 from tests.daemon.test_history import content, open_session, stored
-from tests.waiting import run, soon, until
+from tests.waiting import soon, until
 
 
 class Lines:
@@ -51,13 +51,13 @@ async def begin(client: Raw, session: str, content: str) -> str:
 async def alone(watcher: Raw) -> dict[str, Any]:
     """The daemon's status once ``watcher`` is the only client it has."""
     while True:
-        status: dict[str, Any] = (await watcher.call("alone", "daemon/status"))["result"]
+        status: dict[str, Any] = await watcher.result("alone", "daemon/status")
         if status["connections"] == 1:
             return status
 
 
 async def idle(watcher: Raw) -> None:
-    while (await watcher.call("idle", "daemon/status"))["result"]["running"]:
+    while (await watcher.result("idle", "daemon/status"))["running"]:
         pass
 
 
@@ -66,80 +66,70 @@ def deltas(frames: list[Frame], id: int) -> list[tuple[int, str]]:
     return [(delta["seq"], delta["text"]) for delta in told if delta["request"] == id]
 
 
-def test_every_stream_is_named_before_anything_is_told_of_it(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            session = await open_session(client)
-            asked = [
-                ("generate", {"prompt": "a"}),
-                ("chat/send", {"session": session, "content": "a"}),
-                ("chat/regenerate", {"session": session}),
-            ]
-            names = set()
-            for id, (method, params) in enumerate(asked):
-                client.seen.clear()
-                await client.call(id, method, **params)
-                assert client.seen[0]["method"] == "stream/started"
-                assert client.seen[0]["params"]["request"] == id
-                names.add(client.seen[0]["params"]["stream"])
-            assert len(names) == 3 and all(len(name) == 32 for name in names)
-
-    run(test())
+async def test_every_stream_is_named_before_anything_is_told_of_it(client: Raw) -> None:
+    session = await open_session(client)
+    asked = [
+        ("generate", {"prompt": "a"}),
+        ("chat/send", {"session": session, "content": "a"}),
+        ("chat/regenerate", {"session": session}),
+    ]
+    names = set()
+    for id, (method, params) in enumerate(asked):
+        client.seen.clear()
+        await client.call(id, method, **params)
+        assert client.seen[0]["method"] == "stream/started"
+        assert client.seen[0]["params"]["request"] == id
+        names.add(client.seen[0]["params"]["stream"])
+    assert len(names) == 3 and all(len(name) == 32 for name in names)
 
 
 @pytest.mark.slow
-def test_a_lost_chat_goes_on_and_is_picked_up_by_another_connection(start: StartDaemon, lines: Lines) -> None:
-    async def test() -> None:
-        daemon = start()
-        lines.write("one")
-        async with raw(daemon) as watcher:
-            async with raw(daemon) as client:
-                session = await open_session(client)
-                stream = await begin(client, session, f"lines {lines.path}")
-                client.socket.transport.abort()
-            assert (await alone(watcher))["running"] == 1
-            lines.write("two", "three")
-            await until(lambda: stored(daemon)[1][1] == "onetwothree", "it goes on for nobody")
-            await watcher.ask(7, "stream/resume", stream=stream, after_seq=0)
-            await watcher.notice("stream/delta")
-            # What came while nobody listened is one delta; the next is numbered after it.
-            assert deltas(watcher.seen, 7) == [(1, "twothree")]
-            lines.write("four")
-            await watcher.notice("stream/delta")
-            assert deltas(watcher.seen, 7)[1:] == [(2, "four")]
-            lines.end()
-            assert (await watcher.response(7))["result"]["text"] == "onetwothreefour"
-            assert await content(watcher, session) == [
-                ("user", f"lines {lines.path}"),
-                ("assistant", "onetwothreefour"),
-            ]
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_who_picks_a_watched_stream_up_hears_its_rounds_from_then_on(
+async def test_a_lost_chat_goes_on_and_is_picked_up_by_another_connection(
     start: StartDaemon, lines: Lines
 ) -> None:
-    async def test() -> None:
-        daemon = start()
-        lines.write("one")
-        async with raw(daemon) as watcher:
-            await subscribe(watcher, "round")
-            async with raw(daemon) as client:
-                await subscribe(client, "round")
-                stream = await begin(client, await open_session(client), f"lines {lines.path}")
-                client.socket.transport.abort()
-            await alone(watcher)
-            await watcher.ask(7, "stream/resume", stream=stream)
-            await watcher.notice("stream/delta")
-            lines.write("two")
-            await watcher.notice("stream/delta")
-            lines.end()
-            await watcher.response(7)
-            assert [(e["request"], e["round"]) for e in events(watcher.seen, "round")] == [(7, 2)]
+    daemon = start()
+    lines.write("one")
+    async with raw(daemon) as watcher:
+        async with raw(daemon) as client:
+            session = await open_session(client)
+            stream = await begin(client, session, f"lines {lines.path}")
+            client.socket.transport.abort()
+        assert (await alone(watcher))["running"] == 1
+        lines.write("two", "three")
+        await until(lambda: stored(daemon)[1][1] == "onetwothree", "it goes on for nobody")
+        await watcher.begin(7, "stream/resume", stream=stream, after_seq=0)
+        # What came while nobody listened is one delta; the next is numbered after it.
+        assert deltas(watcher.seen, 7) == [(1, "twothree")]
+        lines.write("four")
+        await watcher.notice("stream/delta")
+        assert deltas(watcher.seen, 7)[1:] == [(2, "four")]
+        lines.end()
+        assert (await watcher.response(7))["result"]["text"] == "onetwothreefour"
+        assert await content(watcher, session) == [
+            ("user", f"lines {lines.path}"),
+            ("assistant", "onetwothreefour"),
+        ]
 
-    run(test())
+
+@pytest.mark.slow
+async def test_who_picks_a_watched_stream_up_hears_its_rounds_from_then_on(
+    start: StartDaemon, lines: Lines
+) -> None:
+    daemon = start()
+    lines.write("one")
+    async with raw(daemon) as watcher:
+        await subscribe(watcher, "round")
+        async with raw(daemon) as client:
+            await subscribe(client, "round")
+            stream = await begin(client, await open_session(client), f"lines {lines.path}")
+            client.socket.transport.abort()
+        await alone(watcher)
+        await watcher.begin(7, "stream/resume", stream=stream)
+        lines.write("two")
+        await watcher.notice("stream/delta")
+        lines.end()
+        await watcher.response(7)
+        assert [(e["request"], e["round"]) for e in events(watcher.seen, "round")] == [(7, 2)]
 
 
 async def follow(client: Raw, id: int, limit: int) -> tuple[list[tuple[int, str]], Frame | None]:
@@ -154,234 +144,188 @@ async def follow(client: Raw, id: int, limit: int) -> tuple[list[tuple[int, str]
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_a_reader_who_loses_the_connection_again_and_again_misses_nothing(
+async def test_a_reader_who_loses_the_connection_again_and_again_misses_nothing(
     daemon: DaemonProcess, seed: int
 ) -> None:
-    async def test() -> None:
-        chance = random.Random(seed)
+    chance = random.Random(seed)
+    async with raw(daemon) as client:
+        session = await open_session(client)
+        await client.ask(1, "chat/send", session=session, content="flood 5000 7")
+        stream = (await client.notice("stream/started"))["params"]["stream"]
+        read, end = await follow(client, 1, chance.randrange(5))
+        client.socket.transport.abort()
+    while end is None:
         async with raw(daemon) as client:
-            session = await open_session(client)
-            await client.ask(1, "chat/send", session=session, content="flood 5000 7")
-            stream = (await client.notice("stream/started"))["params"]["stream"]
-            read, end = await follow(client, 1, chance.randrange(5))
+            after = read[-1][0] if read else -1
+            await client.ask(2, "stream/resume", stream=stream, after_seq=after)
+            more, end = await follow(client, 2, chance.randrange(1, 9))
+            read += more
             client.socket.transport.abort()
-        while end is None:
-            async with raw(daemon) as client:
-                after = read[-1][0] if read else -1
-                await client.ask(2, "stream/resume", stream=stream, after_seq=after)
-                more, end = await follow(client, 2, chance.randrange(1, 9))
-                read += more
-                client.socket.transport.abort()
-        assert [seq for seq, _ in read] == list(range(len(read)))
-        assert "".join(text for _, text in read) == end["result"]["text"] == "x" * 35_000
-
-    run(test())
+    assert [seq for seq, _ in read] == list(range(len(read)))
+    assert "".join(text for _, text in read) == end["result"]["text"] == "x" * 35_000
 
 
-def test_who_takes_over_ends_the_other_and_alone_can_cancel(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as one, raw(daemon) as two:
-            session = await open_session(one)
-            stream = await begin(one, session, "stall")
-            await two.ask(5, "stream/resume", stream=stream)
-            assert code(await one.response(1)) == "gone"
-            assert deltas([await two.notice("stream/delta")], 5) == [(0, "stalling")]
-            await one.notify("$/cancelRequest", id=1)
-            assert (await one.call(2, "daemon/status"))["result"]["running"] == 1
-            # It may come back, and the other one's loss is then no matter.
-            await one.ask(3, "stream/resume", stream=stream, after_seq=0)
-            assert code(await two.response(5)) == "gone"
-            two.socket.transport.abort()
-            await one.notify("$/cancelRequest", id=3)
-            assert (await one.response(3))["result"]["finish_reason"] == "cancelled"
-            assert deltas(one.seen, 3) == []
-
-    run(test())
+async def test_who_takes_over_ends_the_other_and_alone_can_cancel(client: Raw, other: Raw) -> None:
+    session = await open_session(client)
+    stream = await begin(client, session, "stall")
+    await other.ask(5, "stream/resume", stream=stream)
+    assert code(await client.response(1)) == "gone"
+    assert deltas([await other.notice("stream/delta")], 5) == [(0, "stalling")]
+    await client.notify("$/cancelRequest", id=1)
+    assert (await client.result(2, "daemon/status"))["running"] == 1
+    # It may come back, and the other one's loss is then no matter.
+    await client.ask(3, "stream/resume", stream=stream, after_seq=0)
+    assert code(await other.response(5)) == "gone"
+    other.socket.transport.abort()
+    await client.cancel(3)
+    assert deltas(client.seen, 3) == []
 
 
 @pytest.mark.slow
-def test_text_that_waits_for_a_slow_client_goes_to_who_takes_over(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start(send_buffer=64 * 1024 * 1024)
-        async with raw(daemon) as sleeper, raw(daemon) as reader:
-            session = await open_session(sleeper)
-            await sleeper.ask(1, "chat/send", session=session, content="flood 3000 10")
-            stream = (await sleeper.notice("stream/started"))["params"]["stream"]
-            sleeper.socket.transport.pause_reading()
-            await idle(reader)
-            await reader.ask(2, "stream/resume", stream=stream)
-            assert (await reader.response(2))["result"]["text"] == "x" * 30_000
-            assert texts(reader.seen, 2) == "x" * 30_000
-
-    run(test())
+async def test_text_that_waits_for_a_slow_client_goes_to_who_takes_over(start: StartDaemon) -> None:
+    daemon = start(send_buffer=64 * 1024 * 1024)
+    async with raw(daemon) as sleeper, raw(daemon) as reader:
+        session = await open_session(sleeper)
+        await sleeper.ask(1, "chat/send", session=session, content="flood 3000 10")
+        stream = (await sleeper.notice("stream/started"))["params"]["stream"]
+        sleeper.socket.transport.pause_reading()
+        await idle(reader)
+        await reader.ask(2, "stream/resume", stream=stream)
+        assert (await reader.response(2))["result"]["text"] == "x" * 30_000
+        assert texts(reader.seen, 2) == "x" * 30_000
 
 
 @pytest.mark.slow
-def test_after_the_grace_a_lost_chat_is_cancelled_and_gone(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start(grace_s=0.05)
-        async with raw(daemon) as watcher:
-            async with raw(daemon) as client:
-                stream = await begin(client, await open_session(client), "stall")
-                client.socket.transport.abort()
-            await idle(watcher)
-            assert stored(daemon)[1] == ("assistant", "stalling", "cancelled")
-            assert code(await watcher.call(1, "stream/resume", stream=stream)) == "gone"
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_without_grace_nothing_is_kept(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start(grace_s=0)
+async def test_after_the_grace_a_lost_chat_is_cancelled_and_gone(start: StartDaemon) -> None:
+    daemon = start(grace_s=0.05)
+    async with raw(daemon) as watcher:
         async with raw(daemon) as client:
-            await client.call(1, "generate", prompt="hello")
-            stream = client.seen[0]["params"]["stream"]
-            assert code(await client.call(2, "stream/resume", stream=stream)) == "gone"
-
-    run(test())
+            stream = await begin(client, await open_session(client), "stall")
+            client.socket.transport.abort()
+        await idle(watcher)
+        assert stored(daemon)[1] == ("assistant", "stalling", "cancelled")
+        assert code(await watcher.call(1, "stream/resume", stream=stream)) == "gone"
 
 
 @pytest.mark.slow
-def test_a_one_shot_of_a_lost_client_is_cancelled_at_once(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start(grace_s=600)
-        async with raw(daemon) as watcher:
-            async with raw(daemon) as client:
-                await client.ask(1, "generate", prompt="stall")
-                stream = (await client.notice("stream/started"))["params"]["stream"]
-                await client.notice("stream/delta")
-                client.socket.transport.abort()
-            await idle(watcher)
-            ended = (await watcher.call(1, "stream/resume", stream=stream))["result"]
-            assert (ended["finish_reason"], ended["text"]) == ("cancelled", "stalling")
-            assert texts(watcher.seen, 1) == "stalling"
+async def test_without_grace_nothing_is_kept(start: StartDaemon) -> None:
+    async with raw(start(grace_s=0)) as client:
+        await client.call(1, "generate", prompt="hello")
+        stream = client.seen[0]["params"]["stream"]
+        assert code(await client.call(2, "stream/resume", stream=stream)) == "gone"
 
-    run(test())
+
+@pytest.mark.slow
+async def test_a_one_shot_of_a_lost_client_is_cancelled_at_once(start: StartDaemon) -> None:
+    daemon = start(grace_s=600)
+    async with raw(daemon) as watcher:
+        async with raw(daemon) as client:
+            await client.ask(1, "generate", prompt="stall")
+            stream = (await client.notice("stream/started"))["params"]["stream"]
+            await client.notice("stream/delta")
+            client.socket.transport.abort()
+        await idle(watcher)
+        ended = await watcher.result(1, "stream/resume", stream=stream)
+        assert (ended["finish_reason"], ended["text"]) == ("cancelled", "stalling")
+        assert texts(watcher.seen, 1) == "stalling"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("prompt", "error"), [("fail", "out_of_memory"), ("kill", "engine_crashed"), ("one two", None)]
 )
-def test_who_missed_the_end_is_told_it_later(daemon: DaemonProcess, prompt: str, error: str | None) -> None:
-    async def test() -> None:
-        async with raw(daemon) as watcher:
-            async with raw(daemon) as client:
-                session = await open_session(client)
-                await client.ask(1, "chat/send", session=session, content=prompt)
-                stream = (await client.notice("stream/started"))["params"]["stream"]
-                client.socket.transport.abort()
-            await idle(watcher)
-            for id in (1, 2):  # as often as it is asked for
-                ended = await watcher.call(id, "stream/resume", stream=stream)
-                if error is None:
-                    assert texts(watcher.seen, id) == ended["result"]["text"] == "one two "
-                else:
-                    assert code(ended) == error
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_what_is_no_longer_kept_is_gone_and_the_stream_is_not(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start(send_buffer=64 * 1024 * 1024)
+async def test_who_missed_the_end_is_told_it_later(
+    daemon: DaemonProcess, prompt: str, error: str | None
+) -> None:
+    async with raw(daemon) as watcher:
         async with raw(daemon) as client:
             session = await open_session(client)
-            await client.ask(1, "chat/send", session=session, content="flood 600 5000")
-            await client.response(1)
-            last = deltas(client.seen, 1)[-1][0]
-            stream = next(f for f in client.seen if f.get("method") == "stream/started")["params"]["stream"]
-            assert code(await client.call(2, "stream/resume", stream=stream)) == "gone"
-            ended = await client.call(3, "stream/resume", stream=stream, after_seq=last)
-            assert len(ended["result"]["text"]) == 3_000_000 and deltas(client.seen, 3) == []
-            refused = await client.call(4, "stream/resume", stream=stream, after_seq=last + 1)
-            assert code(refused) == "invalid_options"
-
-    run(test())
-
-
-def test_a_resume_that_is_refused_takes_nothing_from_who_follows(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as one, raw(daemon) as two:
-            stream = await begin(one, await open_session(one), "stall")
-            assert code(await two.call(1, "stream/resume", stream=stream, after_seq=5)) == "invalid_options"
-            await one.notify("$/cancelRequest", id=1)
-            assert (await one.response(1))["result"]["text"] == "stalling" == texts(one.seen, 1)
-
-    run(test())
-
-
-def test_the_streams_that_ended_last_are_kept(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            for _ in range(66):
-                await client.call(1, "generate", prompt="a")
-            names = [f["params"]["stream"] for f in client.seen if f.get("method") == "stream/started"]
-            assert code(await client.call(2, "stream/resume", stream=names[0])) == "gone"
-            assert "result" in await client.call(3, "stream/resume", stream=names[2])
-
-    run(test())
+            await client.ask(1, "chat/send", session=session, content=prompt)
+            stream = (await client.notice("stream/started"))["params"]["stream"]
+            client.socket.transport.abort()
+        await idle(watcher)
+        for id in (1, 2):  # as often as it is asked for
+            ended = await watcher.call(id, "stream/resume", stream=stream)
+            if error is None:
+                assert texts(watcher.seen, id) == ended["result"]["text"] == "one two "
+            else:
+                assert code(ended) == error
 
 
 @pytest.mark.slow
-def test_a_daemon_that_stops_ends_the_streams_of_lost_clients(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start()
-        async with raw(daemon) as watcher:
-            async with raw(daemon) as client:
-                await begin(client, await open_session(client), "stall")
-                client.socket.transport.abort()
-            await alone(watcher)
-        assert daemon.stop() == 0
-        assert stored(daemon)[1] == ("assistant", "stalling", "cancelled")
-        assert "Traceback" not in daemon.log()
+async def test_what_is_no_longer_kept_is_gone_and_the_stream_is_not(start: StartDaemon) -> None:
+    async with raw(start(send_buffer=64 * 1024 * 1024)) as client:
+        session = await open_session(client)
+        await client.ask(1, "chat/send", session=session, content="flood 600 5000")
+        await client.response(1)
+        last = deltas(client.seen, 1)[-1][0]
+        stream = next(f for f in client.seen if f.get("method") == "stream/started")["params"]["stream"]
+        assert code(await client.call(2, "stream/resume", stream=stream)) == "gone"
+        ended = await client.call(3, "stream/resume", stream=stream, after_seq=last)
+        assert len(ended["result"]["text"]) == 3_000_000 and deltas(client.seen, 3) == []
+        refused = await client.call(4, "stream/resume", stream=stream, after_seq=last + 1)
+        assert code(refused) == "invalid_options"
 
-    run(test())
+
+async def test_a_resume_that_is_refused_takes_nothing_from_who_follows(client: Raw, other: Raw) -> None:
+    stream = await begin(client, await open_session(client), "stall")
+    assert code(await other.call(1, "stream/resume", stream=stream, after_seq=5)) == "invalid_options"
+    await client.notify("$/cancelRequest", id=1)
+    assert (await client.response(1))["result"]["text"] == "stalling" == texts(client.seen, 1)
+
+
+async def test_the_streams_that_ended_last_are_kept(client: Raw) -> None:
+    for _ in range(66):
+        await client.call(1, "generate", prompt="a")
+    names = [f["params"]["stream"] for f in client.seen if f.get("method") == "stream/started"]
+    assert code(await client.call(2, "stream/resume", stream=names[0])) == "gone"
+    assert "result" in await client.call(3, "stream/resume", stream=names[2])
 
 
 @pytest.mark.slow
-def test_a_client_dropped_for_not_reading_takes_its_chat_along(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start(send_buffer=65536, slow_client_s=0.1, grace_s=600)
-        async with raw(daemon) as sleeper, raw(daemon) as reader:
-            session = await open_session(sleeper)
-            sleeper.socket.transport.pause_reading()
-            await sleeper.ask(1, "chat/send", session=session, content="flood 100000000 20")
-            await idle(reader)
-            assert stored(daemon)[1][2] == "cancelled"
-            sleeper.socket.transport.resume_reading()
-            with pytest.raises(ConnectionClosed):
-                while True:
-                    await soon(sleeper.socket.recv())
-
-    run(test())
-
-
-def test_a_session_names_the_stream_that_nobody_follows(daemon: DaemonProcess) -> None:
-    async def test() -> None:
+async def test_a_daemon_that_stops_ends_the_streams_of_lost_clients(start: StartDaemon) -> None:
+    daemon = start()
+    async with raw(daemon) as watcher:
         async with raw(daemon) as client:
-            session = await open_session(client)
+            await begin(client, await open_session(client), "stall")
+            client.socket.transport.abort()
+        await alone(watcher)
+    assert daemon.stop() == 0
+    assert stored(daemon)[1] == ("assistant", "stalling", "cancelled")
+    assert "Traceback" not in daemon.log()
 
-            async def unfollowed() -> object:
-                content = await client.call("get", "session/get", session=session)
-                question, answer = content["result"]["messages"]
-                assert "stream" not in question
-                return answer.get("stream")
 
-            async with raw(daemon) as lost:
-                stream = await begin(lost, session, "stall")
-                assert await unfollowed() is None
-                lost.socket.transport.abort()
-            await alone(client)
-            assert await unfollowed() == stream
-            await client.ask(2, "stream/resume", stream=stream)
-            await client.notice("stream/delta")
-            assert await unfollowed() is None
-            await client.notify("$/cancelRequest", id=2)
-            assert (await client.response(2))["result"]["finish_reason"] == "cancelled"
-            assert await unfollowed() is None
+@pytest.mark.slow
+async def test_a_client_dropped_for_not_reading_takes_its_chat_along(start: StartDaemon) -> None:
+    daemon = start(send_buffer=65536, slow_client_s=0.1, grace_s=600)
+    async with raw(daemon) as sleeper, raw(daemon) as reader:
+        session = await open_session(sleeper)
+        sleeper.socket.transport.pause_reading()
+        await sleeper.ask(1, "chat/send", session=session, content="flood 100000000 20")
+        await idle(reader)
+        assert stored(daemon)[1][2] == "cancelled"
+        sleeper.socket.transport.resume_reading()
+        with pytest.raises(ConnectionClosed):
+            while True:
+                await soon(sleeper.socket.recv())
 
-    run(test())
+
+async def test_a_session_names_the_stream_that_nobody_follows(daemon: DaemonProcess, client: Raw) -> None:
+    session = await open_session(client)
+
+    async def unfollowed() -> object:
+        content = await client.call("get", "session/get", session=session)
+        question, answer = content["result"]["messages"]
+        assert "stream" not in question
+        return answer.get("stream")
+
+    async with raw(daemon) as lost:
+        stream = await begin(lost, session, "stall")
+        assert await unfollowed() is None
+        lost.socket.transport.abort()
+    await alone(client)
+    assert await unfollowed() == stream
+    await client.begin(2, "stream/resume", stream=stream)
+    assert await unfollowed() is None
+    await client.cancel(2)
+    assert await unfollowed() is None

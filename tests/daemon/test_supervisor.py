@@ -29,21 +29,16 @@ def notices(
 
 
 @pytest.mark.slow
-def test_it_tells_when_it_listens_and_when_it_stops(notices: socket.socket, start: StartDaemon) -> None:
+def test_it_tells_when_it_listens_or_one_runs_already_and_when_it_stops(
+    notices: socket.socket, start: StartDaemon
+) -> None:
     daemon = start()
     assert notices.recv(100) == b"READY=1"
+    environment = {**os.environ, "LOCALSPEC_HOME": str(daemon.home)}
+    second = subprocess.run(ECHO_DAEMON, env=environment, capture_output=True)
+    assert second.returncode == 0 and notices.recv(100) == b"READY=1"
     assert daemon.stop() == 0
     assert notices.recv(100) == b"STOPPING=1"
-
-
-@pytest.mark.slow
-def test_where_one_runs_already_what_was_wanted_is_there(notices: socket.socket, start: StartDaemon) -> None:
-    daemon = start()
-    assert notices.recv(100) == b"READY=1"
-    second = subprocess.run(
-        ECHO_DAEMON, env={**os.environ, "LOCALSPEC_HOME": str(daemon.home)}, capture_output=True
-    )
-    assert second.returncode == 0 and notices.recv(100) == b"READY=1"
 
 
 def test_nobody_has_to_listen(start: StartDaemon, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:

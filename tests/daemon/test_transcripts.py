@@ -11,7 +11,6 @@ import pytest
 from localspec.protocol.messages import METHODS, NOTIFICATIONS
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Frame, Raw, raw
-from tests.waiting import run
 
 TRANSCRIPTS = sorted(Path(__file__).parent.parent.joinpath("transcripts").glob("*.jsonl"))
 
@@ -73,22 +72,12 @@ class Replay:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "path",
-    [
-        # The memory's methods start a command each; tests/daemon/test_memory.py calls them, too.
-        pytest.param(path, id=path.stem, marks=[pytest.mark.slow] if path.stem == "memory" else [])
-        for path in TRANSCRIPTS
-    ],
-)
-def test_replays(start: StartDaemon, path: Path) -> None:
-    async def test() -> None:
-        async with raw(start(), initialize=False) as client:
-            replay = Replay(client)
-            for line in lines(path):
-                await replay.play(line)
-
-    run(test())
+@pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
+async def test_replays(start: StartDaemon, path: Path) -> None:
+    async with raw(start(), initialize=False) as client:
+        replay = Replay(client)
+        for line in lines(path):
+            await replay.play(line)
 
 
 def test_every_method_and_notification_has_its_transcript() -> None:

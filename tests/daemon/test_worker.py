@@ -12,8 +12,8 @@ import psutil
 import pytest
 
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import DaemonProcess, Raw, code, raw, texts
-from tests.waiting import run, until
+from tests.daemon.harness import Raw, code, raw, texts
+from tests.waiting import until
 
 
 async def stall(client: Raw, id: int, **options: Any) -> None:
@@ -24,141 +24,112 @@ async def stall(client: Raw, id: int, **options: Any) -> None:
 
 
 async def worker_pid(client: Raw, model: str) -> int:
-    models = (await client.call("status", "daemon/status"))["result"]["models"]
+    models = (await client.result("status", "daemon/status"))["models"]
     return int(next(m["pid"] for m in models if m["model"] == model))
 
 
-def test_a_killed_worker_costs_its_own_requests_only(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client, raw(daemon) as other:
-            await stall(client, 1, model="victim")
-            await stall(client, 2, model="victim")
-            await stall(other, 1, model="bystander")
-            pid = await worker_pid(client, "victim")
-            psutil.Process(pid).kill()
-            killed = time.monotonic()
-            for id in (1, 2):
-                refused = await client.response(id)
-                assert code(refused) == "engine_crashed"
-                assert "SIGKILL" in refused["error"]["message"]
-            latency = time.monotonic() - killed
-            print(f"engine_crashed after {latency * 1000:.0f} ms")
-            result = (await client.call(3, "generate", prompt="again", options={"model": "victim"}))["result"]
-            assert result["text"] == "again "
-            assert await worker_pid(client, "victim") != pid
-            await other.notify("$/cancelRequest", id=1)
-            assert (await other.response(1))["result"]["text"] == "stalling"
-
-    run(test())
+async def test_a_killed_worker_costs_its_own_requests_only(client: Raw, other: Raw) -> None:
+    await stall(client, 1, model="victim")
+    await stall(client, 2, model="victim")
+    await stall(other, 1, model="bystander")
+    pid = await worker_pid(client, "victim")
+    psutil.Process(pid).kill()
+    killed = time.monotonic()
+    for id in (1, 2):
+        refused = await client.response(id)
+        assert code(refused) == "engine_crashed"
+        assert "SIGKILL" in refused["error"]["message"]
+    latency = time.monotonic() - killed
+    print(f"engine_crashed after {latency * 1000:.0f} ms")
+    result = await client.result(3, "generate", prompt="again", options={"model": "victim"})
+    assert result["text"] == "again "
+    assert await worker_pid(client, "victim") != pid
+    await other.notify("$/cancelRequest", id=1)
+    assert (await other.response(1))["result"]["text"] == "stalling"
 
 
-def test_what_ended_a_worker_is_told(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            for prompt, what in (("kill", "was ended by SIGKILL"), ("exit 3", "exited with code 3")):
-                refused = await client.call(1, "generate", prompt=prompt, options={"model": "mortal"})
-                assert code(refused) == "engine_crashed"
-                assert what in refused["error"]["message"]
-                assert texts(client.seen, 1) == "dying"
-                client.seen.clear()
-            totals = (await client.call(2, "metrics"))["result"]["totals"]
-            assert totals["localspec_worker_crashes_total"] >= 2
-
-    run(test())
+async def test_what_ended_a_worker_is_told(client: Raw) -> None:
+    for prompt, what in (("kill", "was ended by SIGKILL"), ("exit 3", "exited with code 3")):
+        refused = await client.call(1, "generate", prompt=prompt, options={"model": "mortal"})
+        assert code(refused) == "engine_crashed"
+        assert what in refused["error"]["message"]
+        assert texts(client.seen, 1) == "dying"
+        client.seen.clear()
+    totals = (await client.result(2, "metrics"))["totals"]
+    assert totals["localspec_worker_crashes_total"] >= 2
 
 
-def test_a_load_that_fails_says_why_and_is_tried_anew(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            for _ in range(2):
-                refused = await client.call(1, "generate", prompt="x", options={"model": "broken"})
-                assert code(refused) == "model_invalid"
-                assert refused["error"]["message"] == "this model is broken"
-                died = await client.call(2, "session/open", options={"model": "dies"})
-                assert code(died) == "engine_crashed"
-                assert "code 7" in died["error"]["message"]
-            status = (await client.call(3, "daemon/status"))["result"]
-            assert {m["model"] for m in status["models"]}.isdisjoint({"broken", "dies"})
-
-    run(test())
+async def test_a_load_that_fails_says_why_and_is_tried_anew(client: Raw) -> None:
+    for _ in range(2):
+        refused = await client.call(1, "generate", prompt="x", options={"model": "broken"})
+        assert code(refused) == "model_invalid"
+        assert refused["error"]["message"] == "this model is broken"
+        died = await client.call(2, "session/open", options={"model": "dies"})
+        assert code(died) == "engine_crashed"
+        assert "code 7" in died["error"]["message"]
+    status = await client.result(3, "daemon/status")
+    assert {m["model"] for m in status["models"]}.isdisjoint({"broken", "dies"})
 
 
 @pytest.mark.slow
-def test_requests_that_come_during_a_load_share_it(start: StartDaemon, home: Path) -> None:
-    async def test() -> None:
-        gate = home / "gate"
-        os.mkfifo(gate)
-        options = {"model": f"gate:{gate}"}
-        daemon = start()
-        async with raw(daemon) as one, raw(daemon) as other:
-            for client in (one, other):
-                await client.ask(1, "generate", prompt="hello", options=options)
-                await client.ask(2, "session/open", options=options)
-            loading = (await one.notice("model/progress"))["params"]
-            assert loading == {"model": f"gate:{gate}", "stage": "weights", "fraction": 0.5}
-            assert len(daemon.workers()) == 1
-            gate.write_text("open")
-            for client in (one, other):
-                answers = [await client.response(1), await client.response(2)]
-                assert all("result" in answer for answer in answers)
-            assert len(daemon.workers()) == 1
-
-    run(test())
+async def test_requests_that_come_during_a_load_share_it(start: StartDaemon, home: Path) -> None:
+    gate = home / "gate"
+    os.mkfifo(gate)
+    options = {"model": f"gate:{gate}"}
+    daemon = start()
+    async with raw(daemon) as one, raw(daemon) as other:
+        for client in (one, other):
+            await client.ask(1, "generate", prompt="hello", options=options)
+            await client.ask(2, "session/open", options=options)
+        loading = (await one.notice("model/progress"))["params"]
+        assert loading == {"model": f"gate:{gate}", "stage": "weights", "fraction": 0.5}
+        assert len(daemon.workers()) == 1
+        gate.write_text("open")
+        for client in (one, other):
+            answers = [await client.response(1), await client.response(2)]
+            assert all("result" in answer for answer in answers)
+        assert len(daemon.workers()) == 1
 
 
 @pytest.mark.slow
-def test_the_worker_that_idled_longest_makes_room(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start()
-        async with raw(daemon) as client:
-            for model in "abcda":
-                await client.call(model, "generate", prompt="x", options={"model": model})
-            await stall(client, 1, model="b")
-            await client.call(2, "generate", prompt="x", options={"model": "e"})
-            models = (await client.call(3, "daemon/status"))["result"]["models"]
-            assert {m["model"] for m in models} == {"a", "b", "d", "e"}
-            await until(lambda: len(daemon.workers()) == 4, "the evicted worker is gone")
-
-    run(test())
+async def test_the_worker_that_idled_longest_makes_room(start: StartDaemon) -> None:
+    daemon = start()
+    async with raw(daemon) as client:
+        for model in "abcda":
+            await client.call(model, "generate", prompt="x", options={"model": model})
+        await stall(client, 1, model="b")
+        await client.call(2, "generate", prompt="x", options={"model": "e"})
+        models = (await client.result(3, "daemon/status"))["models"]
+        assert {m["model"] for m in models} == {"a", "b", "d", "e"}
+        await until(lambda: len(daemon.workers()) == 4, "the evicted worker is gone")
 
 
 @pytest.mark.slow
-def test_with_all_workers_busy_another_model_is_refused(start: StartDaemon) -> None:
-    async def test() -> None:
-        async with raw(start()) as client:
-            for id, model in enumerate("abcd"):
-                await stall(client, id, model=model)
-            refused = await client.call("e", "generate", prompt="x", options={"model": "e"})
-            assert code(refused) == "engine_busy"
-            await client.notify("$/cancelRequest", id=0)
-            await client.response(0)
-            assert "result" in await client.call("e", "generate", prompt="x", options={"model": "e"})
-
-    run(test())
+async def test_with_all_workers_busy_another_model_is_refused(start: StartDaemon) -> None:
+    async with raw(start()) as client:
+        for id, model in enumerate("abcd"):
+            await stall(client, id, model=model)
+        refused = await client.call("e", "generate", prompt="x", options={"model": "e"})
+        assert code(refused) == "engine_busy"
+        await client.notify("$/cancelRequest", id=0)
+        await client.response(0)
+        assert "result" in await client.call("e", "generate", prompt="x", options={"model": "e"})
 
 
-def test_different_drafts_are_different_workers(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            for id, draft in enumerate(("none", "auto")):
-                await client.call(id, "session/open", options={"model": "twin", "draft": draft})
-            models = (await client.call(3, "daemon/status"))["result"]["models"]
-            assert len({m["pid"] for m in models if m["model"] == "twin"}) == 2
-
-    run(test())
+async def test_different_drafts_are_different_workers(client: Raw) -> None:
+    for id, draft in enumerate(("none", "auto")):
+        await client.call(id, "session/open", options={"model": "twin", "draft": draft})
+    models = (await client.result(3, "daemon/status"))["models"]
+    assert len({m["pid"] for m in models if m["model"] == "twin"}) == 2
 
 
-def test_a_session_says_what_answers_it(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with raw(daemon) as client:
-            opened = (await client.call(1, "session/open", options={"proposer": "prompt-lookup"}))["result"]
-            assert re.fullmatch("[0-9a-f]{16}", opened["session"])
-            assert opened["pairing"] == {
-                "target": "bundled",
-                "draft": None,
-                "proposer": "prompt-lookup",
-                "backend": "toy",
-                "reason": "an echo needs no draft",
-            }
-
-    run(test())
+async def test_a_session_says_what_answers_it(client: Raw) -> None:
+    opened = await client.result(1, "session/open", options={"proposer": "prompt-lookup"})
+    assert re.fullmatch("[0-9a-f]{16}", opened["session"])
+    assert opened["pairing"] == {
+        "target": "bundled",
+        "draft": None,
+        "proposer": "prompt-lookup",
+        "backend": "toy",
+        "reason": "an echo needs no draft",
+    }

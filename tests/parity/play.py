@@ -78,10 +78,7 @@ class Toys:
     def target(self) -> Backend:
         model = self._model
         made = ToyBackend(
-            self._rule(model.seed),
-            n_ctx=model.n_ctx,
-            rollback=model.rollback,
-            max_sequences=model.sequences,
+            self._rule(model.seed), n_ctx=model.n_ctx, rollback=model.rollback, max_sequences=model.sequences
         )
         made.make_noisy(model.noise, exact_width=model.exact_width)
         return made

@@ -10,7 +10,6 @@ import string
 import textwrap
 from collections.abc import Callable, Iterator
 from types import ModuleType
-from typing import Any
 
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt
 
@@ -57,7 +56,3 @@ def prompts(n: int) -> list[Prompt]:
     for name, source in functions():
         made += [kind(name, source) for kind in KINDS]
     return made[:n]
-
-
-def options(**values: Any) -> dict[str, Any]:
-    return {"temperature": 0.0, "max_tokens": 32, **values}

@@ -47,7 +47,7 @@ class Agreement:
         self.clear = self.near = self.swapped = self.texts = self.equal_texts = 0
 
 
-@pytest.fixture(scope="module", params=[pytest.param(NAMES[0], marks=pytest.mark.slow), NAMES[1]])
+@pytest.fixture(scope="module", params=NAMES)
 def both(request: pytest.FixtureRequest) -> Iterator[Both]:
     pair = Both(
         LlamaCppBackend(model_at(bundled_model(request.param)), CONFIG, measured=False),
@@ -128,9 +128,4 @@ def check(pair: Both, number: int) -> None:
 
 @pytest.mark.slow
 def test_greedy_text_is_the_same_on_both(both: Both) -> None:
-    check(both, 8)
-
-
-@pytest.mark.slow
-def test_greedy_text_is_the_same_on_both_at_length(both: Both) -> None:
     check(both, share(104))

@@ -5,12 +5,12 @@ tests/slow/test_exactness.py does the same at length.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
 from localspec.backends.base import Span
@@ -19,45 +19,12 @@ from localspec.backends.toy import ToyBackend, ToyLogits
 from localspec.engine.engine import Engine
 from localspec.speculation.noise import Noise
 from localspec.speculation.sampling import Sampler, SamplingParams
-from tests.parity.cases import FAST, TOY_MODELS, TOY_TEXTS, Asked, Case, ToyModel, cases
-from tests.parity.loaded import TEXTS, loaded
-from tests.parity.play import Loaded, Tally, Toys, play
+from tests.parity.cases import FAST, Asked, Case, ToyModel
+from tests.parity.play import Tally, Toys, play
 from tests.toys import answer, request, run_all, share_always, small_markov
 
 FIXED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 GREEDY = {"temperature": 0.0, "max_tokens": 30}
-
-
-@pytest.fixture(scope="module")
-def bundled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Loaded]:
-    with loaded("F16", tmp_path_factory.mktemp("models")) as world:
-        yield world
-
-
-@pytest.mark.slow
-def test_toys_say_what_they_say_alone() -> None:
-    tally = Tally()
-
-    @settings(FIXED, max_examples=80)
-    @given(model=TOY_MODELS, case=cases(TOY_TEXTS))
-    def same(model: ToyModel, case: Case) -> None:
-        play(Toys(model), case, tally)
-
-    same()
-    assert tally.is_varied(), tally
-
-
-@pytest.mark.slow
-def test_the_bundled_model_says_what_it_says_alone(bundled: Loaded) -> None:
-    tally = Tally()
-
-    @settings(FIXED, max_examples=4)
-    @given(case=cases(TEXTS))
-    def same(case: Case) -> None:
-        play(bundled, case, tally)
-
-    same()
-    assert 0 < tally.accepted < tally.drafted, tally
 
 
 def probed(backend: ToyBackend) -> ToyBackend:
@@ -66,12 +33,6 @@ def probed(backend: ToyBackend) -> ToyBackend:
     assert found is not None
     set_rounding(backend, found)
     return backend
-
-
-def seeds(quick: int, all: int) -> pytest.MarkDecorator:
-    """The first few of many seeds; the others are slow."""
-    others = pytest.param(range(quick, all), marks=pytest.mark.slow)
-    return pytest.mark.parametrize("seeds", [range(quick), others], ids=["first", "others"])
 
 
 def differing(model: ToyModel, *asks: Asked, history: tuple[Asked, ...] = (), chunk: int = 4) -> int:
@@ -116,22 +77,21 @@ class Padded(ToyBackend):
 
 
 @pytest.mark.slow
-@seeds(2, 6)
-def test_rounds_that_are_filled_up_are_as_wide_as_that(seeds: range) -> None:
-    for seed in seeds:
-        texts = []
-        for n in (1, 2):
-            backend = Padded(small_markov(seed, sharpness=0.5), max_sequences=4)
-            backend.make_noisy(0.1, exact_width=5)
-            engine = share_always(Engine(backend))
-            asked = [
-                request("abcabcabdabcabcaabbcc" * 3, temperature=0.0, proposer="none", max_tokens=150),
-                request("fedcbafedcba" * 4, temperature=0.0, proposer="prompt-lookup", k=3, max_tokens=150),
-            ]
-            sequences = [engine.submit(each) for each in asked[:n]]
-            run_all(engine, sequences)
-            texts.append(answer(sequences[0]))
-        assert texts[0] == texts[1]
+@pytest.mark.parametrize("seed", range(6))
+def test_rounds_that_are_filled_up_are_as_wide_as_that(seed: int) -> None:
+    texts = []
+    for n in (1, 2):
+        backend = Padded(small_markov(seed, sharpness=0.5), max_sequences=4)
+        backend.make_noisy(0.1, exact_width=5)
+        engine = share_always(Engine(backend))
+        asked = [
+            request("abcabcabdabcabcaabbcc" * 3, temperature=0.0, proposer="none", max_tokens=150),
+            request("fedcbafedcba" * 4, temperature=0.0, proposer="prompt-lookup", k=3, max_tokens=150),
+        ]
+        sequences = [engine.submit(each) for each in asked[:n]]
+        run_all(engine, sequences)
+        texts.append(answer(sequences[0]))
+    assert texts[0] == texts[1]
 
 
 @pytest.mark.slow
@@ -160,8 +120,8 @@ def test_what_a_hasty_request_took_over_is_not_exact() -> None:
 
 
 @pytest.mark.slow
-@seeds(2, 5)
-def test_cells_of_an_answer_are_not_those_of_a_prompt(seeds: range) -> None:
+@pytest.mark.parametrize("seed", range(5))
+def test_cells_of_an_answer_are_not_those_of_a_prompt(seed: int) -> None:
     """With bounds and flags as they are measured on this very backend."""
 
     class Measured(Toys):
@@ -171,8 +131,7 @@ def test_cells_of_an_answer_are_not_those_of_a_prompt(seeds: range) -> None:
             return probed(backend)
 
     ask = Asked("abcabc", "none", None, GREEDY)
-    for seed in seeds:
-        play(Measured(replace(NOISY, seed=seed, n_ctx=160)), Case((ask,), history=(ask,)), Tally())
+    play(Measured(replace(NOISY, seed=seed, n_ctx=160)), Case((ask,), history=(ask,)), Tally())
 
 
 class Shifting(ToyBackend):
@@ -183,30 +142,23 @@ class Shifting(ToyBackend):
 
 
 @pytest.mark.slow
-@seeds(6, 20)
-def test_a_common_shift_changes_no_penalised_choice(seeds: range) -> None:
-    for seed in seeds:
-        texts = set()
-        for proposer in ("none", "draft"):
-            base = small_markov(seed, sharpness=0.3)
-            target = Shifting(lambda c, base=base: [max(x, -50.0) for x in base(c)], n_ctx=400)  # type: ignore[misc]
-            probed(target)
-            engine = Engine(target, ToyBackend(small_markov(seed + 1000, sharpness=0.3)))
-            ask = request("abc", temperature=0.0, repeat_penalty=1.3, proposer=proposer, k=4, max_tokens=40)
-            sequence = engine.submit(ask)
-            run_all(engine, [sequence])
-            texts.add(tuple(answer(sequence)))
-        assert len(texts) == 1
+@pytest.mark.parametrize("seed", range(20))
+def test_a_common_shift_changes_no_penalised_choice(seed: int) -> None:
+    texts = set()
+    for proposer in ("none", "draft"):
+        base = small_markov(seed, sharpness=0.3)
+        target = Shifting(lambda c, base=base: [max(x, -50.0) for x in base(c)], n_ctx=400)  # type: ignore[misc]
+        probed(target)
+        engine = Engine(target, ToyBackend(small_markov(seed + 1000, sharpness=0.3)))
+        ask = request("abc", temperature=0.0, repeat_penalty=1.3, proposer=proposer, k=4, max_tokens=40)
+        sequence = engine.submit(ask)
+        run_all(engine, [sequence])
+        texts.add(tuple(answer(sequence)))
+    assert len(texts) == 1
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "size",
-    [
-        900,
-        4000,
-    ],
-)
+@pytest.mark.parametrize("size", [900, 4000])
 def test_an_error_smaller_than_the_margin_changes_no_choice_of_many_tokens(size: int) -> None:
     rng = np.random.default_rng(1)
     for number in range(200):

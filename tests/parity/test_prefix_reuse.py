@@ -133,7 +133,7 @@ def test_a_prompt_that_gave_a_row_lends_what_a_longer_one_writes(length: int) ->
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row_by_row", [False, True])
-@pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_toys_that_round_by_tiles(seed: int, row_by_row: bool) -> None:
     warm, cold = (Tiled(seed, row_by_row=row_by_row) for _ in range(2))
     for each in (warm, cold):
@@ -176,18 +176,16 @@ def target(name: str, folder: Path) -> Iterator[LlamaCppBackend]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["F16", "Q8_0", "Q4_K_M", "Q4_0"])
-@pytest.mark.parametrize(("seeds", "n"), [(1, 12), pytest.param(12, 25, marks=pytest.mark.slow)])
-def test_llama_cpp(name: str, tmp_path: Path, seeds: int, n: int) -> None:
+def test_llama_cpp(name: str, tmp_path: Path) -> None:
     with target(name, tmp_path) as warm, target(name, tmp_path) as cold:
-        check(warm, None, cold, range(seeds), n)
+        check(warm, None, cold, range(12), 25)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["qwen3", pytest.param("qwen3, 8-bit cells", marks=pytest.mark.slow)])
-@pytest.mark.parametrize(("seeds", "n"), [(1, 8), pytest.param(8, 25, marks=pytest.mark.slow)])
-def test_mlx(name: str, tmp_path: Path, seeds: int, n: int) -> None:
+@pytest.mark.parametrize("name", ["qwen3", "qwen3, 8-bit cells"])
+def test_mlx(name: str, tmp_path: Path) -> None:
     with loaded_mlx(name, tmp_path) as one, loaded_mlx(name, tmp_path) as other:
-        check(one.target(), one.draft(), other.target(), range(seeds), n)
+        check(one.target(), one.draft(), other.target(), range(8), 25)
 
 
 def check(warm: Backend, draft: Backend | None, cold: Backend, seeds: Seq[int], n: int) -> None:

@@ -26,9 +26,6 @@ def fault_of(text: str | bytes) -> tuple[int, Any]:
     return caught.value.code, caught.value.id
 
 
-# --- decoding ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("text", "method", "id", "params"),
     [
@@ -60,16 +57,25 @@ def test_an_error_is_decoded() -> None:
     assert decode(text) == Response(None, None, ErrorObject(-32000, "m", {"code": "gone"}))
 
 
-@pytest.mark.parametrize(
-    "text",
-    ["", " ", "{", "nonsense", "{]", '{"jsonrpc":"2.0",}', NOTICE[:-1], NOTICE + "}", NOTICE * 2, "\ufeff{}"],
+NO_JSON = (
+    *(
+        "",
+        " ",
+        "{",
+        "nonsense",
+        "{]",
+        '{"jsonrpc":"2.0",}',
+        NOTICE[:-1],
+        NOTICE + "}",
+        NOTICE * 2,
+        "\ufeff{}",
+    ),
+    *(b"\xff\xfe", b'{"jsonrpc":"2.0","method":"\xff"}', "\ud800", b"\x00" * 9),
 )
-def test_what_is_no_json_is_a_parse_error(text: str) -> None:
-    assert fault_of(text) == (jsonrpc.PARSE_ERROR, None)
 
 
-@pytest.mark.parametrize("text", [b"\xff\xfe", b'{"jsonrpc":"2.0","method":"\xff"}', "\ud800", b"\x00" * 9])
-def test_what_is_no_utf8_is_a_parse_error(text: str | bytes) -> None:
+@pytest.mark.parametrize("text", NO_JSON)
+def test_what_is_no_json_or_no_utf8_is_a_parse_error(text: str | bytes) -> None:
     assert fault_of(text) == (jsonrpc.PARSE_ERROR, None)
 
 
@@ -124,9 +130,6 @@ def test_neither_a_request_nor_a_response_is_refused(message: dict[str, Any]) ->
 )
 def test_what_is_nested_too_deep_or_too_long_is_refused(text: str) -> None:
     assert fault_of(text)[0] in (jsonrpc.PARSE_ERROR, jsonrpc.INVALID_REQUEST)
-
-
-# --- encoding ----------------------------------------------------------------------------------
 
 
 def test_messages_are_encoded_as_documented() -> None:
@@ -186,9 +189,6 @@ def test_errors_are_decoded_again(id: int | str, message: str, remedy: str) -> N
     assert response == Response(id, None, ErrorObject(-32000, message, error.as_dict()))
 
 
-# --- whatever may arrive -----------------------------------------------------------------------
-
-
 def decode_or_refuse(text: str | bytes) -> None:
     """The oracle: a message, or a fault that can itself be sent."""
     try:
@@ -199,14 +199,9 @@ def decode_or_refuse(text: str | bytes) -> None:
         assert decode(jsonrpc.failure(fault.id, fault))
 
 
-@given(st.binary(max_size=300))
-def test_random_bytes_are_decoded_or_refused(data: bytes) -> None:
+@given(st.binary(max_size=300) | st.text(max_size=300))
+def test_random_bytes_and_text_are_decoded_or_refused(data: str | bytes) -> None:
     decode_or_refuse(data)
-
-
-@given(st.text(max_size=300))
-def test_random_text_is_decoded_or_refused(text: str) -> None:
-    decode_or_refuse(text)
 
 
 VALID = [
@@ -252,10 +247,7 @@ def test_any_params_of_a_method_are_taken_or_refused(method: str, params: Any) -
     decode_or_refuse(jsonrpc.request(1, method, params))
 
 
-@given(
-    st.sampled_from(sorted(METHODS)),
-    st.data(),
-)
+@given(st.sampled_from(sorted(METHODS)), st.data())
 def test_any_value_of_a_known_parameter_is_taken_or_refused(method: str, data: st.DataObject) -> None:
     known = METHODS[method].__struct_fields__
     params = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(known, json_values)))

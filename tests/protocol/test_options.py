@@ -87,9 +87,6 @@ def test_an_option_like_none_of_ours_gets_no_suggestion() -> None:
         parse_options({"zzzzzz": 1})
 
 
-# --- text forms --------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
@@ -118,9 +115,6 @@ def test_text_forms_out_of_range_are_refused(name: str, text: str) -> None:
         parse_options({name: text}, strict=False)
 
 
-# --- the threshold -----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("others", [{}, {"verify": "exact"}])
 def test_a_threshold_needs_lossy_verification(others: dict[str, Any]) -> None:
     with pytest.raises(InvalidOptions, match="drafts are verified exactly") as caught:
@@ -135,9 +129,6 @@ def test_lossy_verification_takes_a_threshold() -> None:
 
 def test_lossy_verification_has_a_threshold_of_its_own() -> None:
     assert parse_options({"verify": "threshold"}).threshold is None
-
-
-# --- layers ------------------------------------------------------------------------------------
 
 
 def test_what_is_said_goes_over_the_base() -> None:

@@ -250,12 +250,14 @@ def test_samples_of_a_cut_row_follow_its_distribution() -> None:
 
 
 @pytest.mark.parametrize("temperature", [1.0, 1.5, 5.0])
-@pytest.mark.parametrize("cuts", [{"top_p": 0.5}, {"top_p": 0.99}, {"top_p": 0.9, "min_p": 0.05}])
+@pytest.mark.parametrize(("top_p", "min_p"), [(0.5, 0.0), (0.99, 0.0), (0.9, 0.05)])
 @pytest.mark.parametrize("make", [natural, peaked, flat])
 def test_a_token_drawn_before_the_cut_is_that_of_the_nucleus(
-    make: Callable[[int, np.random.Generator], Row], cuts: dict[str, float], temperature: float
+    make: Callable[[int, np.random.Generator], Row], top_p: float, min_p: float, temperature: float
 ) -> None:
-    sampler = Sampler(SamplingParams(temperature=temperature, **cuts), Noise(2), seeded=True)
+    sampler = Sampler(
+        SamplingParams(temperature=temperature, top_p=top_p, min_p=min_p), Noise(2), seeded=True
+    )
     for position in range(20):
         row = make(8_192, np.random.default_rng(position))
         assert sampler.pick(row, (), position) == sampler.choose(row, (), position).token

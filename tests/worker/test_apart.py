@@ -18,7 +18,6 @@ from localspec.memory.memory import Memory
 from localspec.memory.upkeep import stats
 from localspec.protocol.events import Done, Failed
 from localspec.protocol.frames import (
-    HEADER,
     Cancel,
     Forget,
     FromWorker,
@@ -30,7 +29,6 @@ from localspec.protocol.frames import (
     Tokenized,
     ToWorker,
     encode_frame,
-    from_worker_decoder,
 )
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt
@@ -40,6 +38,7 @@ from localspec.worker.loop import Worker
 from localspec.worker.pulse import Pulse
 from tests.memory.tables import FP, no_piece, refuse
 from tests.waiting import DEADLINE_S
+from tests.worker.reading import read
 
 SHORT = TextPrompt("abc")
 
@@ -77,9 +76,7 @@ class Daemon:
         self.send(Submit(id, Request(prompt=prompt, options=options, source=source), False))
 
     def next(self) -> FromWorker:
-        (length,) = HEADER.unpack(self._stream.read(HEADER.size))
-        frame: FromWorker = from_worker_decoder.decode(self._stream.read(length))
-        return frame
+        return read(self._stream)
 
     def end(self) -> RequestEvent:
         """The next frame that ends a job."""

@@ -10,11 +10,11 @@ from typing import BinaryIO
 import pytest
 
 from localspec.protocol.events import Delta
-from localspec.protocol.frames import HEADER, FromWorker, Heartbeat, RequestEvent, from_worker_decoder
+from localspec.protocol.frames import FromWorker, Heartbeat, RequestEvent
 from localspec.worker import channel as channel_module
 from localspec.worker.channel import Channel
-
-DEADLINE_S = 20.0
+from tests.waiting import DEADLINE_S
+from tests.worker.reading import read
 
 
 @pytest.fixture
@@ -23,12 +23,6 @@ def ends() -> Iterator[tuple[Channel, BinaryIO]]:
     ours.settimeout(DEADLINE_S)
     with ours, theirs, ours.makefile("rb") as stream:
         yield Channel(theirs, exit_s=3600.0), stream
-
-
-def read(stream: BinaryIO) -> FromWorker:
-    (length,) = HEADER.unpack(stream.read(HEADER.size))
-    frame: FromWorker = from_worker_decoder.decode(stream.read(length))
-    return frame
 
 
 def test_a_posted_frame_is_sent_without_another(ends: tuple[Channel, BinaryIO]) -> None:

@@ -11,11 +11,12 @@ import pytest
 import localspec
 from localspec.models.bundled import bundled_model
 from localspec.models.model import model_at
-from localspec.protocol.frames import HEADER, Heartbeat, from_worker_decoder
+from localspec.protocol.frames import Heartbeat
 from localspec.worker.channel import Channel
 from localspec.worker.loop import READ_PER_S, TOGETHER, slowest_step
 from localspec.worker.pulse import Pulse
 from tests.waiting import DEADLINE_S
+from tests.worker.reading import read
 
 
 @pytest.fixture
@@ -29,8 +30,7 @@ def ends() -> Iterator[tuple[Pulse, BinaryIO]]:
 
 
 def beat(stream: BinaryIO) -> Heartbeat:
-    (length,) = HEADER.unpack(stream.read(HEADER.size))
-    frame = from_worker_decoder.decode(stream.read(length))
+    frame = read(stream)
     assert isinstance(frame, Heartbeat)
     return frame
 
