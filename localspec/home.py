@@ -106,11 +106,6 @@ def left_open_path() -> Path:
     return runtime_dir() / "http-server"
 
 
-def earlier_left_open_path() -> Path:
-    """The same file under the name that daemons before this version give it."""
-    return runtime_dir() / "http-door"
-
-
 def token_path() -> Path:
     """The file of this user's token for TCP."""
     return data_dir() / "token"

@@ -113,8 +113,8 @@ def _not_replaced(client: Client) -> str:
     """The reason why the daemon should be replaced, and why it was not; empty if it is up to date."""
     if not client.replaceable:
         return ""
-    theirs = client.welcome.server.version
-    versions = f"the daemon is localspec {theirs}, this command is {__version__}"
+    version = client.welcome.server.version
+    versions = f"the daemon is localspec {version}, this command is {__version__}"
     why = versions if client.outdated else "config.toml has changed since the daemon started"
     kept = client.kept_for or "config.toml cannot be read"
     return f"{why}; {kept}. It is replaced when it is idle, or at once by `localspec daemon restart`."

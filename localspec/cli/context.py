@@ -13,10 +13,10 @@ FULL = "the answer was cut short: the context is full"
 def full(result: Result) -> str:
     """A sentence that says how to enlarge the context, if the model was trained for more."""
     n_ctx = result.prompt_tokens + result.completion_tokens - 1  # the last token is not in the context
-    return told(n_ctx, _trained(result.model))
+    return sentence(n_ctx, _trained(result.model))
 
 
-def told(n_ctx: int, trained: int | None) -> str:
+def sentence(n_ctx: int, trained: int | None) -> str:
     """The sentence for a context of ``n_ctx`` tokens; ``trained``: the most that the model can have."""
     if trained is None:
         return f"{FULL} ({n_ctx:,} tokens)."

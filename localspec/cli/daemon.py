@@ -168,9 +168,9 @@ def _terminate() -> None:
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):
-        theirs = psutil.Process(found.pid)
-        theirs.terminate()
-        theirs.wait(STOP_S)
+        process = psutil.Process(found.pid)
+        process.terminate()
+        process.wait(STOP_S)
 
 
 def status(*, as_json: AsJson = False) -> int:

@@ -149,14 +149,14 @@ def _start_service() -> bool:
 
 
 def _spawn(command: tuple[str, ...]) -> None:
-    ready, theirs = os.pipe()
+    ready, started = os.pipe()
     with open(ready, "rb", buffering=0) as pipe:
         try:
             with home.opened_log() as log:
                 begin = log.tell()
-                daemon = _run_detached((*command, "--log", "--ready-fd", str(theirs)), theirs, log)
+                daemon = _run_detached((*command, "--log", "--ready-fd", str(started)), started, log)
         finally:
-            os.close(theirs)
+            os.close(started)
         # Reaps the daemon should it end before this program does.
         threading.Thread(target=daemon.wait, name="daemon-reaper", daemon=True).start()
         listening, _, _ = select.select([pipe], [], [], START_S)

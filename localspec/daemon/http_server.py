@@ -36,10 +36,10 @@ def leave_open() -> None:
 
 def was_left_open() -> bool:
     """True if this daemon replaces one started with ``--http``; the mark of that is removed."""
-    marks = [path for path in (home.left_open_path(), home.earlier_left_open_path()) if path.exists()]
-    for mark in marks:
-        mark.unlink(missing_ok=True)
-    return bool(marks)
+    mark = home.left_open_path()
+    is_marked = mark.exists()
+    mark.unlink(missing_ok=True)
+    return is_marked
 
 
 class HttpServer:

@@ -31,7 +31,7 @@ WIDTH_GAIN = 0.2
 
 
 class Likelihood(NamedTuple):
-    """A token's log-probability, and the most probable tokens at its position with theirs."""
+    """A token's log-probability, and the most probable tokens at its position with their own."""
 
     logprob: float
     top: tuple[tuple[int, float], ...] = ()

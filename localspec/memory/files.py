@@ -241,26 +241,23 @@ class TableFiles:
         finally:
             lock.release()
 
-    def _make_folder(self) -> int | None:
+    def _make_folder(self) -> int:
         """Create the folder, but never the data directory: a deleted home is not created again.
 
-        Return a descriptor of the folder, None on systems other than POSIX: the lock's library creates every
-        missing parent, and as long as it is open no other folder gets its inode number. Raises
-        :class:`StorageError`.
+        Return a descriptor of the folder: the lock's library creates every missing parent, and while it is
+        open no other folder gets its inode number. Raises :class:`StorageError`.
         """
         if not self.folder.parent.parent.is_dir():
             raise self._home_deleted()
         try:
             private_dir(self.folder.parent, parents=False)
             private_dir(self.folder, parents=False)
-            return os.open(self.folder, os.O_RDONLY) if os.name == "posix" else None
+            return os.open(self.folder, os.O_RDONLY)
         except FileNotFoundError:
             raise self._home_deleted() from None
 
-    def _is_same(self, made: int | None) -> bool:
+    def _is_same(self, made: int) -> bool:
         """Return True if the folder is still the one of the descriptor, which is closed."""
-        if made is None:
-            return True
         try:
             return os.path.samestat(os.stat(self.folder), os.fstat(made))
         except FileNotFoundError:

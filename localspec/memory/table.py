@@ -114,7 +114,7 @@ class NgramTable:
             header = read_header(file.read(HEADER_BYTES), status.st_size)
             if (header.name, header.vocab_fp) != (name, vocab_fp):
                 raise MemoryCorrupt("the file belongs to another vocabulary or workspace")
-            if os.name == "posix" and status.st_mode & 0o077:
+            if status.st_mode & 0o077:
                 _make_private(path)
             return cls(path, mmap.mmap(fd, status.st_size), header)
 

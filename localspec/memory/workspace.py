@@ -11,7 +11,7 @@ def workspace_of(directory: Path) -> Path | None:
     """The nearest git root of the user's that holds ``directory``, as a real path; None outside of any.
 
     A root whose ``.git`` belongs to another user does not count, as for git's own ``safe.directory``: in
-    ``/tmp`` any user could turn all directories into a workspace of theirs.
+    ``/tmp`` any user could turn all directories into their own workspace.
     """
     return next((root for root in _roots(directory) if _is_trusted(root)), None)
 

@@ -150,10 +150,10 @@ class _Pairing:
         return model.problem is None and not self._never(model, self._ratio(model))
 
     def _ratio(self, model: Model) -> float:
-        ours, theirs = self._target.description, model.description
-        if ours.parameters and theirs.parameters:
-            return ours.parameters / theirs.parameters
-        return ours.size / max(1, theirs.size)
+        target, candidate = self._target.description, model.description
+        if target.parameters and candidate.parameters:
+            return target.parameters / candidate.parameters
+        return target.size / max(1, candidate.size)
 
     def _known(self, model: Model) -> Tried:
         same = model.description.vocab_fp is not None and model.format == self._target.format
@@ -180,8 +180,8 @@ class _Pairing:
         if model.format != self._target.format:
             return f"it is {KINDS[model.format]}, the target {KINDS[self._target.format]}"
         if ratio <= 1.0:
-            ours, theirs = (_amount(each) for each in (self._target, model))
-            return f"it is not smaller: {theirs}, the target {ours}"
+            target, candidate = (_amount(each) for each in (self._target, model))
+            return f"it is not smaller: {candidate}, the target {target}"
         return ""
 
     # From its headers.

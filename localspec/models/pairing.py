@@ -41,10 +41,10 @@ def check_pair(target: Tokens, draft: Tokens) -> Fit:
     except TokenizerMismatch as error:
         raise TokenizerMismatch(f"{error.message}{differs and f'; its {differs}'}") from None
     for name in ("kind", "bos", "eos"):
-        theirs, ours = getattr(draft, name), getattr(target, name)
-        if theirs != ours:
+        found, wanted = getattr(draft, name), getattr(target, name)
+        if found != wanted:
             label = "kind of tokenizer" if name == "kind" else name.upper()
-            raise TokenizerMismatch(f"the draft model's {label} is {theirs}, the target's is {ours}")
+            raise TokenizerMismatch(f"the draft model's {label} is {found}, the target's is {wanted}")
     if differs:
         raise TokenizerMismatch(f"the draft model's {differs}")
     return "compatible"
@@ -58,10 +58,10 @@ def check_sizes(target: int, draft: int) -> None:
 
 def _first_difference(target: Tokens, draft: Tokens) -> str:
     """``token 7 is b'a', the target's is b'b'``; empty where all that are compared are equal."""
-    ours, theirs = target.texts.get, draft.texts.get
+    wanted, found = target.texts.get, draft.texts.get
     for token in range(FIRST_COMPARED, min(target.size, draft.size)):
-        if ours(token) != theirs(token):
-            return f"token {token} is {_shown(theirs(token))}, the target's is {_shown(ours(token))}"
+        if wanted(token) != found(token):
+            return f"token {token} is {_shown(found(token))}, the target's is {_shown(wanted(token))}"
     return ""
 
 

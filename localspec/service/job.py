@@ -59,10 +59,10 @@ def home_of(environment: Mapping[str, str]) -> dict[str, str]:
     return {name: os.path.realpath(environment[name]) for name in names if name in environment}
 
 
-def as_of(theirs: Mapping[str, str], ours: Mapping[str, str]) -> str:
-    """The prefix ``env …`` that runs a command with ``theirs``, variables of a home, instead of ``ours``."""
-    unset = (f"-u {name}" for name in ours if name not in theirs)
-    return " ".join(("env", *unset, *(f"{name}={shlex.quote(value)}" for name, value in theirs.items())))
+def as_of(wanted: Mapping[str, str], ours: Mapping[str, str]) -> str:
+    """The prefix ``env …`` that runs a command with ``wanted``, variables of a home, instead of ``ours``."""
+    unset = (f"-u {name}" for name in ours if name not in wanted)
+    return " ".join(("env", *unset, *(f"{name}={shlex.quote(value)}" for name, value in wanted.items())))
 
 
 def _is_usual(name: str, value: str, given: Mapping[str, str]) -> bool:

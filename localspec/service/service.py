@@ -107,13 +107,13 @@ def status(manager: Manager, job: Job) -> Status:
     """The status of the service in its manager."""
     running = manager.running()
     content = _content(manager)
-    theirs = _other_home(manager, job)
+    installed = _other_home(manager, job)
     return Status(
         manager=manager.name,
         file=str(manager.path),
         installed=content is not None,
         current=content == manager.render(job),
-        other_home=None if theirs is None else _shown(theirs),
+        other_home=None if installed is None else _shown(installed),
         enabled=content is not None and manager.enabled(),
         state=running.state,
         pid=running.pid,
@@ -122,19 +122,19 @@ def status(manager: Manager, job: Job) -> Status:
 
 
 def _check_home(manager: Manager, job: Job) -> None:
-    theirs = _other_home(manager, job)
-    if theirs is not None:
+    installed = _other_home(manager, job)
+    if installed is not None:
         raise ServiceUnavailable(
-            f"the installed service belongs to another home: {_shown(theirs)}",
-            f"Remove it first: `{as_of(theirs, home_of(job.environment))} localspec service uninstall`.",
+            f"the installed service belongs to another home: {_shown(installed)}",
+            f"Remove it first: `{as_of(installed, home_of(job.environment))} localspec service uninstall`.",
         )
 
 
 def _other_home(manager: Manager, job: Job) -> dict[str, str] | None:
     """The variables of the installed service's home if it is not this home, else None."""
     content = _content(manager)
-    theirs = None if content is None else home_of(manager.environment(content))
-    return None if theirs == home_of(job.environment) else theirs
+    installed = None if content is None else home_of(manager.environment(content))
+    return None if installed == home_of(job.environment) else installed
 
 
 def _shown(home: Mapping[str, str]) -> str:

@@ -180,7 +180,7 @@ class Controller(Proposer):
 
     def _slow_down(self, states: Sequence[_Request], took: float, context: int) -> None:
         """Note a round without a draft, and skip rounds if there are more: with a very fast target the time
-        to call all members in vain, ``took`` seconds, is a burden."""
+        calls of all members that give no draft, ``took`` seconds, are a burden."""
         # Interference only lengthens a measurement: the estimate stays close to the shortest one.
         self._asking_s = min(took, self._asking_s * SLOWER)
         affordable = int(self._asking_s / (ASKING * self._costs.seconds(1, context)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.cli.context import FULL, full, told
+from localspec.cli.context import FULL, full, sentence
 from localspec.protocol.results import Result, Stats
 
 
@@ -17,7 +17,7 @@ from localspec.protocol.results import Result, Stats
     ],
 )
 def test_only_a_context_that_can_be_larger_is_to_be_enlarged(trained: int | None, end: str) -> None:
-    assert told(2048, trained) == FULL + end
+    assert sentence(2048, trained) == FULL + end
 
 
 @pytest.mark.parametrize(("tokens", "may_grow"), [(64, True), (1 << 20, False)])

@@ -222,7 +222,7 @@ def test_of_a_model_that_only_the_shell_finds_it_is_told_why(person: Cli, tmp_pa
         assert ("This shell finds it;" in told) == ("`localspec daemon restart`" in told) == is_here
     person.environment["LOCALSPEC_MODEL"] = "toy:7b-q8_0"
     done = person("run", "hello")
-    assert "LOCALSPEC_MODEL sets model = 'toy:7b-q8_0':" in done.stderr and "This shell" in done.stderr
+    assert "no model named 'toy:7b-q8_0'" in done.stderr and "This shell" in done.stderr
     person("daemon", "stop")
 
 

@@ -21,7 +21,33 @@ from tests.hygiene.source import (
     python_files,
 )
 
-CEILINGS = {}
+CEILINGS = {
+    "assets": 1600,
+    "localspec/.": 1750,
+    "localspec/backends": 3600,
+    "localspec/bench": 550,
+    "localspec/cli": 4100,
+    "localspec/client": 1200,
+    "localspec/completion": 550,
+    "localspec/daemon": 5600,
+    "localspec/doctor": 600,
+    "localspec/engine": 4000,
+    "localspec/http": 3450,
+    "localspec/hub": 1250,
+    "localspec/lsp": 1500,
+    "localspec/memory": 2350,
+    "localspec/models": 4850,
+    "localspec/protocol": 1800,
+    "localspec/service": 550,
+    "localspec/speculation": 2900,
+    "localspec/tui": 5800,
+    "localspec/worker": 600,
+    "plugins/llm": 150,
+    "plugins/lsp": 0,
+    "plugins/nvim": 2100,
+    "plugins/vscode": 2850,
+    "tests": 57100,
+}
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
 """languages of plugins that are not in Python"""

@@ -38,7 +38,7 @@ RECOMMENDED = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p
 
 def _recommended(metadata: dict[str, Any]) -> Options:
     """The author's sampling settings; none if one of them is not allowed."""
-    found = {ours: metadata.get(f"general.sampling.{theirs}") for theirs, ours in RECOMMENDED.items()}
+    found = {ours: metadata.get(f"general.sampling.{key}") for key, ours in RECOMMENDED.items()}
     try:
         return parse_options({name: value for name, value in found.items() if value is not None})
     except InvalidOptions:

@@ -75,12 +75,12 @@ class Peers:
         if not hasattr(socket, "AF_NETLINK") or accepted.family not in (socket.AF_INET, socket.AF_INET6):
             return None
         with contextlib.suppress(OSError, struct.error):
-            theirs, ours = accepted.getpeername(), accepted.getsockname()
+            remote, local = accepted.getpeername(), accepted.getsockname()
             query = (
                 REQUEST.pack(accepted.family, socket.IPPROTO_TCP, 0, ALL_STATES)
-                + PORTS.pack(theirs[1], ours[1])
-                + _packed(accepted.family, theirs[0])
-                + _packed(accepted.family, ours[0])
+                + PORTS.pack(remote[1], local[1])
+                + _packed(accepted.family, remote[0])
+                + _packed(accepted.family, local[0])
                 + NO_COOKIE
             )
             return self._answer(query)

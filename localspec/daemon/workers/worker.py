@@ -189,14 +189,14 @@ class WorkerProcess:
         if self._expected is not None:
             self._end(self._expected)
             return
-        ours, theirs = socket.socketpair()
+        ours, workers = socket.socketpair()
         try:
-            with theirs:
+            with workers:
                 self._process = await asyncio.create_subprocess_exec(
                     *self._command,
                     "--fd",
-                    str(theirs.fileno()),
-                    pass_fds=(theirs.fileno(),),
+                    str(workers.fileno()),
+                    pass_fds=(workers.fileno(),),
                     stdin=asyncio.subprocess.DEVNULL,
                     stdout=STDERR,
                     # Of its own session, so that a terminal's Ctrl-C reaches the daemon alone.

@@ -45,11 +45,11 @@ export function authenticated(rpc: Rpc, url: string, token: string, nonce: strin
 
 /** The client's proof; throws if the challenge proves no knowledge of the token, or is of another port. */
 function answer(challenge: Record<string, unknown>, port: number, token: string, nonce: string): string {
-  const { nonce: theirs, proof: given, port: theirPort } = challenge;
-  if (typeof theirs === "string" && typeof given === "string" && theirPort === port && DIGITS.test(theirs) && DIGITS.test(given)) {
-    const expected = proof(token, "daemon", port, nonce, theirs);
+  const { nonce: challenged, proof: given, port: theirPort } = challenge;
+  if (typeof challenged === "string" && typeof given === "string" && theirPort === port && DIGITS.test(challenged) && DIGITS.test(given)) {
+    const expected = proof(token, "daemon", port, nonce, challenged);
     if (timingSafeEqual(Buffer.from(given), Buffer.from(expected))) {
-      return proof(token, "client", port, nonce, theirs);
+      return proof(token, "client", port, nonce, challenged);
     }
   }
   throw unproved();
