@@ -105,8 +105,8 @@ def test_a_daemon_starts_where_only_records_cannot_be_written(
 
 def test_the_chats_of_before_are_there_again_when_there_is_room() -> None:
     with disk("data") as full:
-        told = full.works("run", "--stats", "--max-tokens", "4", "First").split("session ")[1]
-        session = told.split(":")[0]
+        output = full.works("run", "--stats", "--max-tokens", "4", "First")
+        session = output.split("; session ")[1].split()[0]
         full.works("daemon", "stop")
         full.fill()
         (full.disk / "data" / "history.sqlite-shm").unlink(missing_ok=True)
