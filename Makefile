@@ -35,7 +35,7 @@ install: $(VENV)/.installed
 dev: $(VENV)/.installed-dev
 
 $(VENV)/.installed: pyproject.toml $(wildcard locks/*.txt)
-	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: about 5 minutes on 2 cores."
+	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: about 6 minutes on 2 cores."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(LOCKED) --quiet --only-binary :all: -r locks/build.txt
 	$(LOCKED) -r locks/install.txt

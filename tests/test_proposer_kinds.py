@@ -63,7 +63,6 @@ def test_a_proposer_that_failed_gives_way() -> None:
     assert fallback_of("a person's own") == "none"
 
 
-@pytest.mark.slow
 def test_a_proposer_is_added_as_contributing_says() -> None:
     command = [sys.executable, "-m", "tests.registering"]
     ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)

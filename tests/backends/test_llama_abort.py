@@ -46,7 +46,6 @@ def started(folder: Path, *, is_allowed: bool) -> bool:
     return notes.exists()
 
 
-@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere ggml prints a backtrace by itself")
 def test_a_failed_assertion_starts_no_debugger(tmp_path: Path) -> None:
     assert not started(tmp_path, is_allowed=False)

@@ -39,7 +39,6 @@ class TestQuantisedCells(TestLlamaCpp):
         return LlamaCppBackend(model_at(TARGET), replace(SMALL, kv_bits=8))
 
 
-@pytest.mark.slow
 def test_quantised_cells_take_less_room_and_change_little() -> None:
     rows = []
     for bits in (0, 8, 4):
@@ -52,7 +51,6 @@ def test_quantised_cells_take_less_room_and_change_little() -> None:
     assert 0.0 < moved[0] < moved[1] < 5.0
 
 
-@pytest.mark.slow
 def test_wide_forwards_of_any_width_are_equal_to_the_bit() -> None:
     """Strict mode is cheap because only a forward of one token rounds differently."""
     backend = LlamaCppBackend(model_at(TARGET), SMALL)
@@ -93,7 +91,6 @@ def test_special_tokens_of_the_bundled_pair() -> None:
     backend.free()
 
 
-@pytest.mark.slow
 def test_automatic_sizes() -> None:
     backend = LlamaCppBackend(model_at(DRAFT))
     capabilities = backend.capabilities
@@ -102,7 +99,6 @@ def test_automatic_sizes() -> None:
     assert not capabilities.obstacle and capabilities.margin_bound > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_ctx", "parallel", "chunk"), [(64, 1, 2), (300, 3, 3), (100, 4, 4096), (4096, 1, 17)]
 )
@@ -123,7 +119,6 @@ def test_sizes_that_cannot_work_are_refused() -> None:
         LlamaCppBackend(model_at(DRAFT), EngineConfig(n_ctx=60_000_000, parallel=64))
 
 
-@pytest.mark.slow
 def test_free_gives_the_memory_back() -> None:
     process = psutil.Process()
     LlamaCppBackend(model_at(TARGET), SMALL).free()
@@ -134,7 +129,6 @@ def test_free_gives_the_memory_back() -> None:
     assert grown < TARGET.stat().st_size
 
 
-@pytest.mark.slow
 def test_load_progress_is_told() -> None:
     seen: list[float] = []
     LlamaCppBackend(model_at(DRAFT), SMALL, progress=seen.append).free()

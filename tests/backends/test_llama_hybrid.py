@@ -208,7 +208,6 @@ def test_fewer_states_are_kept_where_memory_is_short(monkeypatch: pytest.MonkeyP
     assert needs_of(model_at(model("lfm2")), None, SMALL).cells - lean.cells == 4 * fit.ROLLBACK * state
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("architecture", ["lfm2", "qwen35", "mamba"])
 def test_a_recurrent_model_drafts(architecture: str, tmp_path: Path) -> None:
     """For itself: what it drafts is right. It goes back to its mark alone."""
@@ -225,7 +224,6 @@ def test_a_recurrent_model_drafts(architecture: str, tmp_path: Path) -> None:
         assert engine.learning.costs.knows(8, 256)
 
 
-@pytest.mark.slow
 def test_a_prompt_is_read_from_the_end_of_an_answer_or_from_the_mark() -> None:
     settings: dict[str, Any] = {"temperature": 0.0, "max_tokens": 8, "exactness": "fast"}
     prompt = "class Path:\n    def name(self):\n        return self._parts[-1]\n\n" * 4

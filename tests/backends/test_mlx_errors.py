@@ -163,7 +163,6 @@ def test_a_request_whose_device_fails_ends_with_that_and_others_go_on(tmp_path: 
         assert again.text == plain.text and again.completion_tokens > STREAK + 6
 
 
-@pytest.mark.slow
 def test_a_begun_step_counts_as_written(tmp_path: Path) -> None:
     """Its cell of a window was another token's before: what looks at that one is not promised."""
     path = write_model("gpt-oss", tmp_path)

@@ -89,7 +89,6 @@ def check(vocabulary: LlamaVocabulary, text: str, special: bool) -> None:
         assert len(data) <= vocabulary.longest * len(found)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["bundled", "sentencepiece", "stripping"])
 @given(data=st.data(), special=st.booleans())
 @ASKED

@@ -79,7 +79,6 @@ def test_the_widths_that_are_said_to_be_exact_are(k_quant: LlamaCppBackend) -> N
     assert found.exact_width == max((1, *equal)) and equal, "few rows are equal, and all of them are found"
 
 
-@pytest.mark.slow
 def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """If not, ggml has changed, and the mode can go."""
     monkeypatch.setattr(reference, "TILE", 0)

@@ -71,7 +71,6 @@ def test_a_width_that_changes_rows_now_and_then_has_bounds() -> None:
     assert len(inexact) > 4 and all(each.margin_bound == each.drift_bound > 0 for each in inexact)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("true", "found"), [(1, 1), (2, 2), (4, 4), (6, 5), (8, ANY_WIDTH)])
 def test_the_widths_that_change_nothing_are_found(true: int, found: int) -> None:
     """As far as it was probed: six tokens may differ where five and eight are looked at."""
@@ -91,7 +90,6 @@ def test_a_probe_that_takes_too_long_says_nothing() -> None:
     assert backend.capabilities.margin_bound > 0 and backend.capabilities.drift_bound > 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("pause", [40, 60])
 def test_pauses_of_a_few_forwards_measure_what_a_long_one_does(pause: int) -> None:
     """Requests come all the time: what was measured between them stays."""
@@ -112,7 +110,6 @@ def test_pauses_of_a_few_forwards_measure_what_a_long_one_does(pause: int) -> No
     assert pauses > 4 and found == measure_rounding(whole, within_s=math.inf)
 
 
-@pytest.mark.slow
 def test_it_can_be_interrupted_at_every_step() -> None:
     backend = ToyBackend(markov(), n_ctx=128)
     total = sum(1 for _ in Probe(backend).steps())

@@ -63,7 +63,6 @@ def mlx_vocabulary(place: Path) -> Vocabulary:
     return MlxVocabulary(read_directory(place), max(size, 9))
 
 
-@pytest.mark.slow
 def test_names_of_special_tokens_are_text_in_a_file(vocabulary: Vocabulary) -> None:
     assert (fim := vocabulary.fim) is not None
     name = vocabulary.text_of(fim.middle).decode()

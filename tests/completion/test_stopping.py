@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -41,7 +40,6 @@ def test_only_brackets_are_no_repetition() -> None:
     assert cut(Gap("", ""), "}\n" * 12) is None
 
 
-@pytest.mark.slow
 @given(text=CODE, prefix=CODE, suffix=CODE, cuts=st.lists(st.integers(0, 80), max_size=6))
 def test_however_it_is_cut_into_pieces(text: str, prefix: str, suffix: str, cuts: list[int]) -> None:
     gap = Gap(prefix, suffix)

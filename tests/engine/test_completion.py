@@ -56,7 +56,6 @@ def test_the_public_call_shows_what_an_editor_would() -> None:
     assert engine.complete("print(", "", temperature=0.0).text == "x)"
 
 
-@pytest.mark.slow
 def test_a_real_model_gives_the_same_completion_whoever_drafts() -> None:
     prefix, suffix = "def fib(n):\n    ", "\n\nprint(fib(10))"
     with localspec.load("bundled", n_ctx=1024, threads=1) as engine:
@@ -88,7 +87,6 @@ def test_what_was_cancelled_for_a_newer_one_leaves_it_its_cache() -> None:
     assert newer.prompt_tokens - newer.cached_tokens <= 3
 
 
-@pytest.mark.slow
 def test_typing_on_takes_cells_over_and_near_ties_fall_as_if_nothing_had_been_cached() -> None:
     reread = []
     for seed in range(24):

@@ -39,7 +39,6 @@ def crowded_toy(n: int, exact_width: int) -> Engine:
     return share_always(Engine(target, config=EngineConfig(prefill_chunk=4)))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("n", "exact_width"), [(8, 8), (9, 8), (20, 8), (3, 2), (33, 5), (64, 8)])
 def test_a_crowd_of_strict_requests_keeps_its_proposers_and_its_texts(n: int, exact_width: int) -> None:
     prompts = [f"{TEXTS[i % len(TEXTS)]}{'abcdef'[i % 6]}" for i in range(n)]
@@ -47,7 +46,6 @@ def test_a_crowd_of_strict_requests_keeps_its_proposers_and_its_texts(n: int, ex
     assert strict_answers(crowded_toy(n, exact_width), prompts, "auto", n) == plain
 
 
-@pytest.mark.slow
 def test_nine_strict_requests_of_a_real_model_share_rounds_of_exact_width_eight() -> None:
     prompts = [f"def add{i}(a, b):\n    return a + b\n\ndef add{i}(a, b" for i in range(9)]
     config = EngineConfig(n_ctx=128, parallel=9, threads=1)

@@ -77,7 +77,6 @@ def differing(seeds: int, noise: float) -> tuple[int, int]:
 
 
 class TestOneText:
-    @pytest.mark.slow
     @pytest.mark.parametrize(
         ("k", "noise"),
         [
@@ -130,19 +129,16 @@ class TestOneText:
                 accepted += sequence.stats.accepted
         assert (accepted > 0) is (kind in ("right-then-wrong", "over-long", "past-the-end", "oracle"))
 
-    @pytest.mark.slow
     def test_rows_near_the_threshold_are_decided_alone(self) -> None:
         changed, rechecks = differing(30, 0.02)
         assert changed == 0 and rechecks > 10
 
-    @pytest.mark.slow
     def test_and_would_not_be_if_only_the_best_two_tokens_counted(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(EarlyEnd, "margin", lambda self, i: self.judge.margin(i))
         assert differing(30, 0.02)[0] > 0
 
-    @pytest.mark.slow
     def test_a_real_model(self) -> None:
         prompt = tidy("import os\n\n\ndef size(path):\n    return os.")
         with localspec.load("bundled", n_ctx=1024, threads=1) as engine:

@@ -314,7 +314,6 @@ class TestFailures:
 
 
 class TestClose:
-    @pytest.mark.slow
     def test_a_stream_that_is_closed_before_it_is_read_gives_its_slot_back(self) -> None:
         engine = toy_engine(markov())
         engine.generate("ab", max_tokens=200).close()
@@ -323,7 +322,6 @@ class TestClose:
         gc.collect()
         assert not engine.step(), "dropped, and still served"
 
-    @pytest.mark.slow
     def test_a_stream_left_unread_does_not_touch_a_closed_engine(self) -> None:
         with localspec.load("bundled", n_ctx=256, threads=1) as engine:
             stream = engine.generate("def f(", proposer="draft", temperature=0.0)

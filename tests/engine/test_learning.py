@@ -82,7 +82,6 @@ def test_where_caches_hold_all_sequences_measuring_waits_for_nobody(tmp_path: Pa
     rested(engine)
 
 
-@pytest.mark.slow
 def test_rounding_is_measured_once_and_known_the_next_time(tmp_path: Path) -> None:
     engine = engine_with(tmp_path, noise=0.05)
     engine.learning.rounding.measured = None
@@ -106,7 +105,6 @@ def test_rounding_that_is_not_known_is_presumed(tmp_path: Path, monkeypatch: pyt
     assert target.capabilities.margin_bound == PRESUMED.margin_bound
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "content", ["", "{", "[]", "null", '{"format": 1}', '{"format": 9, "of": "x"}', "\0"]
 )

@@ -95,7 +95,6 @@ def test_the_faster_format_is_taken_once_both_were_measured(tmp_path: Path) -> N
         assert (choose("twin", "auto", dirs, speed=known.get).target.path == gguf) == (not home_of_mlx)
 
 
-@pytest.mark.slow
 def test_what_an_engine_measured_decides_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     assert known_speed(model_at(DRAFT)) is None
@@ -112,7 +111,6 @@ def test_a_draft_that_is_not_there() -> None:
         choose("bundled", "no-such")
 
 
-@pytest.mark.slow
 def test_the_public_entrance() -> None:
     with localspec.load(TARGET, draft=DRAFT, n_ctx=256, threads=1, temperature=0.0, max_tokens=5) as engine:
         assert engine.reason == f"on llama_cpp, which runs a GGUF file; {ASKED}; same vocabulary"
@@ -122,7 +120,6 @@ def test_the_public_entrance() -> None:
         assert engine.generate("def f(", max_tokens=3, temperature=0.0).finish().completion_tokens == 3
 
 
-@pytest.mark.slow
 def test_names_are_those_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     models, config = tmp_path / "models", tmp_path / "config" / "config.toml"
     for folder in (models, config.parent):
@@ -153,7 +150,6 @@ def test_a_backend_that_is_not_there() -> None:
         load("bundled", backend="toy")
 
 
-@pytest.mark.slow
 def test_a_draft_of_another_vocabulary_is_refused_and_nothing_stays_open(tmp_path: Path) -> None:
     choice = pair_of(TARGET, other_vocabulary(tmp_path / "other.gguf"), GGUF, ASKED)
     process = psutil.Process()
@@ -168,7 +164,6 @@ def test_a_draft_of_another_vocabulary_is_refused_and_nothing_stays_open(tmp_pat
     assert process.memory_info().rss - before < 2 * TARGET.stat().st_size
 
 
-@pytest.mark.slow
 def test_progress_names_the_stage() -> None:
     told: list[tuple[str, float]] = []
     load_engine(
@@ -185,7 +180,6 @@ def in_disguise(path: Path) -> Path:
     return path
 
 
-@pytest.mark.slow
 def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> None:
     (tmp_path / "target.gguf").write_bytes(TARGET.read_bytes())
     broken = in_disguise(tmp_path / "a-draft.gguf")
@@ -209,7 +203,6 @@ def test_what_cannot_be_loaded_is_called_as_its_store_does(tmp_path: Path) -> No
         load_engine(pair_of(blob, None, GGUF, ""), config=SMALL)
 
 
-@pytest.mark.slow
 def test_what_cannot_go_back_has_no_draft(tmp_path: Path) -> None:
     mamba = random_ggufs.write_model(tmp_path / "mamba.gguf", "mamba")
     choice = pair_of(mamba, DRAFT, GGUF, "it drafts", asked=False)
@@ -218,7 +211,6 @@ def test_what_cannot_go_back_has_no_draft(tmp_path: Path) -> None:
         assert engine.generate("def f(", max_tokens=3, temperature=0.0).finish().completion_tokens == 3
 
 
-@pytest.mark.slow
 def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None:
     choice = choose("bundled", "auto", backend="llama_cpp")
     alone, both = (needs_of(model_at(TARGET), draft, SMALL).total for draft in (None, model_at(DRAFT)))
@@ -229,7 +221,6 @@ def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None
             load_engine(asking(choice, asked), config=SMALL, free=free)
 
 
-@pytest.mark.slow
 def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
     target = tmp_path / "target.gguf"
     target.write_bytes(TARGET.read_bytes())
@@ -239,7 +230,6 @@ def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
         assert engine.reason.endswith("; stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller")
 
 
-@pytest.mark.slow
 def test_a_chosen_draft_leaves_room_for_its_target(tmp_path: Path) -> None:
     target = tmp_path / "target.gguf"
     target.write_bytes(TARGET.read_bytes())
@@ -259,7 +249,6 @@ def test_a_draft_that_was_asked_for_is_refused_before_anything_is_loaded(tmp_pat
     assert told == []
 
 
-@pytest.mark.slow
 def test_how_a_draft_fared_is_kept_for_the_next_choice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -278,7 +267,6 @@ def renderings() -> set[int]:
     }
 
 
-@pytest.mark.slow
 def test_the_chat_templates_process_starts_before_the_first_chat_and_ends_with_the_engine() -> None:
     gc.collect()
     before = renderings()
@@ -292,7 +280,6 @@ def test_the_chat_templates_process_starts_before_the_first_chat_and_ends_with_t
     assert renderings() == before
 
 
-@pytest.mark.slow
 def test_a_model_that_cannot_be_loaded_leaves_no_process(tmp_path: Path) -> None:
     gc.collect()
     before = renderings()

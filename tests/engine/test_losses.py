@@ -81,7 +81,6 @@ PRICED = [(ties, slope) for ties in (0.0, 0.05, 0.2, 1.0) for slope in (0.12, 0.
 QUICK = [(0.0, 0.12), (0.2, 0.5)]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("ties", "slope"),
     [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in PRICED],

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -49,7 +48,6 @@ def check_cache(one: Engine, sequence: Sequence) -> None:
     assert backend.tokens(sequence.slot) == sequence.tokens[:-1]
 
 
-@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(
     seed=st.integers(0, 50),
@@ -68,7 +66,6 @@ def test_greedy_is_target_only(seed: int, prompt: str, k: int, max_tokens: int, 
     assert len(texts) == 1
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 8), stop=st.text("abc", min_size=1, max_size=3)
@@ -89,7 +86,6 @@ def test_hostile_proposers_change_nothing(seed: int, prompt: str, k: int, stop: 
         assert (sequence.finish, sequence.text.text) == (plain.finish, plain.text.text), hostile.name
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 8), number=st.integers(0, 2**63 - 1))
 def test_a_seeded_text_does_not_depend_on_the_proposer(seed: int, prompt: str, k: int, number: int) -> None:
@@ -100,7 +96,6 @@ def test_a_seeded_text_does_not_depend_on_the_proposer(seed: int, prompt: str, k
     assert len(texts) == 1
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 6))
 def test_penalties_do_not_depend_on_the_proposer(seed: int, prompt: str, k: int) -> None:
@@ -112,7 +107,6 @@ def test_penalties_do_not_depend_on_the_proposer(seed: int, prompt: str, k: int)
     assert len(texts) == 1
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 6), last_n=st.integers(0, 12))
 def test_bias_and_recent_penalties_do_not_depend_on_the_proposer(
@@ -127,7 +121,6 @@ def test_bias_and_recent_penalties_do_not_depend_on_the_proposer(
     assert ord("b") not in texts.pop()
 
 
-@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(
     seed=st.integers(0, 50),
@@ -146,7 +139,6 @@ def test_a_batch_gives_each_request_the_text_it_has_alone(seed: int, texts: list
     assert [answer(sequence) for sequence in running] == alone
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 50), prompt=prompts, k=st.integers(1, 8))
 def test_strict_mode_is_exact_on_a_backend_whose_wide_forwards_are_noisy(
@@ -163,7 +155,6 @@ def test_strict_mode_is_exact_on_a_backend_whose_wide_forwards_are_noisy(
     assert answer(spec) == answer(plain)
 
 
-@pytest.mark.slow
 def test_fast_mode_shows_that_the_noise_matters() -> None:
     """Without rechecks some of these texts differ: the test above can fail."""
     differing = 0
@@ -192,7 +183,6 @@ def test_without_rounding_nothing_is_rechecked() -> None:
     assert (stats.rechecks, stats.replayed_tokens, stats.margin_bound) == (0, 0, None)
 
 
-@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     seed=st.integers(0, 50),
@@ -215,7 +205,6 @@ def test_strict_mode_covers_seeded_samples(seed: int, prompt: str, number: int, 
     assert answer(spec) == answer(plain)
 
 
-@pytest.mark.slow
 @settings(max_examples=10, deadline=None)
 @given(seed=st.integers(0, 50), texts=st.lists(prompts, min_size=2, max_size=4), again=st.booleans())
 def test_strict_mode_is_exact_in_batches_and_over_taken_prefixes(

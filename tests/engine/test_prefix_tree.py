@@ -30,7 +30,6 @@ def test_all_values_come_the_longest_match_first(lists: list[list[int]], prompt:
     assert len(tree) == len(lists) and sorted(tree) == list(range(len(lists)))
 
 
-@pytest.mark.slow
 @given(st.lists(words, max_size=12), st.randoms(use_true_random=False), words)
 def test_what_was_removed_is_not_found(
     lists: list[list[int]], chance: random.Random, prompt: list[int]

@@ -101,7 +101,6 @@ def test_large_files_come_in_pieces(repo: Path, memory: Listening) -> None:
     assert len(pieces) == 3 and all(text.count("\n") <= PIECE + 2 for _, text in pieces)
 
 
-@pytest.mark.slow
 def test_so_many_files_wait_and_none_that_is_too_long(repo: Path, memory: Listening) -> None:
     primer = Primer(memory, ToyVocabulary())
     primer.teach(str(repo / "long.py"), "x = 1\n" * 200_000, str(repo))

@@ -210,7 +210,6 @@ def test_a_limit_that_was_lowered_holds_from_the_next_start_on(tmp_path: Path, l
     assert len(left) < 3 and sum(path.stat().st_size for path in left) <= limit
 
 
-@pytest.mark.slow
 def test_where_none_are_to_be_kept_none_are_left() -> None:
     settings: dict[str, Any] = {
         "draft": "none",

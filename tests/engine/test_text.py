@@ -99,7 +99,6 @@ def test_however_it_is_cut_into_tokens_the_text_is_the_same(
     assert stopped == bool(found)
 
 
-@pytest.mark.slow
 @given(
     pieces=st.lists(st.binary(max_size=5), max_size=20), stop=st.lists(st.text("ab", min_size=1), max_size=2)
 )

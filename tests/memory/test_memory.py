@@ -280,7 +280,6 @@ memory.close()
 """
 
 
-@pytest.mark.slow
 def test_several_processes_write_at_once(tmp_path: Path) -> None:
     seeds = (3, 7, 11, 13)
     commands = [[sys.executable, "-c", WRITER, str(tmp_path), FP, str(seed)] for seed in seeds]

@@ -189,7 +189,6 @@ def test_what_is_inserted_after_a_forget_with_the_old_salt_is_not_found(table: N
     assert table.find([5]) is None
 
 
-@pytest.mark.slow
 @given(data=st.data(), seed=st.integers(0, 2**32))
 def test_whatever_the_entries_hold_find_gives_a_token_or_none(data: st.DataObject, seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:

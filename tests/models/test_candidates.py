@@ -102,7 +102,6 @@ def test_a_few_more_tokens_are_compatible_and_cost_the_precedence(tmp_path: Path
     )
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("better", "worse"),
     [
@@ -125,7 +124,6 @@ def test_the_family_comes_first_then_five_to_thirty_times_smaller(
     assert draft(target)[0] == names[0]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parameters", "words", "verdict", "told"),
     [
@@ -194,7 +192,6 @@ def test_a_file_that_vanishes_meanwhile_is_told_and_passed_over(tmp_path: Path) 
     assert (gone.verdict, gone.helps) == ("refused", False) and "no file" in gone.reason
 
 
-@pytest.mark.slow
 def test_what_does_not_fit_in_memory_is_left_out_for_what_does(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 8 << 20)
     large, small = model(tmp_path, "large", 1 << 20), model(tmp_path, "small", 1 << 14)
@@ -234,7 +231,6 @@ def test_a_draft_that_was_of_use_comes_first_whatever_its_size(tmp_path: Path) -
     assert [each.model.description.id for each in judge(target)] == ["most", "half", "likely"]
 
 
-@pytest.mark.slow
 def test_a_draft_that_could_not_be_loaded_is_passed_over(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
     first = model(tmp_path, "first", 900)

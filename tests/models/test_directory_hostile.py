@@ -277,7 +277,6 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 flips = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4)
 
 
-@pytest.mark.slow
 @settings(deadline=5000, max_examples=300)
 @given(flips=flips, file=st.sampled_from(["config.json", "model.safetensors", "tokenizer.json"]))
 def test_flipped_bytes_give_a_model_or_a_model_error(

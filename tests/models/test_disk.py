@@ -138,7 +138,6 @@ def test_a_copy_that_was_cut_short_hides_no_whole_one(home: Home) -> None:
     assert find_model("toy:7b") == Path(models["toy:7b"].path)
 
 
-@pytest.mark.slow
 def test_hard_and_symbolic_links_are_one_model(home: Home) -> None:
     first = home.file(FLAT / "toy-1b.gguf", small())
     second = home.root / LM_STUDIO / "me" / "toy" / "other-1b.gguf"
@@ -243,7 +242,6 @@ def test_a_store_of_another_user_is_told(home: Home) -> None:
     assert "cannot be read: Permission denied" in done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "content", [b"", b"{", b'{"layout": 3}', b"\xff" * 10, b'{"layout":"x","models":{}}']
 )
@@ -257,27 +255,24 @@ def test_a_damaged_index_is_thrown_away(home: Home, tmp_path: Path, content: byt
     assert len(index.read_bytes()) > 500
 
 
-@pytest.mark.slow
 def test_an_index_that_cannot_be_written_costs_time_alone(home: Home, tmp_path: Path) -> None:
     home.file(FLAT / "toy.gguf", small())
     (tmp_path / "localspec" / "cache" / "models.json").mkdir(parents=True)
     assert read_disk() == read_disk()
 
 
-@pytest.mark.slow
 def test_several_may_read_and_write_at_once(home: Home) -> None:
     for number in range(20):
         home.file(FLAT / f"toy-{number}.gguf", small(str(number)))
     program = "from localspec.models.disk import read_disk\nfor _ in range(5): print(len(read_disk().models))"
     several = [subprocess.Popen((sys.executable, "-c", program), stdout=subprocess.PIPE) for _ in range(3)]
-    assert [process.communicate()[0].split() for process in several] == [[b"24"] * 5] * 3
-    assert len(read_disk().models) == 24
+    assert [process.communicate()[0].split() for process in several] == [[b"22"] * 5] * 3
+    assert len(read_disk().models) == 22
 
 
 # --- finding one -------------------------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_what_pull_takes_is_a_name(home: Home) -> None:
     files: dict[str, bytes | None] = {f"toy-7b-{each}.gguf": small(each) for each in ("q8_0", "Q4_K_M")}
     manifest = home.ollama("toy", "1b", small("theirs")).read_bytes()
@@ -303,7 +298,6 @@ def test_a_model_is_called_as_its_store_calls_it(home: Home) -> None:
     assert model_name(Path("x/toy-00001-of-00003.gguf")) == "toy"
 
 
-@pytest.mark.slow
 def test_llama_cpp_answers_from_a_blob(home: Home) -> None:
     home.ollama("toy", "7b", home.writer.content(Toy("toy", type="Q8_0")))
     with localspec.load("toy:7", draft="none") as engine:

@@ -46,7 +46,6 @@ def test_links_that_lead_in_a_circle_cost_themselves_alone(home: Home) -> None:
     assert place_of(loop) == str(loop)
 
 
-@pytest.mark.slow
 def test_names_with_slashes_are_names_unless_something_is_there(
     home: Home, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

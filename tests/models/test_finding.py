@@ -82,7 +82,6 @@ def put(home: Home, store: str, name: str, content: bytes) -> None:
         home.file(Path(MODEL_DIR if store == "own" else FLAT) / f"{name}.gguf", content)
 
 
-@pytest.mark.slow
 @given(
     st.lists(st.tuples(st.sampled_from(["own", "hub", "flat", "ollama", "jan", "mlx"]), NAMES), max_size=10)
 )

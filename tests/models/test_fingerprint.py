@@ -25,6 +25,7 @@ from localspec.models.fingerprint import (
     vocab_fp,
 )
 from localspec.models.gguf import read_header
+from tests.mlx_pair import mlx_model
 from tests.models import directories, ggufs
 from tests.models.directories import added
 
@@ -46,10 +47,9 @@ def test_the_bundled_pair_has_one_vocabulary() -> None:
     assert of_gguf(ggufs.DRAFT) == of_gguf(ggufs.TARGET) == "a1a3538f5621ca9e"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", [ggufs.DRAFT, ggufs.TARGET], ids=lambda path: path.stem)
 def test_gguf_and_tokenizer_json_of_one_model_have_one_fingerprint(path: Path) -> None:
-    assert of_gguf(path) == vocab_fp(directory_tokens(path.parent))
+    assert of_gguf(path) == vocab_fp(directory_tokens(mlx_model(path.stem)))
 
 
 def test_one_other_token_gives_another_fingerprint(tmp_path: Path) -> None:

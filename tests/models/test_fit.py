@@ -24,7 +24,6 @@ from tests.models.ggufs import DRAFT, TARGET, gguf, ints, string, tensor, uint32
 SMALL = EngineConfig(n_ctx=256, parallel=1)
 
 
-@pytest.mark.slow
 def test_what_the_bundled_pair_needs_is_what_llama_cpp_takes() -> None:
     needs = needs_of(model_at(TARGET), model_at(DRAFT), SMALL)
     assert needs.weights == TARGET.stat().st_size
@@ -123,7 +122,6 @@ def test_too_large_names_every_number() -> None:
     assert "models unload" in caught.value.remedy
 
 
-@pytest.mark.slow
 def test_nothing_is_loaded_that_does_not_fit() -> None:
     choice = choose("bundled", "auto")
     with pytest.raises(ModelTooLarge, match=r"weights 13\.\d MB, KV cache \d+\.\d kB, draft 3\.\d MB"):

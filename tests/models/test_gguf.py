@@ -19,7 +19,6 @@ def bundled(request: pytest.FixtureRequest) -> tuple[GgufHeader, Any]:
     return read_header(request.param), GGUFReader(request.param)
 
 
-@pytest.mark.slow
 def test_values_are_those_that_the_gguf_package_reads(bundled: tuple[GgufHeader, Any]) -> None:
     header, reader = bundled
     fields = {name: f for name, f in reader.fields.items() if not name.startswith("GGUF.")}

@@ -185,7 +185,6 @@ def test_a_huge_file_of_zeros_is_refused_at_once(tmp_path: Path) -> None:
 # --- truncation and flipped bytes --------------------------------------------------------------
 
 
-@pytest.mark.slow
 def test_a_small_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
     whole = ggufs.small()
     read_header(ggufs.write(tmp_path, whole))
@@ -193,7 +192,6 @@ def test_a_small_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
         assert refused(tmp_path, whole[:length]), length
 
 
-@pytest.mark.slow
 def test_the_bundled_draft_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
     whole = ggufs.DRAFT.read_bytes()
     path = ggufs.write(tmp_path, whole)
@@ -213,7 +211,6 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
 flips = st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), min_size=1, max_size=4)
 
 
-@pytest.mark.slow
 @settings(deadline=5000, max_examples=400)
 @given(flips=flips)
 def test_flipped_bytes_of_a_small_file_give_a_header_or_a_model_error(
@@ -225,7 +222,6 @@ def test_flipped_bytes_of_a_small_file_give_a_header_or_a_model_error(
     read_or_refuse(ggufs.write(scratch, bytes(damaged)))
 
 
-@pytest.mark.slow
 @settings(deadline=5000, max_examples=40)
 @given(flips=flips)
 def test_flipped_bytes_of_the_bundled_draft_give_a_header_or_a_model_error(
@@ -237,7 +233,6 @@ def test_flipped_bytes_of_the_bundled_draft_give_a_header_or_a_model_error(
     read_or_refuse(ggufs.write(scratch, bytes(damaged)))
 
 
-@pytest.mark.slow
 @settings(deadline=5000, max_examples=200)
 @given(rest=st.binary(max_size=200), counts=st.tuples(st.integers(0, 9), st.integers(0, 9)))
 def test_random_bytes_after_the_counts_give_a_header_or_a_model_error(

@@ -38,7 +38,6 @@ def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monke
     monkeypatch.setenv("HOME", home)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("write", "told"), HEADS)
 def test_a_head_says_what_it_is_and_is_not_opened(
     tmp_path: Path, write: Callable[[Path], Path], told: str
@@ -54,7 +53,6 @@ def test_a_head_says_what_it_is_and_is_not_opened(
         load(str(TARGET), draft=str(path), n_ctx=256, parallel=1)
 
 
-@pytest.mark.slow
 def test_a_head_is_never_paired(tmp_path: Path) -> None:
     target = random_ggufs.write_model(tmp_path / "target.gguf", "qwen35")
     random_ggufs.write_mtp_head(tmp_path / "near.gguf", gguf_parts.Dimensions(width=16, hidden=16, layers=1))
@@ -67,7 +65,6 @@ def test_a_head_is_never_paired(tmp_path: Path) -> None:
     assert auto_draft(model_at(target), (str(tmp_path),), Room(SMALL))[0] is None
 
 
-@pytest.mark.slow
 def test_a_model_with_its_head_in_it_answers(tmp_path: Path) -> None:
     path = random_ggufs.write_model_with_mtp(tmp_path / "whole.gguf")
     assert describe("whole", path).problem is None

@@ -355,7 +355,6 @@ def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("damaged")
 
 
-@pytest.mark.slow
 @settings(deadline=5000, max_examples=300)
 @given(st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), max_size=3), st.integers(0, 600))
 def test_any_damaged_file_can_be_described_and_sent(

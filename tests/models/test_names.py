@@ -94,7 +94,6 @@ def test_of_models_that_differ_in_no_word_the_later_are_numbered() -> None:
     assert named(*(model("Toy-7B-Q4_0"),) * 3) == ["toy:7b", "toy:7b-2", "toy:7b-3"]
 
 
-@pytest.mark.slow
 @given(st.lists(st.tuples(st.text(max_size=30), st.sampled_from(["Q4_0", "Q8_0", None])), max_size=12))
 def test_every_model_has_a_name_of_its_own(kinds: list[tuple[str, str | None]]) -> None:
     names = named(*(model(id, quantisation=quantisation) for id, quantisation in kinds))

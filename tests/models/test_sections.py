@@ -117,7 +117,6 @@ def test_of_a_model_that_is_to_come_the_draft_waits(tmp_path: Path, monkeypatch:
     assert found.merged(Options(model=f"{tmp_path}/min")).draft == "of-mine"
 
 
-@pytest.mark.slow
 def test_names_that_clients_make_up_are_not_kept_for_ever() -> None:
     found = sections('[models."bundled"]\nn_ctx = 64')
     for number in range(2 * MOST_NAMES):

@@ -102,7 +102,6 @@ def test_a_claim_of_very_many_parts_ends_at_once(tmp_path: Path) -> None:
     assert "part 2 of 99999 is missing" in str(describe("toy", path).problem)
 
 
-@pytest.mark.slow
 def test_llama_cpp_computes_the_same_from_the_parts(parts: list[Path], tmp_path: Path) -> None:
     whole = ggufs.write(tmp_path, WRITER.content(TOY), "whole.gguf")
     texts = []

@@ -95,7 +95,6 @@ def test_the_date_can_be_asked_for() -> None:
     assert render("{{ strftime_now('%Y') }}") == time.strftime("%Y")
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "expected"),
     [
@@ -237,7 +236,6 @@ def nested(depth: int, body: str = "", *, items: str = "r") -> str:
     return "{% set r = range(99999) %}" + loops + body + "{% endfor %}" * depth
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(
     "source",
@@ -267,7 +265,6 @@ def test_a_template_may_take_as_long_as_its_limit(monkeypatch: pytest.MonkeyPatc
     assert time.monotonic() - begun > 0.25
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "source",
     [
@@ -362,7 +359,6 @@ def test_an_interrupted_rendering_answers_no_later_message() -> None:
         signal.signal(signal.SIGALRM, before)
 
 
-@pytest.mark.slow
 def test_the_process_ends_with_its_template() -> None:
     chat = ChatTemplate(BUNDLED)
     process = child(chat)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
-import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -116,7 +115,6 @@ DROPPED = [
 """worlds in which it once depended on the drawn tokens that they were verified"""
 
 
-@pytest.mark.slow
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @example(DROPPED[0])
 @example(DROPPED[1])

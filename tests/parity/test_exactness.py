@@ -76,7 +76,6 @@ class Padded(ToyBackend):
         return super()._append(span, wide=self._computed > self._exact_width)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_rounds_that_are_filled_up_are_as_wide_as_that(seed: int) -> None:
     texts = []
@@ -94,23 +93,19 @@ def test_rounds_that_are_filled_up_are_as_wide_as_that(seed: int) -> None:
     assert texts[0] == texts[1]
 
 
-@pytest.mark.slow
 def test_noisy_models_say_what_they_say_alone() -> None:
     assert differing(NOISY, DRAFTED) == 0
 
 
-@pytest.mark.slow
 def test_a_bounded_rollback_is_enough_for_strict_mode() -> None:
     assert differing(replace(NOISY, rollback=6), DRAFTED) == 0
 
 
-@pytest.mark.slow
 def test_neighbours_change_nothing_where_nothing_can_be_rolled_back() -> None:
     asks = [Asked(text, "none", None, GREEDY) for text in ("abc", "bca")]
     assert differing(replace(NOISY, rollback=0), *asks) == 0
 
 
-@pytest.mark.slow
 def test_what_a_hasty_request_took_over_is_not_exact() -> None:
     first = Asked("abcabc", "none", None, GREEDY)
     text = "abcabc"
@@ -119,7 +114,6 @@ def test_what_a_hasty_request_took_over_is_not_exact() -> None:
     assert differing(NOISY, again, history=(first, hasty)) == 0
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
 def test_cells_of_an_answer_are_not_those_of_a_prompt(seed: int) -> None:
     """With bounds and flags as they are measured on this very backend."""
@@ -141,7 +135,6 @@ class Shifting(ToyBackend):
         return np.full(self.vocabulary.size, 0.2 * flags[-1])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(20))
 def test_a_common_shift_changes_no_penalised_choice(seed: int) -> None:
     texts = set()
@@ -157,7 +150,6 @@ def test_a_common_shift_changes_no_penalised_choice(seed: int) -> None:
     assert len(texts) == 1
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("size", [900, 4000])
 def test_an_error_smaller_than_the_margin_changes_no_choice_of_many_tokens(size: int) -> None:
     rng = np.random.default_rng(1)

@@ -115,7 +115,6 @@ class Apart(Tiled):
         return super().forward(batch)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("length", [56, 224, 225, 280, 288, 544])
 def test_a_prompt_that_gave_a_row_lends_what_a_longer_one_writes(length: int) -> None:
     text, kinds = "abcabcabdabcfed" * 60, []
@@ -131,7 +130,6 @@ def test_a_prompt_that_gave_a_row_lends_what_a_longer_one_writes(length: int) ->
     assert kinds[0] == kinds[1]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("row_by_row", [False, True])
 @pytest.mark.parametrize("seed", [0, 1])
 def test_toys_that_round_by_tiles(seed: int, row_by_row: bool) -> None:

@@ -171,7 +171,6 @@ json_values = st.recursive(
 )
 
 
-@pytest.mark.slow
 @given(ids, st.text(), json_values)
 def test_what_is_encoded_is_decoded_again(id: int | str, method: str, value: Any) -> None:
     call = decode(jsonrpc.request(id, method, value))
@@ -225,7 +224,6 @@ def test_messages_with_changed_characters_are_decoded_or_refused(
     decode_or_refuse("".join(characters))
 
 
-@pytest.mark.slow
 @given(st.sampled_from(VALID), st.lists(st.tuples(st.integers(0, 999), st.integers(0, 255)), max_size=3))
 def test_messages_with_changed_bytes_are_decoded_or_refused(
     text: str, changes: list[tuple[int, int]]

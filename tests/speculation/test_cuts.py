@@ -96,7 +96,6 @@ def reference(row: Row, cuts: Cuts, *, p_shift: float = 0.0, min_shift: float = 
     return np.sort(order)
 
 
-@pytest.mark.slow
 @settings(max_examples=120, deadline=None)
 @given(cuts=CUTS, kind=st.sampled_from(KINDS), size=st.sampled_from(SIZES), seed=st.integers(0, 2**32 - 1))
 def test_what_is_kept_is_what_sorting_all_of_it_keeps(
@@ -157,7 +156,6 @@ def moved(row: Row, d: float, chosen: int, rng: np.random.Generator) -> Iterator
     yield (row + against).astype(np.float32)
 
 
-@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(
     params=PARAMS, kind=st.sampled_from(KINDS), size=st.sampled_from(SIZES), seed=st.integers(0, 2**32 - 1)
@@ -175,7 +173,6 @@ def test_no_error_smaller_than_the_margin_changes_the_choice(
         assert one.pick(other, (), 5) == token
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("temperature", [0.05, 0.8])
 @pytest.mark.parametrize(
     "cuts", [{"top_p": 0.95}, {"top_k": 40}, {"min_p": 0.05}, {"top_k": 40, "top_p": 0.95, "min_p": 0.05}]
@@ -232,7 +229,6 @@ def test_an_infinite_logit_is_certain() -> None:
     assert {one.pick(row, (), position) for position in range(20)} == {17}
 
 
-@pytest.mark.slow
 def test_samples_of_a_cut_row_follow_its_distribution() -> None:
     """20,000 draws from a row of 8,192 tokens."""
     one = Sampler(SamplingParams(0.8, top_p=0.9), Noise(11), seeded=True)

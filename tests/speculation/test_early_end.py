@@ -131,7 +131,6 @@ class TestEarlyEnd:
         flat = likely(t3=0.1, t4=0.1)
         assert judge(flat).margin(0) == pytest.approx(END_SCORE.of(flat)) and END_SCORE.of(flat) > 0.5
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("penalty", [1.0, 1.3])
     def test_within_the_margin_no_token_changes(self, penalty: float) -> None:
         rng = np.random.default_rng(2)

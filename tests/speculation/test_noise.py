@@ -89,7 +89,6 @@ def test_one_token_wins_by_any_length() -> None:
     assert Noise(0).race(0, Stream.TARGET, np.zeros(1, dtype=np.float32)) == (0, np.inf)
 
 
-@pytest.mark.slow
 def test_winners_are_distributed_as_the_softmax_says() -> None:
     scores = np.log(np.array([0.1, 0.4, 0.2, 0.3], dtype=np.float32))
     noise = Noise(11)

@@ -66,7 +66,6 @@ def drafted(recompute_risk: RecomputeRisk | None, *, rounds: int = 60) -> tuple[
     return lengths, reasons
 
 
-@pytest.mark.slow
 def test_drafts_are_as_short_as_leaves_the_cells_exact() -> None:
     assert max(drafted(None)[0]) > 8
     assert max(drafted(RecomputeRisk(3, 0.2))[0]) == 2

@@ -127,7 +127,6 @@ class TestRejectionSampling:
         overlap = sum(min(a, b) for a, b in zip(p, q, strict=True))
         assert abs(accepted / draws - overlap) < 0.01
 
-    @pytest.mark.slow
     def test_a_biased_token_is_distributed_as_the_biased_target(self) -> None:
         """Bias before temperature, on the target's row and on what the draft was drawn from alike."""
         params = SamplingParams(temperature=0.5, logit_bias=((0, -1.0), (2, 0.5), (7, 9.0)))
@@ -144,7 +143,6 @@ class TestRejectionSampling:
             counts[verify((token,), judge_for(rows, sampler, draft, position, None)).tokens[0]] += 1
         assert chi_square(counts, list(expected)) < LIMIT[2]
 
-    @pytest.mark.slow
     def test_two_tokens_in_a_row_are_distributed_as_the_target(self) -> None:
         """Pairs, drafted together, from rows that depend on the first token: 9 cells."""
         p = [[0.4, 0.3, 0.3], [0.2, 0.5, 0.3]]
@@ -163,7 +161,6 @@ class TestRejectionSampling:
             counts[3 * first + second] += 1
         assert chi_square(counts, [a * b for a in p[0] for b in p[1]]) < LIMIT[8]
 
-    @pytest.mark.slow
     def test_a_draft_stopped_by_what_is_known_before_drawing_stays_unbiased(self) -> None:
         """The decision to draft position i depends on its row's best q, never on the token drawn."""
         p, q = [0.4, 0.3, 0.3], [0.7, 0.2, 0.1]
@@ -176,7 +173,6 @@ class TestRejectionSampling:
             counts[verify(draft.tokens, judge_for(rows, sampler, draft, position, None)).tokens[0]] += 1
         assert chi_square(counts, p) < LIMIT[2]
 
-    @pytest.mark.slow
     def test_dropping_a_drawn_token_for_its_small_q_would_be_biased(self) -> None:
         """The bug this library must not have, to show that the test above can fail."""
         p, q = [0.4, 0.3, 0.3], [0.7, 0.2, 0.1]
@@ -193,7 +189,6 @@ class TestRejectionSampling:
 class TestMatching:
     P = (0.1, 0.4, 0.2, 0.3)
 
-    @pytest.mark.slow
     @pytest.mark.parametrize("drafted", [0, 1, 2, 3])
     def test_a_one_hot_draft_is_lossless_and_accepted_with_its_probability(self, drafted: int) -> None:
         rows, sampler = table(self.P, self.P), Sampler(WARM, Noise(3), seeded=False)
@@ -215,7 +210,6 @@ class TestMatching:
         verdict = verify(draft, judge_for(rows, sampler, offered, 100, None))
         assert list(verdict.tokens) == plain[: len(verdict.tokens)]
 
-    @pytest.mark.slow
     def test_a_draft_drawn_with_the_same_numbers_is_met_more_often(self) -> None:
         """Common random numbers: two close distributions mostly pick the same token."""
         p, q = distribution(self.P), distribution([0.15, 0.35, 0.2, 0.3])

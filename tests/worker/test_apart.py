@@ -147,7 +147,6 @@ def test_a_prompt_that_is_too_long_is_refused_from_there_as_well(daemon: Daemon)
     assert isinstance(ended, Failed) and ended.error["code"] == "context_exceeded"
 
 
-@pytest.mark.slow
 def test_it_counts_as_work_that_gets_on(daemon: Daemon) -> None:
     daemon.send(Tokenize(1, "x" * 3 * LONG, False, False, False))
     assert daemon.vocabulary.begun.wait(DEADLINE_S)

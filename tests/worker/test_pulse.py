@@ -35,7 +35,6 @@ def beat(stream: BinaryIO) -> Heartbeat:
     return frame
 
 
-@pytest.mark.slow
 def test_it_tells_of_steps_while_there_is_work(ends: tuple[Pulse, BinaryIO]) -> None:
     pulse, stream = ends
     with pulse.busy():
@@ -45,7 +44,6 @@ def test_it_tells_of_steps_while_there_is_work(ends: tuple[Pulse, BinaryIO]) -> 
             pass
 
 
-@pytest.mark.slow
 def test_a_step_under_way_does_not_stop_it(ends: tuple[Pulse, BinaryIO]) -> None:
     pulse, stream = ends
 
@@ -70,7 +68,6 @@ def test_what_is_expected_is_told_and_the_longest_step_forgotten(ends: tuple[Pul
         assert beat(stream).predicted_s == 7.5
 
 
-@pytest.mark.slow
 def test_the_first_prediction_goes_by_what_is_known_of_the_model() -> None:
     with localspec.load(n_ctx=256, parallel=1) as engine:
         path = bundled_model("stdlib-6m")
