@@ -7,31 +7,34 @@ finds the sections of a model.
 
 from __future__ import annotations
 
+import inspect
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping, MutableMapping
+from contextlib import suppress
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from msgspec import Meta
+from msgspec.structs import replace
 
 from localspec import home
-from localspec.errors import InvalidOptions
-from localspec.protocol.bounds import shortened
+from localspec.errors import InvalidOptions, StorageError, of_system
 from localspec.protocol.engine_config import Count, EngineConfig
 from localspec.protocol.options import (
-    LONGEST_SHOWN,
     Options,
+    allowed,
     check_options,
     check_value,
     instead,
     parse_options,
     unknown_key,
 )
-from localspec.renamed import by_present_names
+from localspec.renamed import RENAMED, Place, rename
 from localspec.units import size
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -39,16 +42,18 @@ T = TypeVar("T", bound=msgspec.Struct)
 SEE_SETTINGS = "See `localspec config show --describe`."
 CORRECT = "Correct it: `localspec config edit`."
 """the remedy of :func:`renamed_settings`"""
-EDIT = "your edit"
-"""the name of a text that `config edit` has not yet written"""
-EXAMPLE = 'Write names in quotes, as in [models."qwen2.5-coder:7b"].'
-
 LARGEST_FILE = 256 << 10
 """bytes that a configuration may have"""
 
 Limit = Annotated[int, Meta(ge=1, le=1_000_000)]
 Bytes = Annotated[int, Meta(ge=1024, le=1 << 30)]
 Seconds = Annotated[float, Meta(gt=0, le=31_536_000)]
+# The daemon, in another directory, would misread a relative one.
+Directory = Annotated[str, Meta(pattern="^[/~][^\x00]*$", title="absolute paths")]
+ORIGINS = "origins such as https://example.org, or app://* (any scheme but http, https, ws and wss)"
+# No web page can have an origin of another scheme.
+ORIGIN = r"^([^*]*|(?!https?:|wss?:)[a-z][a-z0-9+.-]*://\*)$"
+Origin = Annotated[str, Meta(pattern=ORIGIN, title=ORIGINS)]
 
 
 class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -80,14 +85,7 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """megabytes that all loaded models may take together; 0: what is free"""
 
 
-ANY_HOST = "vscode-webview://*"
-"""an example of a wildcard in ``http.origins``"""
-WILDCARD = re.compile(r"(?!https?:|wss?:)[a-z][a-z0-9+.-]*://\*")
-"""an entry of ``http.origins`` for all hosts of a scheme, which no web page can have"""
-
 Dialect = Literal["openai", "llama.cpp", "ollama"]
-
-
 WITHOUT_TOKEN = "Every program and every user of this machine can send requests in these dialects"
 """the risk of ``http.without_token``"""
 
@@ -101,7 +99,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """the HTTP server's loopback port; the default is the one that llama.vim uses"""
     without_token: tuple[Dialect, ...] = ()
     """dialects that need no token: every program and user of this machine can then use them"""
-    origins: tuple[str, ...] = ()
+    origins: tuple[Origin, ...] = ()
     """Origins accepted with the token, here and on the daemon's wire; `scheme://*`: every host"""
     any_model: bool = False
     """answer requests for a model that does not exist with the configured one"""
@@ -116,13 +114,13 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
     def over(self, base: EngineConfig) -> EngineConfig:
         """Return ``base`` with this model's own settings."""
-        return msgspec.structs.replace(base, **self.engine)
+        return replace(base, **self.engine)
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The whole of ``config.toml``."""
 
-    model_dirs: tuple[str, ...] = ()
+    model_dirs: tuple[Directory, ...] = ()
     """directories searched for models"""
     engine: EngineConfig = EngineConfig()
     """settings for loading models"""
@@ -137,17 +135,10 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 TABLES: dict[str, type[msgspec.Struct]] = {
-    "engine": EngineConfig,
-    "daemon": DaemonConfig,
-    "http": HttpConfig,
-    "options": Options,
+    name: type(getattr(Config(), name)) for name in ("engine", "daemon", "http", "options")
 }
 
-SECTION_KEYS = tuple(
-    name
-    for name in (*EngineConfig.__struct_fields__, *Options.__struct_fields__)
-    if name not in ("model", "workspace")
-)
+SECTION_KEYS = {*EngineConfig.__struct_fields__, *Options.__struct_fields__} - {"model", "workspace"}
 """settings allowed in a section of a model"""
 
 
@@ -157,62 +148,36 @@ def config_path() -> Path:
 
 
 def load_config(path: Path | None = None) -> Config:
-    """Read the configuration; a missing file gives the defaults.
-
-    Raises :class:`InvalidOptions` for a file that is not TOML, an unknown key (naming the nearest one) or a
-    value out of range.
-    """
+    """Read the configuration; a missing file gives the defaults. Raises :class:`InvalidOptions`."""
     path = config_path() if path is None else path
-    config = parse_text(read_toml(path), where=str(path))
-    if not measures_when_idle():
-        config = msgspec.structs.replace(
-            config, engine=msgspec.structs.replace(config.engine, idle_measuring=False)
-        )
+    config = parse_config(read_toml(path), where=str(path))
+    if (measuring := os.environ.get("LOCALSPEC_IDLE", "on")) not in ("on", "off"):
+        message = f"LOCALSPEC_IDLE must be on or off{instead(measuring)}"
+        raise InvalidOptions(message, "Correct it, or run `unset LOCALSPEC_IDLE`.")
+    if measuring == "off":
+        config = replace(config, engine=replace(config.engine, idle_measuring=False))
     return config
 
 
-def measures_when_idle() -> bool:
-    """False with ``LOCALSPEC_IDLE=off``; raises :class:`InvalidOptions` for another value than on and off."""
-    value = os.environ.get("LOCALSPEC_IDLE", "on")
-    if value not in ("on", "off"):
-        raise InvalidOptions(
-            f"LOCALSPEC_IDLE must be on or off{instead(value)}", "Correct it, or run `unset LOCALSPEC_IDLE`."
-        )
-    return value == "on"
-
-
-def renamed_settings(path: Path | None = None) -> list[str]:
-    """A notice, without a full stop, for each setting of an earlier version in the file.
-
-    Raises :class:`InvalidOptions` for a file that is not TOML.
-    """
-    path = config_path() if path is None else path
-    _, notices = by_present_names(parse_toml(read_toml(path), where=str(path)))
-    return [f"{path}: {notice}" for notice in notices]
-
-
-def parse_text(text: str, *, where: str) -> Config:
-    """Parse the text of a configuration file; raises as :func:`load_config`."""
-    return parse_config(parse_toml(text, where=where), where=where)
+def renamed_settings() -> list[str]:
+    """A notice, without a full stop, for each setting of an earlier version in the file."""
+    path = config_path()
+    return [f"{path}: {notice}" for notice in rename(parse_toml(read_toml(path), where=str(path)))]
 
 
 def read_toml(path: Path) -> str:
     """The file's text, line ends as they are; empty without a file. Raises :class:`InvalidOptions`."""
     try:
         found = path.stat()
-        if not (stat.S_ISREG(found.st_mode) or stat.S_ISDIR(found.st_mode)):
-            raise InvalidOptions(f"{path} is not a regular file", f"Replace {path} by a regular file.")
-        if found.st_size > LARGEST_FILE:
-            raise InvalidOptions(f"{path} is larger than {size(LARGEST_FILE)}", f"Shorten {path}.")
+        if not stat.S_ISREG(found.st_mode) or found.st_size > LARGEST_FILE:
+            message = f"{path} is not a regular file of at most {size(LARGEST_FILE)}"
+            raise InvalidOptions(message, f"Replace {path}.")
         return path.read_bytes().decode("utf-8-sig")
     except FileNotFoundError:
         return ""
-    except UnicodeDecodeError as error:
-        raise InvalidOptions(f"{path} is not valid TOML: {error}", f"Correct {path}.") from None
-    except OSError as error:
-        raise InvalidOptions(
-            f"{path} cannot be read: {error.strerror}", f"Make {path} a file that you can read."
-        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        message = f"{path} cannot be read: {error.strerror if isinstance(error, OSError) else error}"
+        raise InvalidOptions(message, f"Make {path} a file that you can read.") from None
 
 
 def parse_toml(text: str, *, where: str) -> dict[str, Any]:
@@ -224,7 +189,7 @@ def parse_toml(text: str, *, where: str) -> dict[str, Any]:
 
 
 def _correct(where: str) -> str:
-    return f"Correct {where}." if where == EDIT else f"Correct {where}: `localspec config edit`."
+    return f"Correct {where}: `localspec config edit`."
 
 
 def environment_options() -> Options:
@@ -232,86 +197,60 @@ def environment_options() -> Options:
 
     They apply to the command that is run with them, never to the daemon. Raises :class:`InvalidOptions`.
     """
-    values = {}
-    for name in ("model", "draft", "proposer", "backend"):
-        variable = f"LOCALSPEC_{name.upper()}"
-        if value := os.environ.get(variable):
-            remedy = f"Correct it, or run `unset {variable}`."
-            check_value(Options, name, value, said=variable, remedy=remedy)
-            values[name] = value
+    names = {name: f"LOCALSPEC_{name.upper()}" for name in ("model", "draft", "proposer", "backend")}
+    values = {name: value for name, variable in names.items() if (value := os.environ.get(variable))}
+    for name, value in values.items():
+        remedy = f"Correct it, or run `unset {names[name]}`."
+        check_value(Options, name, value, said=names[name], remedy=remedy)
     return parse_options(values)
 
 
-def parse_config(values: Mapping[str, Any], *, where: str) -> Config:
-    """Validate the tables of a configuration; the remedies of errors name ``where`` it is from."""
+def parse_config(text: str, *, where: str) -> Config:
+    """Parse a configuration; raises as :func:`load_config`, with remedies that name ``where`` it is."""
+    values = parse_toml(text, where=where)
+    rename(values)
     try:
-        return check_together(_parsed(by_present_names(values)[0]))
+        config = _read(values, Config)
+        return check_together(replace(config, options=config.options.over(Config().options)))
     except InvalidOptions as error:
         raise InvalidOptions(error.message, f"{error.remedy} {_correct(where)}".lstrip()) from None
 
 
-def _parsed(values: Mapping[str, Any]) -> Config:
-    top = {key: value for key, value in values.items() if key not in (*TABLES, "models")}
-    config = _read(top, Config, known=Config.__struct_fields__)
-    tables: dict[str, Any] = {
-        name: _read(_table(values, name), struct, f"{name}.") for name, struct in TABLES.items()
-    }
-    tables["options"] = tables["options"].over(Config().options)
-    models = {name: _model_section(name, table) for name, table in _table(values, "models").items()}
-    config = msgspec.structs.replace(config, **tables, models=models)
-    for directory in config.model_dirs:
-        # The daemon, in another directory, would misread a relative one.
-        if not os.path.isabs(os.path.expanduser(directory)) or "\0" in directory:
-            message = f"model_dirs takes a list of strings, each an absolute path{instead(directory)}"
-            raise InvalidOptions(message, "")
-    check_origins(config.http.origins)
-    return config
+def _read(table: Any, struct: type[T], name: str = "", known: Collection[str] | None = None) -> T:
+    """Convert the table of a ``name`` with those in it; raises :class:`InvalidOptions` for an unknown key or
+    a wrong value."""
+    known = struct.__struct_fields__ if known is None else known
+    prefix = f"{name}." if name in TABLES else ""
+    values = dict(_table(table, name))
+    for key, value in values.items():
+        if key not in known:
+            names = [prefix + each for each in known]
+            raise InvalidOptions(unknown_key("setting", prefix + key, names), "")
+        if struct is Config and key in TABLES:
+            values[key] = _read(value, TABLES[key], key)
+        elif struct is Config and key == "models":
+            values[key] = {model: _model_section(model, each) for model, each in _table(value, key).items()}
+        else:
+            check_value(struct, key, value, said=prefix + key, remedy="", strict=True)
+    return msgspec.convert(values, struct)
 
 
-def check_origins(origins: Iterable[str]) -> None:
-    """Raise :class:`InvalidOptions` for a ``*`` that does not stand for all hosts of a scheme."""
-    for page in origins:
-        if "*" in page and WILDCARD.fullmatch(page) is None:
-            raise InvalidOptions(
-                f"http.origins has the entry {shortened(page, LONGEST_SHOWN)!r}: a * may only follow a "
-                "scheme in lower case other than http, https, ws and wss",
-                f"Write web origins in full, such as https://example.org, or a scheme such as {ANY_HOST}.",
-            )
+def _table(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise InvalidOptions(f"{name} must be a table of settings, [{name}]{instead(value)}", "")
+    return value
 
 
-def _table(values: Mapping[str, Any], name: str) -> dict[str, Any]:
-    """A table of settings or of sections in the file; raises :class:`InvalidOptions` for another value."""
-    found = values.get(name, {})
-    if not isinstance(found, dict):
-        raise InvalidOptions(f"{name} must be a table of settings, [{name}]{instead(found)}", "")
-    return found
-
-
-def _model_section(name: str, table: Any) -> ModelConfig:
-    is_table = isinstance(table, dict)
-    if not is_table or any(isinstance(table[key], dict) for key in table if key not in SECTION_KEYS):
-        raise InvalidOptions(f"[models.{name[:LONGEST_SHOWN]}] is not a table of settings", EXAMPLE)
-    knobs = {key: value for key, value in table.items() if key in EngineConfig.__struct_fields__}
-    others = {key: value for key, value in table.items() if key not in knobs}
+def _model_section(name: str, value: Any) -> ModelConfig:
     try:
+        table = _table(value, name)
+        knobs = {key: table[key] for key in table if key in EngineConfig.__struct_fields__}
+        others = {key: table[key] for key in table if key not in knobs}
         engine = _read(knobs, EngineConfig)
         options = _read(others, Options, known=SECTION_KEYS)
     except InvalidOptions as error:
         raise InvalidOptions(f"in {section_name(name)}: {error.message}", error.remedy) from None
     return ModelConfig(engine={key: getattr(engine, key) for key in knobs}, options=options)
-
-
-def _read(
-    table: Mapping[str, Any], struct: type[T], prefix: str = "", known: Collection[str] | None = None
-) -> T:
-    """Convert a table; raises :class:`InvalidOptions` for an unknown key or a wrong value."""
-    known = struct.__struct_fields__ if known is None else known
-    for key, value in table.items():
-        if key not in known:
-            names = [prefix + each for each in known]
-            raise InvalidOptions(unknown_key("setting", prefix + key, names), "")
-        check_value(struct, key, value, said=prefix + key, remedy="", strict=True)
-    return msgspec.convert(table, struct)
 
 
 def section_name(model: str) -> str:
@@ -321,17 +260,149 @@ def section_name(model: str) -> str:
 
 def check_together(config: Config) -> Config:
     """Checks over several fields; returns ``config``."""
-    _check_pair("", config.engine, config.options)
-    for name, section in config.models.items():
-        options = section.options.over(config.options)
-        _check_pair(f" in {section_name(name)}", section.over(config.engine), options)
+    sections = {f" in {section_name(name)}": section for name, section in config.models.items()}
+    for where, own in {"": ModelConfig(), **sections}.items():
+        engine = own.over(config.engine)
+        if engine.ngram_min > engine.ngram_max:
+            raise InvalidOptions(f"engine.ngram_min is larger than engine.ngram_max{where}", SEE_SETTINGS)
+        try:
+            check_options(own.options.over(config.options))
+        except InvalidOptions as error:
+            raise InvalidOptions(error.message + where, error.remedy) from None
     return config
 
 
-def _check_pair(where: str, engine: EngineConfig, options: Options) -> None:
-    if engine.ngram_min > engine.ngram_max:
-        raise InvalidOptions(f"engine.ngram_min is larger than engine.ngram_max{where}", SEE_SETTINGS)
+def change(place: Place, value: Any) -> None:
+    """Write a value, or remove the key with None, as well as its earlier names, which would hold again.
+
+    After :class:`InvalidOptions` and :class:`StorageError` the file is as it was.
+    """
+    import tomlkit  # slow to load, and needed only here
+    from tomlkit.exceptions import TOMLKitError
+
+    path, value = config_path(), msgspec.json.decode(msgspec.json.encode(value))  # lists, no tuples
+    before = read_toml(path)
+    wanted = parse_toml(before, where=str(path))
     try:
-        check_options(options)
-    except InvalidOptions as error:
-        raise InvalidOptions(error.message + where, error.remedy) from None
+        document = tomlkit.parse(before if before.endswith("\n") or not before else before + "\n")
+        for tables in (wanted, document):
+            for earlier in (old for old, new in RENAMED.items() if new == place):
+                _change(tables, earlier, None)
+            _change(tables, place, value)
+        text = tomlkit.dumps(document)
+        is_sound = tomllib.loads(text) == wanted
+    except (AttributeError, TypeError, ValueError, TOMLKitError, RecursionError):
+        is_sound = False
+    if not is_sound:
+        parse_config(before, where=str(path))
+        message = f"{path} has a form that `localspec config set` cannot change"
+        raise InvalidOptions(message, "Run `localspec config edit`.")
+    write_file(text)
+
+
+def write_file(text: str) -> None:
+    """Replace the whole file, atomically; raises as :func:`change`."""
+    path = config_path()
+    parse_config(text, where=str(path))
+    target = Path(os.path.realpath(path))  # a link stays
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        home.write_private(target, text)
+    except OSError as error:
+        message, remedy = f"{target} cannot be written", f"Make {target.parent} a directory you can write to."
+        raise of_system(error, message) or StorageError(f"{message}: {error.strerror}", remedy) from None
+
+
+def _change(tables: MutableMapping[str, Any], place: Place, value: Any) -> None:
+    name, *below = place
+    if below and (value is None or name in tables):
+        _change(tables.get(name, {}), tuple(below), value)
+    elif value is None:
+        tables.pop(name, None)
+    else:
+        for each in reversed(below):
+            value = {each: value}
+        # Comments at the end of a table are about the next one: the key goes before them.
+        body: list[Any] = getattr(getattr(tables, "value", None), "body", [])
+        end = max((n for n, (key, _) in enumerate(body, 1) if key is not None), default=0)
+        tail, body[end:] = body[end:], []
+        tables[name] = value
+        body += tail
+
+
+FIELD = r'^ {4}(\w+): .*\n {4}"""(.+)"""$'
+"""in the source of a struct: a field and its docstring"""
+
+
+class Setting(NamedTuple):
+    """One key of ``config.toml``; ``table`` is empty for those at its top. A default of None: not set."""
+
+    table: str
+    name: str
+    takes: str
+    default: Any
+    meaning: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.table}.{self.name}" if self.table else self.name
+
+    @property
+    def struct(self) -> type[msgspec.Struct]:
+        return TABLES.get(self.table, Config)
+
+    def parse(self, text: str, said: str = "") -> Any:
+        """Convert a typed value: lists in TOML's notation, one stop string, other values as they are.
+
+        Raises :class:`InvalidOptions` with the allowed values; ``said``: the setting's name there.
+        """
+        value: Any = text
+        if self.takes.startswith("a list"):
+            with suppress(ValueError, RecursionError):
+                value = tomllib.loads(f"list = {text}")["list"]
+        value = [value] if self.name == "stop" and isinstance(value, str) else value
+        check_value(self.struct, self.name, value, said=said or self.key, remedy=SEE_SETTINGS)
+        return getattr(msgspec.convert({self.name: value}, self.struct, strict=False), self.name)
+
+
+@cache
+def settings() -> tuple[Setting, ...]:
+    """All settings, in the order of the file."""
+    defaults = Config()
+    structs: dict[str, type[msgspec.Struct]] = {"": Config, **TABLES}
+    return tuple(
+        Setting(table, name, allowed(of, name), getattr(getattr(defaults, table, defaults), name), meaning)
+        for table, of in structs.items()
+        for name, meaning in re.findall(FIELD, inspect.getsource(of), re.MULTILINE)
+        if table or name == "model_dirs"
+    )
+
+
+def find(key: str) -> Setting:
+    """The setting of a name, with or without its table; raises :class:`InvalidOptions` naming the nearest."""
+    for setting in settings():
+        if key in (setting.key, setting.name):
+            return setting
+    near = [name for setting in settings() for name in (setting.key, setting.name)]
+    raise InvalidOptions(unknown_key("setting", key, near), "See `localspec config show`.")
+
+
+def override(config: Config, pairs: Mapping[str, str]) -> Config:
+    """``--opt key=value``: any setting in a table of the file."""
+    for key, text in pairs.items():
+        setting = find(plain_key(key))
+        if not setting.table:
+            raise InvalidOptions(f"{key} cannot be set for one command", SEE_SETTINGS)
+        value = setting.parse(text, f"--opt {key}")
+        table = replace(getattr(config, setting.table), **{setting.name: value})
+        models = {
+            model: replace(own, engine={knob: v for knob, v in own.engine.items() if knob != setting.name})
+            for model, own in config.models.items()
+        }
+        config = replace(config, **{setting.table: table}, models=models)
+    return check_together(config)
+
+
+def plain_key(key: str) -> str:
+    """A key without blanks and with underscores; it may be written as a flag, as in ``top-k``."""
+    return key.strip().replace("-", "_")

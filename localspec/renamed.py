@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any
 
 Place = tuple[str, ...]
@@ -16,36 +16,49 @@ RENAMED: dict[Place, Place | None] = {
     ("workspaces",): None,
 }
 """by their earlier places, the present ones of settings and tables; None: removed"""
-IN_SECTIONS = ("engine", "options")
-"""tables whose settings may also stand in a section of a model, by their names alone"""
 
 
-def by_present_names(values: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The tables with each setting by its present name, and a notice, without a full stop, for each other."""
-    found, notices = _copied(values, 3), []
+def rename(values: dict[str, Any]) -> list[str]:
+    """Give the settings their present names, in place; returns a notice, without a full stop, for each."""
+    notices = []
     for old, new in _places(values):
-        table = _table(found, old)
+        table = _table(values, old)
         if old[-1] not in table:
             continue
-        value = table.pop(old[-1])
-        if new is None:
-            notices.append(f"{'.'.join(old)} is not a setting any more, and has no effect")
-            continue
-        is_set = new[-1] in _table(found, new)
-        other = ", which is set, too, and holds" if is_set else ""
-        notices.append(f"{'.'.join(old)} is now named {'.'.join(new)}{other}")
-        if not is_set and isinstance(found.setdefault(new[0], {}), dict):
-            _table(found, new)[new[-1]] = value
-    return found, notices
+        value, name = table.pop(old[-1]), ".".join(old)
+        if _protects_a_directory(old, value) and _add(values, ("options", "remember"), False):
+            now = "remember = false in it is read as options.remember = false, for all directories"
+            notices.append(f"{name} is not a setting any more; {now}")
+        elif new is None:
+            notices.append(f"{name} is not a setting any more, and has no effect")
+        else:
+            other = "" if _add(values, new, value) else ", which is set, too, and holds"
+            notices.append(f"{name} is now named {'.'.join(new)}{other}")
+    return notices
 
 
-def _places(values: Mapping[str, Any]) -> Iterator[tuple[Place, Place | None]]:
+def _protects_a_directory(place: Place, value: Any) -> bool:
+    """True for a table by which the n-gram memory learns nothing in some directory."""
+    sections = value.values() if place == ("workspaces",) and isinstance(value, dict) else ()
+    return any(isinstance(each, dict) and each.get("remember") is False for each in sections)
+
+
+def _places(values: dict[str, Any]) -> Iterator[tuple[Place, Place | None]]:
     """The earlier places that settings may have in these tables, and the present ones."""
-    sections = values.get("models")
     for old, new in RENAMED.items():
         yield old, new
-        for name in sections if old[0] in IN_SECTIONS and isinstance(sections, dict) else ():
+        # A model's section has them by their names alone.
+        for name in _table(values, ("models", "")) if old[0] in ("engine", "options") else ():
             yield ("models", name, old[-1]), None if new is None else ("models", name, new[-1])
+
+
+def _add(values: dict[str, Any], place: Place, value: Any) -> bool:
+    """Set a key of a table that is not set; return False if it is."""
+    values.setdefault(place[0], {})
+    table = _table(values, place)
+    is_new = place[-1] not in table
+    table.setdefault(place[-1], value)
+    return is_new
 
 
 def _table(values: Any, place: Place) -> dict[str, Any]:
@@ -53,9 +66,3 @@ def _table(values: Any, place: Place) -> dict[str, Any]:
     for name in place[:-1]:
         values = values.get(name, {}) if isinstance(values, dict) else {}
     return values if isinstance(values, dict) else {}
-
-
-def _copied(value: Any, depth: int) -> Any:
-    """A copy of tables within tables to this depth."""
-    is_table = isinstance(value, dict) and depth > 0
-    return {name: _copied(each, depth - 1) for name, each in value.items()} if is_table else value

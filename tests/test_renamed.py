@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import copy
+import tomllib
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from localspec import renamed
-from localspec.config import TABLES, Config, load_config, parse_config, parse_toml, renamed_settings
-from localspec.renamed import RENAMED, by_present_names
+from localspec.config import TABLES, Config, load_config, parse_config, renamed_settings
+from localspec.renamed import RENAMED, rename
 
 OLD = '[daemon]\nport = 0\nallowed_origins = ["http://x"]\n'
+
+
+def notices(text: str) -> list[str]:
+    return rename(tomllib.loads(text))
 
 
 def test_the_earlier_names_are_no_settings_and_the_present_ones_are() -> None:
@@ -21,50 +24,62 @@ def test_the_earlier_names_are_no_settings_and_the_present_ones_are() -> None:
         assert new is None or new[-1] in TABLES[new[0]].__struct_fields__
 
 
-def test_a_setting_by_its_earlier_name_holds_with_a_notice(tmp_path: Path) -> None:
-    file = tmp_path / "config.toml"
+def test_a_setting_by_its_earlier_name_holds_with_a_notice(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    file = tmp_path.resolve() / "config" / "config.toml"
+    file.parent.mkdir()
     file.write_text(OLD)
-    config = load_config(file)
+    config = load_config()
     assert config.http.origins == ("http://x",) and config.daemon.port == 0
-    assert renamed_settings(file) == [f"{file}: daemon.allowed_origins is now named http.origins"]
+    assert renamed_settings() == [f"{file}: daemon.allowed_origins is now named http.origins"]
     file.write_text('[http]\norigins = ["http://x"]')
-    assert renamed_settings(file) == []
+    assert renamed_settings() == []
+
+    text = f'{OLD}[http]\norigins = ["http://y"]\n'
+    assert parse_config(text, where="it").http.origins == ("http://y",)
+    assert notices(text) == ["daemon.allowed_origins is now named http.origins, which is set, too, and holds"]
 
 
-def test_the_present_name_holds_where_both_are_set() -> None:
-    values = parse_toml(f'{OLD}[http]\norigins = ["http://y"]\nenabled = true\n', where="it")
-    config = parse_config(values, where="it")
-    assert config.http.origins == ("http://y",) and config.http.enabled
-    assert by_present_names(values)[1] == [
-        "daemon.allowed_origins is now named http.origins, which is set, too, and holds"
-    ]
+GONE = "workspaces is not a setting any more"
 
 
-@pytest.mark.parametrize("text", ['[workspaces."/a"]\nk = 3\n', "workspaces = 3\n"])
-def test_a_removed_table_is_left_out_with_a_notice(tmp_path: Path, text: str) -> None:
-    file = tmp_path / "config.toml"
-    file.write_text(f"[options]\nk = 2\n{text}" if "[" in text else text)
-    assert load_config(file).options.k == (2 if "[" in text else None)
-    assert renamed_settings(file) == [f"{file}: workspaces is not a setting any more, and has no effect"]
-
-
-@pytest.mark.parametrize("values", [{"daemon": 3}, {"daemon": {"allowed_origins": []}, "http": 3}, {}])
-def test_other_values_than_tables_are_left_as_they_are(values: dict[str, Any]) -> None:
-    before = copy.deepcopy(values)
-    found, _ = by_present_names(values)
-    assert values == before
-    assert {name for name in found if found[name] == 3} == {name for name in before if before[name] == 3}
+@pytest.mark.parametrize(
+    ("text", "remembers", "notice"),
+    [
+        ('[workspaces."/a"]\nk = 3', None, f"{GONE}, and has no effect"),
+        ('[workspaces."/a"]\nremember = true', None, f"{GONE}, and has no effect"),
+        ("workspaces = 3", None, f"{GONE}, and has no effect"),
+        ("workspaces.a = 3", None, f"{GONE}, and has no effect"),
+        (
+            '[workspaces."/a"]\nk = 1\n[workspaces."/b"]\nremember = false\n[options]\nk = 2',
+            False,
+            f"{GONE}; remember = false in it is read as options.remember = false, for all directories",
+        ),
+        (
+            '[workspaces."/a"]\nremember = false\n[options]\nremember = true',
+            True,
+            f"{GONE}, and has no effect",
+        ),
+    ],
+)
+def test_a_directory_that_was_not_to_be_learnt_is_not_learnt(
+    text: str, remembers: bool | None, notice: str
+) -> None:
+    options = parse_config(text, where="it").options
+    assert options.remember is remembers and options.k == (2 if "k = 2" in text else None)
+    assert notices(text) == [notice]
 
 
 def test_options_and_knobs_are_found_in_sections_too(monkeypatch: pytest.MonkeyPatch) -> None:
     new = {("options", "heat"): ("options", "temperature"), ("engine", "steam"): None}
     monkeypatch.setattr(renamed, "RENAMED", new)
     text = '[options]\nheat = 1.0\n[models."m"]\nheat = 0.5\nsteam = 1\nk = 2\n'
-    values = parse_toml(text, where="it")
-    config = parse_config(values, where="it")
+    config = parse_config(text, where="it")
     assert config.options.temperature == 1.0
     assert (config.models["m"].options.temperature, config.models["m"].options.k) == (0.5, 2)
-    assert by_present_names(values)[1] == [
+    assert notices(text) == [
         "options.heat is now named options.temperature",
         "models.m.heat is now named models.m.temperature",
         "models.m.steam is not a setting any more, and has no effect",

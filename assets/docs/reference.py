@@ -15,11 +15,11 @@ from rich.console import Console
 from assets.docs.meanings import MEANINGS
 from localspec.cli.app import app
 from localspec.cli.examples import EXAMPLES
+from localspec.config import settings
 from localspec.errors import LocalspecError
 from localspec.http import llama_cpp, ollama, openai, sampling
 from localspec.protocol.messages import METHODS, NOTIFICATIONS
 from localspec.protocol.options import Options
-from localspec.settings import settings
 
 CLIENTS = Path(__file__).parent.parent.parent / "localspec" / "doctor" / "clients.txt"
 INDENT = "    "

@@ -53,9 +53,9 @@ def pulled(_context: CompletionContext) -> list[str]:
 
 def settings(context: CompletionContext) -> Iterator[tuple[str, str]]:
     """The names of settings with their meanings; also whole keys once a word is begun."""
-    from localspec import settings
+    from localspec import config
 
-    for setting in settings.settings():
+    for setting in config.settings():
         yield setting.name, setting.meaning
         if context.incomplete and setting.table:
             yield setting.key, setting.meaning
@@ -64,11 +64,12 @@ def settings(context: CompletionContext) -> Iterator[tuple[str, str]]:
 def values(context: CompletionContext) -> list[str]:
     """Return the possible values of the setting whose key was typed before: for ``model`` and ``draft`` the
     names of models, for others their choices. The list is empty for a setting without choices."""
-    from localspec import settings
+    from localspec.config import find
+    from localspec.protocol.options import choices
 
-    setting = settings.find(context["key"].raw or "")
+    setting = find(context["key"].raw or "")
     of_models = {"model": models, "draft": drafts}.get(setting.name)
-    return list(setting.choices) if of_models is None else of_models(context)
+    return list(choices(setting.struct, setting.name)) if of_models is None else of_models(context)
 
 
 def sessions(_context: CompletionContext) -> Iterator[tuple[str, str]]:

@@ -16,12 +16,13 @@ from localspec.config import (
     HttpConfig,
     environment_options,
     load_config,
+    override,
+    plain_key,
 )
 from localspec.errors import InvalidOptions
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options, ProposerName, check_value, parse_options
 from localspec.protocol.proposer_kinds import meanings
-from localspec.settings import override, plain_key
 
 ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
 

@@ -8,14 +8,7 @@ from collections.abc import Sequence
 
 from localspec._version import __version__
 from localspec.cli import output
-from localspec.errors import (
-    ExitCode,
-    LocalspecError,
-    ModelAmbiguous,
-    ModelInvalid,
-    ModelNotFound,
-    of_system,
-)
+from localspec.errors import ExitCode, LocalspecError, of_system
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -33,10 +26,6 @@ def run(arguments: Sequence[str]) -> int:
         return _dispatch(arguments)
     except (BrokenPipeError, SystemExit):  # the latter is how Rich, which writes help, ends on the former
         return ExitCode.OK  # the reader has closed the pipe, as `| head` does
-    except (ModelNotFound, ModelAmbiguous, ModelInvalid) as error:
-        from localspec.cli.explain import explained
-
-        return _fail(explained(error, arguments), as_json=as_json)
     except LocalspecError as error:
         return _fail(error, as_json=as_json)
     except KeyboardInterrupt:

@@ -35,7 +35,7 @@ def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iter
     options = sections.merged(environment_options())
     there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults apply."
     yield Finding("config", "ok", there)
-    for notice in renamed_settings(path):
+    for notice in renamed_settings():
         yield Finding("config", "warning", ended(notice), CORRECT)
     for name, error in sections.unresolved():
         sentence = f'The section [models."{name}"] matches no model: {error.message}'

@@ -204,6 +204,8 @@ def _words(kind: inspect.Type) -> str:
             return f"a whole number {_range(kind)}"
         case inspect.FloatType():
             return f"a number {_range(kind)}"
+        case inspect.Metadata(extra_json_schema={"title": title}):
+            return str(title)
         case inspect.StrType(max_length=None):
             return "text"
         case inspect.StrType():

@@ -6,11 +6,9 @@ import json
 import os
 from typing import Any
 
-from localspec import settings
-from localspec.config import load_config
+from localspec.config import Setting, find, load_config
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options, unknown_key
-from localspec.settings import Setting
 
 LIST = 'Write a list, as in ["one", "two"].'
 
@@ -20,7 +18,7 @@ def field(name: str) -> Setting:
     if name not in Options.__struct_fields__:
         known = Options.__struct_fields__
         raise InvalidOptions(unknown_key("option", name, known), "Type a space after /set: it lists them.")
-    return settings.find(f"options.{name}")
+    return find(f"options.{name}")
 
 
 def value_of(name: str, text: str) -> Any:

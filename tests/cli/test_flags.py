@@ -83,7 +83,7 @@ def test_a_draft_goes_with_the_model_it_was_named_beside(
 
 
 def test_a_draft_configured_without_a_model_goes_with_the_bundled_one() -> None:
-    base = parse_config({"options": {"draft": "small"}}, where="here").options
+    base = parse_config('options.draft = "small"', where="here").options
     assert Options(model="other").over(base).draft is None
     assert Options(model="bundled").over(base).draft == Options().over(base).draft == "small"
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -41,7 +40,7 @@ def test_a_snippet_runs(cli: Cli, tmp_path: Path, snippet: str) -> None:
 
 def test_the_settings_are_valid() -> None:
     (settings,) = re.findall(r"```toml\n(.*?)```", WRITTEN, re.DOTALL)
-    assert parse_config(tomllib.loads(settings), where="settings.md").engine.threads == 4
+    assert parse_config(settings, where="settings.md").engine.threads == 4
 
 
 @pytest.mark.slow

@@ -8,8 +8,8 @@ import pytest
 
 from assets.docs.reference import pages, table
 from localspec.cli.examples import EXAMPLES
+from localspec.config import settings
 from localspec.protocol.messages import METHODS
-from localspec.settings import settings
 from tests.docs.test_readme import PAGES
 
 

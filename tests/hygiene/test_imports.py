@@ -48,7 +48,6 @@ def copy(folder: Path, module: str, text: str) -> Path:
         (folder / "localspec" / layer / "__init__.py").touch()
     plain = (
         "config",
-        "config_file",
         "errors",
         "home",
         "interrupt",
@@ -56,7 +55,6 @@ def copy(folder: Path, module: str, text: str) -> Path:
         "process",
         "protocol",
         "renamed",
-        "settings",
         "units",
         "wording",
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ from tests.models.ggufs import TARGET, small
 
 
 def sections(text: str) -> Sections:
-    return Sections(parse_config(tomllib.loads(text), where="here"))
+    return Sections(parse_config(text, where="here"))
 
 
 def test_without_sections_the_options_hold() -> None:
