@@ -18,7 +18,7 @@ def notices(text: str) -> list[str]:
     return rename(tomllib.loads(text))
 
 
-def test_the_earlier_names_are_no_settings_and_the_present_ones_are() -> None:
+def test_the_earlier_names_are_no_settings() -> None:
     for old, new in RENAMED.items():
         assert old[-1] not in (TABLES[old[0]] if len(old) > 1 else Config).__struct_fields__
         assert new is None or new[-1] in TABLES[new[0]].__struct_fields__
@@ -36,40 +36,27 @@ def test_a_setting_by_its_earlier_name_holds_with_a_notice(
     assert renamed_settings() == [f"{file}: daemon.allowed_origins is now named http.origins"]
     file.write_text('[http]\norigins = ["http://x"]')
     assert renamed_settings() == []
-
     text = f'{OLD}[http]\norigins = ["http://y"]\n'
     assert parse_config(text, where="it").http.origins == ("http://y",)
     assert notices(text) == ["daemon.allowed_origins is now named http.origins, which is set, too, and holds"]
 
 
-GONE = "workspaces is not a setting any more"
-
-
 @pytest.mark.parametrize(
-    ("text", "remembers", "notice"),
+    ("text", "remember"),
     [
-        ('[workspaces."/a"]\nk = 3', None, f"{GONE}, and has no effect"),
-        ('[workspaces."/a"]\nremember = true', None, f"{GONE}, and has no effect"),
-        ("workspaces = 3", None, f"{GONE}, and has no effect"),
-        ("workspaces.a = 3", None, f"{GONE}, and has no effect"),
-        (
-            '[workspaces."/a"]\nk = 1\n[workspaces."/b"]\nremember = false\n[options]\nk = 2',
-            False,
-            f"{GONE}; remember = false in it is read as options.remember = false, for all directories",
-        ),
-        (
-            '[workspaces."/a"]\nremember = false\n[options]\nremember = true',
-            True,
-            f"{GONE}, and has no effect",
-        ),
+        ('[workspaces."/a"]\nk = 3', None),
+        ('[workspaces."/a"]\nremember = true', None),
+        ("workspaces.a = 3", None),
+        ('[workspaces."/a"]\nk = 1\n[workspaces."/b"]\nremember = false\n[options]\nk = 2', False),
+        ('[workspaces."/a"]\nremember = false\n[options]\nremember = true', True),
     ],
 )
-def test_a_directory_that_was_not_to_be_learnt_is_not_learnt(
-    text: str, remembers: bool | None, notice: str
-) -> None:
+def test_a_directory_that_was_not_to_be_learnt_is_not_learnt(text: str, remember: bool | None) -> None:
     options = parse_config(text, where="it").options
-    assert options.remember is remembers and options.k == (2 if "k = 2" in text else None)
-    assert notices(text) == [notice]
+    assert options.remember is remember and options.k == (2 if "k = 2" in text else None)
+    read = "; remember = false in it is read as options.remember = false, for all directories"
+    effect = read if remember is False else ", and has no effect"
+    assert notices(text) == [f"workspaces is not a setting any more{effect}"]
 
 
 def test_options_and_knobs_are_found_in_sections_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,12 @@ from localspec.models.bundled import bundled_model
 from tests.cli.harness import CONFIG, Cli
 from tests.waiting import DEADLINE_S
 
-VARIABLES = tuple(f"LOCALSPEC_{name}" for name in ("MODEL", "DRAFT", "PROPOSER", "BACKEND"))
-
 
 @pytest.fixture
 def cli() -> Iterator[Cli]:
     home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
     command = Cli(home)
-    for variable in (*VARIABLES, "VISUAL", "EDITOR"):
+    for variable in ("LOCALSPEC_MODEL", "LOCALSPEC_DRAFT", "LOCALSPEC_PROPOSER", "VISUAL", "EDITOR"):
         command.environment.pop(variable, None)
     yield command
     command("daemon", "stop")
@@ -41,9 +39,6 @@ def shown(cli: Cli, *arguments: str) -> dict[str, Any]:
     return {each["key"]: each["value"] for each in cli.json("config", "show", *arguments)["settings"]}
 
 
-# --- show ----------------------------------------------------------------------------------------
-
-
 def test_every_setting_is_shown(cli: Cli) -> None:
     file(cli).write_text(CONFIG + '[models."stdlib-6m"]\nn_ctx = 64\nk = 2\n')
     cli.environment["LOCALSPEC_PROPOSER"] = "none"
@@ -56,14 +51,6 @@ def test_every_setting_is_shown(cli: Cli) -> None:
         assert shown(cli, "-m", name)["engine.n_ctx"] == 64
     other = shown(cli, "-m", "stdlib-1m")
     assert (other["engine.n_ctx"], other["options.k"], other["options.model"]) == (0, None, "stdlib-1m")
-
-
-def test_the_draft_is_that_of_the_model_that_answers(cli: Cli) -> None:
-    file(cli).write_text('[options]\nmodel = "stdlib-6m"\ndraft = "stdlib-1m"\n')
-    assert shown(cli)["options.draft"] == "stdlib-1m"
-    assert shown(cli, "-m", "other")["options.draft"] == "auto"
-    cli.environment |= {"LOCALSPEC_MODEL": "other", "LOCALSPEC_DRAFT": "none"}
-    assert shown(cli)["options.draft"] == "none"
 
 
 def test_what_is_shown_is_a_valid_configuration(cli: Cli) -> None:
@@ -91,9 +78,6 @@ def test_a_wrong_file_is_named(cli: Cli) -> None:
     assert shown(cli)["engine.threads"] == 0
 
 
-# --- set -----------------------------------------------------------------------------------------
-
-
 def test_a_value_is_set_and_removed(cli: Cli) -> None:
     done = cli("config", "set", "n_ctx", "4096")
     assert done.returncode == 0 and not done.stdout
@@ -112,12 +96,7 @@ def test_a_value_is_set_and_removed(cli: Cli) -> None:
     ("arguments", "message"),
     [
         (("nctx", "1"), "there is no setting named 'nctx'; did you mean 'n_ctx'?"),
-        (("n_ctx", "many"), "engine.n_ctx takes a whole number from 0 to 100000000, not 'many'"),
-        (("http.origins", '["https://*"]'), "http.origins takes a list of origins such as"),
         (("threshold", "0.3"), "drafts are verified exactly"),
-        (("n_ctx", "1", "--unset"), "`config set` needs either a value or --unset"),
-        (("", "1"), "there is no setting named ''"),
-        (("engine", "--unset"), "there is no setting named 'engine'"),
         (("model", "b", "-m", "a"), "options.model cannot be set for one model. Set it for all models"),
     ],
 )
@@ -167,21 +146,14 @@ def test_a_daemon_with_other_settings_says_so(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_settings_of_a_model_reach_the_engine(cli: Cli, tmp_path: Path) -> None:
-    cli("config", "set", "max_tokens", "3")
+def test_settings_of_a_model_reach_the_engine(cli: Cli) -> None:
     cli("config", "set", "n_ctx", "64", "-m", "stdlib-6m")
-    asking = ("run", "--json", "--temperature", "0", "--raw")
-    for where in ((), ("--no-daemon",)):
-        for name in ("bundled", str(bundled_model("stdlib-6m"))):
-            done = cli(*asking, *where, "-m", name, "def f(x):", cwd=tmp_path)
-            assert '"completion_tokens":3,' in done.stdout, done.stderr
-            long = cli(*asking, *where, "-m", name, "x = 1\n" * 200)
-            assert '"context_exceeded"' in long.stdout and "64" in long.stdout
-    wide = cli(*asking, "--no-daemon", "--opt", "n_ctx=2048", "x = 1\n" * 200, cwd=tmp_path)
-    assert '"completion_tokens":3,' in wide.stdout
-
-
-# --- edit ----------------------------------------------------------------------------------------
+    asking = ("run", "--json", "--max-tokens", "3", "--raw", "x = 1\n" * 200)
+    for name in ("bundled", str(bundled_model("stdlib-6m"))):
+        for where in ((), ("--no-daemon",)):
+            assert '"context_exceeded"' in cli(*asking, *where, "-m", name).stdout
+        wide = cli(*asking, "--no-daemon", "--opt", "n_ctx=2048", "-m", name)
+        assert '"completion_tokens":3,' in wide.stdout
 
 
 def editor(cli: Cli, folder: Path, script: str) -> Path:
