@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from types import MappingProxyType
 from typing import NoReturn, TypedDict
 
 DIRECTORY = os.path.abspath(os.sep)
@@ -35,11 +36,14 @@ def python(module: str, *arguments: str) -> tuple[str, ...]:
     return (sys.executable, "-P", "-m", module, *arguments)
 
 
-def surroundings(*, without: Collection[str] = ()) -> Surroundings:
-    """The directory and environment of a process, ``without`` some variables; relative paths in the
-    environment are made absolute from the current directory."""
+NOTHING_ADDED: Mapping[str, str] = MappingProxyType({})
+
+
+def surroundings(*, without: Collection[str] = (), added: Mapping[str, str] = NOTHING_ADDED) -> Surroundings:
+    """The directory and environment of a process, ``without`` some variables and with those ``added``;
+    relative paths in the environment are made absolute from the current directory."""
     environment = {name: absolute(name, value) for name, value in os.environ.items() if name not in without}
-    return Surroundings(cwd=DIRECTORY, env=environment)
+    return Surroundings(cwd=DIRECTORY, env={**environment, **added})
 
 
 def become(command: tuple[str, ...]) -> NoReturn:

@@ -222,7 +222,7 @@ draft = "none"
 def test_sections_are_read(file: Path) -> None:
     file.write_text(SECTIONS)
     config = load_config()
-    knobs = {"n_ctx": 4096, "kv_bits": 8}
+    knobs: dict[str, Any] = {"n_ctx": 4096, "kv_bits": 8}
     model = ModelConfig(engine=knobs, options=Options(temperature=0.2, draft="none"))
     assert config.models == {"qwen2.5-coder:7b": model, "bundled": ModelConfig()}
     assert model.over(EngineConfig(threads=3, n_ctx=7)) == EngineConfig(threads=3, **knobs)

@@ -10,7 +10,7 @@ import subprocess
 from pathlib import Path
 from threading import Timer
 
-from localspec.process import DIRECTORY
+from localspec.process import surroundings
 
 LIST_S = 60.0
 """seconds that listing a repository may take"""
@@ -52,7 +52,7 @@ def _run(folder: Path, *arguments: str, given: bytes = b"", limit_s: float) -> t
     git = shutil.which("git", path=os.pathsep.join(places))
     if git is None:
         return None, b""
-    own = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    given_to_git = [name for name in os.environ if name.startswith("GIT_")]
     settings = [part for setting in SETTINGS for part in ("-c", setting)]
     try:
         process = subprocess.Popen(
@@ -60,9 +60,8 @@ def _run(folder: Path, *arguments: str, given: bytes = b"", limit_s: float) -> t
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            cwd=DIRECTORY,
-            env=own | ENVIRONMENT,
             start_new_session=True,
+            **surroundings(without=given_to_git, added=ENVIRONMENT),
         )
     except OSError:
         return None, b""
@@ -85,4 +84,4 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """Kill git and what it started."""
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL) if hasattr(os, "killpg") else process.kill()
+            os.killpg(process.pid, signal.SIGKILL)

@@ -23,10 +23,10 @@ from tests.hygiene.source import (
 
 CEILINGS = {
     "assets": 1600,
-    "localspec/.": 1750,
+    "localspec/.": 1500,
     "localspec/backends": 3600,
     "localspec/bench": 550,
-    "localspec/cli": 4100,
+    "localspec/cli": 3950,
     "localspec/client": 1200,
     "localspec/completion": 550,
     "localspec/daemon": 5600,
@@ -46,7 +46,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2850,
-    "tests": 56950,
+    "tests": 56350,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
