@@ -108,7 +108,7 @@ def _fetch(plan: Plan) -> None:
     from localspec.hub.pull import carry_out
 
     choice, so_far = plan.choice, plan.so_far
-    if plan.missing:
+    if so_far < choice.size:
         some = f" {size(so_far)} of it are already downloaded." if so_far else ""
         others = f" There are also {', '.join(choice.others)}." if choice.others else ""
         output.note(f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}")
@@ -128,7 +128,7 @@ def _fetch(plan: Plan) -> None:
 
 def _again(plan: Plan) -> str:
     """The arguments of `models pull` that name exactly this model."""
-    choice, repo = plan.choice, plan.place.repo
+    choice, repo = plan.choice, plan.model.repo
     if choice.format == "mlx":
         return f"{repo} --mlx"
     return choice.name if choice.name.startswith(f"{repo}:") else f"{repo} --file {choice.files[0].name}"
@@ -147,14 +147,14 @@ def _draft_for(target: Plan, flags: PullFlags, *, memory_mb: int) -> Plan | None
             raise
         return None
     if small is None and flags.draft:
-        output.note(f"localspec: no draft model is known for {target.place.repo}.")
+        output.note(f"localspec: no draft model is known for {target.model.repo}.")
     return small
 
 
 def _wants(small: Plan, flags: PullFlags) -> bool:
     """Return True if the draft model is wanted too; without a terminal, print the command for it."""
     offer = f"{small.choice.name} ({size(small.choice.size)}) can draft for it"
-    if flags.draft or flags.yes or not small.missing:
+    if flags.draft or flags.yes or small.so_far == small.choice.size:
         return True
     if flags.json or not asking.is_possible():
         output.note(f"{offer}: localspec models pull {_again(small)}")
@@ -208,9 +208,7 @@ def remove(
 
 def _unload(pulled: Sequence[Pulled]) -> None:
     """Unload these models in the daemon; raises :class:`EngineBusy` for one that runs or is being loaded."""
-    from localspec.hub.removal import paths_of
-
-    places = {place_of(path) for each in pulled for path in paths_of(each)}
+    places = {place_of(path) for each in pulled for path in each.paths}
 
     async def unload(client: Client) -> None:
         drafting = [each for each in (await client.status()).models if each.draft_path in places]

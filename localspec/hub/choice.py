@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
 from typing import NamedTuple
 
+from huggingface_hub.errors import HFValidationError
+from huggingface_hub.utils import validate_repo_id
+
 from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
-from localspec.hub.listing import OTHER, HubFile, Listing, check_repo
+from localspec.hub.listing import OTHER, Listing
+from localspec.hub.records import HubFile
 from localspec.models.description import Format, has_mlx
 from localspec.models.fit import PROCESS
 from localspec.models.names import PREFERRED, label_of
@@ -25,11 +28,20 @@ MLX_FILES = (
     *("*.txt", "*.jinja"),
 )
 """the files that mlx-lm reads of a directory, without code"""
-NO_MODELS = ("mmproj", "imatrix", "ggml-vocab")
-"""parts of the names of GGUF files that are not models"""
-HEAD = "mtp-"
-"""prefix that llama.cpp's converter gives to the names of heads beside their models"""
+NO_MODELS = re.compile(r"mmproj|imatrix|ggml-vocab|^mtp-", re.IGNORECASE)
+"""names of GGUF files that are not models; ``mtp-`` has a head beside its model"""
+FAMILIES = {
+    "Qwen2.5-Coder": (r"Qwen2\.5-Coder-", "0.5B", "1.5B", "3B"),
+    "Qwen2.5": (r"Qwen2\.5-", "0.5B", "1.5B", "3B"),
+    "Qwen3": (r"Qwen3-(?!\d+B-A\d)", "0.6B", "1.7B", "4B"),
+    "Llama-3.2": (r"(?:Meta-)?Llama-3\.[123]-", "1B", "3B"),
+    "gemma-3": (r"gemma-3-", "270m", "1b", "4b"),
+    "SmolLM2": (r"SmolLM2-", "135M", "360M"),
+}
+"""Families whose small models share the tokenizer, without mixtures of experts, which run fast themselves;
+loading checks that a pair matches."""
 
+_SIZE = r"(?P<size>\d+(?:\.\d+)?[BbMm])"
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
 
 
@@ -50,38 +62,34 @@ class Choice(NamedTuple):
     format: Format
     files: tuple[HubFile, ...]
     quantisation: str | None
-    why: str
+    why: str = ""
     others: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
         return sum(file.size for file in self.files)
 
-
-class _Variant(NamedTuple):
-    """A GGUF model of a repository, in one file or in parts."""
-
-    stem: str
-    label: str | None
-    files: tuple[HubFile, ...]
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(file.name for file in self.files)
 
     @property
-    def size(self) -> int:
-        return sum(file.size for file in self.files)
+    def label(self) -> str:
+        return self.quantisation or self.names[0]
 
 
 def parse_name(text: str) -> Wanted:
     """ORG/NAME or ORG/NAME:QUANTISATION; raises :class:`InvalidOptions`."""
-    if "://" in text:
-        name = "/".join(text.rpartition("://")[2].split("/")[1:3])
-        raise InvalidOptions(
-            f"{text!r} is an address, not the name of a repository", f"Write {name or 'ORG/NAME'}."
-        )
     repo, colon, quantisation = text.partition(":")
-    check_repo(repo)
-    if colon and not quantisation:
+    try:
+        validate_repo_id(repo)
+        plausible = repo.count("/") == 1 and bool(colon) == bool(quantisation)
+    except HFValidationError:
+        plausible = False
+    if not plausible:
         raise InvalidOptions(
-            f"{text!r} has no quantisation after the colon", "Write ORG/NAME or ORG/NAME:QUANTISATION."
+            f"{text!r} is not the name of a repository",
+            "Write ORG/NAME or ORG/NAME:QUANTISATION, as the hub has it; one file of it goes with --file.",
         )
     return Wanted(repo, quantisation or None)
 
@@ -101,19 +109,31 @@ def choose(
     :class:`ModelTooLarge` where no model fits and none was named, and :class:`InvalidOptions` where a name
     means several.
     """
-    format = wanted.format or _format(listing, wanted, has_mlx() if mlx is None else mlx)
-    if format == "mlx":
-        return _directory(listing, wanted, free)
-    variants = _variants(listing)
-    if not variants:
-        raise ModelInvalid(f"{listing.repo} has no GGUF file with a model", OTHER)
+    repo, models, name = listing.repo, _models(listing), wanted.file or wanted.quantisation
+    if wanted.format == "mlx" or (wanted.format is None and wanted.file is None and not models):
+        return _directory(listing, wanted, free, has_mlx() if mlx is None else mlx)
+    if not models:
+        raise ModelInvalid(f"{repo} has no GGUF file with a model", OTHER)
     if wanted.file is not None:
-        return _of_file(listing, wanted.file, variants)
-    if wanted.quantisation is not None:
-        return _of_label(listing, wanted.quantisation, variants)
-    chosen = _fitting(listing, variants, free, preferred)
-    labels = {variant.label for variant in variants if variant.label} - {chosen.quantisation}
-    return chosen._replace(others=tuple(sorted(labels)))
+        found, why = [model for model in models if wanted.file in model.names], "the requested file"
+    elif name is not None:
+        found, why = [model for model in models if _alike(model.label, name)], "the requested quantisation"
+    else:
+        found, why = _fitting(models, free, preferred)
+    if not found:
+        known = ", ".join(sorted(model.names[0] if wanted.file else model.label for model in models))
+        raise ModelNotFound(f"{repo} has no {name}; it has {known}", "Name one of these.")
+    chosen = found[0]
+    if len(found) > 1:
+        names = ", ".join(model.names[0] for model in found)
+        raise InvalidOptions(f"{repo} has several files of {chosen.label}: {names}", "Name one with --file.")
+    _check_parts(chosen)
+    others = {model.quantisation for model in models if model.quantisation} - {chosen.quantisation}
+    return chosen._replace(
+        name=f"{repo}/{wanted.file}" if wanted.file else chosen.name,
+        why=why,
+        others=() if name else tuple(sorted(others)),
+    )
 
 
 def needs(size: int) -> int:
@@ -122,133 +142,86 @@ def needs(size: int) -> int:
     return size + size // 8 + PROCESS
 
 
-def _format(listing: Listing, wanted: Wanted, mlx: bool) -> Format:
-    """The format to download: GGUF where there is any, as it comes in many sizes, else MLX."""
-    names = [file.name for file in listing.files]
-    if wanted.file is not None or any(name.endswith(".gguf") for name in names):
-        return "gguf"
-    if not any(fnmatch(name, "*.safetensors") for name in names):
-        raise ModelInvalid(f"{listing.repo} has neither GGUF files nor safetensors", OTHER)
-    if not mlx:
+def candidates(repo: str) -> Iterator[str]:
+    """Repositories of models 5 to 30 times smaller, the smallest first: the same name with another size."""
+    for family, (pattern, *small) in FAMILIES.items():
+        if found := re.compile(f"{pattern}{_SIZE}", re.IGNORECASE).search(repo, repo.rfind("/") + 1):
+            for each in small:
+                if 5 <= _billions(found["size"]) / _billions(each) <= 30:
+                    yield f"{repo[: found.start()]}{family}-{each}{repo[found.end() :]}"
+            return
+
+
+def _billions(size: str) -> float:
+    return float(size[:-1]) / (1000 if size[-1] in "Mm" else 1)
+
+
+def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Choice:
+    """The model for MLX: the whole directory."""
+    repo, quantisation = listing.repo, wanted.quantisation
+    files = tuple(
+        file
+        for file in listing.files
+        if "/" not in file.name and any(fnmatch(file.name, form) for form in MLX_FILES)
+    )
+    choice = Choice(repo, "mlx", files, None, "the whole directory, for MLX")
+    if "config.json" not in choice.names or not any(fnmatch(name, "*.safetensors") for name in choice.names):
+        raise ModelInvalid(f"{repo} has neither GGUF files nor a config.json with safetensors", OTHER)
+    if not mlx and wanted.format is None:
         raise ModelInvalid(
-            f"{listing.repo} has only safetensors files; MLX, which reads them, is not installed",
+            f"{repo} has only safetensors files; MLX, which reads them, is not installed",
             f"Look for a repository with GGUF files, or add --mlx to download it all the same. {INSTALL_MLX}",
         )
-    return "mlx"
-
-
-def _directory(listing: Listing, wanted: Wanted, free: int) -> Choice:
-    files = tuple(file for file in listing.files if any(fnmatch(file.name, form) for form in MLX_FILES))
-    files = tuple(file for file in files if "/" not in file.name)
-    names = {file.name for file in files}
-    if "config.json" not in names or not any(name.endswith(".safetensors") for name in names):
-        raise ModelInvalid(f"{listing.repo} has no config.json with safetensors, which MLX needs", OTHER)
-    quantisation = wanted.quantisation
-    if quantisation is not None and quantisation.lower() not in listing.repo.lower():
+    if quantisation is not None and quantisation.lower() not in repo.lower():
         raise ModelNotFound(
-            f"{listing.repo} has no quantisation {quantisation}: it is an MLX directory, which has only one",
+            f"{repo} has no quantisation {quantisation}: it is an MLX directory, which has only one",
             "Leave the quantisation out; each has a repository of its own.",
         )
-    choice = Choice(listing.repo, "mlx", files, None, "the whole directory, for MLX")
     if needs(choice.size) > free and wanted.format is None and quantisation is None:
         raise _too_large(choice, free, "add --mlx")
     return choice
 
 
-def _variants(listing: Listing) -> list[_Variant]:
+def _models(listing: Listing) -> list[Choice]:
     """The GGUF models of a repository, the parts of each in order."""
     parts: dict[str, list[HubFile]] = defaultdict(list)
     for file in listing.files:
         path = PurePosixPath(file.name)
-        name = path.name.lower()
-        is_part = name.startswith(HEAD) or any(word in name for word in NO_MODELS)
-        if path.suffix == ".gguf" and not is_part:
+        if path.suffix == ".gguf" and not NO_MODELS.search(path.name):
             parts[_SPLIT.sub("", str(path.with_suffix("")))].append(file)
+    labels = {stem: label_of(PurePosixPath(stem)) for stem in parts}
     return [
-        _Variant(stem, label_of(PurePosixPath(stem)), tuple(sorted(files))) for stem, files in parts.items()
+        Choice(
+            f"{listing.repo}:{label}" if label else listing.repo, "gguf", tuple(sorted(parts[stem])), label
+        )
+        for stem, label in labels.items()
     ]
 
 
-def _of_file(listing: Listing, name: str, variants: Sequence[_Variant]) -> Choice:
-    for variant in variants:
-        if any(file.name == name for file in variant.files):
-            return _chosen(listing, variant, "the requested file", name=f"{listing.repo}/{name}")
-    known = [file.name for variant in variants for file in variant.files]
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.4)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    raise ModelNotFound(
-        f"{listing.repo} has no model file {name!r}{hint}", "Give a file's name as the hub lists it."
-    )
+def _alike(label: str, other: str) -> bool:
+    return label.upper().replace("-", "_") == other.upper().replace("-", "_")
 
 
-def _of_label(listing: Listing, label: str, variants: Sequence[_Variant]) -> Choice:
-    def plain(text: str | None) -> str:
-        return (text or "").upper().replace("-", "_")
-
-    matching = [variant for variant in variants if plain(variant.label) == plain(label)]
-    if not matching:
-        labels = sorted({variant.label for variant in variants if variant.label})
-        has = f"it has {', '.join(labels)}" if labels else "no quantisation is in its files' names"
-        raise ModelNotFound(
-            f"{listing.repo} has no quantisation {label}; {has}", "Name one of these, or a file with --file."
-        )
-    return _only(listing, matching, "the requested quantisation")
-
-
-def _only(listing: Listing, matching: Sequence[_Variant], why: str) -> Choice:
-    if len(matching) > 1:
-        files = ", ".join(variant.files[0].name for variant in matching)
-        label = matching[0].label or "GGUF model"
-        raise InvalidOptions(f"{listing.repo} has several files of {label}: {files}", "Name one with --file.")
-    return _chosen(listing, matching[0], why)
+def _fitting(models: list[Choice], free: int, preferred: Sequence[str]) -> tuple[list[Choice], str]:
+    """The preferred model, or where memory is short, the largest of the smaller ones that fit; and why."""
+    best = min(models, key=lambda model: ((*preferred, model.label).index(model.label), -model.size))
+    chosen, why = best, f"{best.label} takes {size(needs(best.size))} of memory, {size(free)} are free"
+    if needs(best.size) > free:
+        least = min(models, key=lambda model: model.size)
+        models = [model for model in models if model.size < best.size and needs(model.size) <= free]
+        if not models:
+            raise _too_large(least, free, f"name it: {least.name}")
+        chosen = max(models, key=lambda model: model.size)
+        why = f"{chosen.label}, as {why.replace(' takes ', ' would take ')}"
+    return [model for model in models if model.quantisation == chosen.quantisation], why
 
 
-def _fitting(listing: Listing, variants: Sequence[_Variant], free: int, preferred: Sequence[str]) -> Choice:
-    """The preferred one; where memory is short, the largest of the smaller ones that fit."""
-
-    def rank(variant: _Variant) -> tuple[int, int]:
-        known = variant.label in preferred
-        return (preferred.index(variant.label or "") if known else len(preferred), -variant.size)
-
-    best = min(variants, key=rank)
-    if needs(best.size) <= free:
-        alike = [variant for variant in variants if variant.label == best.label]
-        return _only(
-            listing,
-            alike,
-            f"{_shown_name(best)} takes {size(needs(best.size))} of memory, {size(free)} are free",
-        )
-    smaller = [variant for variant in variants if variant.size < best.size and needs(variant.size) <= free]
-    if not smaller:
-        least = min(variants, key=lambda variant: variant.size)
-        raise _too_large(_chosen(listing, least, ""), free, f"name it: {listing.repo}:{least.label}")
-    found = max(smaller, key=lambda variant: variant.size)
-    short = f"would take {size(needs(best.size))} of memory, {size(free)} are free"
-    why = f"{_shown_name(found)}, as {_shown_name(best)} {short}"
-    return _only(listing, [variant for variant in smaller if variant.label == found.label], why)
-
-
-def _shown_name(variant: _Variant) -> str:
-    return variant.label or variant.files[0].name
-
-
-def _chosen(listing: Listing, variant: _Variant, why: str, *, name: str | None = None) -> Choice:
-    _check_parts(listing, variant)
-    label = variant.label
-    named = name or (f"{listing.repo}:{label}" if label else listing.repo)
-    return Choice(named, "gguf", variant.files, label, why)
-
-
-def _check_parts(listing: Listing, variant: _Variant) -> None:
-    """Raises :class:`ModelInvalid` where the repository has not all parts of a split model."""
-    found = [_SPLIT.search(PurePosixPath(file.name).stem) for file in variant.files]
-    numbers = [int(part[1]) for part in found if part]
-    expected = {int(part[2]) for part in found if part} or {0}
-    if len(expected) > 1 or numbers != list(range(1, max(expected) + 1)):
-        raise ModelInvalid(
-            f"{listing.repo} has parts {numbers} of {variant.stem}, which is split into {max(expected)}",
-            OTHER,
-        )
+def _check_parts(model: Choice) -> None:
+    """Raise :class:`ModelInvalid` where the repository has not all parts of a split model."""
+    parts = [part.groups() for name in model.names if (part := _SPLIT.search(name.removesuffix(".gguf")))]
+    total = parts[-1][1] if parts else ""
+    if parts != [(f"{number:05}", total) for number in range(1, int(total or 0) + 1)]:
+        raise ModelInvalid(f"{model.name} is split into {int(total)} parts, and the hub has not all", OTHER)
 
 
 def _too_large(choice: Choice, free: int, anyway: str) -> ModelTooLarge:

@@ -1,96 +1,102 @@
-"""Planning and carrying out the download of a model from the hub."""
+"""Planning and carrying out the download of a model from the hub.
+
+The library's own ``hf_hub_download`` deletes the part of a file that is interrupted and compares no checksum.
+So the content comes by its ``http_get``, which resumes, and ``hf_hub_download`` links the finished blob.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from localspec.errors import DiskFull, HubDenied, ModelError, ModelInvalid
-from localspec.hub import drafts, records
-from localspec.hub.cache import Place
-from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, choose
-from localspec.hub.download import Progress, download
-from localspec.hub.listing import HubFile, read_listing
-from localspec.hub.records import Pulled
+from huggingface_hub import constants, hf_hub_url
+from huggingface_hub.file_download import http_get
+from huggingface_hub.utils import tqdm
+
+from localspec.errors import DiskFull, DownloadBroken, HubDenied, ModelError, ModelInvalid
+from localspec.hub import records
+from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, candidates, choose
+from localspec.hub.faults import endpoint, typed
+from localspec.hub.listing import api, read_listing
+from localspec.hub.records import HubFile, Pulled
 from localspec.models.fit import free_memory
 from localspec.models.model import model_at
 from localspec.models.names import PREFERRED
 from localspec.models.stores.store import User, hub_cache
 from localspec.units import MB, size
 
+constants.DOWNLOAD_CHUNK_SIZE = MB  # the step of the progress, and what an interruption may lose
+KEPT = "The part downloaded so far is kept: the same command continues it."
+
+Progress = Callable[[int], None]
+"""called with the number of bytes that are here"""
+
 
 class Plan(NamedTuple):
     """A chosen model, and its place in the cache."""
 
     choice: Choice
-    place: Place
+    model: Pulled
 
     @property
     def so_far(self) -> int:
-        return sum(self.place.so_far(file) for file in self.choice.files)
-
-    @property
-    def missing(self) -> tuple[HubFile, ...]:
-        return tuple(file for file in self.choice.files if not self.place.has(file))
+        return sum(map(self.model.so_far, self.choice.files))
 
     @property
     def path(self) -> Path:
         """The path for `-m`: the file, the first of its parts, or the directory."""
-        return self.place.snapshot if self.choice.format == "mlx" else self.place.entry(self.choice.files[0])
+        return self.model.paths[0]
 
 
 def plan(wanted: Wanted, *, memory_mb: int = 0, preferred: Sequence[str] = PREFERRED) -> Plan:
     """Read the hub's listing and choose; ``memory_mb`` is the memory for all models, 0: all that is free."""
     listing = read_listing(wanted.repo)
-    free = free_memory()
-    free = min(free, memory_mb * MB) if memory_mb else free
+    free = min(free_memory(), memory_mb * MB) if memory_mb else free_memory()
     choice = choose(listing, wanted, free, preferred=preferred)
-    return Plan(choice, Place(hub_cache(User.here()).absolute(), listing.repo, listing.commit))
+    root = str(hub_cache(User.here()).absolute())
+    return Plan(choice, Pulled(choice.name, listing.repo, listing.commit, root, choice.format, choice.files))
+
+
+def find_draft(target: Plan, *, memory_mb: int = 0) -> Plan | None:
+    """A small model of the target's format that may draft for it, if the hub has one; raises as ``plan``."""
+    for repo in candidates(target.model.repo):
+        with contextlib.suppress(ModelError, HubDenied):
+            return plan(Wanted(repo, format=target.choice.format), memory_mb=memory_mb, preferred=FOR_DRAFTS)
+    return None
 
 
 def carry_out(plan: Plan, progress: Progress) -> None:
     """Download the missing files; ``progress`` is called with the number of bytes of the model that are here.
 
     Raises :class:`DiskFull` before it begins where there is no room, :class:`ModelInvalid` for a complete
-    model that cannot be used, and what ``download`` does.
+    model that cannot be used, :class:`DownloadBroken` for content that differs from the hub's listing (it is
+    removed), :class:`HubBusy` while another program fetches the same file, and what ``faults.typed`` does.
     """
-    choice, place = plan
+    model, done = plan.model, 0
     _check_room(plan)
-    done = 0
-    for file in choice.files:
-        download(place, file, _beside(done, progress), lambda ours: _claim(plan, ours))
-        done += file.size
-    place.show_all()
-    _check_headers(plan)
-
-
-def _claim(plan: Plan, file: HubFile) -> None:
-    """Record a file before its first byte, so that an interrupted download can be removed as well."""
-    choice, place = plan
-    records.remember(Pulled(choice.name, place.repo, place.commit, str(place.root), choice.format, (file,)))
-
-
-def find_draft(target: Plan, *, memory_mb: int = 0) -> Plan | None:
-    """A small model of the target's format that may draft for it, if the hub has one; raises as ``plan``."""
-    for repo in drafts.candidates(target.place.repo):
-        with contextlib.suppress(ModelError, HubDenied):
-            return plan(Wanted(repo, format=target.choice.format), memory_mb=memory_mb, preferred=FOR_DRAFTS)
-    return None
-
-
-def _beside(done: int, progress: Progress) -> Progress:
-    """Progress of one file, reported as that of all: ``done`` bytes are those of the files before it."""
-    return lambda here: progress(done + here)
+    with typed(model.repo, KEPT):
+        for file in model.files:
+            _download(model, file, _counting(progress, done))
+            done += file.size
+            progress(done)
+        model.ref.parent.mkdir(exist_ok=True)
+        model.ref.write_text(model.commit)
+    problem = model_at(plan.path).described(model.name).problem
+    if problem is not None:
+        raise ModelInvalid(
+            f"{model.name} was downloaded completely, but cannot be used: {problem}",
+            f"Choose another model; `localspec models rm {model.name}` removes this one.",
+        )
 
 
 def _check_room(plan: Plan) -> None:
-    needed = plan.choice.size - plan.so_far
-    root = plan.place.root
-    there = next(path for path in (root, *root.absolute().parents) if path.exists())
-    free = shutil.disk_usage(there).free
+    needed, root = plan.choice.size - plan.so_far, Path(plan.model.cache)
+    free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
     if needed > free:
         raise DiskFull(
             f"{plan.choice.name} needs {size(needed)} more on the disk of {root}; {size(free)} are free",
@@ -98,11 +104,52 @@ def _check_room(plan: Plan) -> None:
         )
 
 
-def _check_headers(plan: Plan) -> None:
-    """Raise :class:`ModelInvalid` if the headers, which native code will read, have a problem."""
-    problem = model_at(plan.path).described(plan.choice.name).problem
-    if problem is not None:
-        raise ModelInvalid(
-            f"{plan.choice.name} was downloaded completely, but cannot be used: {problem}",
-            f"Choose another model; `localspec models rm {plan.choice.name}` removes this one.",
+def _download(model: Pulled, file: HubFile, bar: type[tqdm]) -> None:
+    """Fetch the missing bytes of a file, and put it into its snapshot."""
+    entry, blob, partial = model.entry(file), model.blob(file), model.partial(file)
+    with model.holding(file):
+        if records.size_of(entry) == file.size:
+            return
+        records.remember(model, file)  # before the first byte, so that `rm` finds a part too
+        entry.unlink(missing_ok=True)
+        if records.size_of(blob) != file.size:
+            blob.parent.mkdir(parents=True, exist_ok=True)
+            _fetch(model, file, bar)
+            os.replace(partial, blob)
+    api().hf_hub_download(model.repo, file.name, revision=model.commit, cache_dir=model.cache)
+
+
+def _fetch(model: Pulled, file: HubFile, bar: type[tqdm]) -> None:
+    """Download a file, or the rest of it, and compare its checksum."""
+    partial = model.partial(file)
+    if partial.is_symlink():
+        partial.unlink()
+    with partial.open("a+b") as out:
+        if out.tell() < file.size:
+            url = hf_hub_url(model.repo, file.name, revision=model.commit, endpoint=endpoint())
+            http_get(url, out, resume_size=out.tell(), headers=api()._build_hf_headers(), tqdm_class=bar)
+        out.seek(0)
+        # Git's name of a small file is the only checksum that the hub has of it.
+        git = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
+        digest = hashlib.file_digest(out, (lambda: git) if len(file.checksum) == 40 else "sha256")
+        os.fsync(out.fileno())  # a name that promises a checksum must not outlive its content
+    if digest.hexdigest() != file.checksum:
+        partial.unlink()
+        raise DownloadBroken(
+            f"the downloaded {file.name} is damaged: its checksum is {digest.hexdigest()}, the hub's is "
+            f"{file.checksum}"
         )
+
+
+def _counting(progress: Progress, done: int) -> type[tqdm]:
+    """A bar for the library that reports the bytes of a file beside ``done``, those of the files before."""
+
+    class Bar(tqdm):
+        def __init__(self, **options: Any) -> None:
+            super().__init__(**{**options, "disable": True})  # type: ignore[no-untyped-call]
+
+        def update(self, n: float | None = 1) -> None:
+            self.n += n
+            progress(done + self.n)
+
+    return Bar

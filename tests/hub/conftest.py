@@ -14,20 +14,21 @@ from tests.mlx_pair import mlx_model
 REPO = "org/Tiny-7B-GGUF"
 
 
+def model(extra: int = 0) -> bytes:
+    """A real GGUF file; bytes behind its last tensor make it larger, and another."""
+    return bundled_model("stdlib-1m").read_bytes() + bytes(extra)
+
+
+Q4, Q8 = model(), model(1)
+
+
 class Puller(Cli):
     """The command in a home of its own, with a cache of the hub's there, and a hub to pull from."""
 
     def __init__(self, home: Path, hub: Hub) -> None:
         super().__init__(home)
-        theirs = {
-            name: value for name, value in self.environment.items() if not name.startswith(("HF_", "HUGGING"))
-        }
-        self.environment = {
-            **theirs,
-            "HF_HOME": str(home / "hf"),
-            "HF_ENDPOINT": hub.url,
-            "HF_HUB_DISABLE_TELEMETRY": "1",
-        }
+        kept = {name: value for name, value in self.environment.items() if not name.startswith("HF_")}
+        self.environment = {**kept, "HF_HOME": str(home / "hf"), "HF_ENDPOINT": hub.url}
         self.cache = home / "hf" / "hub"
 
     def set_memory(self, mb: int) -> None:
@@ -40,10 +41,10 @@ class Puller(Cli):
     def partials(self, repo: str = REPO) -> list[Path]:
         return sorted(self.folder(repo).glob("blobs/*.incomplete"))
 
-    def files(self) -> list[str]:
-        """Everything in the cache that is or leads to content, but for locks."""
-        found = (Path(folder) / name for folder, _, names in os.walk(self.cache) for name in names)
-        return sorted(str(path.relative_to(self.cache)) for path in found if ".locks" not in path.parts)
+    def files(self, repo: str = REPO) -> list[str]:
+        """Everything of a repository in the cache that is or leads to content."""
+        found = (Path(folder) / name for folder, _, names in os.walk(self.folder(repo)) for name in names)
+        return sorted(str(path.relative_to(self.folder(repo))) for path in found)
 
 
 @pytest.fixture
@@ -53,13 +54,14 @@ def hub() -> Iterator[Hub]:
 
 
 @pytest.fixture
+def tiny(hub: Hub) -> Hub:
+    hub.add(REPO, {"README.md": b"A tiny one.", "tiny-7b-q4_k_m.gguf": Q4, "tiny-7b-q8_0.gguf": Q8})
+    return hub
+
+
+@pytest.fixture
 def cli(tmp_path: Path, hub: Hub) -> Puller:
     return Puller(tmp_path.resolve(), hub)
-
-
-def model(extra: int = 0) -> bytes:
-    """A real GGUF file; bytes behind its last tensor make it larger, and another."""
-    return bundled_model("stdlib-1m").read_bytes() + bytes(extra)
 
 
 def mlx_directory() -> dict[str, bytes]:

@@ -62,7 +62,7 @@ class Repository:
         return hashlib.sha1(lines.encode()).hexdigest()
 
     def listing(self) -> dict[str, Any]:
-        return {"sha": self.commit, "siblings": [self.entry(name) for name in self.files]}
+        return {"id": "x", "sha": self.commit, "siblings": [self.entry(name) for name in self.files]}
 
     def entry(self, name: str) -> dict[str, Any]:
         content = self.files[name]
@@ -89,7 +89,6 @@ class Hub:
     pauses: dict[str, int] = field(default_factory=dict)
     """by a file's name: after how many bytes its answer waits for `go_on`"""
     go_on: threading.Event = field(default_factory=threading.Event)
-    ranges: bool = True
     listings: dict[str, bytes] = field(default_factory=dict)
     """by a repository: an answer of any kind in place of its listing"""
 
@@ -158,7 +157,7 @@ class Handler(BaseHTTPRequestHandler):
         """Send a file from the requested byte on, as far as its faults permit."""
         content = self.hub.altered.get(name, content)
         asked = self.headers.get("Range")
-        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked and self.hub.ranges else 0
+        start = int(asked.removeprefix("bytes=").rstrip("-")) if asked else 0
         partly = {"Content-Range": f"bytes {start}-{len(content) - 1}/{len(content)}"} if start else {}
         self.begin(206 if start else 200, len(content) - start, {**headers, **partly})
         if self.command == "HEAD":

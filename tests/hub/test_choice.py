@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from huggingface_hub.hf_api import BlobLfsInfo, RepoSibling
 
-from localspec.errors import InvalidOptions, LocalspecError, ModelInvalid, ModelNotFound, ModelTooLarge
-from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, choose, needs, parse_name
-from localspec.hub.listing import HubFile, Listing
+from localspec.errors import InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
+from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, candidates, choose, needs, parse_name
+from localspec.hub.listing import MAX_FILE, Listing, checked_file
+from localspec.hub.records import HubFile
 from localspec.models.names import PREFERRED
 
 REPO = "org/Model-7B-GGUF"
@@ -70,9 +72,9 @@ def test_what_is_named_is_taken_whether_it_fits_or_not(asked: str) -> None:
 
 
 def test_what_is_not_there_is_answered_with_what_is() -> None:
-    with pytest.raises(ModelNotFound, match="no quantisation Q3_K_M; it has F16, Q2_K, Q4_K_M, Q5_K_M, Q8_0"):
+    with pytest.raises(ModelNotFound, match="has no Q3_K_M; it has F16, Q2_K, Q4_K_M, Q5_K_M, Q8_0"):
         chosen(QUANTISED, quantisation="Q3_K_M")
-    with pytest.raises(ModelNotFound, match="did you mean 'model-q5_k_m.gguf'"):
+    with pytest.raises(ModelNotFound, match="has no q5_k_m.gguf; it has model-f16.gguf, "):
         chosen(QUANTISED, file="q5_k_m.gguf")
 
 
@@ -104,7 +106,7 @@ def test_a_split_model_is_all_of_its_parts_in_order() -> None:
 @pytest.mark.parametrize(
     ("names", "sentence"),
     [
-        (PARTS[:2], r"has parts \[1, 3\] of q4_k_m/model, which is split into 3"),
+        (PARTS[:2], "is split into 3 parts, and the hub has not all"),
         (("m-q4_0-00001-of-00002.gguf", "m-q4_0-00002-of-00003.gguf"), "split into"),
     ],
 )
@@ -201,9 +203,84 @@ def test_names() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["", "model", "a/b/c", "org/", "/model", "org/model:", "../etc", "org/..", "a--b/c"]
+    "name",
+    [
+        "",
+        "model",
+        "a/b/c",
+        "org/",
+        "/model",
+        "org/model:",
+        "../etc",
+        "org/..",
+        "a--b/c",
+        "https://hub.example/a/b",
+    ],
 )
-def test_what_is_no_name_is_a_usage_error(name: str) -> None:
-    with pytest.raises(LocalspecError) as raised:
+def test_a_text_that_is_no_name_is_a_usage_error(name: str) -> None:
+    with pytest.raises(InvalidOptions) as raised:
         parse_name(name)
     assert raised.value.exit_code == 2 and "ORG/NAME" in raised.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("target", "drafts"),
+    [
+        ("Qwen/Qwen2.5-Coder-7B-Instruct-GGUF", ["Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF"]),
+        ("x/Qwen2.5-Coder-32B", ["x/Qwen2.5-Coder-1.5B", "x/Qwen2.5-Coder-3B"]),
+        ("Qwen/Qwen2.5-72B-Instruct", ["Qwen/Qwen2.5-3B-Instruct"]),
+        ("mlx-community/Qwen3-8B-4bit", ["mlx-community/Qwen3-0.6B-4bit"]),
+        ("x/Meta-Llama-3.1-8B-Instruct-GGUF", ["x/Llama-3.2-1B-Instruct-GGUF"]),
+        ("x/Llama-3.3-70B-Instruct", ["x/Llama-3.2-3B-Instruct"]),
+        ("x/gemma-3-4b-it-GGUF", ["x/gemma-3-270m-it-GGUF"]),
+        ("x/SmolLM2-1.7B-Instruct", ["x/SmolLM2-135M-Instruct"]),
+        *((name, []) for name in ("x/Qwen2.5-Coder-0.5B", "x/Qwen3-30B-A3B-GGUF", "x/Mistral-7B")),
+        *((name, []) for name in ("x/Qwen2.5", "Qwen3-8B/Mistral")),
+    ],
+)
+def test_drafts_are_five_to_thirty_times_smaller(target: str, drafts: list[str]) -> None:
+    assert list(candidates(target)) == drafts
+
+
+def listed(name: str, size: Any = 1, digest: str = "f" * 64) -> HubFile:
+    return checked_file("org/x", RepoSibling(name, lfs=BlobLfsInfo(size, digest, pointer_size=130)))
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "../x.gguf",
+            "a/../../x.gguf",
+            "/etc/passwd",
+            "a//b",
+            "./x",
+            "a/.",
+            "",
+            "..",
+            "a/",
+            "a\\..\\x",
+            "C:x",
+        ),
+        *("x\0.gguf", "x\n.gguf", "x\n", "x\x1b[2J.gguf", "x|y", "a" * 256, "a/" * 600 + "a"),
+    ],
+)
+def test_a_name_that_lies_is_refused(name: str) -> None:
+    with pytest.raises(ModelInvalid, match="an unsafe path"):
+        listed(name)
+
+
+def test_a_size_or_checksum_that_lies_is_refused() -> None:
+    for size in (None, -1, MAX_FILE + 1):
+        with pytest.raises(ModelInvalid, match="invalid size"):
+            listed("x", size)
+    for digest in ("", "../../../x", "F" * 64, "f" * 63, "f" * 40):
+        with pytest.raises(ModelInvalid, match="without a valid checksum"):
+            listed("x", digest=digest)
+
+
+@pytest.mark.parametrize(
+    "name", ["model.gguf", "Q4_K_M/model-00001-of-00002.gguf", "模型.gguf", "a b.gguf", "...x"]
+)
+def test_other_names_are_taken(name: str) -> None:
+    assert listed(name) == HubFile(name, 1, "f" * 64)

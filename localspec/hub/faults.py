@@ -1,0 +1,90 @@
+"""The errors of huggingface_hub as those of localspec."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx2  # what huggingface_hub speaks HTTP with
+from huggingface_hub import constants
+from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+
+from localspec import errors
+
+WRONG = "is not an http or https URL, such as https://huggingface.co"
+
+
+def endpoint() -> str:
+    """The address of the hub: HF_ENDPOINT, or the library's own."""
+    return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
+
+
+def shown() -> str:
+    """The address of the hub without the name and password in it."""
+    before, _, host = endpoint().rpartition("@")
+    scheme, found, _ = before.partition("://")
+    return scheme + found + host if found else host
+
+
+@contextmanager
+def typed(repo: str, more: str = "") -> Iterator[None]:
+    """Raise the library's errors as localspec's; ``more`` is added to the remedy of those that may pass."""
+    try:
+        yield
+    except (OSError, ValueError, httpx2.HTTPError, httpx2.InvalidURL) as error:
+        found = _translated(error, repo)
+        if isinstance(found, (errors.HubUnavailable, errors.HubBusy, errors.DiskFull)):
+            found.remedy = f"{found.remedy} {more}".strip()
+        raise found from None
+
+
+def _translated(error: Exception, repo: str) -> errors.LocalspecError:
+    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
+        error = error.__cause__
+    match error:
+        case HfHubHTTPError():
+            return _refusal(error.response, repo)
+        case OfflineModeIsEnabled():
+            return errors.HubUnavailable("HF_HUB_OFFLINE is set", "Unset HF_HUB_OFFLINE.")
+        case UnicodeEncodeError():
+            return errors.HubDenied(
+                "the token for the hub contains characters that are not ASCII",
+                "Correct HF_TOKEN, or log in again: `hf auth login`.",
+            )
+        case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
+            return errors.HubUnavailable(f"{shown()} {WRONG}", "Correct or unset HF_ENDPOINT.")
+        case httpx2.ConnectError() | httpx2.ConnectTimeout():
+            return errors.HubUnavailable(f"{shown()} cannot be reached: {error}")
+        case httpx2.HTTPError():
+            return errors.HubUnavailable(f"the connection to {shown()} was lost: {error}")
+        case OSError(errno=number) if number in errors.FULL:
+            return errors.DiskFull("the disk of the hub's cache is full")
+        case OSError(errno=int()):
+            return errors.StorageError(
+                f"the hub's cache cannot be written: {error.strerror}: {error.filename}",
+                "Set HF_HUB_CACHE to a directory that you can write to.",
+            )
+    return errors.HubUnavailable(f"the answer of {shown()} for {repo} is not a hub's")
+
+
+def _refusal(response: httpx2.Response, repo: str) -> errors.LocalspecError:
+    """The error for a request that was answered with a status of 400 or above."""
+    status, why = response.status_code, response.headers.get("x-error-code", "")
+    if why == "GatedRepo" or status == 403:
+        return errors.HubDenied(
+            f"access to {repo} is denied: you have not accepted its terms, or have no permission"
+        )
+    if status == 401:
+        return errors.HubDenied(
+            f"the hub does not show {repo}: it is private, or does not exist",
+            "Check the name, ORG/NAME; for a private repository log in: `hf auth login`, or set HF_TOKEN.",
+        )
+    if status in (404, 410):
+        what = f"no longer has a file of {repo}" if why == "EntryNotFound" else f"has no repository {repo}"
+        return errors.ModelNotFound(f"{shown()} {what}", "Check the name, ORG/NAME, and HF_ENDPOINT.")
+    if status == 429:
+        after = response.headers.get("retry-after", "")
+        when = f"in {after} seconds" if after.isdecimal() else "in some minutes"
+        return errors.HubBusy("the hub limits the rate of requests from this address", f"Try again {when}.")
+    return errors.HubUnavailable(f"{shown()} answered with the HTTP status {status}")
