@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from huggingface_hub import HfApi
 from huggingface_hub.hf_api import RepoSibling
@@ -14,6 +14,7 @@ from localspec.hub.faults import endpoint, typed
 from localspec.hub.records import HubFile
 
 MAX_FILE = 1 << 40
+LIBRARY: dict[str, Any] = {"library_name": "localspec", "library_version": __version__}
 OTHER = "Choose another repository."
 _UNSAFE = re.compile(r'(^|/)(\.{0,2}|[^/]{256,})(/|$)|[\\:*?"<>|]')
 
@@ -27,7 +28,7 @@ class Listing(NamedTuple):
 
 
 def api() -> HfApi:
-    return HfApi(endpoint(), library_name="localspec", library_version=__version__)
+    return HfApi(endpoint(), **LIBRARY)
 
 
 def read_listing(repo: str) -> Listing:

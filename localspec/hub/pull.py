@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from huggingface_hub import constants, hf_hub_url
 from huggingface_hub.file_download import http_get
-from huggingface_hub.utils import tqdm
+from huggingface_hub.utils import build_hf_headers, tqdm
 
 from localspec.errors import DiskFull, DownloadBroken, HubDenied, ModelError, ModelInvalid
 from localspec.hub import records
 from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, candidates, choose
 from localspec.hub.faults import endpoint, typed
-from localspec.hub.listing import api, read_listing
+from localspec.hub.listing import LIBRARY, api, read_listing
 from localspec.hub.records import HubFile, Pulled
 from localspec.models.fit import free_memory
 from localspec.models.model import model_at
@@ -127,7 +127,7 @@ def _fetch(model: Pulled, file: HubFile, bar: type[tqdm]) -> None:
     with partial.open("a+b") as out:
         if out.tell() < file.size:
             url = hf_hub_url(model.repo, file.name, revision=model.commit, endpoint=endpoint())
-            http_get(url, out, resume_size=out.tell(), headers=api()._build_hf_headers(), tqdm_class=bar)
+            http_get(url, out, resume_size=out.tell(), headers=build_hf_headers(**LIBRARY), tqdm_class=bar)
         out.seek(0)
         # Git's name of a small file is the only checksum that the hub has of it.
         git = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)

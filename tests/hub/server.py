@@ -25,7 +25,6 @@ class Asked(NamedTuple):
     """One request as it came."""
 
     server: str
-    method: str
     path: str
     range: str | None
     token: str | None
@@ -42,10 +41,6 @@ def sha256(content: bytes) -> str:
 
 def git_id(content: bytes) -> str:
     return hashlib.sha1(b"blob %d\0" % len(content) + content).hexdigest()
-
-
-def is_large(name: str) -> bool:
-    return name.endswith(LARGE)
 
 
 @dataclass
@@ -67,7 +62,7 @@ class Repository:
     def entry(self, name: str) -> dict[str, Any]:
         content = self.files[name]
         entry: dict[str, Any] = {"rfilename": name, "size": len(content), "blobId": git_id(content)}
-        if is_large(name):
+        if name.endswith(LARGE):
             entry["lfs"] = {"sha256": sha256(content), "size": len(content), "pointerSize": 130}
         return entry
 
@@ -109,7 +104,7 @@ class Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         token = self.headers.get("Authorization")
         path = unquote(urlsplit(self.path).path)
-        self.hub.log.append(Asked(self.name, self.command, path, self.headers.get("Range"), token))
+        self.hub.log.append(Asked(self.name, path, self.headers.get("Range"), token))
         for part, refusal in self.hub.refusals.items():
             if part in path:
                 return self.answer(refusal.status, b"{}", refusal.headers)
@@ -140,7 +135,7 @@ class Handler(BaseHTTPRequestHandler):
         if content is None or commit not in (repository.commit, "main"):
             return self.answer(404, b"", {"X-Error-Code": "EntryNotFound"})
         headers = {"X-Repo-Commit": repository.commit}
-        if not is_large(name):
+        if not name.endswith(LARGE):
             return self.send(name, content, {**headers, "ETag": f'"{git_id(content)}"'})
         digest = sha256(content)
         linked = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content))}

@@ -89,11 +89,7 @@ def test_of_unknown_labels_the_largest_that_fits() -> None:
     assert chosen(found, free=needs(3 * GB)).quantisation == "IQ2_XS"
 
 
-PARTS = (
-    "q4_k_m/model-00001-of-00003.gguf",
-    "q4_k_m/model-00003-of-00003.gguf",
-    "q4_k_m/model-00002-of-00003.gguf",
-)
+PARTS = tuple(f"q4_k_m/model-0000{number}-of-00003.gguf" for number in (1, 3, 2))
 
 
 def test_a_split_model_is_all_of_its_parts_in_order() -> None:
@@ -126,28 +122,7 @@ def test_several_of_one_quantisation_are_asked_about() -> None:
     assert names(choice) == ["chat-q4_k_m.gguf"] and choice.name == f"{REPO}/chat-q4_k_m.gguf"
 
 
-@pytest.mark.parametrize(
-    ("file", "label"),
-    [
-        ("Qwen3-30B-A3B-IQ4_XS.gguf", "IQ4_XS"),
-        ("x-UD-Q4_K_XL.gguf", "UD-Q4_K_XL"),
-        ("Model.Q6_K.gguf", "Q6_K"),
-        ("model-fp16.gguf", "F16"),
-        ("BF16/model-00001-of-00001.gguf", "BF16"),
-        ("gpt-oss-20b-mxfp4.gguf", "MXFP4"),
-        ("TinyLlama-1.1B.gguf", None),
-    ],
-)
-def test_the_quantisation_stands_in_the_name(file: str, label: str | None) -> None:
-    assert chosen(listing(file)).quantisation == label
-
-
-MLX = (
-    "config.json",
-    "model-00001-of-00002.safetensors",
-    "model-00002-of-00002.safetensors",
-    "tokenizer.json",
-)
+MLX = ("config.json", "model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors")
 OTHERS = ("modeling_own.py", "pytorch_model.bin", "original/model.safetensors", "README.md", "merges.txt")
 
 
@@ -187,7 +162,7 @@ def test_a_directory_that_does_not_fit_is_refused_unless_it_is_named() -> None:
         (listing("model.safetensors"), {}),
     ],
 )
-def test_a_repository_without_such_a_model_is_told_so(found: Listing, wanted: dict[str, Any]) -> None:
+def test_a_repository_without_such_a_model_is_an_error(found: Listing, wanted: dict[str, Any]) -> None:
     with pytest.raises(ModelInvalid):
         chosen(found, **wanted)
 
@@ -197,25 +172,9 @@ def test_gguf_goes_first_where_both_are() -> None:
     assert chosen(both).format == "gguf" and chosen(both, format="mlx").format == "mlx"
 
 
-def test_names() -> None:
-    assert parse_name("org/Model") == Wanted("org/Model")
-    assert parse_name("org/Model:Q4_K_M") == Wanted("org/Model", "Q4_K_M")
-
-
 @pytest.mark.parametrize(
     "name",
-    [
-        "",
-        "model",
-        "a/b/c",
-        "org/",
-        "/model",
-        "org/model:",
-        "../etc",
-        "org/..",
-        "a--b/c",
-        "https://hub.example/a/b",
-    ],
+    ["", "model", "a/b/c", "org/", "/model", "org/model:", "../etc", "org/..", "a--b/c", "https://h/a"],
 )
 def test_a_text_that_is_no_name_is_a_usage_error(name: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
@@ -249,20 +208,8 @@ def listed(name: str, size: Any = 1, digest: str = "f" * 64) -> HubFile:
 @pytest.mark.parametrize(
     "name",
     [
-        *(
-            "../x.gguf",
-            "a/../../x.gguf",
-            "/etc/passwd",
-            "a//b",
-            "./x",
-            "a/.",
-            "",
-            "..",
-            "a/",
-            "a\\..\\x",
-            "C:x",
-        ),
-        *("x\0.gguf", "x\n.gguf", "x\n", "x\x1b[2J.gguf", "x|y", "a" * 256, "a/" * 600 + "a"),
+        *("../x.gguf", "a/../../x.gguf", "/etc/passwd", "a//b", "./x", "a/.", "", "..", "a/", "a\\x"),
+        *("C:x", "x\0.gguf", "x\n.gguf", "x\n", "x\x1b[2J.gguf", "x|y", "a" * 256, "a/" * 600 + "a"),
     ],
 )
 def test_a_name_that_lies_is_refused(name: str) -> None:

@@ -36,6 +36,8 @@ def test_a_model_comes_whole_into_the_shared_cache(cli: Puller, tiny: Hub) -> No
     assert path.name == "tiny-7b-q4_k_m.gguf" and path.read_bytes() == Q4
     commit = tiny.repositories[REPO].commit
     assert cli.files() == [f"blobs/{sha256(Q4)}", "refs/main", f"snapshots/{commit}/tiny-7b-q4_k_m.gguf"]
+    asked = {asked.path.rpartition("/")[0] for asked in tiny.log}
+    assert asked == {"/api/models/org", f"/{REPO}/resolve/{commit}", "/blobs"}, "no telemetry"
     assert "Why: Q4_K_M takes " in done.stderr and "localspec: 100% of 3.2 MB" in done.stderr
     assert done.stderr.splitlines()[-1] == "To run it: localspec run -m tiny:7b 'Hello'"
     scanned = scan_cache_dir(cli.cache)
@@ -53,6 +55,9 @@ def test_what_is_here_is_not_fetched_again(cli: Puller, tiny: Hub) -> None:
 def test_another_commit_of_the_same_file_is_a_link(cli: Puller, tiny: Hub) -> None:
     first = cli.json("models", "pull", REPO)
     tiny.repositories[REPO].files["README.md"] = b"Now with more words."
+    tiny.refusals["/resolve/"] = Refusal(403)
+    assert failed(cli, REPO)[1]["code"] == "hub_denied"
+    tiny.refusals.clear()
     second = cli.json("models", "pull", REPO)
     assert first["path"] != second["path"] and Path(second["path"]).read_bytes() == Q4
     assert tiny.ranges_of(Q4) == [None]
