@@ -68,7 +68,7 @@ class Pulled(msgspec.Struct, frozen=True):
 
     def so_far(self, file: HubFile) -> int:
         """Bytes of a file that are in the cache, complete or not, if only for another commit."""
-        return min(file.size, max(map(size_of, (self.entry(file), self.blob(file), self.partial(file)))))
+        return min(file.size, max(0, *map(size_of, (self.entry(file), self.blob(file), self.partial(file)))))
 
     @contextmanager
     def holding(self, file: HubFile) -> Iterator[None]:
@@ -85,11 +85,11 @@ class Pulled(msgspec.Struct, frozen=True):
 
 
 def size_of(path: Path) -> int:
-    """Bytes of a file; 0 where there is none."""
+    """Bytes of a file; -1 where there is none."""
     try:
         return path.stat().st_size
     except OSError:
-        return 0
+        return -1
 
 
 def path() -> Path:

@@ -79,11 +79,11 @@ def _delete(model: Pulled, file: HubFile) -> int:
     """Delete a file from its snapshot, and its content unless another snapshot uses it."""
     entry, blob = model.entry(file), model.blob(file)
     with model.holding(file):
-        freed = 0 if entry.is_symlink() else size_of(entry)
+        freed = 0 if entry.is_symlink() else max(0, size_of(entry))
         entry.unlink(missing_ok=True)
         used = any(path.resolve() == blob.resolve() for path in (model.folder / "snapshots").rglob("*"))
         for path in (model.partial(file), *(() if used else (blob,))):
-            freed += size_of(path)
+            freed += max(0, size_of(path))
             path.unlink(missing_ok=True)
     return freed
 

@@ -91,7 +91,7 @@ def test_a_split_model_comes_with_all_parts(cli: Puller, hub: Hub) -> None:
 
 
 def test_a_directory_for_mlx_comes_without_code(cli: Puller, hub: Hub) -> None:
-    files = mlx_directory()
+    files = {**mlx_directory(), "empty.txt": b""}
     hub.add("org/Tiny-4bit", {**files, "modeling_own.py": b"print('never')", "README.md": b"x"})
     pulled = cli.json("models", "pull", "org/Tiny-4bit", "--mlx")
     folder = Path(pulled["path"])
