@@ -26,14 +26,14 @@ CEILINGS = {
     "localspec/.": 1500,
     "localspec/backends": 3600,
     "localspec/bench": 550,
-    "localspec/cli": 3950,
+    "localspec/cli": 3900,
     "localspec/client": 1200,
     "localspec/completion": 550,
     "localspec/daemon": 5600,
     "localspec/doctor": 600,
     "localspec/engine": 4000,
     "localspec/http": 3450,
-    "localspec/hub": 1250,
+    "localspec/hub": 800,
     "localspec/lsp": 1500,
     "localspec/memory": 2350,
     "localspec/models": 4850,
@@ -46,7 +46,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2850,
-    "tests": 56350,
+    "tests": 55950,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
