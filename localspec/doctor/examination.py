@@ -20,6 +20,14 @@ Check = Callable[[], Iterator[Finding]]
 def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) -> list[Finding]:
     """Run all checks; ``tell`` is called with the check at hand and the share done, 0 to 1."""
     findings: list[Finding] = []
+    asked = cache(daemon.ask)
+
+    def status() -> DaemonStatus | None:
+        try:
+            return asked().status
+        except LocalspecError:  # the daemon's own line reports it
+            return None
+
     with ThreadPoolExecutor() as pool:
         probes = {backend: pool.submit(backends.probed, backend) for backend in BACKENDS.values()}
 
@@ -30,9 +38,9 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
             "python": backends.python,
             "llama_cpp": lambda: backends.llama_cpp(report("llama_cpp")),
             "mlx": lambda: backends.mlx(report("mlx")),
-            "config": lambda: models.models(report, _status()),
-            "daemon": lambda: daemon.daemon(_asked()),
-            "http": _http,
+            "config": lambda: models.models(report, status()),
+            "daemon": lambda: daemon.daemon(asked()),
+            "http": lambda: _http(status()),
             "disk": disk.disk,
             "service": service.service,
         }
@@ -42,24 +50,12 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
     return findings
 
 
-@cache
-def _asked() -> daemon.Asked:
-    return daemon.ask()
-
-
-def _status() -> DaemonStatus | None:
-    try:
-        return _asked().status
-    except LocalspecError:  # the daemon's own line reports it
-        return None
-
-
-def _http() -> Iterator[Finding]:
+def _http(status: DaemonStatus | None) -> Iterator[Finding]:
     try:
         config = load_config().http
     except LocalspecError:  # the configuration's own line reports it
         return iter(())
-    return daemon.http(config, _status())
+    return daemon.http(config, status)
 
 
 def guarded(name: str, check: Check) -> list[Finding]:

@@ -18,6 +18,7 @@ import pytest
 from localspec._version import __version__
 from tests.cli.harness import Cli
 from tests.doctor.imports import KILL, REFUSE, at_import
+from tests.mlx_pair import mlx_model
 from tests.waiting import DEADLINE_S
 
 CHECKS = ["python", "llama_cpp", "mlx", "config", "model", "pairing", "memory"]
@@ -151,8 +152,8 @@ def test_settings_that_are_wrong(
 def test_without_mlx(cli: Cli, tmp_path: Path) -> None:
     spoil(cli, tmp_path, "mlx", REFUSE)
     found = examined(cli)
-    assert found["mlx"]["level"] == "warning" and "make mlx" in found["mlx"]["remedy"]
-    cli.environment["LOCALSPEC_BACKEND"] = "mlx"
+    assert found["mlx"]["level"] == "warning" and "make dev" in found["mlx"]["remedy"]
+    cli.environment["LOCALSPEC_MODEL"] = str(mlx_model("stdlib-1m"))
     found = examined(cli, code=1)
     assert found["model"]["level"] == "problem" and "Repair mlx" in found["model"]["remedy"]
 

@@ -210,22 +210,6 @@ def test_an_answer_comes_from_another_programs_model(person: Cli) -> None:
     assert done["model"] == "toy:7b-q8_0" and done["completion_tokens"] == 2
 
 
-def test_of_a_model_that_only_the_shell_finds_it_is_told_why(person: Cli, tmp_path: Path) -> None:
-    home = person.environment["HOME"]
-    person.environment["HOME"] = str(tmp_path)
-    person("daemon", "start")
-    person.environment["HOME"] = home
-    assert "toy:7b-q8_0" in person("models", "list").stdout
-    for name, is_here in (("toy:7b-q8_0", True), ("nobody", False)):
-        told = person("run", "hello", "-m", name).stderr
-        assert f"no model named '{name}'" in told
-        assert ("This shell finds it;" in told) == ("`localspec daemon restart`" in told) == is_here
-    person.environment["LOCALSPEC_MODEL"] = "toy:7b-q8_0"
-    done = person("run", "hello")
-    assert "no model named 'toy:7b-q8_0'" in done.stderr and "This shell" in done.stderr
-    person("daemon", "stop")
-
-
 @pytest.mark.slow
 def test_a_loaded_model_is_called_as_the_list_calls_it(person: Cli, tmp_path: Path) -> None:
     home = Home(tmp_path)

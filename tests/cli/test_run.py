@@ -185,8 +185,6 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
         (("run", "x" * 9000), 1, "context"),
         (("complete", "--prefix-file", "/nowhere"), 2, "/nowhere"),
         (("memory", "prime", "/nowhere"), 2, "/nowhere"),
-        (("memory", "import", "/nowhere"), 2, "/nowhere"),
-        (("memory", "export", "/nowhere/x"), 2, "/nowhere"),
         (("memory", "prime", "-m", "no-such-model", "."), 1, "no model named"),
         (("run", "--session", "none-such", "x"), 1, "session"),
     ],

@@ -109,10 +109,9 @@ async def test_only_so_many_questions_are_looked_ahead_for_at_once(start: StartD
         for number in range(2 * MOST):
             assert text(await Editor(client, f"{number}.py").complete("then stall")) == "\nstall"
         running = MOST + 1
-        while running > MOST:  # who is cancelled ends in a moment
+        while running != MOST:  # a cancelled one ends, and the last one begins, in a moment
             status = await client.result("status", "daemon/status")
             running = status["models"][0]["running"]
-        assert running == MOST
         await Editor(client, f"{2 * MOST - 1}.py").complete("other")
         assert (await client.result(1, "daemon/status"))["models"][0]["running"] <= MOST
 
