@@ -13,9 +13,9 @@ from types import FrameType
 def delayed() -> Iterator[Callable[[], bool]]:
     """Keep a SIGINT until the block has ended; then the program's own handler gets it.
 
-    Yields a function that returns True once one has come. A second one ends the process at once; those that
-    come during one native call count as one. Only the main thread runs handlers: in another one, and where
-    SIGINT is ignored, this does nothing.
+    Yields a function that returns True once one has come. A second one ends the process at once if the
+    program leaves SIGINT to Python; those that come during one native call count as one. Only the main thread
+    runs handlers: in another one, and where SIGINT is ignored, this does nothing.
     """
     handler = signal.getsignal(signal.SIGINT)
     if not callable(handler) or threading.current_thread() is not threading.main_thread():
@@ -24,13 +24,15 @@ def delayed() -> Iterator[Callable[[], bool]]:
     came: list[FrameType | None] = []
 
     def keep(_: int, frame: FrameType | None) -> None:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)
+        if handler is signal.default_int_handler:
+            signal.signal(signal.SIGINT, signal.SIG_DFL)
         came.append(frame)
 
     signal.signal(signal.SIGINT, keep)
     try:
         yield lambda: bool(came)
     finally:
-        signal.signal(signal.SIGINT, handler)
+        if signal.getsignal(signal.SIGINT) in (keep, signal.SIG_DFL):  # else the block has set another one
+            signal.signal(signal.SIGINT, handler)
         if came:
             handler(signal.SIGINT, came[0])

@@ -6,6 +6,8 @@ import signal
 import threading
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -13,14 +15,16 @@ from localspec.backends.base import Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.toy import ToyBackend, ToyLogits, markov
 from localspec.engine.engine import Engine
+from localspec.engine.sequence import Sequence
 from localspec.interrupt import delayed
 from localspec.models.bundled import BUNDLED_DRAFT, bundled_model
 from localspec.models.model import model_at
 from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
 
 
-def handler() -> Callable[[int, None], object]:
+def handler() -> Callable[[int, FrameType | None], Any]:
     """The present handler of SIGINT."""
     found = signal.getsignal(signal.SIGINT)
     assert callable(found)
@@ -50,6 +54,22 @@ def test_a_second_one_ends_the_process() -> None:
     with pytest.raises(KeyboardInterrupt), delayed():
         interrupt()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
+
+
+def test_a_program_with_a_handler_of_its_own_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    before, came = handler(), []
+    own = signal.signal(signal.SIGINT, lambda *_: came.append(True))
+    try:
+        with delayed() as interrupted:
+            interrupt()
+            interrupt()
+            assert interrupted() and not came
+        assert came == [True]
+        with delayed():
+            signal.signal(signal.SIGINT, before)
+        assert handler() is before
+    finally:
+        signal.signal(signal.SIGINT, own)
 
 
 def test_an_inner_block_hands_it_to_the_outer_one() -> None:
@@ -122,3 +142,38 @@ def test_an_interrupted_load_ends_early_and_frees_what_it_has() -> None:
     with pytest.raises(KeyboardInterrupt):
         LlamaCppBackend(model_at(bundled_model(BUNDLED_DRAFT)), config, progress=progress)
     assert len(fractions) == 1 and fractions[0] < 1
+
+
+def test_an_interrupted_load_is_no_damaged_model_where_the_handler_does_not_raise() -> None:
+    own = signal.signal(signal.SIGINT, lambda *_: None)
+    config = EngineConfig(n_ctx=256, parallel=1, threads=1)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            model = model_at(bundled_model(BUNDLED_DRAFT))
+            LlamaCppBackend(model, config, progress=lambda fraction: interrupt())
+    finally:
+        signal.signal(signal.SIGINT, own)
+
+
+def test_an_error_of_the_progress_ends_a_load_as_itself() -> None:
+    def progress(fraction: float) -> None:
+        raise ValueError("no bar")
+
+    config = EngineConfig(n_ctx=256, parallel=1, threads=1)
+    with pytest.raises(ValueError, match="no bar"):
+        LlamaCppBackend(model_at(bundled_model(BUNDLED_DRAFT)), config, progress=progress)
+
+
+def test_a_request_that_is_interrupted_while_it_is_queued_is_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = Engine(ToyBackend(markov()))
+    submit = engine.submit
+
+    def interrupted(request: Request) -> Sequence:
+        interrupt()
+        return submit(request)
+
+    monkeypatch.setattr(engine, "submit", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.generate("abc", temperature=0.0, max_tokens=20)
+    engine.step()
+    assert not engine._scheduler.busy

@@ -228,18 +228,19 @@ class Engine:
         if self._closed:
             return
         self._closed = True
-        for sequence in self._scheduler.abandon():
-            sequence.error = EngineError(
-                f"the engine of {self.target.model} was closed before the request ended", RELOAD
-            )
-            sequence.events.append(sequence.error)
-        self._idle.interrupt()
-        self._idle.finish()
-        self.learning.close()
-        self._encoder.close()
-        for model in (self.target, self.draft):
-            if free and model is not None:
-                model.free()
+        with delayed():
+            for sequence in self._scheduler.abandon():
+                sequence.error = EngineError(
+                    f"the engine of {self.target.model} was closed before the request ended", RELOAD
+                )
+                sequence.events.append(sequence.error)
+            self._idle.interrupt()
+            self._idle.finish()
+            self.learning.close()
+            self._encoder.close()
+            for model in (self.target, self.draft):
+                if free and model is not None:
+                    model.free()
 
     def __enter__(self) -> Engine:
         return self

@@ -48,6 +48,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 AS_IT_COMES = EngineConfig()
+AGAIN = "Send the request again: the file is read anew."
 
 Progressed = Callable[[float], None] | None
 Progress = Callable[[str, float], None]
@@ -114,6 +115,8 @@ def load_engine(
     """
     config = config or EngineConfig()
     place = memory if isinstance(memory, Path) else None
+    if not pair.is_current:
+        raise ModelInvalid(f"a file of {pair.target.own_name} has changed since it was chosen", AGAIN)
     pair = _fitted(pair, config, free)
     reason = f"{pair.why}; {pair.drafter.why}"
     if pair.drafter.asked and pair.draft is not None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
-from typing import Protocol, cast
+from collections.abc import Iterator
+from typing import Protocol
 
 from localspec.engine.events import Event
 from localspec.engine.sequence import Sequence
@@ -33,8 +33,7 @@ class Stream:
     def __init__(self, engine: Runner, sequence: Sequence) -> None:
         self._engine, self._sequence = engine, sequence
         self._result: Result | None = None
-        self._events = self._run()
-        next(self._events)  # begun, because closing a generator that was never begun does nothing
+        self._ended = False
 
     @property
     def result(self) -> Result:
@@ -46,15 +45,16 @@ class Stream:
         return self._result
 
     def __iter__(self) -> Iterator[Delta]:
-        return (event for event in self._events if isinstance(event, Delta))
+        return (event for event in self.events() if isinstance(event, Delta))
 
     def events(self) -> Iterator[Event]:
         """Iterate over all events of the request, chunks included."""
-        return self._events
+        while (event := self._next()) is not None:
+            yield event
 
     def finish(self) -> Result:
         """Read the rest and return the result; raises the error that ended the request."""
-        for _ in self._events:
+        while self._next() is not None:
             pass
         return self.result
 
@@ -64,29 +64,35 @@ class Stream:
 
     def close(self) -> None:
         """Cancel the request if it has not ended, and drop it."""
-        self._events.close()
+        if not self._ended:
+            self._ended = True
+            self.cancel()
+            with delayed():
+                self._engine.step()
 
-    def _run(self) -> Generator[Event, None, None]:
-        """Yield the events, after a first value that is no event."""
-        sequence = self._sequence
-        try:
-            yield cast(Event, None)
-            while True:
-                while sequence.events:
-                    event = sequence.events.popleft()
-                    if isinstance(event, LocalspecError):
-                        raise event
-                    if isinstance(event, Result):
-                        self._result = event
-                        yield event
-                        return
-                    yield event
+    def __del__(self) -> None:
+        # Anywhere, also within another request's step: the next step drops the request.
+        if not self._ended:
+            self.cancel()
+
+    def _next(self) -> Event | None:
+        """The next event of the request, None after its end; raises the error that ended it."""
+        while not self._ended and not self._sequence.events:
+            try:
                 with delayed():
                     goes_on = self._engine.step()
-                if not goes_on and not sequence.events:
-                    raise EngineError("the engine ended without a result for this request; this is a defect")
-        finally:
-            if self._result is None and sequence.error is None:
-                self._engine.cancel(sequence.id)
-                with delayed():
-                    self._engine.step()
+            except BaseException:
+                self.close()
+                raise
+            if not goes_on and not self._sequence.events:
+                self._ended = True
+                raise EngineError("the engine ended without a result for this request; this is a defect")
+        if self._ended:
+            return None
+        event = self._sequence.events.popleft()
+        self._ended = isinstance(event, (Result, LocalspecError))
+        if isinstance(event, LocalspecError):
+            raise event
+        if isinstance(event, Result):
+            self._result = event
+        return event

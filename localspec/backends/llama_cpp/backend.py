@@ -87,13 +87,22 @@ class LlamaCppBackend:
         try:
             # A KeyboardInterrupt cannot pass through native code, which calls back for progress and logs.
             with delayed() as interrupted:
+                failed: list[BaseException] = []
 
                 def report(fraction: float) -> bool:
-                    if progress is not None:
-                        progress(fraction)
-                    return not interrupted()
+                    try:
+                        if progress is not None:
+                            progress(fraction)
+                    except BaseException as error:
+                        failed.append(error)
+                    return not failed and not interrupted()
 
-                self._load(path, config, header, report)
+                try:
+                    self._load(path, config, header, report)
+                except ModelInvalid:
+                    if failed or interrupted():
+                        raise (failed or [KeyboardInterrupt()])[0] from None
+                    raise
             if measured and not self.capabilities.obstacle:
                 set_rounding(self, measure_rounding(self) or PRESUMED)
         except BaseException:

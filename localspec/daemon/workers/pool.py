@@ -189,7 +189,10 @@ class Pool:
         worker.outdated = True
         if not worker.users:
             log.info("%s is unloaded: a file of it has changed", worker.model)
-            await self._dismiss([worker])
+            ending = asyncio.create_task(self._dismiss([worker]))
+            self._starting.add(ending)  # it goes on if the request that found this is cancelled
+            ending.add_done_callback(self._starting.discard)
+            await asyncio.shield(ending)
         return None
 
     async def _identified(self, key: Key) -> WorkerProcess:
