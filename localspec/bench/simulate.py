@@ -6,13 +6,16 @@ same on every machine; times are those of the cost curve.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from bisect import bisect_left
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
+from typing import Annotated
 
 import msgspec
+from msgspec import Meta
 
 from localspec import home
 from localspec.backends.toy import ToyBackend
@@ -23,6 +26,7 @@ from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.proposer_kinds import AUTO, KINDS, NONE
+from localspec.regular import read_regular
 from localspec.speculation.controller import Controller
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import Ask, Savings, shared_length
@@ -39,20 +43,46 @@ KNOWN = 8
 """observations of a width after which its cost counts as measured"""
 
 
+MOST_BYTES = 64 << 20
+"""bytes of a file of logs"""
+RECORD = "Record one with `localspec bench --record FILE`."
+LONGEST_S = 1e6
+"""seconds of a forward"""
+COSTS = "Write --cost 1=12,2=20,5=35."
+
+Token = Annotated[int, Meta(ge=0, lt=2**31)]
+
+
 class Log(msgspec.Struct, frozen=True):
     """One plain answer as token ids: ``output`` follows ``prompt``, without an end token."""
 
     workload: str
     case: str
     turn: int
-    prompt: list[int]
-    output: list[int]
+    prompt: list[Token]
+    output: list[Token]
+
+
+def check_place(path: Path) -> None:
+    """Raise :class:`InvalidOptions` for the path of a file to be written that is a directory, or in none."""
+    if os.path.isdir(path):
+        raise InvalidOptions(f"{path} is a directory", "Name a file.")
+    if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
+        raise InvalidOptions(
+            f"there is no directory {path.parent}", "Name a file in a directory that exists."
+        )
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file at once or not at all; raises :class:`LocalspecError`."""
+    """Write a file at once or not at all, the target of a link, or into a pipe or a device that is there.
+
+    Raises :class:`LocalspecError`.
+    """
     try:
-        home.write_private(path, text)
+        if path.exists() and not path.is_file():
+            path.write_text(text, encoding="utf-8")
+        else:
+            home.write_private(Path(os.path.realpath(path)), text)
     except OSError as error:
         raise LocalspecError(
             f"{path} cannot be written: {error.strerror}",
@@ -68,29 +98,29 @@ def write_logs(path: Path, logs: Iterable[Log]) -> None:
 def read_logs(path: Path) -> list[Log]:
     """Read a log file; raises :class:`InvalidOptions`, with the number of a line that is not a log."""
     try:
-        lines = path.read_bytes().splitlines()
+        content = read_regular(path, MOST_BYTES)
     except OSError as error:
         raise InvalidOptions(f"{path} cannot be read: {error.strerror}", "Give a readable file.") from None
+    if not content or len(content) > MOST_BYTES:
+        raise InvalidOptions(
+            f"{path} is not a file of at most {MOST_BYTES >> 20} MiB with token logs", RECORD
+        )
     logs = []
-    for number, line in enumerate(lines, 1):
+    for number, line in enumerate(content.splitlines(), 1):
         try:
             logs.append(msgspec.json.decode(line, type=Log))
-        except msgspec.DecodeError as error:
-            raise InvalidOptions(
-                f"{path}:{number} is not a token log: {error}",
-                "Record one with `localspec bench --record FILE`.",
-            ) from None
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise InvalidOptions(f"{path}:{number} is not a token log: {error}", RECORD) from None
     return logs
 
 
 class CostLine:
-    """Seconds of a forward of any width: straight lines between the known widths, and beyond them."""
+    """Seconds of a forward of any width: straight lines between the known widths and beyond them, where
+    it does not fall."""
 
     def __init__(self, seconds: Mapping[int, float]) -> None:
-        if not seconds or min(seconds) != 1 or min(seconds.values()) <= 0:
-            raise InvalidOptions(
-                "the costs must be positive and include width 1", "Write --cost 1=12,2=20,5=35."
-            )
+        if not seconds or min(seconds) != 1 or not all(0 < s < LONGEST_S for s in seconds.values()):
+            raise InvalidOptions("the costs must be positive and finite, and include width 1", COSTS)
         self._widths = sorted(seconds)
         self._seconds = [seconds[width] for width in self._widths]
 
@@ -102,7 +132,8 @@ class CostLine:
         right = min(max(bisect_left(widths, width), 1), len(widths) - 1)
         left = right - 1
         slope = (seconds[right] - seconds[left]) / (widths[right] - widths[left])
-        return seconds[left] + slope * (width - widths[left])
+        between = seconds[left] + slope * (width - widths[left])
+        return max(between, seconds[-1]) if width > widths[-1] else between
 
 
 EXAMPLE = CostLine({1: 0.0120, 2: 0.0274, 4: 0.0320, 5: 0.0416, 8: 0.0439, 16: 0.0720})
@@ -115,7 +146,7 @@ def parse_costs(text: str) -> CostLine:
         pairs = [item.split("=") for item in text.split(",")]
         return CostLine({int(width): float(ms) / 1000 for width, ms in pairs})
     except ValueError:
-        raise InvalidOptions(f"{text!r} is not a list of costs", "Write --cost 1=12,2=20,5=35.") from None
+        raise InvalidOptions(f"{text!r} is not a list of costs", COSTS) from None
 
 
 class Play(msgspec.Struct, frozen=True):

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
 from cyclopts.types import PositiveInt
+from cyclopts.validators import Number
 
 from localspec.cli import answer, output
 from localspec.cli.completers import drafts
 from localspec.cli.examples import epilogue
 from localspec.cli.flags import PROPOSERS, SPECULATION, ModelName
 from localspec.config import environment_options, load_config
-from localspec.errors import ExitCode, InvalidOptions
+from localspec.errors import ExitCode
 from localspec.protocol.options import Options, ProposerName, check_value
 from localspec.protocol.proposer_kinds import AUTO, LOOKUP
 
@@ -49,8 +50,8 @@ class BenchFlags:
     "Maximum draft tokens per round, 1 to 20."
     workload: tuple[str, ...] = ()
     "Only this workload; may be repeated."
-    tokens: PositiveInt = 128
-    "Maximum tokens of an answer."
+    tokens: Annotated[int, Parameter(validator=Number(gte=2))] = 128
+    "Maximum tokens of an answer, at least 2."
     runs: PositiveInt = 2
     "Number of repetitions of each case."
     json: bool = False
@@ -66,14 +67,12 @@ def bench(*, flags: BenchFlags | None = None) -> int:
     """Measure, and print a table; returns the exit code."""
     from localspec.bench.results import svg_of
     from localspec.bench.run import measure
-    from localspec.bench.simulate import write_logs, write_whole
+    from localspec.bench.simulate import check_place, write_logs, write_whole
 
     flags = flags or BenchFlags()
     for path in (flags.plot, flags.record):
-        if path is not None and not path.absolute().parent.is_dir():
-            raise InvalidOptions(
-                f"there is no directory {path.parent}", "Name a file in a directory that exists."
-            )
+        if path is not None:
+            check_place(path)
     order, progress = order_of(flags), output.Progress()
     try:
         with output.warnings_as_notes():
@@ -84,10 +83,10 @@ def bench(*, flags: BenchFlags | None = None) -> int:
         output.json(results)
     else:
         _print(results)
-    if flags.plot is not None:
-        write_whole(flags.plot, svg_of(results))
     if flags.record is not None:
         write_logs(flags.record, logs)
+    if flags.plot is not None:
+        write_whole(flags.plot, svg_of(results))
     return ExitCode.INTERRUPTED if results.stopped else ExitCode.OK
 
 

@@ -11,9 +11,9 @@ from pathlib import Path
 
 from localspec.errors import InvalidOptions
 from localspec.memory import git
-from localspec.memory.regular import read_regular
 from localspec.memory.secret_names import is_secret
 from localspec.memory.workspace import repository_of
+from localspec.regular import read_regular
 
 MAX_BYTES = 1024 * 1024
 NEAR_S = 0.5

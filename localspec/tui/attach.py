@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localspec.errors import InvalidOptions
-from localspec.memory.regular import read_regular
+from localspec.regular import read_regular
 from localspec.units import KB, size
 from localspec.wording import one_line
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -140,9 +142,10 @@ def test_auto_saves_the_time_that_it_saved(answers: list[Log], workload: str) ->
 @pytest.mark.parametrize(("width", "seconds"), [(1, 0.010), (2, 0.020), (3, 0.025), (4, 0.030), (6, 0.040)])
 def test_between_and_beyond_known_widths_costs_are_straight(width: int, seconds: float) -> None:
     assert parse_costs("1=10,2=20,4=30")(width) == pytest.approx(seconds)
+    assert parse_costs("1=12,2=1")(1 + width) == pytest.approx(0.001)
 
 
-@pytest.mark.parametrize("text", ["", "12", "1=x", "2=3", "1=0", "1=2=3"])
+@pytest.mark.parametrize("text", ["", "12", "1=x", "2=3", "1=0", "1=2=3", "1=inf", "1=1,2=nan", "1=1e300"])
 def test_costs_that_make_no_sense(text: str) -> None:
     with pytest.raises(InvalidOptions):
         parse_costs(text)
@@ -156,22 +159,36 @@ def test_logs_are_read_as_they_were_written(tmp_path: Path, answers: list[Log]) 
     assert read_logs(tmp_path / "log") == answers
 
 
-def test_a_line_that_is_no_log_is_named(tmp_path: Path) -> None:
-    write_logs(tmp_path / "log", [log_of([1], [2])])
-    with (tmp_path / "log").open("a") as file:
-        file.write('{"prompt": [1]}\n')
+@pytest.mark.parametrize(
+    "log", [Log("w", "c", 0, [1], [-1]), Log("w", "c", 0, [2**31], [1]), {"prompt": [1]}]
+)
+def test_a_line_that_is_no_log_is_named(tmp_path: Path, log: Any) -> None:
+    write_logs(tmp_path / "log", [log_of([1], [2]), log])
     with pytest.raises(InvalidOptions, match="log:2 is not a token log"):
         read_logs(tmp_path / "log")
 
 
-def test_a_log_that_is_not_there(tmp_path: Path) -> None:
-    with pytest.raises(LocalspecError, match="cannot be read"):
-        read_logs(tmp_path / "none")
+def test_what_is_no_log_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "empty").touch()
+    for name, said in {"none": "cannot be read", "fifo": "is not a file", "empty": "is not a file"}.items():
+        with pytest.raises(LocalspecError, match=said):
+            read_logs(tmp_path / name)
 
 
-def test_a_file_that_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(LocalspecError, match="cannot be written"):
-        write_whole(tmp_path / "no" / "such" / "folder", "text")
+def test_what_is_there_is_written_and_not_replaced(tmp_path: Path) -> None:
+    fifo, link, target = tmp_path / "fifo", tmp_path / "link", tmp_path / "target"
+    os.mkfifo(fifo)
+    link.symlink_to(target)
+    reader = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+    write_whole(fifo, "text")
+    write_whole(link, "text")
+    assert os.read(reader, 9) == b"text" and fifo.is_fifo()
+    os.close(reader)
+    assert link.is_symlink() and target.read_text() == "text"
+    for path in (tmp_path, tmp_path / "no" / "folder"):
+        with pytest.raises(LocalspecError, match="cannot be written"):
+            write_whole(path, "text")
 
 
 def test_a_draft_model_cannot_be_simulated() -> None:

@@ -67,6 +67,8 @@ def test_a_cost_by_hand(cli: Cli) -> None:
         (("--runs", "0"), "--runs"),
         (("-k", "21"), "-k"),
         (("--plot", "/no/such/folder/x.svg"), "there is no directory"),
+        (("--record", "/"), "is a directory"),
+        (("--tokens", "1"), "--tokens"),
         (("simulate", str(ANSWERS), "-k", "21"), "-k"),
         (("simulate", str(ANSWERS), "--cost", "2=1"), "--cost"),
         (("simulate", str(ANSWERS), "--proposer", "draft"), "cannot be simulated"),
