@@ -11,7 +11,6 @@ import subprocess
 import sys
 import threading
 import time
-from pathlib import Path
 from typing import Annotated, BinaryIO
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ from localspec import home, process
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, DiskFull, of_system
 from localspec.protocol.messages import Discovery
+from localspec.regular import read_regular
 
 COMMAND = process.python("localspec.daemon")
 START_S = 30.0
@@ -31,6 +31,8 @@ SERVICE_S = 10.0
 SERVICE_STEP_S = 0.1
 PROBE_S = 1.0
 TAIL_LINES = 5
+LARGEST = 1 << 20
+"""bytes of a file that names the daemon or its service"""
 ROOM = 1 << 14
 """bytes; a disk with less free space counts as full"""
 DISK = "Check that this disk is writable and not full, or set LOCALSPEC_HOME to another directory."
@@ -52,7 +54,7 @@ class Starter(msgspec.Struct, frozen=True):
 def find() -> Discovery | None:
     """The addresses that a daemon has announced, if any; it may have been killed since."""
     try:
-        return msgspec.json.decode(home.discovery_path().read_bytes(), type=Discovery)
+        return msgspec.json.decode(read_regular(home.discovery_path(), LARGEST) or b"", type=Discovery)
     except (OSError, msgspec.MsgspecError):
         return None
 
@@ -120,8 +122,8 @@ def _listens(found: Discovery) -> bool:
 def _start_service() -> bool:
     """Start the daemon by the service installed for this home, if any; returns True once it listens."""
     try:
-        starter = msgspec.json.decode(home.starter_path().read_bytes(), type=Starter)
-        if Path(starter.file).read_text(encoding="utf-8") != starter.content:
+        starter = msgspec.json.decode(read_regular(home.starter_path(), LARGEST) or b"", type=Starter)
+        if read_regular(starter.file, LARGEST) != starter.content.encode():
             return False
     except (OSError, ValueError):
         return False

@@ -12,10 +12,13 @@ from filelock import FileLock, Timeout
 from localspec import home
 from localspec.errors import DaemonUnavailable
 from localspec.protocol.messages import Discovery
+from localspec.regular import read_regular
 
 PATIENCE_S = 5.0
 """seconds to wait for the lock of a daemon that is starting or stopping"""
 STEP_S = 0.1
+LARGEST = 1 << 20
+"""bytes of an announcement"""
 
 
 def claim() -> FileLock | None:
@@ -44,7 +47,7 @@ def claim() -> FileLock | None:
 def _announced() -> bool:
     """Return True if the daemon that holds the lock listens: the announcement is of a living process."""
     try:
-        found = msgspec.json.decode(home.discovery_path().read_bytes(), type=Discovery)
+        found = msgspec.json.decode(read_regular(home.discovery_path(), LARGEST) or b"", type=Discovery)
     except (OSError, msgspec.MsgspecError):
         return False
     return psutil.pid_exists(found.pid)

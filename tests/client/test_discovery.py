@@ -15,7 +15,7 @@ import pytest
 
 from localspec.client import Client, connect, discovery
 from localspec.errors import DaemonUnavailable, InvalidOptions
-from localspec.home import log_path
+from localspec.home import discovery_path, log_path, starter_path
 from localspec.protocol.messages import Discovery
 from tests.client.conftest import echo
 from tests.daemon.harness import ECHO_DAEMON, write_config
@@ -94,6 +94,12 @@ async def test_a_damaged_or_stale_announcement_is_no_obstacle(home: Path, conten
     (home / "runtime").mkdir()
     (home / "runtime" / "daemon.json").write_text(content, encoding="latin-1")
     assert await pid_of_new() != 1
+
+
+def test_an_announcement_that_is_no_file_is_not_waited_for(home: Path) -> None:
+    os.mkfifo(discovery_path())
+    os.mkfifo(starter_path())
+    assert discovery.find() is None and not discovery._start_service()
 
 
 def test_a_broken_configuration_is_told_before_a_daemon_is_started(home: Path) -> None:
