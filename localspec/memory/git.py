@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 from threading import Timer
 
+from localspec.errors import InvalidOptions
 from localspec.process import surroundings
 
 LIST_S = 60.0
@@ -20,6 +21,8 @@ MOST_BYTES = 64 << 20
 """bytes of output"""
 SETTINGS = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}", "safe.bareRepository=explicit")
 """what no configuration of a repository overrides"""
+WITHOUT = "Install git, or name the files to learn instead of their directory."
+SMALLER = "Name smaller directories in it, one at a time."
 ENVIRONMENT = {
     "GIT_OPTIONAL_LOCKS": "0",
     "GIT_TERMINAL_PROMPT": "0",
@@ -28,30 +31,36 @@ ENVIRONMENT = {
 }
 
 
-def listed(folder: Path, limit_s: float = LIST_S) -> list[str] | None:
-    """The paths below ``folder`` of what git tracks or would add; None if git does not say so in time.
+def listed(folder: Path, limit_s: float = LIST_S) -> list[str]:
+    """The paths below ``folder`` of what git tracks or would add. Raises :class:`InvalidOptions`.
 
     They are of the repository's making: some may not exist, or lead elsewhere.
     """
     code, output = _run(folder, "ls-files", "-z", "-co", "--exclude-standard", limit_s=limit_s)
-    return [os.fsdecode(name) for name in output.split(b"\0") if name] if code == 0 else None
+    if code == 0:
+        return [os.fsdecode(name) for name in output.split(b"\0") if name]
+    remedy = "Run `git ls-files` there to see what stops it."
+    raise InvalidOptions(f"git does not list the files of {folder}", remedy)
 
 
 def ignores(top: Path, path: Path) -> bool:
     """Return True if the repository of the root ``top`` ignores a file, which need not exist; also if git
     does not say so in time."""
     name = os.fsencode(path.relative_to(top).as_posix())
-    flags = ("check-ignore", "-z", "--stdin", "--no-index")
-    return _run(top, *flags, given=name + b"\0", limit_s=CHECK_S)[0] != 1
+    try:
+        return _run(top, "check-ignore", "-z", "--stdin", given=name + b"\0", limit_s=CHECK_S)[0] != 1
+    except InvalidOptions:
+        return True
 
 
-def _run(folder: Path, *arguments: str, given: bytes = b"", limit_s: float) -> tuple[int | None, bytes]:
-    """The exit code and the output of git in a folder; the code is None without git and beyond the limits."""
+def _run(folder: Path, *arguments: str, given: bytes = b"", limit_s: float) -> tuple[int, bytes]:
+    """The exit code and the output of git in a folder; raises :class:`InvalidOptions` without git and beyond
+    the limits."""
     # Not from a relative entry of PATH, which could be the repository itself.
     places = [place for place in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(place)]
     git = shutil.which("git", path=os.pathsep.join(places))
     if git is None:
-        return None, b""
+        raise InvalidOptions("git is not on the PATH", WITHOUT)
     given_to_git = [name for name in os.environ if name.startswith("GIT_")]
     settings = [part for setting in SETTINGS for part in ("-c", setting)]
     try:
@@ -63,8 +72,8 @@ def _run(folder: Path, *arguments: str, given: bytes = b"", limit_s: float) -> t
             start_new_session=True,
             **surroundings(without=given_to_git, added=ENVIRONMENT),
         )
-    except OSError:
-        return None, b""
+    except OSError as error:
+        raise InvalidOptions(f"git cannot be run: {error.strerror}", WITHOUT) from None
     timer = Timer(limit_s, _end, (process,))
     timer.start()
     try:
@@ -73,7 +82,12 @@ def _run(folder: Path, *arguments: str, given: bytes = b"", limit_s: float) -> t
             with contextlib.suppress(BrokenPipeError), process.stdin as target:
                 target.write(given)
             output = source.read(MOST_BYTES + 1)
-        return (process.wait() if len(output) <= MOST_BYTES else None), output
+        if len(output) > MOST_BYTES:
+            raise InvalidOptions(f"git lists more than {MOST_BYTES >> 20} MiB of names in {folder}", SMALLER)
+        code = process.wait()
+        if code == -signal.SIGKILL:
+            raise InvalidOptions(f"git did not answer within {limit_s:g} s in {folder}", SMALLER)
+        return code, output
     finally:
         timer.cancel()
         _end(process)

@@ -6,13 +6,14 @@ import os
 import stat
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 from itertools import takewhile
 from pathlib import Path
 
 from localspec.errors import InvalidOptions
 from localspec.memory import git
 from localspec.memory.secret_names import is_secret
-from localspec.memory.workspace import repository_of
+from localspec.memory.workspace import is_gits_own, repository_of
 from localspec.regular import read_regular
 
 MAX_BYTES = 1024 * 1024
@@ -22,16 +23,18 @@ NEAR_S = 0.5
 
 def text_files(path: Path) -> list[Path]:
     """The real paths of the files at and below ``path``, sorted, except those that git ignores, ``.git``,
-    symlinks, and files whose names stand for secrets.
+    symlinks, files whose names stand for secrets, and git's own.
 
     A file that is named itself is included even if git ignores it. Raises :class:`InvalidOptions` if it is a
-    file of secrets, and for a directory whose files git does not list.
+    file of secrets or of git, and for a directory whose files git does not list.
     """
     real = path.resolve()
     if real.is_file() and is_secret(real.name):
         raise InvalidOptions(
             f"{path} is, by its name, a file of secrets", "Leave it out: such files are never learned."
         )
+    if real.is_file() and any(map(is_gits_own, real.parents)):
+        raise InvalidOptions(f"{path} is a file of git's own", "Name files of a checkout instead.")
     if not real.is_dir():
         return [real] if real.is_file() else []
     if repository_of(real) is None:
@@ -39,12 +42,7 @@ def text_files(path: Path) -> list[Path]:
             f"{path} is in no git repository, which would say what to leave out",
             "Name the files to learn instead, or run `git init` there.",
         )
-    found = git.listed(real)
-    if found is None:
-        raise InvalidOptions(
-            f"git does not list the files of {path}", "Run `git ls-files` there to see what stops it."
-        )
-    return sorted(_real_files(real, found))
+    return sorted(_real_files(real, git.listed(real)))
 
 
 def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Iterator[Path]:
@@ -52,8 +50,9 @@ def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Itera
     all if git does not list them. Ends once ``is_late`` returns True, which is called at every entry: a
     directory may have a million."""
     real = path.resolve()
-    found = None if repository_of(real) is None else git.listed(real, NEAR_S)
-    if found is None:
+    try:
+        found = git.listed(real, NEAR_S)
+    except InvalidOptions:
         return _walk(real, is_late)
     found.sort(key=lambda name: (name.count("/"), name))
     return _real_files(real, takewhile(lambda _: not is_late(), found))
@@ -64,6 +63,8 @@ def may_learn(path: Path) -> bool:
     does not ignore it, and its name does not stand for secrets."""
     real = path.resolve()
     if is_secret(path.name) or is_secret(real.name) or ".git" in real.parts:
+        return False
+    if any(map(is_gits_own, real.parents)):
         return False
     top = repository_of(real.parent)
     return top is None or not git.ignores(top, real)
@@ -83,6 +84,7 @@ def read_text(path: Path) -> str | None:
 
 def _real_files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
     """Of the relative paths that git lists, those of files that may be learned."""
+    is_git_directory = cache(is_gits_own)
     for name in dict.fromkeys(names):
         file = os.path.join(folder, name)
         try:
@@ -91,7 +93,8 @@ def _real_files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
             is_own = is_own and stat.S_ISREG(os.lstat(file).st_mode)
         except (OSError, ValueError):
             continue
-        if is_own and not is_secret(os.path.basename(file)) and ".git" not in name.lower().split("/"):
+        is_gits = ".git" in name.lower().split("/") or any(map(is_git_directory, Path(file).parents))
+        if is_own and not is_gits and not is_secret(os.path.basename(file)):
             yield Path(file)
 
 

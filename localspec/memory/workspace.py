@@ -21,6 +21,11 @@ def repository_of(directory: Path) -> Path | None:
     return next(_roots(directory), None)
 
 
+def is_gits_own(directory: Path) -> bool:
+    """Return True for a directory of git's own files: a bare repository, or a ``.git``."""
+    return all(os.path.exists(directory / name) for name in ("HEAD", "objects", "refs"))
+
+
 def _roots(directory: Path) -> Iterator[Path]:
     real = directory.resolve()
     # In a worktree and a submodule .git is a file.

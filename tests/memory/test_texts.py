@@ -210,6 +210,20 @@ def test_a_link_to_a_secret_is_one(tree: Path) -> None:
     assert not may_learn(tree / "settings.py")
 
 
+def test_what_is_tracked_is_learnt_even_if_a_rule_matches_it(tree: Path) -> None:
+    git(tree, "add", "-f", "x.log")
+    assert may_learn(tree / "x.log") and tree / "x.log" in text_files(tree)
+
+
+def test_of_a_bare_repository_nothing_is_learnt(tree: Path) -> None:
+    git(tree, "init", "-q", "--bare", "bare")
+    assert not [path for path in text_files(tree) if "bare" in path.parts]
+    for name in ("bare/config", "bare/info/exclude", ".git/config"):
+        assert not may_learn(tree / name)
+        with pytest.raises(InvalidOptions, match="git's own"):
+            text_files(tree / name)
+
+
 def test_outside_of_a_repository_a_name_is_all_there_is(tmp_path: Path) -> None:
     assert may_learn(tmp_path / "a.py") and not may_learn(tmp_path / "key.pem")
 
@@ -227,10 +241,25 @@ def test_no_rules_stop_their_reader(kind: str, tmp_path: Path, monkeypatch: pyte
     """Without an answer in time nothing is learned."""
     monkeypatch.setattr(asked, "CHECK_S", 0.2)
     file = make(tmp_path / "clone", kind)
-    found = asked.listed(tmp_path / "clone", 0.2)
     ends = kind not in ("backtracking", "fifo")
-    assert may_learn(file) is ends and (found is not None) is ends
-    assert found is None or not {"pipe.py", "round"} & {path.name for path in text_files(tmp_path / "clone")}
+    assert may_learn(file) is ends
+    if ends:
+        assert not {"pipe.py", "round"} & {path.name for path in text_files(tmp_path / "clone")}
+        return
+    with pytest.raises(InvalidOptions, match=r"git did not answer within 0.2 s"):
+        asked.listed(tmp_path / "clone", 0.2)
+
+
+@pytest.mark.parametrize(("name", "value", "said"), [("MOST_BYTES", 3, "more than"), ("SETTINGS", (), "")])
+def test_why_git_lists_nothing(
+    tree: Path, name: str, value: object, said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asked, name, value)
+    if not said:
+        monkeypatch.setenv("PATH", "relative")
+    with pytest.raises(InvalidOptions, match=said or "git is not on the PATH"):
+        text_files(tree)
+    assert not may_learn(tree / "a.py") or said
 
 
 def test_a_hostile_repository_runs_no_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
