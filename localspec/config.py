@@ -335,7 +335,8 @@ FIELD = r'^ {4}(\w+): .*\n {4}"""(.+)"""$'
 
 
 class Setting(NamedTuple):
-    """One key of ``config.toml``; ``table`` is empty for those at its top. A default of None: not set."""
+    """One key of ``config.toml``; ``table`` is empty for those at its top. A default of None: not set.
+    ``takes`` is empty for one of an earlier version."""
 
     table: str
     name: str
@@ -378,9 +379,11 @@ def settings() -> tuple[Setting, ...]:
     )
 
 
-def find(key: str) -> Setting:
-    """The setting of a name, with or without its table; raises :class:`InvalidOptions` naming the nearest."""
-    for setting in settings():
+def find(key: str, *, earlier: bool = False) -> Setting:
+    """The setting of a name, with or without its table, or an ``earlier`` one; raises
+    :class:`InvalidOptions` naming the nearest."""
+    removed = [Setting(".".join(old[:-1]), old[-1], "", None, "") for old in RENAMED] if earlier else []
+    for setting in (*settings(), *removed):
         if key in (setting.key, setting.name):
             return setting
     near = [name for setting in settings() for name in (setting.key, setting.name)]

@@ -107,7 +107,7 @@ def set_(
     if unset == (value is not None):
         message = "`config set` needs either a value or --unset"
         raise InvalidOptions(message, "See `localspec config set --help`.")
-    setting = find(key)
+    setting = find(key, earlier=unset)
     parsed = None if value is None else _from_here(setting, value)
     place = _place(setting, model)
     change(place, parsed)
@@ -138,7 +138,7 @@ def edit() -> int:
         if text != before:
             write_file(text)
     except LocalspecError as error:
-        if copy.exists() and copy.read_bytes() != before.encode():
+        if copy.exists() and not (copy.is_file() and copy.read_bytes() == before.encode()):
             error.remedy = f"{path} is as it was; your edit is kept in {copy}."
         else:
             rmtree(copy.parent)
@@ -158,7 +158,7 @@ def _place(setting: Setting, model: str | None) -> Place:
     """The place of a setting in the file, or in a model's section by the name that this already has there."""
     if model is None:
         return (setting.table, setting.name) if setting.table else (setting.name,)
-    if setting.name not in SECTION_KEYS:
+    if setting.takes and setting.name not in SECTION_KEYS:
         message = f"{setting.key} cannot be set for one model"
         raise InvalidOptions(message, "Set it for all models, without -m.")
     name = absolute(model)

@@ -128,6 +128,15 @@ def test_sections_are_written_by_the_names_that_they_have(cli: Cli) -> None:
     assert done.stderr.startswith('k of [models."stdlib-6m"] is not set')
 
 
+def test_a_setting_of_an_earlier_version_is_removed(cli: Cli) -> None:
+    old = '[engine]\ncontroller = "ema"\n[models."stdlib-6m"]\ncontroller = "ema"\nk = 2\n'
+    file(cli).write_text(old)
+    for model in ((), ("-m", "bundled")):
+        done = cli("config", "set", "controller", "--unset", *model)
+        assert done.returncode == 0 and "is not set in" in done.stderr
+    assert file(cli).read_text() == old.replace('controller = "ema"\n', "")
+
+
 def test_paths_are_from_where_they_are_typed(cli: Cli, tmp_path: Path) -> None:
     for key, text in (("model", "./one.gguf"), ("draft", "none"), ("workspace", "project")):
         assert cli("config", "set", key, text, cwd=tmp_path).returncode == 0
@@ -196,6 +205,7 @@ def test_the_file_is_edited(cli: Cli, tmp_path: Path, copies: Path) -> None:
         ('printf "[engine]\\nnctx = 64\\n" > "$1"', "did you mean 'engine.n_ctx'", True),
         ('printf "" > "$1"', "the edited file is empty", True),
         ('rm "$1"', "the edited file is empty", False),
+        ('rm "$1"; mkdir "$1"', "is not a regular file", True),
         ("exit 3", "failed with exit code 3", False),
         ('echo "# more" >> "$1"; kill -9 $$', "failed with exit code -9", True),
         ('printf "\\377" > "$1"', "cannot be read", True),
