@@ -25,7 +25,8 @@ def _place(kind: str) -> Path:
     home = os.environ.get("LOCALSPEC_HOME")
     with _homeless(), warnings.catch_warnings():
         if home:
-            return Path(home).expanduser().resolve() / kind
+            path = Path(home).expanduser()
+            return (path if path.is_absolute() else here() / path).resolve() / kind
         # Without XDG_RUNTIME_DIR platformdirs falls back to a place in /tmp, which private_dir checks.
         warnings.simplefilter("ignore", UserWarning)
         return {

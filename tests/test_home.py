@@ -159,5 +159,7 @@ def test_a_directory_that_was_deleted_is_told(tmp_path: Path, monkeypatch: pytes
     monkeypatch.chdir(place)
     assert home.here() == place
     place.rmdir()
-    with pytest.raises(LocalspecError, match="was deleted"):
-        home.here()
+    monkeypatch.setenv("LOCALSPEC_HOME", "relative")
+    for place_of in (home.here, home.config_dir):
+        with pytest.raises(LocalspecError, match="was deleted"):
+            place_of()

@@ -23,6 +23,7 @@ BUILD = (
     "Build it for this processor: "
     "pip install --force-reinstall --no-deps --no-binary llama-cpp-python llama-cpp-python"
 )
+NOT_STARTED = "its test process cannot be started"
 PATIENCE_S = 60.0
 """seconds for a backend to load and compute one token"""
 
@@ -45,7 +46,7 @@ def llama_cpp(report: Report) -> Iterator[Finding]:
         sentence = "llama-cpp-python is not installed: GGUF files cannot be used."
         yield Finding("llama_cpp", "problem", sentence, "Install it: pip install llama-cpp-python")
     else:
-        remedy = BUILD if "SIGILL" in report.error else f"{AGAIN} llama-cpp-python"
+        remedy = BUILD if "SIGILL" in report.error else _again(report, "llama-cpp-python")
         yield Finding("llama_cpp", "problem", f"llama.cpp cannot be used: {report.error}.", remedy)
 
 
@@ -62,7 +63,11 @@ def mlx(
         yield Finding("mlx", "warning", sentence, INSTALL_MLX)
     else:
         packages = "mlx mlx-cpu mlx-lm" if system == "Linux" else "mlx mlx-lm"
-        yield Finding("mlx", "problem", f"MLX cannot be used: {report.error}.", f"{AGAIN} {packages}")
+        yield Finding("mlx", "problem", f"MLX cannot be used: {report.error}.", _again(report, packages))
+
+
+def _again(report: Report, packages: str) -> str | None:
+    return None if NOT_STARTED in report.error else f"{AGAIN} {packages}"
 
 
 def probed(backend: str, patience: float = PATIENCE_S) -> Report:
@@ -79,7 +84,7 @@ def probed(backend: str, patience: float = PATIENCE_S) -> Report:
     except subprocess.TimeoutExpired:
         return Report(error=f"its test did not end within {patience:.0f} s")
     except OSError as error:
-        return Report(error=f"its test process cannot be started: {error.strerror}")
+        return Report(error=f"{NOT_STARTED}: {error.strerror}")
     if done.returncode < 0:
         names = {each.value: each.name for each in signal.Signals}
         name = names.get(-done.returncode, f"signal {-done.returncode}")

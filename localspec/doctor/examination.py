@@ -46,7 +46,7 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
         }
         for number, (name, check) in enumerate(checks.items()):
             tell(f"checking {name}", number / len(checks))
-            findings.extend(guarded(name, check))
+            findings.extend(dict.fromkeys(guarded(name, check)))
     return findings
 
 
@@ -68,5 +68,6 @@ def guarded(name: str, check: Check) -> list[Finding]:
     except Exception as error:
         # Unforeseen; the other checks may show the cause.
         sentence = f"This could not be checked: {type(error).__name__}: {error}."
-        findings.append(Finding(name, "problem", sentence, "Report this sentence."))
+        step = None if isinstance(error, OSError) else "Report this sentence."
+        findings.append(Finding(name, "problem", sentence, step))
     return findings

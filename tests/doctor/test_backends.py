@@ -92,6 +92,7 @@ def test_an_old_python_is_a_problem() -> None:
         (USABLE, "ok", "x 1 runs on a GPU.", "None"),
         (MISSING, "problem", "not installed", "Install it: pip install llama-cpp-python"),
         (KILLED, "problem", "ended by SIGILL", "--no-binary llama-cpp-python"),
+        (Report(error=f"{backends.NOT_STARTED}: no"), "problem", "cannot be started: no", "None"),
         (BROKEN, "problem", "a library is not there", "Install it again: pip install --force-reinstall"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,18 @@ def test_an_exception_is_a_problem_beside_earlier_findings() -> None:
         yield well
         raise InvalidOptions("there is no key", "Mend it.")
 
-    def broken() -> Iterator[Finding]:
+    def broken(error: Exception) -> Iterator[Finding]:
         yield well
-        raise ZeroDivisionError("oh")
+        raise error
 
     assert guarded("x", refused) == [well, Finding("x", "problem", "There is no key.", "Mend it.")]
-    first, second = guarded("x", broken)
-    assert first == well and second.level == "problem" and "ZeroDivisionError: oh" in second.sentence
+    for error, remedy in (
+        (ZeroDivisionError("oh"), "Report this sentence."),
+        (OSError("oh"), None),
+    ):
+        first, second = guarded("x", partial(broken, error))
+        assert first == well and (second.level, second.remedy) == ("problem", remedy)
+        assert f"{type(error).__name__}: oh" in second.sentence
 
 
 def test_the_disk_of_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
