@@ -49,7 +49,9 @@ async def test_a_killed_worker_costs_its_own_requests_only(client: Raw, other: R
 
 
 async def test_what_ended_a_worker_is_told(client: Raw) -> None:
-    for prompt, what in (("kill", "was ended by SIGKILL"), ("exit 3", "exited with code 3")):
+    ends = {"kill": "was ended by SIGKILL", "exit 3": "exited with code 3"}
+    ends["kill SIGBUS"] = "was ended by SIGBUS: was mortal changed in place?"
+    for prompt, what in ends.items():
         refused = await client.call(1, "generate", prompt=prompt, options={"model": "mortal"})
         assert code(refused) == "engine_crashed"
         assert what in refused["error"]["message"]

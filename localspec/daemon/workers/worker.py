@@ -55,6 +55,8 @@ KILLED_REMEDY = (
     "memory: use a smaller model, quantisation or n_ctx."
 )
 """for SIGKILL, which the kernel sends for lack of memory, and users by hand"""
+REPLACED_REMEDY = "Replace a model's file by renaming a new one, never in place; then send the request again."
+"""for SIGBUS, which ends the reader of a mapped file that was cut"""
 
 
 class Key(NamedTuple):
@@ -294,7 +296,10 @@ class WorkerProcess:
         how = await self._exit(process)
         self.crashed = self._expected is None
         log.log(logging.ERROR if self.crashed else logging.INFO, "worker %d %s", process.pid, how)
-        remedy = KILLED_REMEDY if process.returncode == -signal.SIGKILL else None
+        code = process.returncode
+        remedy = KILLED_REMEDY if code == -signal.SIGKILL else None
+        if code == -signal.SIGBUS:
+            how, remedy = f"{how}: was {self.identity.model} changed in place?", REPLACED_REMEDY
         self._end(
             self._expected
             or self._verdict
