@@ -159,9 +159,7 @@ def test_logs_are_read_as_they_were_written(tmp_path: Path, answers: list[Log]) 
     assert read_logs(tmp_path / "log") == answers
 
 
-@pytest.mark.parametrize(
-    "log", [Log("w", "c", 0, [1], [-1]), Log("w", "c", 0, [2**31], [1]), {"prompt": [1]}]
-)
+@pytest.mark.parametrize("log", [log_of([1], [-1]), log_of([2**31], [1]), {"prompt": [1]}])
 def test_a_line_that_is_no_log_is_named(tmp_path: Path, log: Any) -> None:
     write_logs(tmp_path / "log", [log_of([1], [2]), log])
     with pytest.raises(InvalidOptions, match="log:2 is not a token log"):

@@ -29,10 +29,7 @@ def test_an_exception_is_a_problem_beside_earlier_findings() -> None:
         raise error
 
     assert guarded("x", refused) == [well, Finding("x", "problem", "There is no key.", "Mend it.")]
-    for error, remedy in (
-        (ZeroDivisionError("oh"), "Report this sentence."),
-        (OSError("oh"), None),
-    ):
+    for error, remedy in ((ZeroDivisionError("oh"), "Report this sentence."), (OSError("oh"), None)):
         first, second = guarded("x", partial(broken, error))
         assert first == well and (second.level, second.remedy) == ("problem", remedy)
         assert f"{type(error).__name__}: oh" in second.sentence

@@ -22,7 +22,6 @@ from tests.toys import answer, request, run_all, scripted
 ROUND = b"abcdefgh" * 40
 PROMPT = ROUND[:24].decode()
 """two rounds and a half: lookup is right from the first token on"""
-VARIED = "abcdefghijklmnop"
 
 
 def engine_with(*, proposers: Seq[Proposer] = (), text: bytes = ROUND, **settings: object) -> Engine:
@@ -156,13 +155,7 @@ def test_a_replacement_drafts_in_the_same_round() -> None:
 
 @pytest.mark.parametrize(
     ("offered", "used"),
-    [
-        (b"ab\xff", 3),
-        ((97, 98, 260, 99), 2),
-        ((-1, 97), 0),
-        ((97, 98, 2**70), 2),
-        (tuple(b"abcdefgh"), 4),
-    ],
+    [(b"ab\xff", 3), ((97, 98, 260, 99), 2), ((-1, 97), 0), ((97, 98, 2**70), 2), (tuple(b"abcdefgh"), 4)],
 )
 def test_of_a_draft_only_what_is_of_use_is_verified(offered: Seq[int], used: int) -> None:
     """Tokens that the model does not have would crash it; more than was requested has no room."""

@@ -225,11 +225,6 @@ def test_a_chat_that_waited_when_its_table_was_forgotten_does_not_come_back(tmp_
     memory.close()
 
 
-def entries_of(folder: Path, source: str) -> int:
-    (table,) = stats(folder, refuse)
-    return table.sources.get(source, 0)
-
-
 @pytest.mark.parametrize("next_call", ["learn", "close"])
 def test_an_erasure_that_failed_is_tried_again(
     next_call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -279,7 +279,6 @@ def test_huge_output_is_cut(source: str) -> None:
     assert f"its text is longer than {MAX_CHARS} characters" in failure(source)
 
 
-MACRO = "{% macro f(s) %}{{ s }}{{ s }}{% endmacro %}"
 MEMORY = f"took more than {template.MAX_MEMORY >> 20} MB of memory"
 TIME = f"took more than {template.MAX_SECONDS:g} s of processor time"
 

@@ -10,7 +10,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, settings
 from numpy.typing import NDArray
 
 from localspec.backends.base import Span
@@ -23,7 +22,6 @@ from tests.parity.cases import FAST, Asked, Case, ToyModel
 from tests.parity.play import Tally, Toys, play
 from tests.toys import answer, request, run_all, share_always, small_markov
 
-FIXED = settings(deadline=None, derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow])
 GREEDY = {"temperature": 0.0, "max_tokens": 30}
 
 

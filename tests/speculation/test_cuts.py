@@ -195,9 +195,6 @@ def test_a_choice_is_the_same_whatever_is_asked_of_it_first() -> None:
             assert one.choose(row, (), position).token == other.pick(row, (), position)
 
 
-NOT_A_NUMBER = (np.nan, np.inf)
-
-
 @pytest.mark.parametrize("size", [100, 8_192, 151_936])
 @pytest.mark.parametrize(
     "params",
