@@ -29,7 +29,7 @@ CEILINGS = {
     "localspec/cli": 3900,
     "localspec/client": 1200,
     "localspec/completion": 550,
-    "localspec/daemon": 5600,
+    "localspec/daemon": 5650,
     "localspec/doctor": 600,
     "localspec/engine": 4000,
     "localspec/http": 3450,
