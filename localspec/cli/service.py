@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 import msgspec
 from cyclopts import Parameter
@@ -14,16 +14,13 @@ from localspec.client import connect, discovery
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, EngineBusy, ExitCode, VersionSkew
 from localspec.service import service
-from localspec.service.job import daemon_job
-from localspec.service.service import Status, this_manager
+from localspec.service.service import Status, daemon_job, this_manager
 
 __all__ = ["install", "logs", "status", "uninstall"]
 
-AsJson = Annotated[bool, Parameter(name="--json")]
-BUSY = (
-    "the running daemon has requests and was not replaced; the service starts when that daemon has ended and "
-    "a command needs one, or at the next login."
-)
+AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON object.")]
+BUSY = "localspec: the running daemon has requests and was not replaced; the service starts once it ends."
+OUTDATED = "localspec: the service's file is not up to date; `localspec service install` updates it."
 
 
 def install(*, as_json: AsJson = False) -> int:
@@ -31,33 +28,25 @@ def install(*, as_json: AsJson = False) -> int:
 
     The service gets this shell's LOCALSPEC_HOME and the other variables for files, models, libraries and
     devices. An idle daemon is replaced, one with running requests is not.
-
-    Parameters
-    ----------
-    as_json
-        Print one JSON object: the status, and changed, left_alone.
     """
     load_config()
     manager, job = this_manager(), daemon_job()
-    changed = service.install(manager, job)
-    busy = False
-    if changed or not service.runs_as(manager.running().pid, job):
-        busy = not asyncio.run(_make_way())
-        if not busy:
-            manager.start()
+    service.install(manager, job)
+    stopped = asyncio.run(_stop_idle())
+    if stopped:
+        manager.start()
     found = service.status(manager, job)
     if as_json:
-        _print(found, changed=changed, left_alone=busy)
+        output.json({**msgspec.to_builtins(found), "left_alone": not stopped})
     else:
-        output.write(f"{'Installed' if changed else 'Already installed'}: {describe(found)}")
-        if busy:
-            output.note(f"localspec: {BUSY}")
+        output.write(f"Installed: {describe(found)}")
+        if not stopped:
+            output.note(BUSY)
     return ExitCode.OK
 
 
-async def _make_way() -> bool:
+async def _stop_idle() -> bool:
     """Stop the daemon unless it has running requests; return True if none runs now."""
-
     try:
         async with await connect(start=False) as client:
             await client.shutdown(if_idle=True)
@@ -72,11 +61,6 @@ def uninstall(*, as_json: AsJson = False) -> int:
     """Stop the service and remove it; a daemon that a command started keeps running.
 
     The service of another LOCALSPEC_HOME is kept: remove it with that LOCALSPEC_HOME.
-
-    Parameters
-    ----------
-    as_json
-        Print one JSON object: removed.
     """
     manager = this_manager()
     removed = service.uninstall(manager, daemon_job())
@@ -88,21 +72,19 @@ def uninstall(*, as_json: AsJson = False) -> int:
 
 
 def status(*, as_json: AsJson = False) -> int:
-    """Show if the service is installed and runs; exits with 69 if not.
-
-    Parameters
-    ----------
-    as_json
-        Print one JSON object: manager, file, installed, current, other_home, enabled, state, pid, log,
-        daemon_pid.
-    """
-    found = service.status(this_manager(), daemon_job())
+    """Show if the service is installed and runs; exits with 69 if not."""
+    found, daemon = service.status(this_manager(), daemon_job()), discovery.find()
+    pid = daemon.pid if daemon is not None and discovery.runs(daemon) else None
     if as_json:
-        _print(found, daemon_pid=_daemon_pid())
+        output.json({**msgspec.to_builtins(found), "daemon_pid": pid})
     else:
         output.write(describe(found))
-        for line in _notes(found, _daemon_pid()):
-            output.note(f"localspec: {line}")
+        if found.other_home is not None:
+            output.note(f"localspec: this service belongs to another home: {found.other_home}.")
+        elif found.installed and not found.current:
+            output.note(OUTDATED)
+        if pid not in (None, found.pid):
+            output.note(f"localspec: the running daemon (pid {pid}) was started by a command.")
     return ExitCode.OK if found.pid and found.installed and found.other_home is None else ExitCode.UNAVAILABLE
 
 
@@ -110,33 +92,5 @@ def describe(found: Status) -> str:
     """A service's status as lines of text."""
     if not found.installed:
         return f"No service is installed ({found.manager}).\n"
-    runs = f"pid {found.pid}, {found.state}" if found.pid else f"not running, {found.state}"
-    return f"{found.file}\n{found.manager}: {runs}\nlog: {found.log}\n"
-
-
-def _notes(found: Status, daemon_pid: int | None) -> list[str]:
-    notes = []
-    if found.other_home is not None:
-        notes.append(f"this service belongs to another home: {found.other_home}.")
-    elif found.installed and not found.current:
-        notes.append(
-            "the service was installed by another localspec, or with another environment; "
-            "`localspec service install` updates it."
-        )
-    if daemon_pid is not None and daemon_pid != found.pid:
-        notes.append(f"the running daemon (pid {daemon_pid}) was started by a command, not by the service.")
-    return notes
-
-
-def _daemon_pid() -> int | None:
-
-    found = discovery.find()
-    if found is None:
-        return None
-    import psutil
-
-    return found.pid if psutil.pid_exists(found.pid) else None
-
-
-def _print(found: Status, **more: Any) -> None:
-    output.json({**msgspec.to_builtins(found), **more})
+    process = f"pid {found.pid}" if found.pid else "not running"
+    return f"{found.file}\n{found.manager}: {process}, {found.state}\nlog: {found.log}\n"

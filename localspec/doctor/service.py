@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from localspec.doctor.finding import Finding
 from localspec.errors import ServiceUnavailable
-from localspec.service.job import daemon_job
-from localspec.service.service import Status, status, this_manager
+from localspec.service.service import Status, daemon_job, status, this_manager
 
 INSTALL = "Run `localspec service install`; it is safe to repeat."
 
@@ -31,8 +30,6 @@ def finding_of(found: Status) -> Finding:
     if not found.current:
         sentence = f"{found.file} was installed by another localspec, or with another environment."
         return Finding("service", "warning", sentence, INSTALL)
-    if not found.enabled:
-        return Finding("service", "warning", "The service is installed, but not started at login.", INSTALL)
     if found.state.startswith("failed"):
         sentence = f"{found.manager} no longer restarts the service: {found.state}."
         step = "`localspec service logs` shows why; then start it with `localspec service install`."

@@ -1,27 +1,235 @@
-"""Install, remove and describe the service of this machine's manager."""
+"""The service of this user: a unit of systemd, or on macOS an agent of launchd.
+
+No socket activation: a daemon listens at two addresses, one of which changes when it is taken, and writes
+them to a file; clients start it. A second way to start it would have to agree with all of that.
+"""
 
 from __future__ import annotations
 
+import os
+import plistlib
+import re
+import subprocess
 import sys
+import time
 from collections.abc import Mapping
+from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from localspec import home
+from localspec import home, process
 from localspec.client.discovery import Starter
-from localspec.errors import ServiceUnavailable
-from localspec.service.job import Job, as_of, home_of
-from localspec.service.launchd import Launchd
-from localspec.service.manager import Manager
-from localspec.service.systemd import Systemd
+from localspec.errors import ExitCode, InvalidOptions, ServiceUnavailable
 
+UNIT = "localspec.service"
+LABEL = "localspec.daemon"
+CALL_S = 60.0
+"""seconds for a command: systemctl waits until a daemon listens, or has stopped"""
+DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+CARRIED = (*process.PLACES, *process.LISTS, *DEVICES)
+"""variables for files, models, libraries, sockets and devices: no secrets, none for a single command"""
+NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+"""control characters, and bytes that are no UTF-8: systemd refuses both, a plist the first"""
+NO_MANAGER = (
+    "The daemon needs no service: every command that needs it starts it. To have one, log in (or ssh) to a "
+    "machine with a systemd for users (su and most containers start none), or on the screen of a Mac."
+)
+HOME = re.compile(r'\b(LOCALSPEC_HOME|XDG_(?:CONFIG|DATA|CACHE|STATE)_HOME)(?:=|</key>\s*<string>)(.*)["<]')
+"""a variable that sets the directories of localspec's own files, in a unit or a plist"""
+TEMPLATE = f"""\
+# Written by `localspec service install`; changes of yours belong into `systemctl --user edit {UNIT}`.
+[Unit]
+Description=localspec: local models, speculating
+StartLimitIntervalSec=60
+StartLimitBurst=5
+
+[Service]
+Type=notify
+ExecStart=:{{command}}
+{{environment}}\
+WorkingDirectory=/
+UMask=0077
+Restart=on-failure
+RestartSec=2
+# A broken configuration does not mend itself.
+RestartPreventExitStatus={ExitCode.USAGE:d}
+# The daemon ends its workers; one that the kernel kills for memory costs no more than its own requests.
+KillMode=mixed
+TimeoutStopSec=20
+OOMPolicy=continue
+# No namespaces, which not every user's manager can make; code for a GPU is compiled while the daemon runs.
+NoNewPrivileges=yes
+LockPersonality=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+SystemCallArchitectures=native
+
+[Install]
+WantedBy=default.target
+"""
+
+
+class Job(NamedTuple):
+    """A service's command, environment and log, with absolute paths and text that every manager accepts."""
+
+    command: tuple[str, ...]
+    environment: dict[str, str]
+    log: str
+
+
+def daemon_job(environ: Mapping[str, str] = os.environ) -> Job:
+    """The daemon as this command would start it. Raises :class:`InvalidOptions` for control characters."""
+    environment = {name: process.absolute(name, environ[name]) for name in CARRIED if environ.get(name)}
+    job = Job(process.python("localspec.daemon", "--log"), environment, str(home.log_path()))
+    for text in (*job.command, *environment.values(), job.log):
+        if NO_TEXT.search(text):
+            message = f"{ascii(text)} cannot be written to a service's file: it is not text"
+            raise InvalidOptions(message, "Use a path or a value without such characters.")
+    return job
+
+
+def unit(job: Job) -> str:
+    """The file of systemd. ``ExecStart=:`` keeps dollar signs as they are."""
+    variables = (f"Environment={quoted(f'{name}={value}')}\n" for name, value in job.environment.items())
+    return TEMPLATE.format(command=" ".join(map(quoted, job.command)), environment="".join(variables))
+
+
+def quoted(text: str) -> str:
+    """A word in systemd's syntax: C-like quotes, and doubled percent signs."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+def plist(job: Job) -> str:
+    """The file of launchd; output of the daemon before it opens its log goes to the log as well."""
+    agent = {
+        "Label": LABEL,
+        "ProgramArguments": list(job.command),
+        "EnvironmentVariables": job.environment,
+        "WorkingDirectory": "/",
+        "Umask": 0o077,
+        "RunAtLoad": True,
+        # Again after a crash, not after `localspec daemon stop`.
+        "KeepAlive": {"SuccessfulExit": False},
+        "ExitTimeOut": 20,
+        # Otherwise macOS limits its time and memory as those of a background task.
+        "ProcessType": "Interactive",
+        "StandardOutPath": job.log,
+        "StandardErrorPath": job.log,
+    }
+    return plistlib.dumps(agent, sort_keys=False).decode()
+
+
+class Systemd:
+    """The user's systemd. All methods raise :class:`ServiceUnavailable` if it refuses."""
+
+    name = "systemd"
+    render = staticmethod(unit)
+    probe = ("systemctl", "--user", "show", "--property=Version")
+    start_command = ("systemctl", "--user", "start", UNIT)
+
+    def __init__(self) -> None:
+        config = os.environ.get("XDG_CONFIG_HOME") or home.of_user() / ".config"
+        self.path = Path(config, "systemd", "user", UNIT)
+
+    def register(self) -> None:
+        """Have the service started at login, as its file says."""
+        call("systemctl", "--user", "daemon-reload")
+        call("systemctl", "--user", "enable", UNIT)
+
+    def start(self) -> None:
+        """Start the service now, as its file says; earlier crashes no longer count."""
+        succeeds("systemctl", "--user", "reset-failed", UNIT)  # fails for a unit that never failed
+        call("systemctl", "--user", "restart", UNIT)
+
+    def remove(self) -> None:
+        """Stop the service and delete its file."""
+        call("systemctl", "--user", "disable", "--now", UNIT)
+        self.path.unlink(missing_ok=True)
+        call("systemctl", "--user", "daemon-reload")
+
+    def running(self) -> tuple[str, int | None]:
+        """The state in systemd's own words, and the process."""
+        shown = call("systemctl", "--user", "show", UNIT, "--property=ActiveState,SubState,Result,MainPID")
+        found = dict(line.partition("=")[::2] for line in shown.splitlines())
+        state = f"{found['ActiveState']} ({found['SubState']})"
+        if found["Result"] != "success":
+            state += f", last ended with {found['Result']}"
+        return state, int(found["MainPID"]) or None
+
+
+class Launchd:
+    """This user's agent, of one session. All methods raise :class:`ServiceUnavailable` if launchd refuses."""
+
+    name = "launchd"
+    render = staticmethod(plist)
+
+    def __init__(self) -> None:
+        self.path = home.of_user() / "Library" / "LaunchAgents" / f"{LABEL}.plist"
+        self._domain = f"gui/{os.getuid()}"
+        self._target = f"{self._domain}/{LABEL}"
+        self._print = ("launchctl", "print", self._target)
+        self.probe = ("launchctl", "print", self._domain)
+        self.start_command = ("launchctl", "kickstart", self._target)
+
+    def register(self) -> None:
+        """Enable the agent, also if it was disabled: those of the directory are loaded at login."""
+        call("launchctl", "enable", self._target)
+
+    def start(self) -> None:
+        """Load the agent anew: launchd keeps the file's earlier content."""
+        self._unload()
+        call("launchctl", "bootstrap", self._domain, str(self.path))
+
+    def remove(self) -> None:
+        """Stop the service and delete its file."""
+        self._unload()
+        self.path.unlink(missing_ok=True)
+
+    def running(self) -> tuple[str, int | None]:
+        """The state in launchd's own words, and the process."""
+        if not succeeds(*self._print):
+            return "not loaded", None
+        shown = call(*self._print)
+        state, pid = (re.search(rf"^\s*{name} = (.+)$", shown, re.M) for name in ("state", "pid"))
+        return state[1] if state else "unknown", int(pid[1]) if pid else None
+
+    def _unload(self) -> None:
+        """Unload the agent and wait: it is still ending when bootout returns."""
+        succeeds("launchctl", "bootout", self._target)
+        deadline = time.monotonic() + CALL_S
+        while succeeds(*self._print) and time.monotonic() < deadline:
+            time.sleep(0.1)
+
+
+def call(*command: str) -> str:
+    """Run a command and return its output. Raises :class:`ServiceUnavailable` with its error text."""
+    try:
+        done = subprocess.run(
+            command, input="", capture_output=True, errors="replace", timeout=CALL_S, **process.surroundings()
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise ServiceUnavailable(f"`{' '.join(command)}` cannot be run: {error}") from None
+    if done.returncode != 0:
+        reason = done.stderr.strip() or f"exit code {done.returncode}"
+        raise ServiceUnavailable(f"`{' '.join(command)}` failed: {reason}")
+    return done.stdout
+
+
+def succeeds(*command: str) -> bool:
+    """Return True if a command succeeds."""
+    try:
+        call(*command)
+    except ServiceUnavailable:
+        return False
+    return True
+
+
+Manager = Systemd | Launchd
 MANAGERS: dict[str, type[Manager]] = {"linux": Systemd, "darwin": Launchd}
-NO_MANAGER = "The daemon needs no service: every command that needs it starts it. "
-REMEDIES = {
-    "linux": NO_MANAGER + "To have one, log in (or ssh) to a machine with a systemd for users; "
-    "su and most containers start none.",
-    "darwin": NO_MANAGER + "To have one, log in on the screen of this Mac.",
-}
 
 
 class Status(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,60 +242,37 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     """True if the file is the one that would be installed now"""
     other_home: str | None
     """variables of the daemon's home if the service is of another home than this one, else None"""
-    enabled: bool
     state: str
     pid: int | None
-    """the service's process, which may be starting or stopping"""
     log: str
 
 
 def this_manager(system: str = sys.platform) -> Manager:
     """The manager of this user's services; raises :class:`ServiceUnavailable` where there is none."""
-    kind = MANAGERS.get(system)
-    if kind is None:
-        raise ServiceUnavailable(f"services are not supported on {system} yet", NO_MANAGER.strip())
-    manager = kind()
-    if not manager.is_there():
-        raise ServiceUnavailable(f"{manager.name} does not answer for this user", REMEDIES[system])
+    if system not in MANAGERS:
+        raise ServiceUnavailable(f"services are not supported on {system} yet", NO_MANAGER)
+    manager = MANAGERS[system]()
+    if not succeeds(*manager.probe):
+        raise ServiceUnavailable(f"{manager.name} does not answer for this user", NO_MANAGER)
     return manager
 
 
-def install(manager: Manager, job: Job) -> bool:
-    """Write the service's file and register it; returns True if the file has changed.
+def install(manager: Manager, job: Job) -> None:
+    """Write the service's file and register it. There is one service per user.
 
-    There is one service per user: raises :class:`ServiceUnavailable` also if it is that of another home.
+    Raises :class:`ServiceUnavailable` also if it is that of another home.
     """
-    _check_home(manager, job)
+    _of_this_home(manager, job)
     content = manager.render(job)
-    changed = _content(manager) != content
+    starter = Starter(sys.prefix, str(manager.path), content, manager.start_command)
     try:
         manager.path.parent.mkdir(parents=True, exist_ok=True)
-        if changed:
-            home.write_private(manager.path, content.decode())
-        starter = Starter(sys.prefix, str(manager.path), content.decode(), manager.start_command)
+        home.write_private(manager.path, content)
         home.write_private(home.starter_path(), msgspec.json.encode(starter).decode())
     except OSError as error:
         message = f"{error.filename or manager.path} cannot be written: {error.strerror}"
-        raise ServiceUnavailable(
-            message, "Make it writable and free disk space, then run `localspec service install` again."
-        ) from None
+        raise ServiceUnavailable(message, "Make it writable and run the command again.") from None
     manager.register()
-    return changed
-
-
-def runs_as(pid: int | None, job: Job) -> bool:
-    """Return True if this process runs the job as it would be installed now."""
-    import psutil
-
-    try:
-        process = None if pid is None else psutil.Process(pid)
-        # The first word is the interpreter, which may call itself by another name.
-        return process is not None and (
-            process.cmdline()[1:] == list(job.command[1:])
-            and job.environment.items() <= process.environ().items()
-        )
-    except psutil.Error:
-        return False
 
 
 def uninstall(manager: Manager, job: Job) -> bool:
@@ -95,54 +280,42 @@ def uninstall(manager: Manager, job: Job) -> bool:
 
     Raises :class:`ServiceUnavailable` also if it is that of another home.
     """
-    _check_home(manager, job)
+    found = _of_this_home(manager, job)
     home.starter_path().unlink(missing_ok=True)
-    if not manager.path.exists():
-        return False
-    manager.remove()
-    return True
+    if found.installed:
+        manager.remove()
+    return found.installed
 
 
 def status(manager: Manager, job: Job) -> Status:
     """The status of the service in its manager."""
-    running = manager.running()
-    content = _content(manager)
-    installed = _other_home(manager, job)
+    wanted, state, pid = manager.render(job), *manager.running()
+    installed = manager.path.exists()
+    content = manager.path.read_text(encoding="utf-8", errors="replace") if installed else ""
     return Status(
         manager=manager.name,
         file=str(manager.path),
-        installed=content is not None,
-        current=content == manager.render(job),
-        other_home=None if installed is None else _shown(installed),
-        enabled=content is not None and manager.enabled(),
-        state=running.state,
-        pid=running.pid,
+        installed=installed,
+        current=content == wanted,
+        other_home=home_of(content) if installed and home_of(content) != home_of(wanted) else None,
+        state=state,
+        pid=pid,
         log=job.log,
     )
 
 
-def _check_home(manager: Manager, job: Job) -> None:
-    installed = _other_home(manager, job)
-    if installed is not None:
-        raise ServiceUnavailable(
-            f"the installed service belongs to another home: {_shown(installed)}",
-            f"Remove it first: `{as_of(installed, home_of(job.environment))} localspec service uninstall`.",
-        )
+def home_of(content: str) -> str:
+    """The variables in a service's file that set a home; LOCALSPEC_HOME sets all of it."""
+    found = dict(HOME.findall(content))
+    names = ["LOCALSPEC_HOME"] if "LOCALSPEC_HOME" in found else sorted(found)
+    return ", ".join(f"{name}={found[name]}" for name in names) or "the default directories"
 
 
-def _other_home(manager: Manager, job: Job) -> dict[str, str] | None:
-    """The variables of the installed service's home if it is not this home, else None."""
-    content = _content(manager)
-    installed = None if content is None else home_of(manager.environment(content))
-    return None if installed == home_of(job.environment) else installed
-
-
-def _shown(home: Mapping[str, str]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in home.items()) or "the default directories"
-
-
-def _content(manager: Manager) -> bytes | None:
-    try:
-        return manager.path.read_bytes()
-    except OSError:
-        return None
+def _of_this_home(manager: Manager, job: Job) -> Status:
+    """The status of the service, which must not be of another home."""
+    found = status(manager, job)
+    if found.other_home is not None:
+        ours = home_of(manager.render(job))
+        message = f"the installed service belongs to another home: {found.other_home}; this one is {ours}"
+        raise ServiceUnavailable(message, "Run `localspec service uninstall` with that home first.")
+    return found

@@ -69,7 +69,6 @@ WELL = Status(
     installed=True,
     current=True,
     other_home=None,
-    enabled=True,
     state="active (running)",
     pid=7,
     log="/l",
@@ -84,7 +83,6 @@ WELL = Status(
         ({"installed": False, "current": False}, "ok", "No service is installed for this home", "None"),
         ({"current": False}, "warning", "another localspec", "`localspec service install`"),
         ({"other_home": "LOCALSPEC_HOME=/h", "current": False}, "ok", "for this home", "None"),
-        ({"enabled": False}, "warning", "not started at login", "`localspec service install`"),
         ({"state": "failed (failed), last ended with exit-code"}, "problem", "exit-code", "service logs`"),
     ],
 )

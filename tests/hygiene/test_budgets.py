@@ -38,7 +38,7 @@ CEILINGS = {
     "localspec/memory": 2350,
     "localspec/models": 4850,
     "localspec/protocol": 1800,
-    "localspec/service": 550,
+    "localspec/service": 350,
     "localspec/speculation": 2900,
     "localspec/tui": 5800,
     "localspec/worker": 600,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from localspec.service.job import Job
+from localspec.service.service import Job
 
 JOB = Job(
     ("/usr/bin/python3", "-m", "localspec.daemon", "--log"),

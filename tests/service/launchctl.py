@@ -15,20 +15,13 @@ from pathlib import Path
 import psutil
 
 STATE = Path(os.environ["HOME"]) / "launchd.json"
-DISABLED = STATE.with_name("disabled")
 NOT_LOADED, TWICE = 113, 5
 
 
 def main(verb: str, *words: str) -> int:
     domain = f"gui/{os.getuid()}"
     loaded = json.loads(STATE.read_text()) if STATE.exists() else None
-    if verb in ("enable", "disable"):
-        DISABLED.write_text(f'\t\t"{words[0].rpartition("/")[2]}" => {verb}d\n')
-        return 0
-    if verb == "print-disabled":
-        print(f"disabled services = {{\n{DISABLED.read_text() if DISABLED.exists() else ''}\t}}")
-        return 0
-    if words == (domain,):
+    if verb == "enable" or words == (domain,):
         return 0
     if verb == "bootstrap":
         assert words[0] == domain

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import ast
 import os
-import pwd
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from localspec import home
 from localspec.errors import InvalidOptions
-from localspec.service.job import as_of, daemon_job, home_of
+from localspec.service.service import Job, daemon_job, home_of, plist, unit
 
 
 def test_the_daemon_is_that_of_this_python() -> None:
@@ -42,34 +40,19 @@ def test_what_says_where_files_are_is_carried_and_nothing_else(tmp_path: Path) -
     }
 
 
-def test_what_every_login_sets_is_carried_where_it_was_set_by_hand() -> None:
-    usual = {"HOME": pwd.getpwuid(os.getuid()).pw_dir, "XDG_RUNTIME_DIR": f"/run/user/{os.getuid()}"}
-    other = {"HOME": "/home/ada", "XDG_RUNTIME_DIR": "/run/ada"}
-    assert daemon_job(usual).environment == {}
-    assert daemon_job(other).environment == other
-    # Its own directory decides where the socket is.
-    of_its_own = {"HOME": "/home/ada", "LOCALSPEC_HOME": "/ls"}
-    assert daemon_job(other | of_its_own).environment == of_its_own
-
-
-def test_a_home_is_what_says_where_the_files_are(tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path / "real")
-    real = {"LOCALSPEC_HOME": str(tmp_path / "real")}
-    assert home_of({"LOCALSPEC_HOME": str(tmp_path / "link"), "HF_HOME": "/a", "XDG_DATA_HOME": "/b"}) == real
-    assert home_of({"HF_HOME": "/a", "XDG_DATA_HOME": "/b"}) == {"XDG_DATA_HOME": "/b"}
-    assert home_of({"PYTHONPATH": "/a"}) == {}
-
-
+@pytest.mark.parametrize("render", [unit, plist])
 @pytest.mark.parametrize(
-    ("theirs", "ours"),
-    [({}, {"LOCALSPEC_HOME": "/a"}), ({"LOCALSPEC_HOME": "/a 'b'"}, {}), ({"XDG_DATA_HOME": "/d"}, {})],
+    ("environment", "place"),
+    [
+        ({"LOCALSPEC_HOME": "/a b", "HF_HOME": "/a", "XDG_DATA_HOME": "/b"}, "LOCALSPEC_HOME=/a b"),
+        ({"XDG_STATE_HOME": "/c", "XDG_DATA_HOME": "/b"}, "XDG_DATA_HOME=/b, XDG_STATE_HOME=/c"),
+        ({"PYTHONPATH": "/a"}, "the default directories"),
+    ],
 )
-def test_a_command_of_their_home(theirs: dict[str, str], ours: dict[str, str]) -> None:
-    command = f"{as_of(theirs, ours)} {sys.executable} -c 'import os; print(dict(os.environ))'"
-    environment = {"PATH": os.environ["PATH"], **ours}
-    said = subprocess.run(command, shell=True, env=environment, capture_output=True, text=True, check=True)
-    names = ("LOCALSPEC_HOME", "XDG_DATA_HOME")
-    assert {name: value for name, value in ast.literal_eval(said.stdout).items() if name in names} == theirs
+def test_a_home_is_what_says_where_the_files_are(
+    render: Callable[[Job], str], environment: dict[str, str], place: str
+) -> None:
+    assert home_of(render(Job(("python",), environment, "/log"))) == place
 
 
 @pytest.mark.parametrize("value", ["/a\nb", "/a\x07", "/\udcff", "/a\x7f"])

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
-import subprocess
+import signal
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -16,10 +15,9 @@ import psutil
 import pytest
 
 from localspec.doctor.service import service
-from localspec.service.launchd import LABEL, Launchd
-from localspec.service.service import MANAGERS
-from tests.cli.harness import Cli
-from tests.waiting import until_sync
+from localspec.service.service import MANAGERS, Launchd
+from tests.cli.harness import LONG, Cli
+from tests.waiting import DEADLINE_S, until_sync
 
 LAUNCHCTL = Path(__file__).with_name("launchctl.py")
 
@@ -57,8 +55,9 @@ def test_an_agent_is_loaded_and_is_the_daemon(mac: Cli) -> None:
     assert facts["file"] == str(agents / "localspec.daemon.plist") and facts["manager"] == "launchd"
     found = listens(mac)
     assert found["pid"] == found["daemon_pid"] == mac.status()["pid"] and found["state"] == "running"
-    again = mac.json("service", "install")
-    assert not again["changed"] and again["pid"] == found["pid"]
+    assert mac.json("service", "install")["current"]
+    again = listens(mac)
+    assert again["pid"] == again["daemon_pid"] != found["pid"]
 
 
 @pytest.mark.slow
@@ -79,7 +78,7 @@ def test_another_environment_is_another_agent(mac: Cli) -> None:
     first = listens(mac)["pid"]
     mac.environment["HF_HOME"] = str(mac.home / "hub")
     assert not status(mac)["current"]
-    assert mac.json("service", "install")["changed"]
+    mac.json("service", "install")
     second = listens(mac)
     assert second["current"] and second["pid"] != first
     assert psutil.Process(second["pid"]).environ()["HF_HOME"] == str(mac.home / "hub")
@@ -97,23 +96,23 @@ def test_it_is_unloaded_and_removed(mac: Cli) -> None:
 def test_the_service_of_another_home_is_left_alone(mac: Cli, tmp_path: Path) -> None:
     mac.json("service", "install")
     first = listens(mac)
-    assert first["other_home"] is None and first["enabled"]
+    assert first["other_home"] is None
     other = Cli(tmp_path / "a b")
     other.environment |= {name: mac.environment[name] for name in ("HOME", "PATH")}
     try:
         for command in ("uninstall", "install"):
             error = json.loads(other("service", command, "--json").stdout)["error"]
             assert error["code"] == "service_unavailable" and str(mac.home) in error["message"]
-            assert f"LOCALSPEC_HOME={mac.home} localspec service uninstall" in error["remedy"]
-        told = other("service", "status")
-        assert told.returncode == 69 and f"another home: LOCALSPEC_HOME={mac.home}." in told.stderr
+            assert str(other.home) in error["message"] and "service uninstall" in error["remedy"]
+        done = other("service", "status")
+        assert done.returncode == 69 and f"another home: LOCALSPEC_HOME={mac.home}." in done.stderr
         assert status(mac)["pid"] == first["pid"] and psutil.pid_exists(first["pid"])
     finally:
         other("daemon", "stop")
 
 
 @pytest.mark.slow
-def test_the_doctor_tells_of_it(mac: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_doctor_checks_it(mac: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in mac.environment.items():
         monkeypatch.setenv(name, value)
     assert "No service is installed" in next(service()).sentence
@@ -125,17 +124,24 @@ def test_the_doctor_tells_of_it(mac: Cli, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 @pytest.mark.slow
-def test_an_agent_that_was_disabled_is_told(mac: Cli) -> None:
+def test_a_daemon_at_work_is_left_alone(mac: Cli) -> None:
     mac.json("service", "install")
-    subprocess.run(
-        (mac.home / "launchctl", "disable", f"gui/{os.getuid()}/{LABEL}"), env=mac.environment, check=True
-    )
-    assert not status(mac)["enabled"]
-    mac.json("service", "install")
-    assert status(mac)["enabled"]
+    first = listens(mac)["pid"]
+    process = mac.begin(*LONG)
+    try:
+        mac.environment["HF_HOME"] = str(mac.home / "hub")
+        done = mac("service", "install")
+        assert done.returncode == 0 and "was not replaced" in done.stderr
+        assert status(mac)["pid"] == first and psutil.pid_exists(first)
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE_S)
+    assert not mac.json("service", "install")["left_alone"]
+    second = listens(mac)["pid"]
+    assert second != first and "HF_HOME" in psutil.Process(second).environ()
 
 
-def test_a_file_that_cannot_be_written_is_told(mac: Cli) -> None:
+def test_a_file_that_cannot_be_written_is_an_error(mac: Cli) -> None:
     (mac.home / "Library").touch()
     done = mac("service", "install", "--json")
     error = json.loads(done.stdout)["error"]
@@ -146,7 +152,7 @@ def test_a_file_that_cannot_be_written_is_told(mac: Cli) -> None:
     )
 
 
-def test_a_manager_that_refuses_is_told_in_its_own_words(mac: Cli) -> None:
+def test_a_manager_that_refuses_is_quoted(mac: Cli) -> None:
     refusing = 'case "$*" in enable*) echo "Not so" >&2; exit 3;; print*localspec*) exit 113;; esac'
     (mac.home / "launchctl").write_text(f"#!/bin/sh\n{refusing}\n")
     error = json.loads(mac("service", "install", "--json").stdout)["error"]

@@ -1,269 +1,121 @@
-"""The service under a real systemd of a user's, where one can run; its ExecStart as a process everywhere."""
+"""The unit's life with a stand-in for systemctl, which notes its calls; its ExecStart as a process."""
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
-import psutil
 import pytest
 
-from localspec.client import discovery
+from localspec.client.discovery import Starter
 from localspec.protocol.messages import Discovery
-from localspec.service.job import daemon_job
-from localspec.service.systemd import unit
-from tests.cli.harness import LONG, Cli
-from tests.daemon.harness import gone
+from localspec.service.service import MANAGERS, Systemd, daemon_job, unit
+from tests.cli.harness import Cli
 from tests.service.jobs import words
-from tests.service.user_systemd import CannotRun, user_systemd
 from tests.waiting import DEADLINE_S, until_sync
 
-NEWER = """
-import asyncio
-import localspec.client.client as client
-client.__version__ = "99.0.0"
-async def main():
-    async with await client.connect() as connected:
-        print((await connected.status()).pid)
-asyncio.run(main())
+SYSTEMCTL = """#!/bin/sh
+echo "$*" >> {home}/calls
+case "$*" in
+*"show localspec.service "*) cat {home}/shown;;
+*reset-failed*) exit 1;;
+esac
 """
+"""answers with success, except for a unit that never failed"""
+RUNS = "ActiveState=active\nSubState=running\nResult=success\nMainPID=7\n"
+FAILED = "ActiveState=failed\nSubState=failed\nResult=exit-code\nMainPID=0\n"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def folder() -> Iterator[Path]:
     path = Path(tempfile.mkdtemp(prefix="ls")).resolve()
     yield path
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
-def person(folder: Path) -> Iterator[Cli]:
-    """A command of a user with a systemd and a home with an odd name."""
-    with contextlib.ExitStack() as stack:
-        try:
-            environment = stack.enter_context(user_systemd(folder))
-        except CannotRun as error:
-            pytest.skip(f"no user systemd can run here: {error}")
-        cli = Cli(folder / 'h "%h"')
-        for name in [name for name in cli.environment if name.startswith("XDG_")]:
-            del cli.environment[name]
-        cli.environment |= environment
-        yield cli
-        cli("service", "uninstall")
-        cli("daemon", "stop")
+@pytest.fixture
+def linux(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A command of a user with the stand-in."""
+    monkeypatch.setitem(MANAGERS, sys.platform, Systemd)
+    cli = Cli(folder)
+    program = folder / "systemctl"
+    program.write_text(SYSTEMCTL.format(home=folder))
+    program.chmod(0o755)
+    (folder / "shown").write_text(RUNS)
+    cli.environment |= {"HOME": str(folder), "PATH": f"{folder}:{cli.environment['PATH']}"}
+    cli.environment.pop("XDG_CONFIG_HOME", None)
+    return cli
 
 
-def status(cli: Cli) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(cli("service", "status", "--json").stdout)
-    return found
+def calls(cli: Cli) -> list[str]:
+    """The calls since the last time that do more than show."""
+    lines = (cli.home / "calls").read_text().splitlines()
+    (cli.home / "calls").write_text("")
+    return [line.removeprefix("--user ") for line in lines if "show" not in line]
 
 
-def installed(cli: Cli) -> dict[str, Any]:
-    """The service's facts once it is installed and is the daemon."""
-    cli.json("service", "install")
-    found = status(cli)
-    assert found["installed"] and found["current"] and found["pid"] == found["daemon_pid"], found
-    return found
+def test_a_unit_is_written_enabled_and_started(linux: Cli) -> None:
+    facts = linux.json("service", "install")
+    file = linux.home / ".config" / "systemd" / "user" / "localspec.service"
+    assert facts["file"] == str(file) and facts["installed"] and facts["current"]
+    assert (facts["pid"], facts["state"], facts["left_alone"]) == (7, "active (running)", False)
+    job = daemon_job(linux.environment)
+    assert file.read_text() == unit(job)
+    names = ("daemon-reload", "enable", "reset-failed", "restart")
+    assert [call.split()[0] for call in calls(linux)] == list(names)
+    starter = msgspec.json.decode((linux.home / "state" / "service.json").read_bytes(), type=Starter)
+    assert starter.content == file.read_text()
+    assert starter.start == ("systemctl", "--user", "start", "localspec.service")
 
 
-@pytest.mark.slow
-def test_it_runs_the_daemon_that_clients_find(person: Cli) -> None:
-    said = person("service", "install")
-    assert said.returncode == 0 and said.stdout.startswith("Installed: "), said
-    found = installed(person)
-    assert person.status()["pid"] == found["pid"]
-    assert psutil.Process(found["pid"]).ppid() != os.getpid()
-    assert os.path.samefile(found["log"], person.home / "state" / "daemon.log")
-    assert "listens on" in person("service", "logs").stdout
-    assert person("service", "status").returncode == 0
+def test_a_unit_is_stopped_and_removed(linux: Cli) -> None:
+    file = Path(linux.json("service", "install")["file"])
+    calls(linux)
+    assert linux.json("service", "uninstall") == {"removed": True, "file": str(file)}
+    assert calls(linux) == ["disable --now localspec.service", "daemon-reload"]
+    assert not file.exists() and not (linux.home / "state" / "service.json").exists()
+    assert linux.json("service", "uninstall")["removed"] is False and calls(linux) == []
+    assert "No service is installed" in linux("service", "status").stdout
 
 
-@pytest.mark.slow
-def test_the_doctor_finds_nothing_wrong_with_it(person: Cli) -> None:
-    installed(person)
-    found = json.loads(person("doctor", "--json").stdout)["findings"]
-    (told,) = (each for each in found if each["name"] == "service")
-    assert told["level"] == "ok" and "now it is active (running)" in told["sentence"]
-    command = ("systemctl", "--user", "disable", "localspec.service")
-    subprocess.run(command, env=person.environment, check=True, capture_output=True)
-    found = json.loads(person("doctor", "--json").stdout)["findings"]
-    (told,) = (each for each in found if each["name"] == "service")
-    assert told["level"] == "warning" and "`localspec service install`" in told["remedy"]
-
-
-@pytest.mark.slow
-def test_it_starts_at_login(person: Cli) -> None:
-    installed(person)
-    command = ("systemctl", "--user", "is-enabled", "localspec.service")
-    assert subprocess.run(command, env=person.environment, capture_output=True).stdout == b"enabled\n"
-
-
-@pytest.mark.slow
-def test_installing_again_changes_nothing(person: Cli) -> None:
-    first = installed(person)
-    again = person.json("service", "install")
-    assert not again["changed"] and again["pid"] == first["pid"]
-    assert "Already installed" in person("service", "install").stdout
-
-
-@pytest.mark.slow
-def test_a_stop_is_no_crash_and_a_client_starts_it_again(person: Cli) -> None:
-    first = installed(person)
-    assert person("daemon", "stop").returncode == 0
-    until_sync(lambda: status(person)["state"] == "inactive (dead)", "the service has ended")
-    assert person("service", "status").returncode == 69
-    assert person("daemon", "start").returncode == 0
-    second = status(person)
-    assert second["pid"] == second["daemon_pid"] != first["pid"]
-
-
-@pytest.mark.slow
-def test_a_crash_starts_it_again(person: Cli) -> None:
-    first = installed(person)
-    os.kill(first["pid"], signal.SIGKILL)
-    until_sync(lambda: status(person)["daemon_pid"] not in (None, first["pid"]), "there is another daemon")
-    second = status(person)
-    assert second["pid"] == second["daemon_pid"]
-
-
-@pytest.mark.slow
-def test_a_broken_configuration_is_no_reason_to_try_for_ever(person: Cli) -> None:
-    first = installed(person)
-    config = person.home / "config" / "config.toml"
-    good = config.read_text()
-    config.write_text("[daemon]\nprt = 1\n")
-    try:
-        os.kill(first["pid"], signal.SIGKILL)
-        until_sync(lambda: status(person)["state"].startswith("failed"), "systemd has given up")
-        refused = person("service", "install")
-        assert refused.returncode == 2 and "daemon.prt" in refused.stderr
-    finally:
-        config.write_text(good)
-    assert installed(person)["pid"] != first["pid"]
-
-
-@pytest.mark.slow
-def test_a_newer_client_replaces_an_idle_daemon_by_the_service(person: Cli) -> None:
-    first = installed(person)
-    done = subprocess.run(
-        (sys.executable, "-c", NEWER), env=person.environment, capture_output=True, text=True, check=True
-    )
-    second = status(person)
-    assert int(done.stdout) == second["pid"] == second["daemon_pid"] != first["pid"]
-
-
-@pytest.mark.slow
-def test_a_client_of_another_environment_starts_its_own_daemon(person: Cli) -> None:
-    installed(person)
-    person("daemon", "stop")
-    starter = person.home / "state" / "service.json"
-    found = msgspec.json.decode(starter.read_bytes(), type=discovery.Starter)
-    starter.write_bytes(msgspec.json.encode(msgspec.structs.replace(found, prefix="/another")))
-    assert person("daemon", "start").returncode == 0
-    told = person("service", "status")
-    assert told.returncode == 69 and "was started by a command" in told.stderr
-    # And that is the one daemon until the service may take its place.
-    pid = status(person)["daemon_pid"]
-    found_again = installed(person)
-    assert found_again["pid"] != pid and not psutil.pid_exists(pid)
-
-
-@pytest.mark.slow
-def test_a_daemon_at_work_is_left_alone(person: Cli) -> None:
-    first = installed(person)
-    process = person.begin(*LONG)
-    try:
-        person.environment["HF_HOME"] = str(person.home / "hub")
-        assert "`localspec service install` updates it" in person("service", "status").stderr
-        told = person("service", "install")
-        assert told.returncode == 0 and "left alone" in told.stderr
-        assert status(person)["pid"] == first["pid"]
-    finally:
-        process.send_signal(signal.SIGINT)
-        process.communicate(timeout=DEADLINE_S)
-    after = installed(person)
-    assert after["pid"] != first["pid"]
-    assert psutil.Process(after["pid"]).environ()["HF_HOME"] == person.environment.pop("HF_HOME")
-
-
-@pytest.mark.slow
-def test_the_service_of_another_home_is_left_alone(person: Cli, folder: Path) -> None:
-    first = installed(person)
-    other = Cli(folder / "other")
-    other.environment = {**person.environment, "LOCALSPEC_HOME": str(other.home)}
-    for command in ("uninstall", "install"):
-        error = json.loads(other("service", command, "--json").stdout)["error"]
-        assert str(person.home) in error["message"] and "localspec service uninstall" in error["remedy"]
-    assert status(person)["pid"] == first["pid"]
-    # The command that it names does what was asked for: the name of that home is a strange one.
-    words = error["remedy"].split("`")[1].replace(" localspec ", f" {sys.executable} -m localspec ")
-    subprocess.run(words, shell=True, env=other.environment, check=True, stdout=subprocess.DEVNULL)
-    assert not status(person)["installed"]
-
-
-@pytest.mark.slow
-def test_where_the_socket_is_is_carried(person: Cli, folder: Path) -> None:
-    """Set by hand, a runtime directory can be another than the manager's own: clients look there."""
-    by_hand = folder / "by hand"
-    by_hand.mkdir(mode=0o700)
-    (by_hand / "systemd").symlink_to(folder / "run" / "systemd")
-    default = Cli(folder / "unused")
-    default.environment = {**person.environment, "XDG_RUNTIME_DIR": str(by_hand)}
-    del default.environment["LOCALSPEC_HOME"]
-    try:
-        installed(default)
-        assert Path(default.status()["socket"]).is_relative_to(by_hand)
-    finally:
-        assert default("service", "uninstall").returncode == 0
-
-
-@pytest.mark.slow
-def test_it_is_removed_whole(person: Cli) -> None:
-    found = installed(person)
-    daemon = psutil.Process(found["pid"])
-    assert person.json("service", "uninstall") == {"removed": True, "file": found["file"]}
-    assert gone(daemon) and not Path(found["file"]).exists()
-    assert not (person.home / "state" / "service.json").exists()
-    assert person.json("service", "uninstall")["removed"] is False
-    assert "No service is installed" in person("service", "status").stdout
-
-
-# Everywhere.
+def test_a_unit_that_systemd_gave_up_says_so(linux: Cli) -> None:
+    linux("service", "install")
+    (linux.home / "shown").write_text(FAILED)
+    found = linux("service", "status")
+    assert found.returncode == 69
+    assert "systemd: not running, failed (failed), last ended with exit-code\n" in found.stdout
+    assert json.loads(linux("service", "status", "--json").stdout)["pid"] is None
 
 
 @pytest.fixture
-def nobody(folder: Path) -> Cli:
+def without(folder: Path) -> Cli:
     """A command of a user without a service manager."""
-    cli = Cli(folder / "nobody")
+    cli = Cli(folder / "without")
     (folder / "empty").mkdir(exist_ok=True)
-    cli.environment |= {"XDG_RUNTIME_DIR": str(folder / "empty"), "HOME": str(folder / "nobody")}
+    cli.environment |= {"XDG_RUNTIME_DIR": str(folder / "empty"), "HOME": str(folder / "without")}
     cli.environment.pop("DBUS_SESSION_BUS_ADDRESS", None)
     return cli
 
 
 @pytest.mark.parametrize("command", ["install", "uninstall", "status"])
 @pytest.mark.parametrize("programs", [True, False], ids=["silent", "not installed"])
-def test_without_a_manager_the_remedy_is_told(nobody: Cli, command: str, programs: bool) -> None:
+def test_without_a_manager_the_error_has_a_remedy(without: Cli, command: str, programs: bool) -> None:
     if not programs:
-        nobody.environment["PATH"] = "/nonexistent"
-    done = nobody("service", command, "--json")
+        without.environment["PATH"] = "/nonexistent"
+    done = without("service", command, "--json")
     error = json.loads(done.stdout)["error"]
     assert done.returncode == 69 and error["code"] == "service_unavailable"
-    assert (
-        "does not answer" in error["message"] and "every command that needs it starts it" in error["remedy"]
-    )
-    assert not list(nobody.home.rglob("*.service"))
+    assert "does not answer" in error["message"]
+    assert "every command that needs it starts it" in error["remedy"]
+    assert not list(without.home.rglob("*.service"))
 
 
 @pytest.mark.slow

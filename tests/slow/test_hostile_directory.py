@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.service.job import daemon_job
+from localspec.service.service import daemon_job
 from tests.memory.hostile_repository import repository
 from tests.waiting import DEADLINE_S, until_sync
 
