@@ -87,21 +87,23 @@ class LlamaCppBackend:
         try:
             # A KeyboardInterrupt cannot pass through native code, which calls back for progress and logs.
             with delayed() as interrupted:
-                failed: list[BaseException] = []
+                failed: list[Exception] = []
 
                 def report(fraction: float) -> bool:
                     try:
                         if progress is not None:
                             progress(fraction)
-                    except BaseException as error:
+                    except Exception as error:  # it cannot pass through native code
                         failed.append(error)
                     return not failed and not interrupted()
 
                 try:
                     self._load(path, config, header, report)
                 except ModelInvalid:
-                    if failed or interrupted():
-                        raise (failed or [KeyboardInterrupt()])[0] from None
+                    if failed:
+                        raise failed[0] from None
+                    if interrupted():
+                        raise KeyboardInterrupt from None
                     raise
             if measured and not self.capabilities.obstacle:
                 set_rounding(self, measure_rounding(self) or PRESUMED)
