@@ -34,8 +34,9 @@ def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
     cannot be read, also where that fails while it is open.
     """
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
-            raise ModelInvalid(f"{path} is not a plain file", REMEDY)
+        mode = path.stat().st_mode
+        if not stat.S_ISREG(mode):  # opening a pipe would wait for its writer
+            raise ModelInvalid(f"{path} is {'a directory' if stat.S_ISDIR(mode) else 'not a plain file'}")
         with path.open("rb") as file:
             yield file, os.fstat(file.fileno()).st_size
     except FileNotFoundError:

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from localspec.models.description import format_of
 from localspec.models.directory import number_of, read_config, read_directory
-from localspec.models.gguf import GgufHeader, count_tokens, read_header
+from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.model import signature_of
 from localspec.models.template import CHATML
 from localspec.models.tokenizer_json import chat_template, read_settings, read_tokenizer, text_of_token
@@ -58,7 +58,7 @@ def _card(path: Path, _: Signature) -> Card:
     kind = header.metadata.get("tokenizer.ggml.model", "none")
     is_none = kind in ("none", "no_vocab")
     vocab_type = NO_VOCABULARY if is_none else KINDS.get(str(kind), BPE)
-    n_vocab = count_tokens(path) or _number(header.of_architecture("vocab_size"))
+    n_vocab = header.n_tokens or _number(header.of_architecture("vocab_size"))
     return Card(n_vocab, vocab_type, _number(header.of_architecture("embedding_length")))
 
 

@@ -7,9 +7,7 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 from __future__ import annotations
 
 import hashlib
-import os
 import re
-import stat
 import struct
 from collections.abc import Collection
 from dataclasses import dataclass, replace
@@ -17,7 +15,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.bounded import opened, shown, unreadable
+from localspec.models.bounded import opened, shown
 from localspec.models.split import Split, split_of
 
 MAGIC = b"GGUF"
@@ -63,8 +61,9 @@ LEAST = ("", 8, 1)
 
 MISSING_PART = "Put it beside the first part, or run `localspec models pull` again."
 RENAMED_PART = "Restore the original file names, or download all parts again."
+TOKENS = "tokenizer.ggml.tokens"
 # The arrays that are kept, and the type of their items.
-KEPT_ARRAYS = {"tokenizer.ggml.tokens": str, "tokenizer.ggml.token_type": int}
+KEPT_ARRAYS = {TOKENS: str, "tokenizer.ggml.token_type": int}
 MAX_LAYERS = 1024
 """numbers in an array that is kept in any case: it may have one for each layer"""
 BLOCK = re.compile(r"blk\.(\d{1,6})\.")
@@ -87,12 +86,14 @@ class GgufHeader:
     all parts of a split one.
 
     ``tokenizer_fp`` is 16 hex digits of sha256 over all of its tokenizer metadata; None without any.
+    ``n_tokens`` is the number of its tokens, read or not; 0 without a vocabulary.
     """
 
     metadata: dict[str, Any]
     tensors: tuple[Tensor, ...]
     file_size: int
     tokenizer_fp: str | None = None
+    n_tokens: int = 0
 
     @property
     def architecture(self) -> str:
@@ -185,35 +186,16 @@ def _joined(first: GgufHeader, split: Split) -> GgufHeader:
 
 def _read_file(path: Path, *, texts: bool = True) -> GgufHeader:
     """One file's header; raises as :func:`read_header` does."""
-    try:
-        mode = path.stat().st_mode
-        if stat.S_ISDIR(mode):
-            raise ModelInvalid(f"{path} is a directory, not a GGUF file")
-        if not stat.S_ISREG(mode):  # opening a pipe would wait for its writer
-            raise ModelInvalid(f"{path} is not a plain file")
-        with path.open("rb") as file:
-            return _Reader(file, path, KEPT_ARRAYS if texts else ()).header()
-    except FileNotFoundError:
-        raise ModelNotFound(f"there is no file {path}") from None
-    except (OSError, ValueError) as error:
-        raise unreadable(path, error) from None
-
-
-def count_tokens(path: Path) -> int:
-    """The number of tokens in a file, without reading them: in microseconds. 0: no vocabulary.
-
-    For files that :func:`read_header` has found sound; raises as it does.
-    """
-    with opened(path) as (file, _):
-        return _Reader(file, path).n_tokens()
+    with opened(path) as (file, size):
+        return _Reader(file, path, size, KEPT_ARRAYS if texts else ()).header()
 
 
 class _Reader:
     """A reader that does not map the file: a mapped file that is shortened kills the process."""
 
-    def __init__(self, file: BinaryIO, path: Path, kept: Collection[str] = KEPT_ARRAYS) -> None:
-        self.file, self.path, self.kept, self.at = file, path, kept, 0
-        self.size = os.fstat(file.fileno()).st_size
+    def __init__(self, file: BinaryIO, path: Path, size: int, kept: Collection[str]) -> None:
+        self.file, self.path, self.size, self.kept, self.at = file, path, size, kept, 0
+        self.n_tokens = self.length = 0
         self.data = bytearray()
         self.tokenizer = hashlib.sha256()
 
@@ -240,7 +222,7 @@ class _Reader:
         self.check_data(tensors, metadata.get(ALIGNMENT, 32))
         has_tokenizer = any(key.startswith(TOKENIZER) for key in metadata)
         fp = self.tokenizer.hexdigest()[:16] if has_tokenizer else None
-        return GgufHeader(metadata, tensors, self.size, fp)
+        return GgufHeader(metadata, tensors, self.size, fp, self.n_tokens)
 
     def entry(self, metadata: dict[str, Any]) -> None:
         """Read the next key and its value into ``metadata``."""
@@ -251,6 +233,8 @@ class _Reader:
         if key == ALIGNMENT and kind != _UINT32:
             raise self.bad(f"its alignment has the value type {kind}, not {_UINT32} (uint32)")
         metadata[key] = self.value(kind, keep=key in self.kept)
+        if key == TOKENS:
+            self.n_tokens = self.length
         if key.startswith(TOKENIZER):
             self.tokenizer.update(self.data[start : self.at])
 
@@ -265,19 +249,6 @@ class _Reader:
             self.data += self.file.read(max(PIECE, end - len(self.data)))
             if end > len(self.data):
                 raise self.bad("it became shorter while it was read")
-
-    def n_tokens(self) -> int:
-        """Read up to the vocabulary, and return its number of tokens; 0 without one."""
-        if self.take(len(MAGIC)) != MAGIC:
-            raise self.bad("it does not start with the letters GGUF")
-        self.scalar("I"), self.scalar("Q")  # the version, and the number of tensors
-        for _ in range(self.scalar("Q")):
-            key, kind = self.string(MAX_KEY), self.scalar("I")
-            if key == "tokenizer.ggml.tokens":
-                self.scalar("I")  # the type of its items
-                return int(self.scalar("Q"))
-            self.value(kind, keep=False)
-        return 0
 
     def take(self, n: int) -> bytes:
         """The next ``n`` bytes."""
@@ -308,6 +279,7 @@ class _Reader:
         kind, n = self.scalar("I"), self.scalar("Q")
         if n > MAX_ARRAY:
             raise self.bad(f"its header has an array of {n} items; {MAX_ARRAY} are the most")
+        self.length = n
         if kind == _STRING:
             return self.strings(n, keep=keep)
         if kind not in _SCALARS:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TypeVar
-
 from msgspec.structs import replace
 
 from localspec.config import Config
@@ -12,13 +10,6 @@ from localspec.models.bundled import BUNDLED
 from localspec.models.library import find_all, places_of
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options, names_draft
-
-T = TypeVar("T")
-K = TypeVar("K")
-
-MOST_NAMES = 256
-"""names kept with their models, to save lookups on the disk; bounded, as clients can spell paths in any
-number of ways"""
 
 
 class Sections:
@@ -31,10 +22,6 @@ class Sections:
 
     def __init__(self, config: Config) -> None:
         self.config = config
-        self._known: dict[str, tuple[str, ...]] = {}
-        """the headings of the sections by models' names"""
-        self._alike: dict[tuple[str, str], bool] = {}
-        """True if two names mean one model, by the names"""
 
     @property
     def need_the_disk(self) -> bool:
@@ -64,15 +51,9 @@ class Sections:
         """Of the models that have sections, the names that mean ``model``; the last in the file first."""
         if not self.config.models:
             return ()
-        known = self._known.get(model)
-        if known is None:
-            places = self._places(model)
-            sections = ((name, self._covered(name)[0]) for name in self.config.models)
-            same = [name for name, covered in sections if name == model or not places.isdisjoint(covered)]
-            known = tuple(reversed(same))
-            if places:  # else it may be added later
-                _keep(self._known, model, known)
-        return known
+        places = self._places(model)
+        sections = ((name, self._covered(name)[0]) for name in reversed(self.config.models))
+        return tuple(name for name, covered in sections if name == model or not places.isdisjoint(covered))
 
     def _over(self, given: Options, base: Options) -> Options:
         """``given`` over ``base``, whose draft stays with its model however that is named."""
@@ -82,13 +63,7 @@ class Sections:
         return given.over(base)
 
     def _are_one(self, model: str, other: str) -> bool:
-        known = self._alike.get((model, other))
-        if known is None:
-            places, others = self._places(model), self._places(other)
-            known = not places.isdisjoint(others)
-            if places and others:  # else one may be added later
-                _keep(self._alike, (model, other), known)
-        return known
+        return not self._places(model).isdisjoint(self._places(other))
 
     def _places(self, name: str) -> set[str]:
         try:
@@ -102,9 +77,3 @@ class Sections:
             return {each.place for each in find_all(name, self.config.model_dirs)}, None
         except LocalspecError as error:
             return set(), error
-
-
-def _keep(known: dict[K, T], key: K, value: T) -> None:
-    if len(known) >= MOST_NAMES:
-        known.clear()
-    known[key] = value

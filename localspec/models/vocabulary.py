@@ -6,16 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.bounded import decode_json, read_bounded
-from localspec.models.directory import number_of, read_config
+from localspec.errors import ModelInvalid
+from localspec.models.directory import ModelDirectory, number_of, read_config
 from localspec.models.fingerprint import directory_tokens, gguf_tokens
-from localspec.models.gguf import count_tokens, read_header
+from localspec.models.gguf import read_header
 from localspec.models.model import Model
 from localspec.models.pairing import Tokens
-from localspec.models.tokenizer_json import MAX_TOKENIZER, SETTINGS, read_tokenizer
+from localspec.models.tokenizer_json import read_settings, read_tokenizer, text_of_token
 
 BOS_BY_KIND = ("llama", "bert")
 BOS_BY_PRETOKENIZER = (
@@ -23,14 +20,6 @@ BOS_BY_PRETOKENIZER = (
     *("jina-v5-nano", "tekken", "chameleon"),
 )
 """pre-tokenizers for which llama.cpp adds BOS though the file does not say so (src/llama-vocab.cpp)"""
-
-
-class _Settings(msgspec.Struct):
-    """Values of ``tokenizer_config.json``; a token is a text, or an object with its text and properties."""
-
-    add_bos_token: bool | None = None
-    bos_token: Any = None
-    eos_token: Any = None
 
 
 def read_tokens(model: Model) -> Tokens:
@@ -47,10 +36,11 @@ def real_tokens(model: Model) -> list[tuple[int, bytes]]:
 
 
 def vocabulary_size(model: Model) -> int:
-    """The number of tokens in a row of logits, without reading them; raises :class:`ModelError`."""
-    if model.format == "mlx":
-        return number_of(read_config(model.path), "vocab_size") or len(read_tokens(model).texts)
-    return count_tokens(model.path)
+    """The number of tokens in a row of logits, without their texts; raises :class:`ModelError`."""
+    header = model.header
+    if isinstance(header, ModelDirectory):
+        return number_of(header.config, "vocab_size") or len(read_tokens(model).texts)
+    return header.n_tokens
 
 
 def _of_file(path: Path) -> Tokens:
@@ -72,24 +62,16 @@ def _of_file(path: Path) -> Tokens:
 def _of_directory(path: Path) -> Tokens:
     texts = dict(directory_tokens(path))
     ids = {text: token for token, text in texts.items()}
-    settings = _settings(path)
+    settings = read_settings(path)
     return Tokens(
         texts=texts,
         size=number_of(read_config(path), "vocab_size") or len(texts),
         kind="byte-level" if read_tokenizer(path).byte_level else "SentencePiece",
-        bos=None if settings.add_bos_token is False else _id(ids, settings.bos_token),
-        eos=_id(ids, settings.eos_token),
+        bos=None if settings.get("add_bos_token") is False else _id(ids, settings.get("bos_token")),
+        eos=_id(ids, settings.get("eos_token")),
     )
 
 
-def _settings(path: Path) -> _Settings:
-    file = path / SETTINGS
-    try:
-        return decode_json(read_bounded(file, MAX_TOKENIZER), _Settings, file)
-    except ModelNotFound:
-        return _Settings()
-
-
 def _id(ids: Mapping[bytes, int], token: Any) -> int | None:
-    text = token.get("content") if isinstance(token, dict) else token
-    return ids.get(text.encode("utf-8", "replace")) if isinstance(text, str) else None
+    text = text_of_token(token)
+    return None if text is None else ids.get(text.encode("utf-8", "replace"))

@@ -11,7 +11,7 @@ from localspec.errors import ModelAmbiguous, ModelInvalid, ModelNotFound
 from localspec.models import disk
 from localspec.models.bundled import bundled_model
 from localspec.models.library import places_of
-from localspec.models.sections import MOST_NAMES, Sections
+from localspec.models.sections import Sections
 from localspec.protocol.options import Options
 from tests.mlx_pair import in_both_formats
 from tests.models.ggufs import TARGET, small
@@ -90,24 +90,10 @@ def test_a_draft_stays_with_the_model_that_it_was_named_beside() -> None:
 def test_a_draft_stays_with_its_model_however_that_is_named(configured: str, name: str) -> None:
     found = sections(f'[options]\nmodel = "{configured}"\ndraft = "mine"')
     assert found.need_the_disk
-    for _ in range(2):  # the second time it is known
-        assert found.merged(Options(model=name)).draft == "mine"
+    assert found.merged(Options(model=name)).draft == "mine"
     for other in ("stdlib-1m", str(bundled_model("stdlib-1m")), "no-such-model"):
         assert found.merged(Options(model=other)).draft in (None, "auto")
     assert found.merged(Options(model=name, draft="none")).draft == "none"
-
-
-def test_names_that_clients_make_up_are_not_kept_for_ever() -> None:
-    found = sections('[models."bundled"]\nn_ctx = 64')
-    for number in range(2 * MOST_NAMES):
-        assert found.engine(f"{TARGET.parent}/{'./' * number}{TARGET.name}").n_ctx == 64
-        assert found.engine(f"no-{number}").n_ctx == 0
-    assert len(found._known) <= MOST_NAMES
-    found = sections('[options]\nmodel = "bundled"\ndraft = "mine"')
-    for number in range(2 * MOST_NAMES):
-        name = f"{TARGET.parent}/{'./' * number}{TARGET.name}"
-        assert found.merged(Options(model=name)).draft == "mine"
-    assert 0 < len(found._alike) <= MOST_NAMES
 
 
 def test_sections_that_hold_for_no_model_are_named_with_the_reason(tmp_path: Path) -> None:
