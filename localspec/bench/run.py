@@ -21,8 +21,8 @@ from localspec.engine.engine import Engine
 from localspec.engine.load import Progress, load_engine
 from localspec.engine.sequence import Sequence as Generation
 from localspec.errors import InvalidOptions
+from localspec.models.machine import processor_name
 from localspec.models.pair import Pair
-from localspec.models.processor import processor_name
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options, unknown_key
 from localspec.protocol.proposer_kinds import NONE

@@ -31,10 +31,10 @@ from localspec.memory.memory import Memory
 from localspec.models.candidates import Room, without
 from localspec.models.fingerprint import vocab_fp
 from localspec.models.fit import free_memory, needs_of
+from localspec.models.machine import machine_name
 from localspec.models.model import Model
 from localspec.models.pair import Drafter, Pair, choose, is_apple_silicon
 from localspec.models.pairing import FITS, check_pair
-from localspec.models.processor import machine_name
 from localspec.models.record import learnt_dir
 from localspec.models.rendering_process import RenderingProcess
 from localspec.models.tried import note_failure

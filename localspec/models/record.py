@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from localspec import home
-from localspec.models.processor import machine_name
+from localspec.models.machine import machine_name
 
 log = logging.getLogger(__name__)
 

@@ -5,12 +5,10 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Mapping
-from importlib import metadata
 from typing import Any, NamedTuple
 
 from localspec.errors import LocalspecError
-from localspec.models.builds import build_for
-from localspec.models.description import Format
+from localspec.models.machine import build_for
 from localspec.models.model import Model
 from localspec.models.record import Record, learnt_dir
 
@@ -20,16 +18,13 @@ HOPELESS = 0.02
 """share of accepted tokens below which no draft length saves time"""
 FAILURE_S = 86_400.0
 """seconds after which a draft that could not be loaded is tried again: memory was short, perhaps"""
-PACKAGES: dict[Format, tuple[str, ...]] = {"gguf": ("llama-cpp-python",), "mlx": ("mlx", "mlx-lm")}
-"""the packages that load a format: another version may load a draft that failed"""
 
 
 class Failure(NamedTuple):
-    """``why`` a draft could not be loaded, ``at`` which Unix time, and ``under`` which circumstances."""
+    """``why`` a draft could not be loaded, and ``at`` which Unix time."""
 
     why: str
     at: float
-    under: str
 
     def message(self) -> str:
         when = time.strftime("%Y-%m-%d at %H:%M", time.localtime(self.at))
@@ -123,8 +118,7 @@ def name_of_pair(target: Model, draft: Model) -> str:
 def note_failure(target: Model, draft: Model, why: str) -> None:
     """Record that this draft cannot be loaded, so that the next choice is another."""
     record = TriedRecord()
-    failure = Failure(why, time.time(), _circumstances(target, draft))
-    record.tried = known_of(target, draft)._replace(failure=failure)
+    record.tried = known_of(target, draft)._replace(failure=Failure(why, time.time()))
     with contextlib.suppress(LocalspecError, OSError):
         Record(learnt_dir(), name_of_pair(target, draft), record).write()
 
@@ -140,26 +134,13 @@ def known_of(target: Model, draft: Model) -> Tried:
     return record.tried
 
 
-def _failure(why: object, at: object, under: object) -> Failure:
-    if not (isinstance(why, str) and isinstance(at, float) and isinstance(under, str)):
-        raise ValueError("the failure has another form")
-    return Failure(why, at, under)
-
-
 def _holds(failure: Failure, target: Model, draft: Model) -> bool:
     """True if the draft would fail again; False also where the clock was set back."""
-    is_recent = 0.0 <= time.time() - failure.at < FAILURE_S
-    return is_recent and failure.under == _circumstances(target, draft)
+    changed = max((stamp[1] for stamp in target.signature + draft.signature), default=0) / 1e9
+    return changed <= failure.at and 0.0 <= time.time() - failure.at < FAILURE_S
 
 
-def _circumstances(target: Model, draft: Model) -> str:
-    """The versions of the packages that load these models, and the state of their files."""
-    versions = [f"{package} {_version(package)}" for package in PACKAGES[draft.format]]
-    return f"{', '.join(versions)}: {target.signature}, {draft.signature}"
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return "missing"
+def _failure(why: object, at: object) -> Failure:
+    if not (isinstance(why, str) and isinstance(at, float)):
+        raise ValueError("the failure has another form")
+    return Failure(why, at)

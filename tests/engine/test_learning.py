@@ -15,8 +15,8 @@ from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
 from localspec.engine.learning import KnownPair, Learning
 from localspec.memory.memory import Memory
+from localspec.models.machine import processor_name
 from localspec.models.model import model_at
-from localspec.models.processor import processor_name
 from localspec.models.record import FORMAT
 from localspec.models.tried import Tried
 from localspec.protocol.results import ProposerStats, Stats

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -241,6 +242,7 @@ def test_a_draft_that_could_not_be_loaded_is_passed_over(tmp_path: Path) -> None
     assert re.fullmatch(r"it could not be loaded on \d{4}-\d\d-\d\d at \d\d:\d\d: a tensor is missing", told)
     shutil.copy(first, tmp_path / "repaired")
     os.replace(tmp_path / "repaired", first)
+    os.utime(first, (time.time() + 60,) * 2)
     assert draft(target)[0] == "first"
 
 

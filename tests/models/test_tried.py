@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import time
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from localspec import home
 from localspec.models.model import model_at
 from localspec.models.record import Record, learnt_dir
-from localspec.models.tried import ENOUGH, Tried, TriedRecord, known_of, name_of_pair, note_failure
+from localspec.models.tried import ENOUGH, Failure, Tried, TriedRecord, known_of, name_of_pair, note_failure
 from tests.models import directories
 from tests.models.ggufs import DRAFT, TARGET
 
@@ -81,12 +82,12 @@ def failed(target: Path, draft: Path) -> bool:
 
 
 @pytest.mark.parametrize(("seconds", "holds"), [(-60, False), (60, True), (86_300, True), (86_500, False)])
-def test_a_failure_is_forgotten_after_a_day(seconds: float, holds: bool) -> None:
-    note_failure(model_at(TARGET), model_at(DRAFT), "there was no memory")
-    failure = known_of(model_at(TARGET), model_at(DRAFT)).failure
-    assert failure is not None
-    note(TARGET, DRAFT, Tried(100, 80, 1.5, failure._replace(at=time.time() - seconds)))
-    assert failed(TARGET, DRAFT) == holds and known_of(model_at(TARGET), model_at(DRAFT)).drafted == 100
+def test_a_failure_is_forgotten_after_a_day(tmp_path: Path, seconds: float, holds: bool) -> None:
+    target, draft = (Path(shutil.copy(path, tmp_path)) for path in (TARGET, DRAFT))
+    for path in (target, draft):
+        os.utime(path, (0, 0))
+    note(target, draft, Tried(100, 80, 1.5, Failure("there was no memory", time.time() - seconds)))
+    assert failed(target, draft) == holds and known_of(model_at(target), model_at(draft)).drafted == 100
 
 
 @pytest.mark.parametrize("which", ["target", "draft"])
@@ -97,21 +98,8 @@ def test_a_failure_is_forgotten_when_a_file_changes(tmp_path: Path, which: str) 
     changed = {"target": target / "config.json", "draft": draft}[which]
     note_failure(model_at(target), model_at(draft), "a tensor is missing")
     assert failed(target, draft)
-    (tmp_path / "same").write_bytes(changed.read_bytes())
-    os.replace(tmp_path / "same", changed)
+    os.utime(changed, (time.time() + 60,) * 2)
     assert not failed(target, draft)
-
-
-def test_a_failure_is_forgotten_when_what_loads_it_is_another_version(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    note_failure(model_at(TARGET), model_at(DRAFT), "there is no such architecture")
-    assert failed(TARGET, DRAFT)
-    newer = tmp_path / "llama_cpp_python-999.dist-info"
-    newer.mkdir()
-    (newer / "METADATA").write_text("Metadata-Version: 2.1\nName: llama-cpp-python\nVersion: 999\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert not failed(TARGET, DRAFT)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +114,7 @@ def test_a_failure_is_forgotten_when_what_loads_it_is_another_version(
         {"drafted": 9, "accepted": 1, "gain": float("nan"), "failure": None},
         {"drafted": 9, "accepted": 1, "gain": [], "failure": None},
         {"drafted": 9, "accepted": 1, "gain": 1.5, "failure": "x"},
-        {"drafted": 9, "accepted": 1, "gain": 1.5, "failure": ["why", "when", "under"]},
+        {"drafted": 9, "accepted": 1, "gain": 1.5, "failure": ["why", "when"]},
     ],
 )
 def test_a_record_with_nonsense_is_refused(state: dict[str, object]) -> None:

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import llama_cpp.llama_cpp as lib
 
 from localspec.backends.llama_cpp.scheduler import CPU, backends_of, exported
-from localspec.models.builds import build_for
 from localspec.models.gguf import GgufHeader
+from localspec.models.machine import build_for
 
 KINDS = {CPU: "cpu", 1: "gpu", 2: "integrated gpu", 3: "accelerator"}
 """``enum ggml_backend_dev_type``"""

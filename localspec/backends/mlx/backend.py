@@ -19,8 +19,8 @@ from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
 from localspec.errors import EngineBusy, EngineError, ModelInvalid
 from localspec.models.bounded import REMEDY
-from localspec.models.builds import build_for
 from localspec.models.directory import ModelDirectory
+from localspec.models.machine import build_for
 from localspec.models.model import Model
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options

@@ -6,11 +6,11 @@ from collections.abc import Collection
 
 from localspec.daemon.workers.worker import Key
 from localspec.errors import LocalspecError
-from localspec.models.builds import has_device_code
 from localspec.models.candidates import Room
 from localspec.models.description import BACKENDS, FORMATS
 from localspec.models.disk import recent_disk
 from localspec.models.library import chosen, find, in_formats, meant, places_of
+from localspec.models.machine import has_device_code
 from localspec.models.model import Model
 from localspec.models.pair import Pair, is_apple_silicon
 from localspec.models.sections import Sections

@@ -14,9 +14,9 @@ from localspec.backends.llama_cpp import devices
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.rounding import Rounding
 from localspec.engine.learning import Learning
-from localspec.models import builds, processor, tried
-from localspec.models.builds import build_for, graphics, library_build, native_files
+from localspec.models import machine, tried
 from localspec.models.gguf import read_header
+from localspec.models.machine import build_for, driver, library_build, native_files
 from localspec.models.model import model_at
 from localspec.models.record import Record, learnt_dir
 from localspec.protocol.engine_config import EngineConfig
@@ -33,32 +33,20 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
-def test_graphics_processors_and_their_drivers_are_told(tmp_path: Path) -> None:
-    proc, sys = tmp_path / "proc", tmp_path / "sys"
-    assert "driver" not in graphics(proc, sys)
-    told = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build\n"
-    write(proc / "driver/nvidia/version", told)
-    for bus in ("0000:01:00.0", "0000:02:00.0"):
-        write(proc / f"driver/nvidia/gpus/{bus}/information", "Model: \t NVIDIA H200\nIRQ: 5\n")
-    write(sys / "class/drm/card1/device/vendor", "0x1002\n")
-    write(sys / "class/drm/card1/device/device", "0x744c\n")
-    (sys / "drivers/amdgpu").mkdir(parents=True)
-    (sys / "class/drm/card1/device/driver").symlink_to(sys / "drivers/amdgpu")
-    write(sys / "module/amdgpu/version", "6.12.3\n")
-    write(sys / "class/drm/card2/device/vendor", "0x1234\n")  # a screen without a chip
-    graphics.cache_clear()
-    found = graphics(proc, sys)
-    assert found.startswith("0x1002:0x744c driver amdgpu 6.12.3, NVIDIA H200 driver 570.86.15")
-    assert "0x1234" not in found
+def test_the_version_of_the_driver_is_read(tmp_path: Path) -> None:
+    version = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  570.86.15  Release Build"
+    assert driver(write(tmp_path / "version", f"{version}\nGCC version: 12\n")) == version
+    assert "NVRM" not in driver(tmp_path / "none")
 
 
-def test_a_build_is_told_by_its_libraries(tmp_path: Path) -> None:
-    write(tmp_path / "lib/libggml-cpu.so.0.9", "cpu")
-    write(tmp_path / "api.py", "")
-    (cpu,) = native_files(tmp_path)
+def test_a_build_is_known_by_its_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(str(tmp_path))
+    write(tmp_path / "engine_of_a_test/lib/libggml-cpu.so.0.9", "cpu")
+    write(tmp_path / "engine_of_a_test/__init__.py", "")
+    (cpu,) = native_files("engine_of_a_test")
     assert cpu[:2] == ("libggml-cpu.so.0.9", 3)
-    write(tmp_path / "lib/libggml-cuda.so", "cuda")
-    assert len(list(native_files(tmp_path))) == 2
+    write(tmp_path / "engine_of_a_test/lib/libggml-cuda.so", "cuda")
+    assert len(list(native_files("engine_of_a_test"))) == 2
     assert library_build("llama_cpp", "llama-cpp-python") == build_for("gguf")
     assert build_for("gguf") not in build_for("mlx")
     assert library_build("no_such_package", "no-such-distribution").startswith("no-such-distribution unknown")
@@ -147,9 +135,9 @@ def test_speeds_and_pairs_of_another_library_or_driver_are_not_believed(
     assert tried.known_speed(target) == pytest.approx(0.01)
     assert tried.known_of(target, draft).drafted == 100
     if change == "library":
-        monkeypatch.setattr(builds, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
+        monkeypatch.setattr(machine, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
     else:
-        monkeypatch.setattr(processor, "graphics", lambda: "NVIDIA H200 driver 570.86.15")
+        monkeypatch.setattr(machine, "driver", lambda: "NVRM version: 570.86.15")
     assert tried.known_speed(target) is None
     assert tried.known_of(target, draft) == tried.Tried()
     assert os.listdir(directory)  # what was known is there again with the old library
