@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
 
 from cyclopts import Parameter
@@ -14,13 +11,11 @@ from msgspec.structs import replace
 from localspec.cli import answer, completers, listing, output
 from localspec.cli.flags import ModelFlags, ModelName
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError, ModelInvalid
+from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
 from localspec.models.disk import read_disk, recent_disk
-from localspec.models.facts import name_of
 from localspec.models.library import absolute, find, kind_of, listed, meant
 from localspec.models.model import Model
 from localspec.models.sections import Sections
-from localspec.models.stores.mending import renewed
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import check_value
 from localspec.units import size
@@ -202,10 +197,10 @@ def _one(name: str, model_dirs: tuple[str, ...]) -> _One:
         one = listed(find(name, model_dirs), model_dirs)
     except ModelInvalid:
         if found:
-            return _One(_removable(found[0]))
+            return _One(found[0])
         raise
     others = [each for each in found if each != one.description]
-    return _One(_removable(one.description), others, _twins(one, known))
+    return _One(one.description, others, _twins(one, known))
 
 
 def _twins(model: Model, known: Sequence[Model]) -> list[ModelDescription]:
@@ -213,15 +208,3 @@ def _twins(model: Model, known: Sequence[Model]) -> list[ModelDescription]:
     kinds = [kind_of(each) for each in known if each.description == model.description]
     alike = (each.description for each in known if kind_of(each) in kinds)
     return [each for each in alike if each.format != model.format and each.problem is None]
-
-
-def _removable(model: ModelDescription) -> ModelDescription:
-    """The model; if it is damaged and was pulled, with a remedy by `models rm`."""
-    if model.problem is None or model.store != "huggingface":
-        return model
-    from localspec.hub.removal import is_pulled
-
-    remedy = renewed(model, f"`localspec models rm {shlex.quote(name_of(model))}`")
-    with contextlib.suppress(LocalspecError):  # `models rm` reports errors in the records
-        return replace(model, remedy=remedy) if is_pulled(Path(model.path)) else model
-    return model

@@ -50,11 +50,6 @@ def _places(pulled: Pulled) -> set[str]:
     return {place_of(path) for path in (*pulled.paths, *map(pulled.partial, pulled.files))}
 
 
-def is_pulled(path: Path) -> bool:
-    """Return True if localspec downloaded the model at a path, or a part of it."""
-    return any(place_of(path) in _places(each) for each in records.read())
-
-
 def remove(pulled: Sequence[Pulled]) -> int:
     """Delete the files of these, except those that another model needs; returns the bytes freed.
 

@@ -18,13 +18,11 @@ from localspec.models.description import (
     weight_files,
     weights_size,
 )
-from localspec.models.directory import CONFIG, INDEX, is_directory_model, read_directory
+from localspec.models.directory import CONFIG, INDEX, read_directory
 from localspec.models.gguf import read_header
 from localspec.models.kind import MODULES
 from localspec.models.names import Parts
 from localspec.models.split import split_of
-from localspec.models.stores.hub import repository_of
-from localspec.models.stores.ollama import tag_of
 from localspec.models.tokenizer_json import SETTINGS, TEMPLATES, TOKENIZER
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.pairs import ModelFile, Signature
@@ -58,8 +56,11 @@ class Model:
 
     @cached_property
     def own_name(self) -> str:
-        """The name of the file or directory; the store's, where the file's is a digest."""
-        return own_name(self.path, self.format)
+        """The name in its store, or else of the file or directory."""
+        if self.known is not None:
+            return self.known.id
+        split = split_of(self.path)
+        return split.stem if split else self.path.name if self.format == "mlx" else self.path.stem
 
     @cached_property
     def place(self) -> str:
@@ -130,15 +131,6 @@ def model_from(frame: ModelFile) -> Model:
 def renamed(model: Model, listed: Model) -> Model:
     """The model with the description and the names that the list has for the same place."""
     return replace(model, known=listed.known, parts=listed.parts, stamp=listed.stamp)
-
-
-def own_name(path: Path, format: Format | None = None) -> str:
-    """The name of a model's file or directory; the store's, where the file's is a digest."""
-    if format == "mlx" or (format is None and is_directory_model(path)):
-        repository = repository_of(path) if path.parent.name == "snapshots" else None
-        return path.name if repository is None else repository.rpartition("/")[2]
-    split = split_of(path)
-    return tag_of(path) or (path.stem if split is None else split.stem)
 
 
 def place_of(path: Path) -> str:

@@ -100,12 +100,11 @@ def test_a_part_is_removed_too(cli: Puller, tiny: Hub) -> None:
     assert removed(cli, REPO) == ([NAME], 1_000_000) and not cli.folder().exists()
 
 
-def test_a_damaged_model_is_removed_by_the_name_in_its_remedy(cli: Puller, tiny: Hub) -> None:
+def test_a_damaged_model_is_removed_by_its_name(cli: Puller, tiny: Hub) -> None:
     path = Path(cli.json("models", "pull", REPO)["path"])
     path.resolve().write_bytes(Q4[:1000])
     remedy = cli.json("models", "show", "tiny-7b-q4")["model"]["remedy"]
-    again = f"`localspec models pull {NAME}`"
-    assert remedy == f"Remove it: `localspec models rm tiny-7b-q4_k_m`; then download it again: {again}."
+    assert f"then download it again: `localspec models pull {NAME}`" in remedy
     assert removed(cli, "tiny-7b-q4_k_m")[0] == [NAME]
 
 

@@ -47,7 +47,7 @@ def tokenizer() -> list[bytes]:
     """The values of the bundled tokenizer."""
     path, values = bundled_model(BUNDLED_TARGET), list[bytes]()
     with path.open("rb") as file:
-        reader = _Reader(file, path, ())
+        reader = _Reader(file, path, path.stat().st_size, ())
         reader.take(16)
         for _ in range(reader.scalar("Q")):
             start = reader.at
@@ -288,7 +288,6 @@ def _write_directory(home: Home) -> None:
 def _write_broken(home: Home) -> None:
     good = home.writer.content(Toy("Broken-7B"))
     home.hub("org/Missing-7B-GGUF", {"missing-7b-q4_0.gguf": None})
-    home.file(HUB / "models--org--Half-8B-GGUF" / "blobs" / f"{'b' * 64}.incomplete", good[:1000])
     parts = home.writer.split(Toy("Split-9B", layers=2), 3)
     for number in (1, 3):
         home.file(Path(MODEL_DIR) / f"split-9b-{number:05}-of-00003.gguf", parts[number - 1])
@@ -296,13 +295,8 @@ def _write_broken(home: Home) -> None:
     home.file(Path(MODEL_DIR) / "magic.gguf", b"GGML" + good[4:1000])
     home.file(Path(MODEL_DIR) / "empty.gguf", b"")
     home.file(Path(MODEL_DIR) / "hostile.gguf", ggufs.start(2**60, 2**60))
-    home.file(LM_STUDIO / "lmstudio-community" / "Half-GGUF" / "half-Q4_0.gguf.part", good[:1000])
     home.ollama("missing", "7b", None)
     home.manifest("escaping", "7b", {"model": "sha256:../../../../etc/passwd"})
     home.file(OLLAMA / "manifests" / "registry.ollama.ai" / "library" / "broken" / "7b", b"{")
     home.manifest("cloudy", "cloud", {})
     home.jan("gone-7b", None)
-    files = mlx_files()
-    del files["model.safetensors"]
-    for name, content in {**files, "pytorch_model.bin": b"\0" * 100}.items():
-        home.file(Path(MODEL_DIR) / "Torch-1B" / name, content)

@@ -9,7 +9,7 @@ from pathlib import Path
 from localspec.models import library
 from localspec.models.description import Format
 from localspec.models.disk import read_disk
-from localspec.models.model import Model, model_at, own_name
+from localspec.models.model import Model, model_at
 from localspec.models.names import Parts
 from localspec.models.pair import Drafter, Pair
 from localspec.protocol.messages import ModelDescription
@@ -32,7 +32,7 @@ def describe(name: str, path: Path) -> ModelDescription:
 
 def model_name(path: Path) -> str:
     """The name of a model's file or directory."""
-    return own_name(path)
+    return model_at(path).own_name
 
 
 def model_files(model_dirs: Iterable[str]) -> list[tuple[str, Path]]:

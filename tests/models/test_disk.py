@@ -13,12 +13,12 @@ import pytest
 import localspec
 from localspec.errors import ModelNotFound
 from localspec.models.disk import Disk, read_disk
-from localspec.models.model import place_of
+from localspec.models.model import model_at, place_of
 from localspec.models.stores.store import User
 from localspec.protocol.messages import ModelDescription
 from tests.models import directories, ggufs
 from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, OLLAMA, Home, Toy, write_home
-from tests.models.finding import find_model, model_name
+from tests.models.finding import find_model
 
 STORES = ["bundled", "model_dirs", "huggingface", "llama.cpp", "lmstudio", "ollama", "jan"]
 
@@ -71,12 +71,9 @@ def test_what_is_broken_is_told_with_its_reason(whole: tuple[Home, Disk]) -> Non
         "split-9b": "part 2 of 3 is missing: there is no file",
         "truncated": "it is truncated",
         "vocabulary": "has a vocabulary, but no weights",
-        "Torch-1B": "only PyTorch weights",
         "Encoder-110M": "its architecture is BertModel",
-        "Half-8B-GGUF": "was not completed",
         "missing-7b-q4_0": "was not completed",
         "Quantised-8B": "quantised by bitsandbytes",
-        "half-Q4_0": "was not completed",
         "broken:7b": "does not contain the expected JSON",
         "cloudy:cloud": "it runs on Ollama's servers",
         "escaping:7b": "is not a digest",
@@ -292,10 +289,9 @@ def test_what_may_be_on_the_hub_is_told_how_it_comes(home: Home) -> None:
 
 def test_a_model_is_called_as_its_store_calls_it(home: Home) -> None:
     home.ollama("toy", "7b", small())
-    snapshot = home.hub("org/Toy-1B-4bit", {"config.json": b"{}", "model.safetensors": b""})
-    assert model_name(find_model("toy:7b")) == "toy:7b"
-    assert model_name(snapshot) == "Toy-1B-4bit"
-    assert model_name(Path("x/toy-00001-of-00003.gguf")) == "toy"
+    home.hub("org/Toy-1B-4bit", {"config.json": b"{}", "model.safetensors": b""})
+    assert {"toy:7b", "Toy-1B-4bit"} <= {model.own_name for model in read_disk().found}
+    assert model_at(Path("x/toy-00001-of-00003.gguf")).own_name == "toy"
 
 
 def test_llama_cpp_answers_from_a_blob(home: Home) -> None:

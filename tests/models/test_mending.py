@@ -12,7 +12,7 @@ import pytest
 from localspec.models.disk import read_disk
 from localspec.models.stores.mending import kept, mended, removed
 from localspec.protocol.messages import ModelDescription
-from tests.models.disk import FLAT, HUB, LM_STUDIO, MODEL_DIR, OLLAMA, Home, mlx_files
+from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, Home, mlx_files
 from tests.models.test_disk import home, small
 
 __all__ = ["home"]
@@ -28,28 +28,25 @@ def only(home: Home) -> ModelDescription:
 
 Q8, Q8_FILE = "`localspec models pull org/Toy-7B-GGUF:Q8_0`", "toy-7b-q8_0.gguf"
 MLX = "`localspec models pull org/Toy-4bit --mlx`"
-AGAIN, DELETE = "then download it again:", "or delete it: `rm {}`."
-REMOVE, MISSING = "Remove it: `hf cache rm hf://models/org", "Download what is missing:"
+AGAIN, REPLACE = "then download it again:", "Replace it by a complete copy, or delete it: `rm {}`."
+REMOVE = "Remove it: `hf cache rm hf://models/org"
 IN_LM_STUDIO = LM_STUDIO / "me" / "toy" / "toy.gguf"
-PARTIAL = HUB / "models--org--Toy-GGUF" / "blobs" / f"{'b' * 64}.incomplete"
 
 
 @pytest.mark.parametrize(
     ("store", "content", "remedy"),
     [
-        ("file", (Path(MODEL_DIR) / "my toy.gguf", CUT), f"Replace it by a complete copy, {DELETE}"),
-        ("file", (FLAT / "toy.gguf", CUT), f"Download it again with llama.cpp, {DELETE}"),
-        ("file", (IN_LM_STUDIO, CUT), f"Download it again in LM Studio, {DELETE}"),
-        ("file", (f"{IN_LM_STUDIO}.part", CUT), f"Download it again in LM Studio, {DELETE}"),
-        ("jan", ("toy", CUT), f"Download it again in Jan, {DELETE}"),
+        ("file", (Path(MODEL_DIR) / "my toy.gguf", CUT), REPLACE),
+        ("file", (FLAT / "toy.gguf", CUT), REPLACE),
+        ("file", (IN_LM_STUDIO, CUT), REPLACE),
+        ("jan", ("toy", CUT), REPLACE),
         ("hub", ("org/Toy-7B-GGUF", {Q8_FILE: CUT}), f"{REMOVE}/Toy-7B-GGUF/{Q8_FILE}`; {AGAIN} {Q8}."),
-        ("hub", ("org/Toy-7B-GGUF", {Q8_FILE: None}), f"{MISSING} {Q8}."),
+        ("hub", ("org/Toy-7B-GGUF", {Q8_FILE: None}), f"{REMOVE}/Toy-7B-GGUF/{Q8_FILE}`; {AGAIN} {Q8}."),
         (
             "hub",
             ("org/Toy-4bit", mlx_files() | {"model.safetensors": b"cut"}),
             f"{REMOVE}/Toy-4bit`; {AGAIN} {MLX}.",
         ),
-        ("file", (PARTIAL, CUT), f"{MISSING} `localspec models pull org/Toy-GGUF`."),
         (
             "ollama",
             ("toy", "7b", CUT),
@@ -63,12 +60,6 @@ def test_what_is_damaged_is_to_come_again_from_its_store(
 ) -> None:
     path = getattr(home, store)(*content)
     assert only(home).remedy == remedy.format(shlex.quote(str(path)))
-
-
-def test_a_blob_of_ollamas_in_part_has_no_name(home: Home) -> None:
-    path = home.file(OLLAMA / "blobs" / f"sha256-{'b' * 64}-partial", CUT)
-    assert only(home).remedy == f"Pull its model again with Ollama, or delete it: `rm {path}`."
-    assert removed(only(home)) == f"Delete it by hand: `rm {path}`."
 
 
 def test_all_parts_of_a_split_model_go_and_nothing_that_begins_like_it(home: Home) -> None:
@@ -102,7 +93,7 @@ def test_no_name_is_a_command_of_the_shell(store: str) -> None:
     ("store", "path", "owner", "command"),
     [
         ("bundled", "/x/stdlib-6m.gguf", "it comes with localspec", "is removed with it"),
-        ("model_dirs", "/x/toy.gguf", "it is in one of your model_dirs", "by hand: `rm /x/toy.gguf`"),
+        ("model_dirs", "/x/toy.gguf", "it is in one of your model_dirs", "Remove it: `rm /x/toy.gguf`"),
         ("ollama", "/x/sha256-0", "it is in Ollama", "`ollama rm toy:7b`"),
         ("lmstudio", "/x/toy.gguf", "it is in LM Studio", "Remove it in LM Studio."),
         ("llama.cpp", "/x/toy.gguf", "it is in llama.cpp", "`rm /x/toy.gguf`"),

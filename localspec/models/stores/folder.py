@@ -3,20 +3,15 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from localspec.models.directory import CONFIG
 from localspec.models.split import first_part, split_of
-from localspec.models.stores.found import Found, entries, is_folder, unfinished
+from localspec.models.stores.found import Found, entries, is_folder
 
 MAX_ENTRIES = 200_000
 MAX_DEPTH = 24
-PARTIAL = re.compile(
-    r"\.(gguf|safetensors)\.(part|partial|incomplete|download\w*|tmp|aria2|crdownload)$", re.I
-)
-PYTORCH = re.compile(r"(pytorch_model.*|consolidated.*)\.(bin|pth|pt)$")
 
 
 def scan_folder(root: Path) -> Iterator[Found]:
@@ -33,12 +28,10 @@ def scan_folder(root: Path) -> Iterator[Found]:
             folders.append(_too_large(root))
             break
         if is_model_directory(names):
-            folders.append(_directory(folder, names))
+            folders.append(Found(folder, folder.name))
         for name in names:
             path = folder / name
-            if PARTIAL.search(name):
-                files[path] = unfinished(path, PARTIAL.sub("", name))
-            elif name.lower().endswith(".gguf") and not os.path.isfile(path / CONFIG):
+            if name.lower().endswith(".gguf") and not os.path.isfile(path / CONFIG):
                 files.setdefault(first_part(path), _file(path))
     yield from (files[path] for path in sorted(files))
     yield from sorted(folders)
@@ -54,24 +47,13 @@ def _too_large(root: Path) -> Found:
 
 
 def is_model_directory(names: set[str]) -> bool:
-    """Return True if a directory with these names in it is a model's, for MLX or for PyTorch."""
-    return CONFIG in names and any(name.endswith(".safetensors") or PYTORCH.match(name) for name in names)
+    """Return True if a directory with these names in it is a model's."""
+    return CONFIG in names and any(name.endswith(".safetensors") for name in names)
 
 
 def _file(path: Path) -> Found:
     split = split_of(path)
     return Found(first_part(path), path.stem if split is None else split.stem)
-
-
-def _directory(path: Path, names: set[str]) -> Found:
-    if any(name.endswith(".safetensors") for name in names):
-        return Found(path, path.name)
-    return Found(
-        path,
-        path.name,
-        problem=f"{path} has only PyTorch weights; MLX reads *.safetensors",
-        remedy="Convert it with mlx_lm.convert, or get it as GGUF or in MLX's form.",
-    )
 
 
 def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-UNFINISHED = "its download was not completed"
+SHA256 = re.compile(r"[0-9a-f]{64}")
 
 
 class Found(NamedTuple):
@@ -21,12 +21,6 @@ class Found(NamedTuple):
     digest: str | None = None
     problem: str | None = None
     remedy: str | None = None
-
-
-def unfinished(path: Path, id: str, hint: str = "") -> Found:
-    """An unfinished download; its problem names the repository where the file's name is a digest."""
-    what = hint if hint and path.suffix == ".incomplete" else path.name
-    return Found(path, id, hint, problem=f"{UNFINISHED}: {what}")
 
 
 def entries(folder: Path) -> list[os.DirEntry[str]]:
@@ -58,6 +52,3 @@ def files(folder: Path) -> Iterator[Path]:
     except OSError:
         return
     yield from (Path(entry.path) for entry in found if os.path.isfile(entry.path))
-
-
-SHA256 = re.compile(r"[0-9a-f]{64}")

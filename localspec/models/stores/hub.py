@@ -13,7 +13,7 @@ from pathlib import Path
 from localspec.errors import ModelError
 from localspec.models.bounded import read_bounded
 from localspec.models.stores.folder import scan_folder
-from localspec.models.stores.found import SHA256, Found, entries, files, is_folder, subfolders, unfinished
+from localspec.models.stores.found import SHA256, Found, entries, is_folder, subfolders
 
 PREFIX = "models--"
 MAX_REVISION = 1024
@@ -46,9 +46,6 @@ def _repository(folder: Path) -> Iterator[Found]:
                     seen.add(place)
         except OSError as error:
             yield Found(snapshot, _short(name), problem=f"{snapshot} cannot be read: {error.strerror}")
-    # One entry for all missing files.
-    left = [blob for blob in files(folder / "blobs") if blob.name.endswith(".incomplete")]
-    yield from (unfinished(path, _short(name), name) for path in left[:1])
 
 
 def _named(found: Found, snapshot: Path, name: str) -> Found:
@@ -56,7 +53,7 @@ def _named(found: Found, snapshot: Path, name: str) -> Found:
     id = _short(name) if found.path == snapshot else found.id
     blob = os.path.basename(os.path.realpath(found.path))
     if os.path.islink(found.path) and not os.path.exists(found.path):
-        return unfinished(found.path, id, name)
+        return Found(found.path, id, name, problem=f"its download was not completed: {found.path.name}")
     return found._replace(id=id, hint=name, digest=blob if SHA256.fullmatch(blob) else None)
 
 

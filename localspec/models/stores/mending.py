@@ -4,43 +4,26 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from localspec.models.names import pulled_name
 from localspec.models.split import split_of
-from localspec.models.stores.found import UNFINISHED
 from localspec.models.stores.hub import repository_of
 from localspec.models.stores.store import CONFIGURED, TITLES
 from localspec.protocol.messages import ModelDescription
 
-PARTIAL = "-partial"
-"""suffix of the names of Ollama's unfinished blobs"""
-
 
 def mended(model: ModelDescription) -> str:
     """The remedy that replaces or removes a damaged model, by its store."""
-    if model.store == "ollama" and not model.path.endswith(PARTIAL):
-        name = shlex.quote(model.id)
-        return f"Remove it: `ollama rm {name}`; then `ollama pull {name}`, or create it again."
     if model.store == "bundled":
         return "Install localspec again."
-    if model.store == "huggingface" and (model.problem or "").startswith(UNFINISHED):
-        return f"Download what is missing: {_pull(model)}."
-    if model.store == "huggingface":
-        return renewed(model, _deletion_from_hub(model))
-    again = {
-        "llama.cpp": "Download it again with llama.cpp",
-        "lmstudio": "Download it again in LM Studio",
-        "ollama": "Pull its model again with Ollama",
-        "jan": "Download it again in Jan",
-    }.get(model.store or "", "Replace it by a complete copy")
-    return f"{again}, or delete it: {_deletion(model)}."
-
-
-def renewed(model: ModelDescription, removal: str) -> str:
-    """The remedy for a damaged model of the hub; removal first, as a file of full size counts as complete."""
-    return f"Remove it: {removal}; then download it again: {_pull(model)}."
+    deletion = _deletion(model)
+    if model.store == "ollama":
+        return f"Remove it: {deletion}; then `ollama pull {shlex.quote(model.id)}`, or create it again."
+    if model.store == "huggingface":  # a file of full size counts as complete: removal first
+        return f"Remove it: {deletion}; then download it again: {_pull(model)}."
+    return f"Replace it by a complete copy, or delete it: {deletion}."
 
 
 def kept(model: ModelDescription) -> str:
@@ -57,13 +40,9 @@ def removed(model: ModelDescription) -> str:
     """The instruction that removes a model from its store."""
     if model.store == "bundled":
         return "It is a part of localspec, and is removed with it."
-    if model.store == "ollama" and not model.path.endswith(PARTIAL):
-        return f"Remove it with Ollama: `ollama rm {shlex.quote(model.id)}`."
-    if model.store == "huggingface":
-        return f"Remove it from the hub's cache: {_deletion_from_hub(model)}."
     if model.store in ("lmstudio", "jan"):
         return f"Remove it in {TITLES[model.store]}."
-    return f"Delete it by hand: {_deletion(model)}."
+    return f"Remove it: {_deletion(model)}."
 
 
 def _pull(model: ModelDescription) -> str:
@@ -74,26 +53,24 @@ def _pull(model: ModelDescription) -> str:
     return f"`localspec models pull {shlex.quote(name)}{' --mlx' if model.format == 'mlx' else ''}`"
 
 
-def _deletion_from_hub(model: ModelDescription) -> str:
-    """The command that deletes a model's files from the hub's cache, and nothing else of its repository; a
-    directory for MLX is all of one."""
-    path = Path(model.path)
-    repository = f"hf://models/{repository_of(path)}"
-    if model.format == "mlx":
-        return f"`hf cache rm {shlex.quote(repository)}`"
-    if "snapshots" not in path.parts:  # a blob that nothing leads to yet
-        return _deletion(model)
-    folder = path.parts[len(path.parts) - path.parts[::-1].index("snapshots") + 1 : -1]
-    targets = (shlex.quote("/".join((repository, *folder, name))) for name in _file_names(path))
-    return f"`hf cache rm {' '.join(targets)}`"
-
-
 def _deletion(model: ModelDescription) -> str:
-    """The command that deletes a model's files; none for a directory, which may contain other files."""
+    """The command that deletes a model's files and nothing else; none for a directory outside of the hub's
+    cache, which may contain other files."""
     path = Path(model.path)
+    if model.store == "ollama":
+        return f"`ollama rm {shlex.quote(model.id)}`"
+    if model.store == "huggingface":
+        repository = f"hf://models/{repository_of(path)}"
+        inside = Path(model.path.rpartition("/snapshots/")[2].partition("/")[2])
+        files = (f"{repository}/{inside.with_name(name)}" for name in _file_names(path))
+        return _command("hf cache rm", (repository,) if model.format == "mlx" else files)
     if os.path.isdir(path):
         return f"the model's files in {path}"
-    return f"`rm {' '.join(shlex.quote(str(path.with_name(name))) for name in _file_names(path))}`"
+    return _command("rm", (str(path.with_name(name)) for name in _file_names(path)))
+
+
+def _command(name: str, arguments: Iterable[str]) -> str:
+    return f"`{name} {shlex.join(arguments)}`"
 
 
 def _file_names(path: Path) -> Iterator[str]:
@@ -102,6 +79,4 @@ def _file_names(path: Path) -> Iterator[str]:
     if split is None:
         yield path.name
     else:
-        yield from (
-            f"{split.stem}-{number:05}-of-{split.total:05}.gguf" for number in range(1, split.total + 1)
-        )
+        yield from (split.part(number).name for number in range(1, split.total + 1))

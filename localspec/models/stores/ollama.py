@@ -7,17 +7,17 @@ import re
 import shlex
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
 from localspec.errors import ModelError
 from localspec.models.bounded import decode_json, read_bounded
-from localspec.models.stores.found import Found, entries, files, subfolders, unfinished
+from localspec.models.stores.found import Found, entries, files, subfolders
 
 MAX_MANIFEST = 4 * 1024 * 1024
 DIGEST = re.compile(r"sha256[:-]([0-9a-fA-F]{64})")
-KIND = "application/vnd.ollama.image."
+MODEL = "application/vnd.ollama.image.model"
+WITHOUT_FILE = "Ollama has no GGUF file of it: it runs on Ollama's servers, or is stored as single tensors"
 LIBRARY = ("registry.ollama.ai", "library")
 
 
@@ -28,7 +28,6 @@ class _Layer(msgspec.Struct):
 
 class _Manifest(msgspec.Struct):
     layers: list[_Layer] | None = None
-    config: Any = None
 
 
 def scan_ollama(root: Path) -> Iterator[Found]:
@@ -36,26 +35,6 @@ def scan_ollama(root: Path) -> Iterator[Found]:
     entries(root)
     for path in _manifests(root / "manifests"):
         yield _model(root, path)
-    blobs = root / "blobs"
-    if os.path.isdir(blobs):
-        for entry in entries(blobs):
-            if entry.name.endswith("-partial"):
-                yield unfinished(Path(entry.path), entry.name[: len("sha256-") + 12])
-
-
-def tag_of(blob: Path) -> str | None:
-    """Return Ollama's name, such as ``qwen3:8b``, of the model whose weights are the file ``blob``.
-
-    None if the file is not a blob of an Ollama store, if no manifest names it, or if the store cannot be
-    read.
-    """
-    if DIGEST.fullmatch(blob.name) is None or blob.parent.name != "blobs":
-        return None
-    try:
-        found = scan_ollama(blob.parent.parent)
-        return next((each.id for each in found if each.path.name == blob.name), None)
-    except OSError:
-        return None
 
 
 def _manifests(root: Path) -> Iterator[Path]:
@@ -81,9 +60,9 @@ def _model(root: Path, manifest: Path) -> Found:
         content = decode_json(read_bounded(manifest, MAX_MANIFEST), _Manifest, manifest)
     except ModelError as error:
         return bad(error.message)
-    layers = [layer for layer in content.layers or () if layer.media_type == f"{KIND}model"]
+    layers = [layer for layer in content.layers or () if layer.media_type == MODEL]
     if not layers:
-        return bad(_without_model(content), "Choose another model.")
+        return bad(WITHOUT_FILE, "Choose another model.")
     digest = DIGEST.fullmatch(layers[0].digest)
     if digest is None:
         return bad(f"{manifest} names {layers[0].digest[:80]!r}, which is not a digest")
@@ -93,12 +72,6 @@ def _model(root: Path, manifest: Path) -> Found:
     if not os.path.exists(blob):
         return bad(f"its download is incomplete: {blob} is missing")
     return Found(blob, id, digest=digest[1].lower())
-
-
-def _without_model(content: _Manifest) -> str:
-    if any(layer.media_type == f"{KIND}tensor" for layer in content.layers or ()):
-        return "Ollama keeps it as single tensors, not as a GGUF file"
-    return "it is not on this disk: it runs on Ollama's servers"
 
 
 def _is_inside(root: Path, path: Path) -> bool:
