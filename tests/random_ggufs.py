@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from tests.gguf_parts import (
-    NOTHING,
     SMALL,
     Dimensions,
     Shapes,
@@ -341,10 +340,10 @@ def _mtp_layer(d: Dimensions) -> Shapes:
     return in_layer(d.layers, block)
 
 
-def write_mtp_head(path: Path, d: Dimensions = SMALL, *, values: Mapping[str, Any] = NOTHING) -> Path:
+def write_mtp_head(path: Path, d: Dimensions = SMALL) -> Path:
     """The last layer of a Qwen3.5 without the others, as llama.cpp's converter writes it with --mtp."""
     own, _ = _qwen(d)
-    own |= {"block_count": d.layers + 1, "nextn_predict_layers": 1, **values}
+    own |= {"block_count": d.layers + 1, "nextn_predict_layers": 1}
     return write(path, "qwen35", own, ends(d) | _mtp_layer(d))
 
 
@@ -371,9 +370,9 @@ def _one_layer(d: Dimensions) -> dict[str, Any]:
     )
 
 
-def write_eagle_head(path: Path, d: Dimensions = SMALL, *, values: Mapping[str, Any] = NOTHING) -> Path:
+def write_eagle_head(path: Path, d: Dimensions = SMALL) -> Path:
     """An EAGLE-3 head without embeddings of its own."""
-    own = _one_layer(d) | {"target_hidden_size": d.width, **values}
+    own = _one_layer(d) | {"target_hidden_size": d.width}
     block: Shapes = {name: (n, 2 * d.width) for name, (n, _) in attention(d, norms=False).items()}
     block |= {"attn_output.weight": (d.width, d.heads * d.head), "attn_norm.weight": (d.width,)}
     block |= {"attn_norm_2.weight": (d.width,), "ffn_norm.weight": (d.width,)} | dense(d)
@@ -381,14 +380,10 @@ def write_eagle_head(path: Path, d: Dimensions = SMALL, *, values: Mapping[str, 
     return write(path, "eagle3", own, shapes | in_layer(0, block))
 
 
-def write_dflash_head(
-    path: Path, d: Dimensions = SMALL, *, dspark: bool = False, values: Mapping[str, Any] = NOTHING
-) -> Path:
-    """A DFlash head of one layer, or with ``dspark`` a DSpark head."""
-    own = _one_layer(d) | {"block_size": 8, **values}
+def write_dflash_head(path: Path, d: Dimensions = SMALL) -> Path:
+    """A DFlash head of one layer."""
+    own = _one_layer(d) | {"block_size": 8}
     block = {"attn_norm.weight": (d.width,), "ffn_norm.weight": (d.width,), **attention(d), **dense(d)}
     shapes: Shapes = {"fc.weight": (d.width, 3 * d.width), "enc.output_norm.weight": (d.width,)}
     shapes |= {"output_norm.weight": (d.width,)}
-    if dspark:
-        shapes |= dict.fromkeys(("markov_w1.weight", "markov_w2.weight"), (vocabulary_size(), 8))
     return write(path, "dflash", own, shapes | in_layer(0, block))

@@ -27,18 +27,14 @@ READ_BY_MLX = {"bitnet", "mxfp4", "mxfp8", "fp8", "awq", "gptq", "compressed-ten
 """``quantization_config.quant_method`` that mlx-lm converts while it loads (its utils.py)"""
 GENERATES = ("CausalLM", "ConditionalGeneration", "LMHead", "VL")
 """parts of the names of transformers' classes that generate text"""
-HEADS = {"eagle3": "an EAGLE-3 head", "dflash": "a DFlash head", "gemma4-assistant": "an MTP head"}
+HEADS = ("eagle3", "dflash", "gemma4-assistant")
 """``general.architecture`` of drafters that read their target's hidden states (llama.cpp's src/models)"""
-DSPARK = "markov_w1.weight"
-"""the tensor by which DSpark differs from DFlash, which has the same architecture"""
-MTP = "an MTP head"
+HEAD = "it is a head for another model, and drafts for that model alone"
 NAME_A_MODEL = "Choose another model."
 NAME_THE_TARGET = (
     "Choose the model that it drafts for, in a GGUF file of its own. Heads are not used yet; a smaller model "
     "of the same vocabulary, prompt lookup and the n-gram memory draft instead."
 )
-MOST_OF_A_NAME = 64
-"""characters of a name from a file"""
 
 
 class Other(NamedTuple):
@@ -58,44 +54,27 @@ def kind_of_file(header: GgufHeader, *, has_vocabulary: bool) -> Other | None:
         return Other(PROJECTOR)
     if not header.tensors:
         return Other(OTHER_TYPES["vocab"])
-    if head := _head(header):
-        what = f"it is {head} for {_target_of(header)}, and drafts for that model alone"
-        return Other(what, NAME_THE_TARGET)
+    if _is_head(header):
+        return Other(HEAD, NAME_THE_TARGET)
     if architecture in EMBEDDERS or header.of_architecture("pooling_type"):
         return Other(EMBED)
     return None if has_vocabulary else Other("it has no vocabulary")
 
 
-def _head(header: GgufHeader) -> str | None:
-    """The name of the kind of drafter that a file holds without its target; None for all other files."""
+def _is_head(header: GgufHeader) -> bool:
+    """True for a drafter without its target; a complete model may carry its MTP layers behind its own."""
     names = [tensor.name for tensor in header.tensors]
-    if header.architecture == "dflash" and DSPARK in names:
-        return "a DSpark head"
-    if header.architecture in HEADS:
-        return HEADS[header.architecture]
-    # A complete model may carry its MTP layers behind its own.
-    has_layers = any(name.startswith("blk.0.") for name in names)
-    return MTP if not has_layers and any(".nextn." in name for name in names) else None
-
-
-def _target_of(header: GgufHeader) -> str:
-    """The model that a head was made for, as far as its file states it."""
-    name = header.metadata.get("general.base_model.0.name")
-    if isinstance(name, str) and name:
-        return name[:MOST_OF_A_NAME]
-    width = header.of_architecture("target_hidden_size")
-    if type(width) is int:
-        return f"a model with a hidden size of {width}"
-    return f"a {header.architecture[:MOST_OF_A_NAME]} model" if _head(header) == MTP else "another model"
+    is_mtp = any(".nextn." in name for name in names) and not any(name.startswith("blk.0.") for name in names)
+    return is_mtp or header.architecture in HEADS
 
 
 def kind_of_directory(model: ModelDirectory) -> Other | None:
     """The kind of a model directory that MLX cannot generate text with; None for one that it can."""
-    found = _kind_of_directory(model)
-    return None if found is None else Other(found)
+    what = _other_directory(model)
+    return None if what is None else Other(what)
 
 
-def _kind_of_directory(model: ModelDirectory) -> str | None:
+def _other_directory(model: ModelDirectory) -> str | None:
     config = model.config
     if (model.path / MODULES).exists():
         return EMBED
