@@ -20,7 +20,7 @@ from localspec.engine.saved import Saved
 from localspec.memory.memory import Memory
 from localspec.models.model import Model
 from localspec.models.record import Learnt, Record
-from localspec.models.tried import KnownSpeed, Tried, TriedRecord, name_of_pair, name_of_speed
+from localspec.models.tried import Tried, TriedRecord, name_of_pair
 from localspec.protocol.results import Stats
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
@@ -145,9 +145,7 @@ class Learning:
         record.read()
 
     def _know(self, directory: Path, target: Model, draft: Model | None) -> None:
-        """Keep the results that are needed of models before they are loaded."""
-        measured = KnownSpeed(lambda: self.costs.measured(SPEED_CONTEXT).get(1))
-        self._keep(directory, name_of_speed(target), measured)
+        """Keep the results of a pair, which are needed before it is loaded."""
         if draft is not None and self.draft_costs is not None:
             self.pair = KnownPair(self.costs, self.draft_costs, self.calibration)
             self._keep(directory, name_of_pair(target, draft), self.pair)

@@ -4,8 +4,7 @@ other programs.
 A name of a bundled model means that model, a path the file or directory there. Every other name is looked up
 so:
 
-1. A name in full, that of the list or of a store; the bundled models' before those in ``model_dirs``, and
-   these before all others.
+1. A name in full, that of the list or of a store.
 2. A ``family:size``, such as ``qwen2.5-coder:7b``.
 3. The beginning of a name.
 
@@ -25,14 +24,12 @@ import re
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from localspec.config import load_config
 from localspec.errors import InvalidOptions, ModelAmbiguous, ModelInvalid, ModelNotFound
 from localspec.models.bundled import BUNDLED, BUNDLED_NAMES, bundled_dir, bundled_model
 from localspec.models.description import FORMATS, Format
 from localspec.models.directory import is_directory_model
 from localspec.models.disk import recent_disk
 from localspec.models.model import Model, model_at, renamed
-from localspec.models.stores.store import CONFIGURED
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import is_written_as_path
 
@@ -41,8 +38,6 @@ HUBS_NAME = re.compile(r"[\w.-]+/[\w.-]+(:[\w.-]+)?")
 """names that ``models pull`` takes"""
 SHOWN = 8
 """matches of an ambiguous name that a message lists"""
-FIRST = (BUNDLED, CONFIGURED)
-"""stores whose models' names nothing else takes"""
 
 
 # Finding.
@@ -139,28 +134,13 @@ def absolute(name: str) -> str:
     if name in ("bundled", "none", "auto"):
         return name
     try:
-        return os.path.abspath(_path(name)) if _is_typed_path(name) else name
+        is_file = name.endswith(SUFFIX) or os.path.isfile(_path(name))
+        return os.path.abspath(_path(name)) if is_file or is_path(name) else name
     except OSError as error:
         raise InvalidOptions(
             f"{name} cannot be looked up on this disk: {error.strerror}",
             "Give one of `localspec models list`, or its path.",
         ) from None
-
-
-def _is_typed_path(name: str) -> bool:
-    """True if a name that a user types in a directory means a file there."""
-    if is_path(name):
-        return True
-    path = _path(name)
-    there = path.exists()
-    if not there and not name.endswith(SUFFIX):
-        return False
-    # Neither a folder that happens to be here nor a file that is not takes a model's place.
-    return (there and not path.is_dir()) or name.lower() not in _known_names()
-
-
-def _known_names() -> set[str]:
-    return {name.lower() for each in recent_disk(load_config().model_dirs).found for name in each.names}
 
 
 def _given(name: str) -> Model | None:
@@ -198,9 +178,6 @@ def meant(name: str, known: Sequence[Model]) -> list[Model]:
     for matches in (_is_called, _is_of, _begins):
         if found := [each for each in known if matches(each, wanted)]:
             found = [each for each in found if each.problem is None] or found
-            if matches is _is_called:
-                first = min(map(_store, found))
-                found = [each for each in found if _store(each) == first]
             return sorted(found, key=_preference)
     return []
 
@@ -251,12 +228,6 @@ def _is_of(model: Model, name: str) -> bool:
 def _begins(model: Model, name: str) -> bool:
     """True if one of the model's names begins with this one."""
     return any(each.lower().startswith(name) for each in model.names)
-
-
-def _store(model: Model) -> int:
-    """The place of a model's store among those that go first."""
-    store = model.description.store
-    return FIRST.index(store) if store in FIRST else len(FIRST)
 
 
 def _preference(model: Model) -> tuple[int, int]:

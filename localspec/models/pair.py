@@ -6,25 +6,20 @@ The daemon makes it, or the command with ``--no-daemon``; the process that opens
 from __future__ import annotations
 
 import platform
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError
 from localspec.models.candidates import KINDS, Room, auto_draft
-from localspec.models.description import BACKENDS, FORMATS, Format, has_mlx
+from localspec.models.description import BACKENDS, FORMATS, has_mlx
 from localspec.models.disk import forget_recent
 from localspec.models.fit import Needs, size_of
 from localspec.models.library import find, in_formats, named
 from localspec.models.model import Model, model_from
-from localspec.models.tried import known_speed
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.pairs import DrafterFile, DrafterKind, PairFile
 
 ANYWHERE = Room()
 NOTHING = Needs()
-Speed = Callable[[Model], float | None]
-"""seconds that a plain step of a model takes; None if that was never measured"""
 
 
 @dataclass(frozen=True)
@@ -89,45 +84,35 @@ def pair_from(frame: PairFile) -> Pair:
     return Pair(model_from(frame.target), Drafter(drafter.kind, model, drafter.why, drafter.asked), frame.why)
 
 
-class Wish(NamedTuple):
-    """The values of a request: a model's name; a draft's, ``auto`` or ``none``; a backend's or ``auto``."""
-
-    model: str
-    draft: str = "auto"
-    backend: str = "auto"
-
-
 def choose(
     model: str,
     draft: str,
     model_dirs: tuple[str, ...] = (),
     *,
     backend: str = "auto",
-    speed: Speed = known_speed,
     room: Room = ANYWHERE,
 ) -> Pair:
     """Choose the target, the backend that runs it, and its drafter.
 
     ``model`` and ``draft`` are names or paths. ``draft`` may also be ``auto``, which chooses a draft model
     that fits into the memory of ``room``, or ``none``; ``backend`` may be ``auto``. ``room`` has the
-    settings that the pair is loaded with. ``speed`` gives the measured speed of a model.
+    settings that the pair is loaded with.
 
     Raises the errors of :func:`find` for a model that is not found, ambiguous or damaged,
     :class:`BackendUnavailable` for a backend that this installation does not have, and
     :class:`InvalidOptions` for one that cannot run this model.
     """
-    wish = Wish(model, draft, backend)
-    pair = _choose(wish, model_dirs, speed, room)
+    pair = _choose(model, draft, model_dirs, backend, room)
     if not pair.is_current:
         forget_recent()  # a file has changed since the stores were read, within some seconds
-        pair = _choose(wish, model_dirs, speed, room)
+        pair = _choose(model, draft, model_dirs, backend, room)
     return pair
 
 
-def _choose(wish: Wish, model_dirs: tuple[str, ...], speed: Speed, room: Room) -> Pair:
-    found, on = _target(wish, model_dirs, speed)
+def _choose(model: str, draft: str, model_dirs: tuple[str, ...], backend: str, room: Room) -> Pair:
+    found, on = _target(model, backend, model_dirs)
     target = named(found, model_dirs)
-    drafter = _drafter(target, wish.draft, model_dirs, room)
+    drafter = _drafter(target, draft, model_dirs, room)
     why = f"on {BACKENDS[target.format]}, {on}"
     needs, least = _needs(target, drafter, room.config)
     return Pair(target, drafter, why, needs, least)
@@ -157,42 +142,30 @@ def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs
         return NOTHING, NOTHING
 
 
-def _target(wish: Wish, model_dirs: tuple[str, ...], speed: Speed) -> tuple[Model, str]:
+def _target(model: str, backend: str, model_dirs: tuple[str, ...]) -> tuple[Model, str]:
     """The model, and the reason for its format."""
-    if wish.backend != "auto":
-        return _wanted(wish, model_dirs), "as requested"
-    gguf, *others = in_formats(wish.model, model_dirs)
+    if backend != "auto":
+        return _wanted(model, backend, model_dirs), "as requested"
+    gguf, *others = in_formats(model, model_dirs)
     if not others:
         return gguf, f"which runs {KINDS[gguf.format]}"
-    (mlx,) = others
-    seconds = speed(gguf), speed(mlx)
-    if seconds[0] and seconds[1]:
-        faster, slower = sorted(1.0 / s for s in seconds if s)[::-1]
-        best = gguf if seconds[0] <= seconds[1] else mlx
-        return best, f"which is faster here: {faster:.0f} tokens/s against {slower:.0f}"
-    format, why = preferred()
-    return (gguf if format == "gguf" else mlx), why
-
-
-def preferred() -> tuple[Format, str]:
-    """The format of a model that is there in both and was not measured yet, and the reason."""
     if not is_apple_silicon():
-        return "gguf", "as this is not Apple silicon"
+        return gguf, "as this is not Apple silicon"
     if not has_mlx():
-        return "gguf", "as mlx-lm is not installed"
-    return "mlx", "as this is Apple silicon"
+        return gguf, "as mlx-lm is not installed"
+    return others[0], "as this is Apple silicon"
 
 
-def _wanted(wish: Wish, model_dirs: tuple[str, ...]) -> Model:
-    wanted = next((format for format in FORMATS if BACKENDS[format] == wish.backend), None)
+def _wanted(model: str, backend: str, model_dirs: tuple[str, ...]) -> Model:
+    wanted = next((format for format in FORMATS if BACKENDS[format] == backend), None)
     if wanted is None:
-        raise BackendUnavailable(f"there is no backend {wish.backend!r} in this installation")
-    found = find(wish.model, model_dirs, format=wanted)
+        raise BackendUnavailable(f"there is no backend {backend!r} in this installation")
+    found = find(model, model_dirs, format=wanted)
     if found.format != wanted:
         forms = f"{KINDS[found.format]}, not {KINDS[wanted]}"
         raise InvalidOptions(
-            f"the backend {wish.backend} cannot run {wish.model}: it is {forms}",
-            f"Add --backend auto: config.toml, LOCALSPEC_BACKEND or the session may have set {wish.backend}.",
+            f"the backend {backend} cannot run {model}: it is {forms}",
+            f"Add --backend auto: config.toml, LOCALSPEC_BACKEND or the session may have set {backend}.",
         )
     return found
 

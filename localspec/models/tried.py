@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from localspec.errors import LocalspecError
@@ -74,38 +74,6 @@ class TriedRecord:
         if gain is not None and not 1.0 <= (gain := float(gain)) < 1e3:
             raise ValueError("the gain is not from 1 to 1000")
         self.tried = Tried(drafted, accepted, gain, None if failure is None else _failure(*failure))
-
-
-class KnownSpeed:
-    """Seconds that a plain step of a model takes, by which its format is chosen before it is loaded.
-    ``measure`` returns the newest figure, or None; see :class:`Learnt`."""
-
-    def __init__(self, measure: Callable[[], float | None] = lambda: None) -> None:
-        self.seconds: float | None = None
-        self._measure = measure
-
-    def state(self) -> dict[str, Any]:
-        seconds = self._measure() or self.seconds
-        return {"seconds": seconds} if seconds else {}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        seconds = float(state.get("seconds", 0.0))
-        if seconds and not 1e-7 <= seconds < 1e3:
-            raise ValueError("the seconds of a step are not from 1e-7 to 1000")
-        self.seconds = seconds or None
-
-
-def name_of_speed(model: Model) -> str:
-    """The name of the record of a model's speed."""
-    return f"speed of {model.place!r} by {build_for(model.format)}"
-
-
-def known_speed(model: Model) -> float | None:
-    """Seconds that a plain step of a model took on this machine; None: never measured."""
-    speed = KnownSpeed()
-    with contextlib.suppress(LocalspecError, OSError):
-        Record(learnt_dir(), name_of_speed(model), speed).read()
-    return speed.seconds
 
 
 def name_of_pair(target: Model, draft: Model) -> str:

@@ -30,11 +30,6 @@ def read_tokens(model: Model) -> Tokens:
     return tokens
 
 
-def real_tokens(model: Model) -> list[tuple[int, bytes]]:
-    """Read (id, bytes) of a model's real tokens, alike in both formats; raises :class:`ModelError`."""
-    return directory_tokens(model.path) if model.format == "mlx" else gguf_tokens(read_header(model.path))
-
-
 def vocabulary_size(model: Model) -> int:
     """The number of tokens in a row of logits, without their texts; raises :class:`ModelError`."""
     header = model.header

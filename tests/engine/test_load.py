@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import platform
 import shutil
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from localspec.models.bundled import bundled_model
 from localspec.models.fit import needs_of
 from localspec.models.model import model_at
 from localspec.models.pair import Pair, choose
-from localspec.models.tried import known_of, known_speed
+from localspec.models.tried import known_of
 from localspec.protocol.engine_config import EngineConfig
 from tests import random_ggufs
 from tests.mlx_pair import in_both_formats, mlx_model
@@ -83,27 +82,14 @@ def test_the_format_decides_where_there_is_only_one() -> None:
         choose("bundled", "none", backend="mlx")
 
 
-def test_the_faster_format_is_taken_once_both_were_measured(tmp_path: Path) -> None:
+def test_of_two_formats_mlx_is_taken_on_apple_silicon_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     gguf, mlx = in_both_formats(tmp_path, "twin", "stdlib-6m")
-    dirs = (str(tmp_path),)
-    seconds = {model_at(gguf): 0.02, model_at(mlx): 0.004}
-    choice = choose("twin", "auto", dirs, speed=seconds.get)
-    assert choice.target.path == mlx
-    assert choice.why == "on mlx, which is faster here: 250 tokens/s against 50"
-    home_of_mlx = platform.system() == "Darwin" and platform.machine() == "arm64"
-    for known in ({}, {model_at(gguf): 0.02}):
-        assert (choose("twin", "auto", dirs, speed=known.get).target.path == gguf) == (not home_of_mlx)
-
-
-def test_what_an_engine_measured_decides_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    assert known_speed(model_at(DRAFT)) is None
-    with load_engine(choose("stdlib-1m", "none", backend="llama_cpp"), config=SMALL) as engine:
-        while engine.rest():
-            pass
-        measured = engine.learning.costs.seconds(1, 512)
-    assert known_speed(model_at(DRAFT)) == pytest.approx(measured)
-    assert known_speed(model_at(TARGET)) is None
+    monkeypatch.setattr("localspec.models.pair.has_mlx", lambda: True)
+    for is_apple, path in ((False, gguf), (True, mlx)):
+        monkeypatch.setattr("localspec.models.pair.is_apple_silicon", lambda is_apple=is_apple: is_apple)
+        assert choose("twin", "auto", (str(tmp_path),)).target.path == path
 
 
 def test_a_draft_that_is_not_there() -> None:
@@ -196,7 +182,10 @@ def test_a_chosen_draft_that_cannot_be_loaded_is_left_out(tmp_path: Path) -> Non
         load_engine(asking(chosen, True), config=SMALL)
 
 
-def test_what_cannot_be_loaded_is_called_as_its_store_does(tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_is_called_as_its_store_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OLLAMA_MODELS", str(tmp_path / OLLAMA))
     Home(tmp_path).ollama("toy", "7b", in_disguise(tmp_path / "toy.gguf").read_bytes())
     (blob,) = (tmp_path / OLLAMA / "blobs").iterdir()
     with pytest.raises(ModelInvalid, match="^toy:7b cannot be used: llama.cpp cannot load "):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.errors import InvalidOptions, ModelInvalid, ModelNotFound
+from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.candidates import Room, auto_draft
 from localspec.models.disk import read_disk
 from localspec.models.library import absolute
@@ -64,10 +64,9 @@ def test_names_with_slashes_are_names_unless_something_is_there(
 
 
 def test_names_that_no_file_can_have_are_refused_or_not_found(home: Home) -> None:
-    with pytest.raises(InvalidOptions, match="xxx cannot be looked up on this disk: File name too long"):
-        absolute("x" * 300)
-    with pytest.raises(ModelNotFound):
-        find_model(absolute("~nosuch/x.gguf"))
+    for name in ("x" * 300, "~nosuch/x.gguf"):
+        with pytest.raises(ModelNotFound):
+            find_model(absolute(name))
 
 
 def test_a_path_into_the_hub_keeps_its_name(home: Home) -> None:

@@ -114,30 +114,19 @@ def test_what_another_device_or_build_was_measured_to_do_is_not_believed(
 
 
 @pytest.mark.parametrize("change", ["library", "driver"])
-def test_speeds_and_pairs_of_another_library_or_driver_are_not_believed(
+def test_pairs_of_another_library_or_driver_are_not_believed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     target, draft = (model_at(Path(shutil.copy(path, tmp_path))) for path in (TARGET, DRAFT))
     directory = learnt_dir()
-    learning = Learning(
-        LlamaCppBackend(target, SMALL, measured=False),
-        None,
-        directory=directory,
-        models=(target, None),
-    )
-    for _ in range(3):
-        learning.costs.observe(1, 512, 0.01)
-    learning.save()
     record = tried.TriedRecord()
     record.tried = tried.Tried(100, 90, 1.5)
     Record(directory, tried.name_of_pair(target, draft), record).write()
-    assert tried.known_speed(target) == pytest.approx(0.01)
     assert tried.known_of(target, draft).drafted == 100
     if change == "library":
         monkeypatch.setattr(machine, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
     else:
         monkeypatch.setattr(machine, "driver", lambda: "NVRM version: 570.86.15")
-    assert tried.known_speed(target) is None
     assert tried.known_of(target, draft) == tried.Tried()
     assert os.listdir(directory)  # what was known is there again with the old library

@@ -66,14 +66,6 @@ def test_what_can_be_used_comes_before_what_cannot() -> None:
     assert ids(meant("x", (model("x", problem="it is empty"), model("a-7b", "X")))) == ["a-7b"]
 
 
-def test_names_of_the_first_stores_are_not_taken() -> None:
-    three = [model("a", "x", store=store) for store in ("jan", "model_dirs", "bundled")]
-    for left in (3, 2):
-        assert [each.description.store for each in meant("x", three[:left])] == [
-            three[left - 1].description.store
-        ]
-
-
 @pytest.mark.parametrize(
     ("format", "id"), [(None, "Toy-7B-Q4_0"), ("gguf", "Toy-7B-Q4_0"), ("mlx", "Toy-7B-4bit")]
 )
