@@ -51,7 +51,7 @@ def texts_of(path: Path) -> Texts:
 @lru_cache(maxsize=KEPT)
 def _card(path: Path, _: Signature) -> Card:
     if format_of(path) == "mlx":
-        config = _language(read_config(path))
+        config = read_config(path)
         kind = BPE if read_tokenizer(path).byte_level else SPM
         return Card(number_of(config, "vocab_size") or 0, kind, number_of(config, "hidden_size") or 0)
     header = read_header(path, texts=False)
@@ -82,9 +82,3 @@ def _token(header: GgufHeader, name: str) -> str:
 
 def _number(value: Any) -> int:
     return value if type(value) is int else 0
-
-
-def _language(config: dict[str, Any]) -> dict[str, Any]:
-    """Return the part of a configuration that describes the language model of one that sees, too."""
-    inner = config.get("text_config")
-    return config if "vocab_size" in config or not isinstance(inner, dict) else inner

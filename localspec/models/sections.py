@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from msgspec.structs import replace
-
 from localspec.config import Config
 from localspec.errors import LocalspecError
 from localspec.models.bundled import BUNDLED
 from localspec.models.library import find_all, places_of
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.options import Options, names_draft
+from localspec.protocol.options import Options
 
 
 class Sections:
@@ -23,17 +21,12 @@ class Sections:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    @property
-    def need_the_disk(self) -> bool:
-        """True if the options of a model can depend on more than its name."""
-        return bool(self.config.models or names_draft(self.config.options))
-
     def merged(self, given: Options) -> Options:
-        """``given`` over all that the configuration sets; reads the disk where :attr:`need_the_disk`."""
+        """``given`` over all that the configuration sets; reads the disk if there are sections."""
         model = given.model or self.config.options.model or BUNDLED
         for name in self.of_model(model):
-            given = self._over(given, self.config.models[name].options)
-        return self._over(given, self.config.options)
+            given = given.over(self.config.models[name].options)
+        return given.over(self.config.options)
 
     def engine(self, model: str) -> EngineConfig:
         """The settings that load a model, alike for all its names; reads the disk if there are sections."""
@@ -54,16 +47,6 @@ class Sections:
         places = self._places(model)
         sections = ((name, self._covered(name)[0]) for name in reversed(self.config.models))
         return tuple(name for name, covered in sections if name == model or not places.isdisjoint(covered))
-
-    def _over(self, given: Options, base: Options) -> Options:
-        """``given`` over ``base``, whose draft stays with its model however that is named."""
-        model, other = given.model, base.model
-        if model and other and model != other and names_draft(base) and self._are_one(model, other):
-            base = replace(base, model=model)
-        return given.over(base)
-
-    def _are_one(self, model: str, other: str) -> bool:
-        return not self._places(model).isdisjoint(self._places(other))
 
     def _places(self, name: str) -> set[str]:
         try:

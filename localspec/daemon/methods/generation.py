@@ -97,6 +97,6 @@ async def merged(daemon: Daemon, options: Options) -> Options:
     if options.workspace:
         absolute(options.workspace)
     sections = daemon.pool.sections
-    if sections.need_the_disk:
+    if sections.config.models:
         return check_options(await asyncio.to_thread(sections.merged, options))
     return check_options(sections.merged(options))
