@@ -165,8 +165,8 @@ def unload(model: ModelName = None, *, as_json: Annotated[bool, Parameter(name="
 
 def _find() -> ModelList:
     """The models that this shell finds, with those marked that a daemon has loaded."""
-    with output.patiently("reading the models on this disk") as progress:
-        disk = read_disk(load_config().model_dirs, progress=progress)
+    with output.patiently("reading the models on this disk"):
+        disk = read_disk(load_config().model_dirs)
     try:
         loaded = answer.remote(lambda client: client.status(), start=False).models
     except DaemonUnavailable:
@@ -190,8 +190,8 @@ class _One(NamedTuple):
 
 def _one(name: str, model_dirs: tuple[str, ...]) -> _One:
     """The model of a name; raises :class:`ModelError`."""
-    with output.patiently("reading the models on this disk") as progress:
-        known = recent_disk(model_dirs, progress=progress).found
+    with output.patiently("reading the models on this disk"):
+        known = recent_disk(model_dirs).found
     found = [each.description for each in meant(name, known)]
     try:
         one = listed(find(name, model_dirs), model_dirs)

@@ -83,7 +83,7 @@ def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate
     config = ModelFlags(opt=() if n_ctx is None else (f"n_ctx={n_ctx}",)).config()
     sections = Sections(config)
     with output.patiently("reading the models on this disk") as progress:
-        number = len(read_disk(config.model_dirs, progress=progress).models)
+        number = len(read_disk(config.model_dirs).models)
         options = sections.merged(ModelFlags(model=model).options())
         name, backend = options.model or "bundled", options.backend or "auto"
         target = choose_here(name, "none", config.model_dirs, backend=backend).target

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -41,7 +41,7 @@ CODESTRALS = b"[PREFIX]"
 """the FIM prefix of Codestral; other Mistral models have the token, too, untrained"""
 
 
-class Vocabulary(msgspec.Struct, frozen=True, array_like=True):
+class Vocabulary(NamedTuple):
     """A vocabulary's fingerprint, and the FIM prefix tokens that it has."""
 
     fp: str | None = None

@@ -7,7 +7,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -24,10 +24,6 @@ from localspec.models.stores.found import Found
 from localspec.models.stores.mending import mended
 from localspec.models.stores.store import Store, User, stores_of
 from localspec.protocol.messages import ModelDescription, StoreDescription
-
-Progress = Callable[[str, float], None]
-"""called with a text that names what is being read, and the fraction of models read so far, 0 to 1"""
-
 
 GENERAL = (ModelInvalid.default_remedy, REMEDY, MISSING_PART, RENAMED_PART)
 """remedies for any damaged model, replaced by the better one of its store"""
@@ -57,15 +53,9 @@ class _Sighting(NamedTuple):
     others: list[Found]
 
 
-def silent(what: str, fraction: float) -> None:
-    """Report no progress."""
-
-
-def read_disk(
-    model_dirs: Iterable[str] = (), *, user: User | None = None, progress: Progress = silent
-) -> Disk:
+def read_disk(model_dirs: Iterable[str] = (), *, user: User | None = None) -> Disk:
     """Read every store. A store or model that cannot be read is described with the reason, never raised."""
-    return _read(stores_of(user or User.here(), model_dirs), progress)
+    return _read(stores_of(user or User.here(), model_dirs))
 
 
 class _Recent:
@@ -81,12 +71,12 @@ class _Recent:
 _recent = _Recent()
 
 
-def recent_disk(model_dirs: Iterable[str] = (), *, progress: Progress = silent) -> Disk:
+def recent_disk(model_dirs: Iterable[str] = ()) -> Disk:
     """As :func:`read_disk`, but up to :data:`FRESH_S` old; a caller waits for a reading under way."""
     stores = list(stores_of(User.here(), model_dirs))
     with _recent.lock:
         if stores != _recent.stores or time.monotonic() >= _recent.until:
-            _recent.disk, _recent.stores = _read(stores, progress), stores
+            _recent.disk, _recent.stores = _read(stores), stores
             _recent.until = time.monotonic() + FRESH_S
         return _recent.disk
 
@@ -97,17 +87,12 @@ def forget_recent() -> None:
         _recent.until = -1.0
 
 
-def _read(stores: Iterable[Store], progress: Progress) -> Disk:
+def _read(stores: Iterable[Store]) -> Disk:
     report: list[StoreDescription] = []
     sightings = _once(_everything(stores, report))
     index = Index(index_path())
-    models = []
     try:
-        for number, sighting in enumerate(sightings):
-            found = sighting.found
-            if found.problem is None and not index.has(found.path):
-                progress(f"reading {text_of(found.id)}", number / len(sightings))
-            models.append(_read_one(sighting, index))
+        models = [_read_one(sighting, index) for sighting in sightings]
     finally:
         index.save()  # what was read until Ctrl-C need not be read again
     return Disk(_named(models, sightings), report)
@@ -139,8 +124,8 @@ def _scanned(store: Store) -> tuple[list[Found] | None, str | None]:
             return None, None
     except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: not a valid path
         return None, None
-    except OSError as error:
-        return found, f"{text_of(store.root)} cannot be read: {error.strerror}"
+    except OSError:
+        pass  # the scan fails alike
     try:
         found.extend(store.scan(store.root))
     except OSError as error:

@@ -16,13 +16,13 @@ from localspec import home
 from localspec._version import __version__
 from localspec.errors import LocalspecError
 from localspec.models.bounded import read_bounded
-from localspec.models.description import Format, Vocabulary, format_of, text_of
+from localspec.models.description import Format, Vocabularies, format_of, text_of
 from localspec.models.model import Model, signature_of
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.pairs import Signature
 
 MAX_INDEX = 64 * 1024 * 1024
-LAYOUT = f"{__version__}/3"
+LAYOUT = f"{__version__}/4"
 """a file of another layout is ignored: raise the number when descriptions change in form or meaning"""
 
 
@@ -34,7 +34,6 @@ class _Entry(msgspec.Struct, array_like=True):
 class _Content(msgspec.Struct):
     layout: str
     models: dict[str, _Entry]
-    vocabularies: dict[str, Vocabulary]
 
 
 def index_path() -> Path | None:
@@ -49,7 +48,8 @@ class Index:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
-        self._content = _Content(LAYOUT, {}, {}) if path is None else _read(path)
+        self._content = _Content(LAYOUT, {}) if path is None else _read(path)
+        self._vocabularies: Vocabularies = {}
         self._changed = False
 
     def model(self, name: str, path: Path) -> Model:
@@ -58,24 +58,18 @@ class Index:
         known = self._content.models.get(key)
         if known is None or known.signature != signature or known.model.id != text_of(name):
             found = Model(path, format_of(path), stamp=signature)
-            known = _Entry(signature, found.described(name, self._content.vocabularies))
+            known = _Entry(signature, found.described(name, self._vocabularies))
             self._content.models[key] = known
             self._changed = True
         format: Format = "mlx" if known.model.format == "mlx" else "gguf"
         return Model(path, format, known=known.model, stamp=signature)
-
-    def has(self, path: Path) -> bool:
-        """True if there is a description for a path, current or not."""
-        return text_of(path) in self._content.models
 
     def save(self) -> None:
         """Write the descriptions if some are new; where that fails, those are read again next time."""
         if not self._changed or self._path is None:
             return
         models = {path: entry for path, entry in self._content.models.items() if os.path.lexists(path)}
-        used = {entry.model.tokenizer_fp for entry in models.values()}
-        vocabularies = {fp: each for fp, each in self._content.vocabularies.items() if fp in used}
-        content = msgspec.json.encode(_Content(LAYOUT, models, vocabularies)).decode()
+        content = msgspec.json.encode(_Content(LAYOUT, models)).decode()
         with contextlib.suppress(OSError):
             home.write_private(self._path, content)
             self._changed = False
@@ -86,4 +80,4 @@ def _read(path: Path) -> _Content:
         content = msgspec.json.decode(read_bounded(path, MAX_INDEX), type=_Content)
         if content.layout == LAYOUT:
             return content
-    return _Content(LAYOUT, {}, {})
+    return _Content(LAYOUT, {})

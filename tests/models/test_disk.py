@@ -193,21 +193,6 @@ def test_what_says_that_a_directory_makes_embeddings_is_looked_for_anew(home: Ho
     assert "embedding model" in str(by_id(read_disk())["models"].problem)
 
 
-def test_only_what_was_not_read_before_is_progress(home: Home) -> None:
-    told: list[str] = []
-
-    def progress(what: str, fraction: float) -> None:
-        assert 0 <= fraction < 1
-        told.append(what)
-
-    home.file(FLAT / "one.gguf", small())
-    read_disk(progress=progress)
-    assert told[-1] == "reading one" and len(told) == 3
-    home.file(FLAT / "two.gguf", small("two"))
-    read_disk(progress=progress)
-    assert told[3:] == ["reading two"]
-
-
 # --- what cannot be read -----------------------------------------------------------------------
 
 

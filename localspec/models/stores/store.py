@@ -30,6 +30,7 @@ TITLES = {
 """titles of the stores, for those whose name is not the title"""
 SERVICE = Path("/usr/share/ollama/.ollama/models")
 """Ollama's models on Linux where it runs as a system service"""
+OLLAMAS_GROUP = "Run `sudo usermod -aG ollama $USER`, then log in again."
 MAX_SETTINGS = 1024 * 1024
 
 
@@ -68,13 +69,8 @@ def stores_of(user: User, model_dirs: Iterable[str] = ()) -> Iterator[Store]:
     yield Store("llama.cpp", _llama_cpp(user), _scan_llama_cpp)
     yield Store("lmstudio", _lm_studio(user), scan_folder)
     for root in _ollama(user):
-        yield Store(
-            "ollama", root, scan_ollama, OLLAMAS_GROUP if root == SERVICE else Store._field_defaults["remedy"]
-        )
+        yield Store("ollama", root, scan_ollama, OLLAMAS_GROUP if root == SERVICE else RIGHT)
     yield Store("jan", _jan(user), scan_jan)
-
-
-OLLAMAS_GROUP = "Run `sudo usermod -aG ollama $USER`, then log in again."
 
 
 def hub_cache(user: User) -> Path:
