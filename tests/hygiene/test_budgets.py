@@ -36,7 +36,7 @@ CEILINGS = {
     "localspec/hub": 800,
     "localspec/lsp": 1500,
     "localspec/memory": 2350,
-    "localspec/models": 4850,
+    "localspec/models": 4500,
     "localspec/protocol": 1800,
     "localspec/service": 350,
     "localspec/speculation": 2900,
