@@ -99,6 +99,13 @@ def _mlx(model: Model, config: EngineConfig, progress: Progressed, measured: boo
     return MlxBackend(model, config, progress=progress, measured=measured)
 
 
+def _check_current(pair: Pair) -> None:
+    """Raise :class:`ModelInvalid` if a file is there and has changed since the pair was chosen."""
+    for model in pair.models:
+        if not model.is_current and model.path.exists():
+            raise ModelInvalid(f"a file of {model.own_name} has changed since it was chosen", AGAIN)
+
+
 def load_engine(
     pair: Pair,
     *,
@@ -115,8 +122,7 @@ def load_engine(
     """
     config = config or EngineConfig()
     place = memory if isinstance(memory, Path) else None
-    if not pair.is_current:
-        raise ModelInvalid(f"a file of {pair.target.own_name} has changed since it was chosen", AGAIN)
+    _check_current(pair)
     pair = _fitted(pair, config, free)
     reason = f"{pair.why}; {pair.drafter.why}"
     if pair.drafter.asked and pair.draft is not None:

@@ -103,7 +103,7 @@ def test_a_folder_that_is_here_takes_no_models_place(tmp_path: Path, monkeypatch
     assert [
         absolute(name) for name in ("stdlib-6m", "./stdlib-6m", "mine", "file", "other", "other.gguf")
     ] == [
-        *("stdlib-6m", f"{root}/stdlib-6m", f"{root}/mine", f"{root}/file", "other", f"{root}/other.gguf"),
+        *("stdlib-6m", f"{root}/stdlib-6m", "mine", f"{root}/file", "other", f"{root}/other.gguf"),
     ]
 
 

@@ -26,7 +26,7 @@ CEILINGS = {
     "localspec/.": 1500,
     "localspec/backends": 3600,
     "localspec/bench": 550,
-    "localspec/cli": 3900,
+    "localspec/cli": 3850,
     "localspec/client": 1200,
     "localspec/completion": 550,
     "localspec/daemon": 5650,
@@ -46,7 +46,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2850,
-    "tests": 56050,
+    "tests": 55600,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

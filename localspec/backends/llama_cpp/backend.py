@@ -85,26 +85,8 @@ class LlamaCppBackend:
         self._context: Any = None
         self._lib_model: Any = None
         try:
-            # A KeyboardInterrupt cannot pass through native code, which calls back for progress and logs.
-            with delayed() as interrupted:
-                failed: list[Exception] = []
-
-                def report(fraction: float) -> bool:
-                    try:
-                        if progress is not None:
-                            progress(fraction)
-                    except Exception as error:  # it cannot pass through native code
-                        failed.append(error)
-                    return not failed and not interrupted()
-
-                try:
-                    self._load(path, config, header, report)
-                except ModelInvalid:
-                    if failed:
-                        raise failed[0] from None
-                    if interrupted():
-                        raise KeyboardInterrupt from None
-                    raise
+            with delayed():
+                self._load(path, config, header, progress or (lambda fraction: None))
             if measured and not self.capabilities.obstacle:
                 set_rounding(self, measure_rounding(self) or PRESUMED)
         except BaseException:
@@ -112,9 +94,28 @@ class LlamaCppBackend:
             raise
 
     def _load(
-        self, path: Path, config: EngineConfig, header: GgufHeader, report: Callable[[float], bool]
+        self, path: Path, config: EngineConfig, header: GgufHeader, progress: Callable[[float], None]
     ) -> None:
-        self._lib_model = native.load_model(str(path), config, report)
+        failed: list[BaseException] = []
+        # Neither an error nor a KeyboardInterrupt can pass through native code, which calls back for progress
+        # and logs.
+        with delayed() as interrupted:
+
+            def report(fraction: float) -> bool:
+                try:
+                    progress(fraction)
+                except Exception as error:  # raised again below
+                    failed.append(error)
+                return not failed and not interrupted()
+
+            try:
+                self._lib_model = native.load_model(str(path), config, report)
+            except ModelInvalid:
+                if interrupted():
+                    failed.append(KeyboardInterrupt())
+                if failed:
+                    raise failed[0] from None
+                raise
         self.description = (
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
             f" {header.file_size} bytes {_tail(path)}, {native.threads(config, self._lib_model)} threads,"
