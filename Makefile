@@ -1,8 +1,8 @@
 # make run PROMPT="…"   install if needed, start what is needed, stream an answer
 # make install          the virtual environment alone (.venv), with the HTTP server
 # make dev              into it the packages of tests and documentation, and MLX on Linux
-# make test             lint, types and the tests of the gate: about 10 minutes on 2 cores
-# make test-slow        all other tests, about an hour: faults, attacks, random input, editors that `make editors`
+# make test             lint, types and the tests of the gate: about 6 minutes on 2 cores
+# make test-slow        all other tests, about 45 minutes: faults, attacks, random input, editors that `make editors`
 #                       installed; SHARE=1: all of the many cases, not a quarter
 # make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, with counts and memory
 # make docs             the documentation as a site, build/docs, with its generated reference

@@ -183,7 +183,10 @@ class ModelError(LocalspecError):
 
 class ModelNotFound(ModelError):
     code = "model_not_found"
-    default_remedy = "See `localspec models list`, or give the path of a GGUF file or an MLX directory."
+    default_remedy = (
+        "See `localspec models list`, or give the path of a GGUF file or an MLX directory. "
+        "`localspec config show` has the model that is used without -m."
+    )
 
 
 class ModelAmbiguous(ModelError):

@@ -62,7 +62,8 @@ NOT_CORE = (PACKAGE / "cli",)
 
 def test_every_package_stays_below_its_ceiling() -> None:
     sizes = dict.fromkeys(CEILINGS, 0) | {name: lines(name) for name in packages()}
-    assert {name: n for name, n in sizes.items() if n > CEILINGS.get(name, 0)} == {}
+    above = {name: (n, CEILINGS.get(name, 0)) for name, n in sizes.items() if n > CEILINGS.get(name, 0)}
+    assert above == {}, "take lines from elsewhere in the package; CONTRIBUTING says when a ceiling rises"
 
 
 def packages() -> list[str]:
