@@ -9,8 +9,10 @@ import contextlib
 import io
 import json
 import re
+import sys
 import textwrap
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from localspec.protocol import proposer_kinds
@@ -31,11 +33,9 @@ def add(proposer: str, factory: str, entry: str) -> None:
     exec(entry, vars(proposer_kinds))
     from localspec.engine import factories
 
-    written: dict[str, Any] = {}
-    exec(proposer, written)
-    made = vars(factories)
-    made["Parrot"] = written["Parrot"]
-    exec(factory, made)
+    parrot = sys.modules["localspec.speculation.parrot"] = ModuleType("localspec.speculation.parrot")
+    exec(proposer, vars(parrot))
+    exec(factory, vars(factories))
 
 
 def found() -> dict[str, object]:
