@@ -119,6 +119,7 @@ def test_sizes_that_cannot_work_are_refused() -> None:
         LlamaCppBackend(model_at(DRAFT), EngineConfig(n_ctx=60_000_000, parallel=64))
 
 
+@pytest.mark.slow  # it reads the memory of a process that other tests use, too
 def test_free_gives_the_memory_back() -> None:
     process = psutil.Process()
     LlamaCppBackend(model_at(TARGET), SMALL).free()
