@@ -6,13 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-FLAGS = (
-    os.O_RDONLY
-    | getattr(os, "O_BINARY", 0)
-    | getattr(os, "O_CLOEXEC", 0)
-    | getattr(os, "O_NOCTTY", 0)
-    | getattr(os, "O_NONBLOCK", 0)
-)
+FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
 def read_regular(path: Path | str, most: int, *, follow: bool = True) -> bytes | None:
@@ -20,7 +14,7 @@ def read_regular(path: Path | str, most: int, *, follow: bool = True) -> bytes |
     ``follow``, for a symbolic link. Never waits for a writer. Raises :class:`OSError`."""
     if not stat.S_ISREG(os.stat(path, follow_symlinks=follow).st_mode):
         return None  # opening a device may already have an effect
-    flags = FLAGS if follow else FLAGS | getattr(os, "O_NOFOLLOW", 0)
+    flags = FLAGS if follow else FLAGS | os.O_NOFOLLOW
     with os.fdopen(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return None  # the file was replaced between the two checks

@@ -56,7 +56,7 @@ def test_a_second_one_ends_the_process() -> None:
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
 
 
-def test_a_program_with_a_handler_of_its_own_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_with_a_handler_of_its_own_keeps_it() -> None:
     before, came = handler(), []
     own = signal.signal(signal.SIGINT, lambda *_: came.append(True))
     try:

@@ -89,7 +89,7 @@ class Proposers:
     def _ask_of(self, sequence: Sequence) -> Ask:
         rollback, replays = self._limits.rollback(sequence.slot), self._limits.replays
         if rollback is not None and replays:
-            # Where the first token of a forward is taken back with its drafts, a replay feeds it again: it
+            # If the first token of a forward is taken back with its drafts, a replay feeds it again: it
             # need not count.
             rollback, replays = rollback + 1, False
         return sequence.ask(self._length(sequence), rollback)._replace(replays=replays)

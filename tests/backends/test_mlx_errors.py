@@ -150,7 +150,7 @@ def test_a_failing_forward_appends_nothing(tmp_path: Path) -> None:
 
 
 def test_a_request_whose_device_fails_ends_with_that_and_others_go_on(tmp_path: Path) -> None:
-    """Where a step that was begun ahead fails, it is computed again when it is requested."""
+    """A step that was begun ahead and fails is computed again when it is requested."""
     backend = load(write_model("qwen3", tmp_path))
     ask: dict[str, Any] = {"temperature": 0.0, "proposer": "none", "max_tokens": 60}
     with Engine(backend) as engine:

@@ -205,7 +205,7 @@ async def test_a_daemon_with_a_private_session_is_left_alone(home: Path) -> None
     async with await echo() as client:
         first, session = (await client.status()).pid, (await client.open_session(private=True)).session
     write_config(home, options={"k": 3})
-    # Whose it is may have lost the connection, and come back.
+    # The client of a running request may have lost the connection, and come back.
     async with await echo() as other:
         assert (await other.status()).pid == first and "private" in other.kept_for
         await other.close_session(session)

@@ -34,7 +34,7 @@ async def test_a_chat_goes_on_after_a_kill_and_after_a_restart_without_being_rea
     async with raw(daemon) as client:
         session = await open_session(client)
         await say(client, session, QUESTION)
-        # What is written while the worker is idle is what a kill leaves.
+        # A kill leaves only the caches that were written while the worker was idle.
         await until(lambda: len(caches(home)) == 1, "the chat's cache is on disk")
     daemon.stop(signal.SIGKILL)
     for _ in range(2):

@@ -114,6 +114,6 @@ async def test_while_a_question_waits_a_newer_one_spares_the_model(client: Raw) 
     assert await at_work_when_replaced(2, after_s=1.0), "the first is begun at once"
     # This model is known to be slow now. A machine that sleeps in between is given another chance.
     assert any([not await at_work_when_replaced(id, after_s=0.1) for id in range(4, 14, 2)])
-    # Who has little time is not kept waiting for all of it.
+    # A request with a short deadline does not wait until it.
     await ask(20, "20\nword", max_ms=250)
     assert (await client.response(20))["result"]["items"]

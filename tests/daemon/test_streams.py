@@ -98,7 +98,7 @@ async def test_a_lost_chat_goes_on_and_is_picked_up_by_another_connection(
         lines.write("two", "three")
         await until(lambda: stored(daemon)[1][1] == "onetwothree", "it goes on for nobody")
         await watcher.begin(7, "stream/resume", stream=stream, after_seq=0)
-        # What came while nobody listened is one delta; the next is numbered after it.
+        # Deltas without a listener are merged into one; the next is numbered after it.
         assert deltas(watcher.seen, 7) == [(1, "twothree")]
         lines.write("four")
         await watcher.notice("stream/delta")

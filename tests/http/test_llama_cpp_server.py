@@ -22,7 +22,7 @@ def test_slots_are_told_without_a_load() -> None:
         door.post("/completion", GREEDY)
         assert len(run(_loaded(door))) == 1
         after = door.ask("GET", "/slots").json()
-        # How many there are depends on the memory that is free when the model is loaded.
+        # Their number depends on the memory that is free when the model is loaded.
         assert [slot["id"] for slot in before] == [0] and [slot["id"] for slot in after] == [
             *range(len(after))
         ]

@@ -1,4 +1,4 @@
-"""What a worker sends, as the daemon reads it."""
+"""Read the frames that a worker sends, as the daemon does."""
 
 from __future__ import annotations
 

@@ -85,37 +85,43 @@ class LlamaCppBackend:
         self._context: Any = None
         self._lib_model: Any = None
         try:
-            with delayed():
-                self._load(path, config, header, progress or (lambda fraction: None))
+            # Neither an error nor a KeyboardInterrupt can pass through native code, which calls back for
+            # progress and logs.
+            with delayed() as interrupted:
+                self._load_weights(path, config, progress or (lambda fraction: None), interrupted)
+                self._start(path, config, header)
             if measured and not self.capabilities.obstacle:
                 set_rounding(self, measure_rounding(self) or PRESUMED)
         except BaseException:
             self.free()
             raise
 
-    def _load(
-        self, path: Path, config: EngineConfig, header: GgufHeader, progress: Callable[[float], None]
+    def _load_weights(
+        self,
+        path: Path,
+        config: EngineConfig,
+        progress: Callable[[float], None],
+        interrupted: Callable[[], bool],
     ) -> None:
         failed: list[BaseException] = []
-        # Neither an error nor a KeyboardInterrupt can pass through native code, which calls back for progress
-        # and logs.
-        with delayed() as interrupted:
 
-            def report(fraction: float) -> bool:
-                try:
-                    progress(fraction)
-                except Exception as error:  # raised again below
-                    failed.append(error)
-                return not failed and not interrupted()
-
+        def report(fraction: float) -> bool:
             try:
-                self._lib_model = native.load_model(str(path), config, report)
-            except ModelInvalid:
-                if interrupted():
-                    failed.append(KeyboardInterrupt())
-                if failed:
-                    raise failed[0] from None
-                raise
+                progress(fraction)
+            except Exception as error:  # raised again below
+                failed.append(error)
+            return not failed and not interrupted()
+
+        try:
+            self._lib_model = native.load_model(str(path), config, report)
+        except ModelInvalid:
+            if interrupted():
+                failed.append(KeyboardInterrupt())
+            if failed:
+                raise failed[0] from None
+            raise
+
+    def _start(self, path: Path, config: EngineConfig, header: GgufHeader) -> None:
         self.description = (
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
             f" {header.file_size} bytes {_tail(path)}, {native.threads(config, self._lib_model)} threads,"
@@ -123,9 +129,6 @@ class LlamaCppBackend:
             + f", {config.kv_bits}-bit cells"
             * bool(config.kv_bits)
         )
-        self._start(config, header)
-
-    def _start(self, config: EngineConfig, header: GgufHeader) -> None:
         size = size_of_header(header, config)
         n_ctx, n_sequences = native.sizes(self._lib_model, config, size)
         states = 0 if self._drafts else states_kept(size.state, n_sequences, free_memory())

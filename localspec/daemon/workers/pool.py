@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
 from contextlib import asynccontextmanager
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
@@ -86,7 +86,8 @@ class Pool:
         self._workers: list[WorkerProcess] = []
         self._leaving: list[WorkerProcess] = []
         """removed from the list, but not ended yet"""
-        self._starting: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+        """loads and ends of workers that go on if the request that began them is cancelled"""
         self._looking: asyncio.Task[None] | None = None
         self._closed = False
 
@@ -167,7 +168,7 @@ class Pool:
         """End every worker; their requests get :class:`ShuttingDown`."""
         self._closed = True
         await asyncio.gather(*(worker.stop() for worker in (*self._workers, *self._leaving)))
-        await asyncio.gather(*self._starting)
+        await asyncio.gather(*self._tasks)
         if self._looking is not None:
             self._looking.cancel()
 
@@ -189,10 +190,7 @@ class Pool:
         worker.outdated = True
         if not worker.users:
             log.info("%s is unloaded: a file of it has changed", worker.model)
-            ending = asyncio.create_task(self._dismiss([worker]))
-            self._starting.add(ending)  # it goes on if the request that found this is cancelled
-            ending.add_done_callback(self._starting.discard)
-            await asyncio.shield(ending)
+            await asyncio.shield(self._begin(self._dismiss([worker])))
         return None
 
     async def _identified(self, key: Key) -> WorkerProcess:
@@ -242,12 +240,16 @@ class Pool:
         )
         self._workers.append(worker)
         worker.ready.add_done_callback(lambda _: self._on_ready(worker))
-        task = asyncio.create_task(self._load(worker, choice.load, evicted))
-        self._starting.add(task)
-        task.add_done_callback(self._starting.discard)
+        self._begin(self._load(worker, choice.load, evicted))
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_after())
         return worker
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     async def _load(self, worker: WorkerProcess, load: Load, evicted: Collection[WorkerProcess]) -> None:
         # Their memory is needed: they end before the load begins.
