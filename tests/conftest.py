@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import os
+import random
 import shutil
 import signal
 import sys
@@ -42,6 +43,12 @@ for variable in (
     os.environ.pop(variable, None)
 os.environ["HOME"] = USER
 os.environ["OLLAMA_MODELS"] = os.path.join(USER, ".ollama", "models")
+
+
+@pytest.fixture(autouse=True)
+def seeds_of_requests(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requests without a seed take the same ones in every run of a test, in its own process."""
+    monkeypatch.setattr("secrets.randbits", random.Random(1).getrandbits)
 
 
 @pytest.fixture(scope="session", autouse=True)
