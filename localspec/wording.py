@@ -54,8 +54,10 @@ def _speculation(stats: Stats) -> Iterator[str]:
     if used:
         yield f"{' + '.join(used)} drafted tokens accepted ({stats.acceptance_rate or 0:.0%})"
     yield from _silence(stats)
-    if stats.rechecks:
-        yield f"{stats.rechecks} rechecked"
+    if stats.exactness == "exact":
+        yield "exact"
+    elif stats.exactness:
+        yield f"near-ties possible in {counted(stats.rounded_tokens, 'token')}"
     if not stats.lossless:
         yield "lossy (threshold)"
 

@@ -38,18 +38,8 @@ class Capabilities:
     False: one after the other"""
     obstacle: str = ""
     """the reason why no token can be rolled back, and speculation is off; empty: tokens can be rolled back"""
-    margin_bound: float = 0.0
-    """top-1 minus top-2 logit below which a wide forward may pick another token than a 1-wide one"""
-    drift_bound: float = 0.0
-    """the same for a 1-wide forward over cells that a round's wide forward wrote"""
     exact_width: int = ANY_WIDTH
     """rounds of up to this many tokens give the rows of 1-wide forwards, to the bit"""
-    exact_piece: int = ANY_WIDTH
-    """cells are the same for any division of the prompt into pieces of up to this many tokens"""
-    even_short: bool = True
-    """True if cells are the same for any division of the prompt into pieces of 8, 16, … 56 tokens"""
-    even_long: bool = True
-    """True if cells are the same for any division of the prompt into pieces of 64, 128, 192 or 256 tokens"""
     saves: bool = False
     """True if a sequence can be saved as bytes"""
     offloaded_bytes: int = 0
@@ -187,9 +177,9 @@ class Backend(Protocol):
         last of its tokens, at a mark, and at the beginning.
         """
 
-    def mark(self, sequence: int, *, beside: bool = False) -> None:
+    def mark(self, sequence: int) -> None:
         """Let `truncate` come back to the present length, until it has cut the sequence below it. A new mark
-        replaces the last one; ``beside`` sets a second one, which backends with one mark ignore."""
+        replaces the last one."""
 
     def fork(self, sequence: int, length: int) -> int:
         """Open a sequence with the first ``length`` tokens of ``sequence``, or fewer, as `reach` says."""

@@ -139,12 +139,7 @@ class ToyBackend:
         self.noise, self._exact_width = noise, exact_width
         self.capabilities = replace(
             self.capabilities,
-            margin_bound=4 * noise,
-            drift_bound=4 * noise,
             exact_width=exact_width if noise else ANY_WIDTH,
-            exact_piece=exact_width if noise else ANY_WIDTH,
-            even_short=not noise,
-            even_long=not noise,
         )
 
     def open(self) -> int:
@@ -218,10 +213,8 @@ class ToyBackend:
         del cache[length:], self._wide[sequence][length:]
         return length
 
-    def mark(self, sequence: int, *, beside: bool = False) -> None:
-        if not beside:
-            self._kept[sequence].pop("beside", None)
-        self._kept[sequence]["beside" if beside else "mark"] = self.length(sequence)
+    def mark(self, sequence: int) -> None:
+        self._kept[sequence]["mark"] = self.length(sequence)
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self.open()

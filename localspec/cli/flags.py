@@ -63,8 +63,8 @@ class ModelFlags:
     proposer: Annotated[ProposerName | None, Parameter(group=SPECULATION, help=PROPOSERS)] = None
     k: Annotated[int | None, Parameter(name="-k", group=SPECULATION)] = None
     "Maximum draft tokens per round, 1 to 20."
-    exactness: Annotated[Literal["strict", "fast"] | None, Parameter(group=SPECULATION)] = None
-    "At temperature 0 or with a seed: strict recomputes near-ties, fast does not."
+    exactness: Annotated[Literal["auto", "strict", "fast"] | None, Parameter(group=SPECULATION)] = None
+    "At temperature 0 or with a seed. strict: plain decoding's text to the byte; auto: where that is free."
     opt: Annotated[tuple[str, ...], Parameter(name="--opt")] = ()
     "Any other setting of `localspec config show`, such as remember=false."
 

@@ -19,7 +19,7 @@ REASONS = {
     "a plain round": "control",
     "was not worth": "not_worth",
     "drafting would cost more": "not_worth",
-    "near-ties would cost more": "near_ties",
+    "exactness = strict": "strict",
     "no proposer was asked": "resting",
     "is not sure enough": "unsure",
     "is reading the context": "reading",
@@ -47,7 +47,7 @@ class Metrics:
         self.accepted = self._counter("accepted_tokens", "drafted tokens that were accepted", "proposer")
         self.proposing = self._counter("proposing_seconds", "time spent drafting", "proposer")
         self.rounds = self._counter("rounds", "rounds, by proposer or by the reason for no draft", "choice")
-        self.rechecks = self._counter("rechecks", "near-ties that were recomputed by plain decoding")
+        self.rounded = self._counter("rounded_tokens", "tokens from rows that may be rounded otherwise")
         # A counter must not fall, and a gauge of the difference would have no rate.
         self.saved = self._counter("time_saved_seconds", "decoding time saved by requests that were faster")
         self.lost = self._counter("time_lost_seconds", "decoding time lost by requests that were slower")
@@ -72,7 +72,7 @@ class Metrics:
         self.tokens.labels("prompt").inc(result.prompt_tokens)
         self.tokens.labels("cached").inc(result.cached_tokens)
         self.tokens.labels("completion").inc(result.completion_tokens)
-        self.rechecks.inc(result.stats.rechecks)
+        self.rounded.inc(result.stats.rounded_tokens)
         self._count_speed(result)
         for name, share in result.stats.proposers.items():
             self.drafted.labels(name).inc(share.drafted)

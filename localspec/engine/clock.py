@@ -13,15 +13,13 @@ from localspec.speculation.draft import Draft
 
 
 class Played(NamedTuple):
-    """The round of one sequence: it had ``before`` tokens, ``emitted`` were added, and ``redone`` narrow
-    forwards recomputed near-ties."""
+    """The round of one sequence: it had ``before`` tokens, and ``emitted`` were added."""
 
     sequence: Sequence
     draft: Draft
     accepted: int
     before: int
     emitted: int
-    redone: int
 
 
 class RoundClock:
@@ -57,9 +55,9 @@ class RoundClock:
             self._costs.observe(self._width, context, self._forwarded - self._proposed)
         # Each request waits for the whole round; without drafts it would have given each one token.
         seconds = self._costs.at(context)
-        plain, narrow = seconds(len(played)), seconds(1)
+        plain = seconds(len(played))
         # At the usual cost: a forward that was held up by something else is not counted as a loss.
-        forward = seconds(self._width) + narrow * sum(p.redone for p in played)
+        forward = seconds(self._width)
         self._spent = paid = time.perf_counter() - self._started
         if not any(p.draft.tokens for p in played):
             # The forward was plain decoding, at the machine's present speed: only the rest is a loss.

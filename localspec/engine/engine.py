@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -15,11 +16,10 @@ from localspec.backends.base import Backend, Interrupted, Span
 from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
 from localspec.engine.events import RoundPlayed
-from localspec.engine.exactness import first_token
+from localspec.engine.exactness import whole_pieces, widest_round
 from localspec.engine.factories import Parts, make_all
 from localspec.engine.idle import Idle
 from localspec.engine.learning import Learning
-from localspec.engine.pieces import Pieces
 from localspec.engine.preemption import Preemption
 from localspec.engine.priming import workspace_of_file
 from localspec.engine.prompt import Encoded, PromptEncoder
@@ -40,10 +40,8 @@ from localspec.protocol.options import Options, parse_options, readable
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
 from localspec.speculation.proposer import Proposer
+from localspec.speculation.verify import ForwardRows, TargetRows
 
-COMPLETION_CHUNK = 32
-"""tokens of a completion's prompt per forward: short pieces only, so that most cells can be reused wherever
-a keystroke changes the prompt (:mod:`.pieces`)"""
 PATIENT = 3
 """times that a piece of a prompt is preempted before it is read in any case"""
 LEARN_EVERY = 16
@@ -83,7 +81,8 @@ class Engine:
             model=target.model,
             prefill_s=self.learning.costs.prefill_s,
         )
-        limits = ProposerLimits(vocabulary.size, target.rollback, capabilities.replays)
+        widest = partial(widest_round, target)
+        limits = ProposerLimits(vocabulary.size, target.rollback, capabilities.replays, widest)
         members = make_all(Parts(target, draft, config, self.learning))
         self._proposers = assemble(members, proposers, self.learning, limits)
         self._scheduler = Scheduler(target, self.learning.costs, self.learning.chats)
@@ -146,10 +145,7 @@ class Engine:
         self._proposers.check(settings.proposer)
         encoded = self.encode(request) if encode is None else encode()
         capabilities = self.target.capabilities
-        limits = self._limits
-        if isinstance(request.prompt, FimPrompt):
-            limits = limits._replace(chunk=min(COMPLETION_CHUNK, limits.chunk))
-        sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, limits)
+        sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, self._limits)
         sequence.stats.truncated_messages = encoded.dropped
         if settings.proposer != "none" and capabilities.obstacle:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", capabilities.obstacle
@@ -252,28 +248,32 @@ class Engine:
 
     def _prefill(self, sequence: Sequence) -> None:
         """Feed the next piece of the prompt; the last one gives the first token of the answer."""
-        pieces, length = Pieces(sequence.chunk, self.target.capabilities), sequence.prompt_length
+        chunk, length = self._limits.chunk, sequence.prompt_length
         if sequence.reports == "next step":
             sequence.reports = "all"
             sequence.events.append(Progress(length, sequence.cached, sequence.cached))
             return
-        start, end = next(pieces.of(self.target.length(sequence.slot), length))
-        sequence.exact = min(sequence.exact, start)
+        start = self.target.length(sequence.slot)
+        end = min(start - start % chunk + chunk, length)
         last = end == length
-        rows = int(last and sequence.settings.max_tokens != 0)
+        answers = last and sequence.settings.max_tokens != 0
         try:
-            if start <= min(pieces.lasting(length), length - 1) < end:
-                # The next turn may start here, and a strict answer may have to come back to here.
+            if start <= whole_pieces(length, chunk) < end:
+                # The next turn may start here.
                 self.target.mark(sequence.slot)
             with self._preemptible(sequence):
-                logits = self.target.forward([Span(sequence.slot, sequence.tokens[start:end], rows)])
+                piece = Span(sequence.slot, sequence.tokens[start:end], int(answers))
+                logits = self.target.forward([piece])
             sequence.interruptions = 0
-            if sequence.exact == start:
-                sequence.exact = end
-            if length > self._limits.chunk or sequence.reports == "all":
+            sequence.wrote(start, end, exact=True)
+            if sequence.canonical == start:
+                sequence.canonical = whole_pieces(min(end + 1, length), chunk)
+            if length > chunk or sequence.reports == "all":
                 sequence.events.append(Progress(length, sequence.cached, end))
-            if rows:
-                sequence.extend(first_token(sequence, logits))
+            if answers:
+                rows = TargetRows(ForwardRows(logits), 0)
+                first = sequence.emit(rows, (sequence.judge(rows).token(0, None),))
+                sequence.extend(first, exact=sequence.exact == length)
                 sequence.publish()
         except Interrupted:
             sequence.interruptions += 1
@@ -281,7 +281,7 @@ class Engine:
         except LocalspecError as error:
             sequence.error = error
             return
-        if last and not rows:
+        if last and not answers:
             sequence.finish = "length"
 
     def _preemptible(self, sequence: Sequence) -> AbstractContextManager[None]:

@@ -1,88 +1,48 @@
-"""Strict mode: text that speculation cannot change, not even at near-ties.
+"""Exactness: which rows and cells equal, to the bit, those of plain decoding.
 
-A forward of one token and a wider one round differently, so the top two logits of a near-tie can swap. The
-cells that a wide forward wrote also make later rows differ slightly. The reference is plain decoding: the
-prompt in fixed pieces (:mod:`.pieces`), then one token at a time, alone. If rounding can move a row by its
-margin or more, the row is recomputed as in the reference. Up to some width most backends round as for one
-token, so that such rounds equal the reference; only rounds beyond that width are called *wide*
-(:mod:`localspec.backends.rounding` measures the width and the bounds).
+Plain decoding reads the prompt in pieces of ``prefill_chunk`` tokens, then one token at a time, alone. A
+forward of several tokens may round differently, so that the two best tokens of a near-tie can swap, and the
+cells that it wrote move later rows. Up to some width most backends round as for one token
+(:mod:`localspec.backends.rounding`).
 
-``Sequence.exact`` counts the leading cells that equal the reference's. A strict request takes over only such
-cells from an earlier one, and of these only those of pieces that its own prompt is read in.
+``Sequence.exact`` counts the leading cells that plain decoding would have written, ``canonical`` those among
+them of whole pieces, which any prompt that begins with these tokens has. A ``strict`` request plays only
+rounds whose rows are equal, and takes over only canonical cells. Any other request drafts at full width and
+takes over all cells; its statistics count the tokens that were not chosen from equal rows over exact cells.
 """
 
 from __future__ import annotations
 
-from localspec.backends.base import Backend, Logits, Span
-from localspec.engine.pieces import Pieces
-from localspec.engine.sequence import Emitted, Sequence
-from localspec.speculation.recompute import RecomputeRisk
-from localspec.speculation.verify import ForwardRows, Judge, TargetRows
+from collections.abc import Sequence as Seq
+
+from localspec.backends.base import ANY_WIDTH, Backend, Capabilities, Span
+from localspec.engine.sequence import Sequence
 
 
-def near_tie_bound(target: Backend, sequence: Sequence, *, wide: bool) -> float:
-    """The margin, in logits, below which this round's rows may choose another token than the reference."""
-    if not sequence.settings.strict:
-        return 0.0
-    capabilities = target.capabilities
-    return wide * capabilities.margin_bound + _drifted(sequence) * capabilities.drift_bound
+def width_of(capabilities: Capabilities, spans: Seq[Span]) -> int:
+    """Return the number of tokens that a forward computes, padding included."""
+    widths = [len(span.tokens) for span in spans]
+    return max(widths) * len(widths) if capabilities.batches else sum(widths)
 
 
-def recompute_risk(target: Backend, sequence: Sequence) -> RecomputeRisk | None:
-    """Return the risk of a wide round; None if there is none, or the sequence has inexact cells already."""
-    capabilities = target.capabilities
-    bound = capabilities.margin_bound + capabilities.drift_bound
-    if not sequence.settings.strict or not bound or sequence.proposer == "none" or _drifted(sequence):
-        return None
-    return RecomputeRisk(capabilities.exact_width, sequence.near_ties.rate(bound))
+def keeps_rows(capabilities: Capabilities, spans: Seq[Span]) -> bool:
+    """Return True if the rows of a forward equal those of 1-wide forwards of each sequence alone."""
+    alone = len(spans) == 1 or capabilities.exact_batches
+    return alone and width_of(capabilities, spans) <= capabilities.exact_width
 
 
-def _drifted(sequence: Sequence) -> bool:
-    return sequence.exact < sequence.fed
+def must_play_alone(capabilities: Capabilities, sequence: Sequence) -> bool:
+    """Return True for a strict request whose rows others in its round could change."""
+    shares = capabilities.exact_batches and capabilities.exact_width == ANY_WIDTH
+    return sequence.settings.strict and not shares
 
 
-def first_token(sequence: Sequence, logits: Logits) -> Emitted:
-    """Return the answer's first token, chosen from the prompt's last row."""
-    return _choose(sequence, _judge(sequence, logits))
+def widest_round(target: Backend, sequence: Sequence) -> int:
+    """Return the most tokens that a round of the sequence may feed."""
+    return target.capabilities.exact_width if sequence.settings.strict else ANY_WIDTH
 
 
-def decide_alone(target: Backend, sequence: Sequence, *, wide: bool) -> Emitted:
-    """Return the token after the newest one, as plain decoding chooses it.
-
-    The cache holds all tokens but the newest. After a wide round the row of the newest is recomputed alone.
-    If its margin is still too small for the inexact cells before it, those are recomputed, too.
-    """
-    sequence.stats.rechecks += 1
-    if wide:
-        judge = _judge(sequence, _write(target, sequence))
-        exact = sequence.exact == len(sequence.tokens)
-        if exact or judge.margin(0) >= target.capabilities.drift_bound:
-            return _choose(sequence, judge)
-    sequence.exact = target.truncate(sequence.slot, sequence.exact)
-    sequence.stats.replayed_tokens += len(sequence.tokens) - sequence.exact
-    return _choose(sequence, _judge(sequence, _write(target, sequence)))
-
-
-def _judge(sequence: Sequence, logits: Logits) -> Judge:
-    return sequence.judge(TargetRows(ForwardRows(logits), 0))
-
-
-def _choose(sequence: Sequence, judge: Judge) -> Emitted:
-    token = judge.token(0, None)
-    return sequence.emit(judge.rows, (token,))
-
-
-def _write(target: Backend, sequence: Sequence) -> Logits:
-    """Feed the tokens that the cache misses, the newest included, as the reference does; return the
-    newest's row."""
-    start, end, width = target.length(sequence.slot), len(sequence.tokens), target.capabilities.exact_width
-    spans = list(Pieces(sequence.chunk, target.capabilities).of(start, sequence.prompt_length))
-    spans += [(at, min(at + width, end)) for at in range(max(start, sequence.prompt_length), end, width)]
-    for at, to in spans:
-        logits = target.forward([Span(sequence.slot, sequence.tokens[at:to], int(to == end))])
-    if sequence.exact == start:
-        sequence.exact = end
-        if target.capabilities.replays and end - start > 1:
-            # So that the next near-tie does not recompute these cells once more.
-            target.mark(sequence.slot, beside=True)
-    return logits
+def whole_pieces(length: int, chunk: int) -> int:
+    """Return the number of tokens in whole pieces of a prompt of ``length`` tokens, without the last piece:
+    a backend may compute the cells beside a row differently."""
+    return (length - 1) // chunk * chunk

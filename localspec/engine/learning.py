@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from localspec.backends.base import ANY_WIDTH, Backend
+from localspec.backends.base import Backend
 from localspec.backends.rounding import (
     PRESUMED,
-    SHORT_PIECE,
     WIDTHS,
     Rounding,
     measure_rounding,
@@ -36,7 +34,7 @@ NO_REQUEST = -1
 
 
 class KnownRounding:
-    """The amount by which rounding moves the target's logits; None until it was measured to the end."""
+    """The forwards that round as plain decoding does; None until the check has ended."""
 
     def __init__(self) -> None:
         self.measured: Rounding | None = None
@@ -47,26 +45,10 @@ class KnownRounding:
     def restore(self, state: Mapping[str, Any]) -> None:
         if not state:
             return
-        margin, drift = float(state["margin_bound"]), float(state["drift_bound"])
-        if not (0.0 <= margin < math.inf and 0.0 <= drift < math.inf):
-            raise ValueError(f"margin_bound {margin} or drift_bound {drift} is negative or not finite")
-        if margin != drift:
-            raise ValueError("margin_bound and drift_bound differ, as older versions measured them")
-        width = int(state["exact_width"])
-        if not (1 <= width <= max(WIDTHS) if margin else width == ANY_WIDTH):
-            raise ValueError(f"exact_width {width} is not a width that is probed")
-        piece, batches = int(state["exact_piece"]), state["exact_batches"] is True
-        if piece not in (1, SHORT_PIECE, ANY_WIDTH):
-            raise ValueError(f"exact_piece {piece} is not a piece that is probed")
-        self.measured = Rounding(
-            margin,
-            drift,
-            width,
-            exact_piece=piece,
-            exact_batches=batches,
-            even_short=state["even_short"] is True,
-            even_long=state["even_long"] is True,
-        )
+        width, batches = int(state["exact_width"]), state["exact_batches"] is True
+        if width not in (1, *WIDTHS):
+            raise ValueError(f"exact_width {width} is not a width that is checked")
+        self.measured = Rounding(width, batches)
 
 
 class KnownPair(TriedRecord):
@@ -127,7 +109,7 @@ class Learning:
             self._keep(directory, f"cost of {target.description}", self.costs)
             limits = target.capabilities
             probed = f"{limits.n_ctx} cells, at most {limits.max_batch} tokens at once"
-            self._keep(directory, f"rounding of {target.description}, {probed}", self.rounding)
+            self._keep(directory, f"exact widths of {target.description}, {probed}", self.rounding)
             if draft is not None and self.draft_costs is not None:
                 self._keep(directory, f"cost of {draft.description}", self.draft_costs)
             self._keep(directory, f"calibration of {pair}", self.calibration)

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
 
-from localspec.backends.base import ANY_WIDTH, Backend, Capabilities
-from localspec.engine.pieces import Pieces
+from localspec.backends.base import ANY_WIDTH, Backend
 from localspec.engine.prefix_tree import PrefixTree
 from localspec.engine.sequence import Sequence
 from localspec.errors import LocalspecError
@@ -18,17 +17,11 @@ WORTH = 64
 
 
 class Holder(Protocol):
-    """A holder of cells: a running request, or the cache of an ended one.
-
-    The first ``prompt_length`` tokens were read as a prompt, in pieces of at most ``chunk``; the first
-    ``exact`` cells are those of plain decoding.
-    """
+    """A holder of cells: a running request, or the cache of an ended one; see :mod:`.exactness`."""
 
     slot: int
     tokens: list[int]
-    prompt_length: int
-    exact: int
-    chunk: int
+    canonical: int
     source: str
 
 
@@ -41,9 +34,7 @@ class Cached:
 
     slot: int
     tokens: list[int]
-    prompt_length: int
-    exact: int
-    chunk: int
+    canonical: int
     source: str
     remember: bool
     worth: float = 0.0
@@ -56,36 +47,29 @@ class Cached:
 
 
 class Taken(NamedTuple):
-    """The slot that a request starts with: it holds the first ``length`` tokens, of which the cells of the
-    first ``exact`` are as plain decoding would have written them."""
+    """The slot that a request starts with: it holds the first ``length`` tokens, of whose cells the first
+    ``canonical`` are such cells."""
 
     slot: int
     length: int
-    exact: int
+    canonical: int
 
 
-def usable(
-    holder: Holder, sequence: Sequence, capabilities: Capabilities, most: int = ANY_WIDTH
-) -> tuple[int, int]:
-    """Return the number of the sequence's tokens that can be taken over, at most ``most``, and the number of
-    exact cells among them.
+def usable(holder: Holder, sequence: Sequence, most: int = ANY_WIDTH) -> int:
+    """Return the number of the sequence's tokens that can be taken over, at most ``most``.
 
     The last token is always fed: its row gives the answer's first one. A strict request takes only cells
     that it would have written itself.
     """
     shared = min(shared_length(holder.tokens, sequence.tokens[:-1]), most)
-    exact = exact_of(holder, sequence, capabilities, shared)
-    return (exact if sequence.settings.strict else shared), exact
+    if not sequence.settings.strict:
+        return shared
+    return _canonical(holder, shared, sequence)
 
 
-def exact_of(holder: Holder, sequence: Sequence, capabilities: Capabilities, shared: int) -> int:
-    """Return the number of the ``shared`` leading cells that equal, to the bit, a prefill of ``sequence``."""
-    if capabilities.exact_piece == ANY_WIDTH:
-        return min(shared, holder.exact)
-    if holder.chunk != sequence.chunk:
-        return 0
-    pieces = Pieces(sequence.chunk, capabilities)
-    return pieces.shared(sequence.prompt_length, holder.prompt_length, min(shared, holder.exact))
+def _canonical(holder: Holder, length: int, sequence: Sequence) -> int:
+    """Return how many of the first ``length`` cells are those of whole pieces of the prompt of ``sequence``."""
+    return min(length, holder.canonical) // sequence.chunk * sequence.chunk
 
 
 class Prefixes:
@@ -115,9 +99,7 @@ class Prefixes:
         cached = Cached(
             sequence.slot,
             sequence.tokens[:length],
-            sequence.prompt_length,
-            min(sequence.exact, length),
-            sequence.chunk,
+            min(sequence.canonical, length),
             sequence.source,
             sequence.settings.remember,
         )
@@ -129,16 +111,10 @@ class Prefixes:
     def add(self, cached: Cached) -> None:
         """Store ``cached``, and drop those that are a beginning of it and have no advantage."""
         for shared, other in list(self._tree.matches(cached.tokens)):
-            same = other.chunk == cached.chunk and self._lends(other) <= self._lends(cached)
-            if shared == len(other.tokens) and same:
+            if shared == len(other.tokens) and other.canonical <= cached.canonical:
                 self._drop(other)
         cached.worth = self._floor + len(cached.tokens)
         self._tree.add(cached.tokens, cached)
-
-    def _lends(self, cached: Cached) -> int:
-        """Return the number of leading cells that a longer prompt of a strict request may take over."""
-        pieces = Pieces(cached.chunk, self._backend.capabilities)
-        return pieces.shared(ANY_WIDTH, cached.prompt_length, cached.exact)
 
     def take(self, sequence: Sequence, running: Iterable[Holder]) -> Taken:
         """Return a slot for a request, with as many of its tokens as a cache has, or as can be copied from
@@ -157,9 +133,9 @@ class Prefixes:
             best.worth = self._floor + len(best.tokens)
             return self._copy(best, sequence)
         self._tree.remove(best.tokens, best)
-        length, exact = self._usable(best, sequence)
         try:
-            return Taken(best.slot, self._backend.truncate(best.slot, length), exact)
+            length = self._backend.truncate(best.slot, self._usable(best, sequence))
+            return Taken(best.slot, length, _canonical(best, length, sequence))
         except LocalspecError:
             self._backend.close(best.slot)
             raise
@@ -176,28 +152,24 @@ class Prefixes:
         for most, each in candidates:
             if most <= spared:
                 continue
-            length = self._usable(each, sequence)[0]
+            length = self._usable(each, sequence)
             if length > spared:
                 best, spared = each, length
         return best, spared
 
-    def _usable(self, holder: Holder, sequence: Sequence) -> tuple[int, int]:
+    def _usable(self, holder: Holder, sequence: Sequence) -> int:
         backend = self._backend
         # A running request may not have fed all of its tokens.
-        most, _ = usable(holder, sequence, backend.capabilities, backend.length(holder.slot))
-        length = backend.reach(holder.slot, most)
-        exact = exact_of(holder, sequence, backend.capabilities, length)
-        while sequence.settings.strict and exact < length:
+        length = backend.reach(holder.slot, usable(holder, sequence, backend.length(holder.slot)))
+        while sequence.settings.strict and length % sequence.chunk:
             # A recurrent state goes back to few lengths: only those where a piece begins are of use.
-            length = backend.reach(holder.slot, exact)
-            exact = exact_of(holder, sequence, backend.capabilities, length)
-        return length, exact
+            length = backend.reach(holder.slot, length // sequence.chunk * sequence.chunk)
+        return length
 
     def _copy(self, holder: Holder, sequence: Sequence) -> Taken:
-        length, exact = self._usable(holder, sequence)
-        slot = self._backend.fork(holder.slot, length)
+        slot = self._backend.fork(holder.slot, self._usable(holder, sequence))
         length = self._backend.length(slot)
-        return Taken(slot, length, min(length, exact))
+        return Taken(slot, length, _canonical(holder, length, sequence))
 
     def _is_missed(self, cached: Cached, sequence: Sequence, spared: int) -> bool:
         """Return True if cutting ``cached`` to ``spared`` tokens would cost another source many tokens."""

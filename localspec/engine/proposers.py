@@ -14,13 +14,14 @@ from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
 from localspec.protocol.proposer_kinds import AUTO, KINDS, LOOKUP, NONE, Need, names
 from localspec.speculation.controller import Controller
-from localspec.speculation.draft import NOTHING, Ask, Draft
+from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
 from localspec.speculation.proposer import PLAIN_DECODING, Nothing, Proposer
 
 DEFAULT_K = 4
 """most draft tokens a round of a proposer that no controller serves"""
 LONGEST_K = 20
 """most draft tokens a round"""
+EXACT_ALONE = nothing("exactness = strict, and wider forwards of this model round differently")
 
 
 class Offer(NamedTuple):
@@ -38,6 +39,8 @@ class Limits(NamedTuple):
     """of a sequence of the target: see :meth:`Backend.rollback`"""
     replays: bool
     """see :class:`Capabilities`"""
+    widest: Callable[[Sequence], int]
+    """the most tokens that a round of a sequence may feed"""
 
 
 class Proposers:
@@ -68,7 +71,10 @@ class Proposers:
         offers: dict[int, Offer] = {}
         groups: dict[Proposer, list[Sequence]] = {}
         for sequence in sequences:
-            groups.setdefault(self._of(sequence), []).append(sequence)
+            if self._limits.widest(sequence) > 1:
+                groups.setdefault(self._of(sequence), []).append(sequence)
+            else:
+                offers[sequence.id] = Offer(EXACT_ALONE, 0.0)
         for group in groups.values():
             offers |= self._ask(group)
         return [offers[s.id] for s in sequences]
@@ -92,7 +98,9 @@ class Proposers:
             # If the first token of a forward is taken back with its drafts, a replay feeds it again: it
             # need not count.
             rollback, replays = rollback + 1, False
-        return sequence.ask(self._length(sequence), rollback)._replace(replays=replays)
+        ask = sequence.ask(self._length(sequence), rollback)
+        room = self._limits.widest(sequence) - 1 - ask.missing
+        return ask._replace(k=max(0, min(ask.k, room)), replays=replays)
 
     def _ask(self, sequences: Seq[Sequence]) -> dict[int, Offer]:
         """Return the offers for ``sequences``, which all have the same proposer."""

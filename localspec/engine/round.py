@@ -11,13 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from functools import partial
 from typing import NamedTuple
 
 from localspec.backends.base import Backend, Span
 from localspec.engine.clock import Played, RoundClock
 from localspec.engine.events import RoundPlayed
-from localspec.engine.exactness import decide_alone, near_tie_bound, recompute_risk
+from localspec.engine.exactness import keeps_rows, widest_round, width_of
 from localspec.engine.proposers import Proposers
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.errors import LocalspecError
@@ -27,8 +26,6 @@ from localspec.speculation.verify import ForwardRows, TargetRows, Verdict, verif
 
 MISSING = 24
 """the most tokens that a cache may miss; if it misses more, they are fed in forwards of their own"""
-WATCH = 2
-"""one in this many rounds has its margins examined only to estimate the frequency of near-ties"""
 
 
 class _Judged(NamedTuple):
@@ -51,10 +48,9 @@ def play_round(
     clock = RoundClock(costs)
     for sequence in sequences:
         # A failed forward may have cost a recurrent state its cells.
-        sequence.exact = min(sequence.exact, target.length(sequence.slot))
+        sequence.kept(target.length(sequence.slot))
         _catch_up(target, sequence)
         sequence.fed = target.length(sequence.slot)
-        sequence.recompute_risk = recompute_risk(target, sequence)
     offers = proposers.propose(sequences)
     clock.proposed()
     spans = [
@@ -62,7 +58,7 @@ def play_round(
         for s, offer in zip(sequences, offers, strict=True)
     ]
     forward = ForwardRows(target.forward(spans))
-    width, wide = _width(target, spans)
+    exact = keeps_rows(target.capabilities, spans)
     try:
         forward.wait(whole=not all(s.sampler.params.takes_argmax for s in sequences))
     except LocalspecError as error:
@@ -70,88 +66,61 @@ def play_round(
         for sequence in sequences:
             sequence.error = error
         return
-    clock.forwarded(width)
+    clock.forwarded(width_of(target.capabilities, spans))
     judged, start = [], 0
     for sequence, offer in zip(sequences, offers, strict=True):
-        bound = near_tie_bound(target, sequence, wide=wide)
         try:
-            judged.append(_judge(sequence, offer.draft, TargetRows(forward, start), bound))
+            judged.append(_judge(sequence, offer.draft, TargetRows(forward, start)))
         except LocalspecError as error:
             sequence.error = error
             judged.append(_Judged(Verdict((), 0), Emitted(())))
         start += len(offer.draft.tokens) + 1
-    clock.judged(max(1, sum(len(each.verdict.tokens) + each.verdict.near_tie for each in judged)))
+    clock.judged(max(1, sum(len(each.verdict.tokens) for each in judged)))
     played = []
     for sequence, offer, judgement in zip(sequences, offers, judged, strict=True):
-        before, emitted, redone = len(sequence.tokens), sequence.emitted, sequence.stats.redone
+        before, emitted = len(sequence.tokens), sequence.emitted
         try:
-            accepted = _settle(target, sequence, offer.draft, judgement, wide=wide)
+            accepted = _settle(target, sequence, judgement, exact=exact)
         except LocalspecError as error:
             accepted, sequence.error = 0, error
         sequence.count_round(offer.draft, accepted, offer.seconds)
         proposers.observe(sequence, offer.draft, accepted)
         sequence.publish()
-        emitted, redone = sequence.emitted - emitted, sequence.stats.redone - redone
-        played.append(Played(sequence, offer.draft, accepted, before, emitted, redone))
+        played.append(Played(sequence, offer.draft, accepted, before, sequence.emitted - emitted))
     clock.ended(played)
     if report is not None:
         for each in played:
             report(clock.record(each))
 
 
-def _width(target: Backend, spans: Seq[Span]) -> tuple[int, bool]:
-    """Return the number of tokens that a forward computes, padding included, and True if its rows may be
-    rounded differently from those of a 1-wide forward."""
-    widths, capabilities = [len(span.tokens) for span in spans], target.capabilities
-    width = max(widths) * len(widths) if capabilities.batches else sum(widths)
-    inexact = len(spans) > 1 and not capabilities.exact_batches
-    return width, width > capabilities.exact_width or inexact
-
-
 def _catch_up(target: Backend, sequence: Sequence) -> None:
-    """Feed the tokens that the cache misses, if they are more than :data:`MISSING`."""
+    """Feed the tokens that the cache misses, if they are more than :data:`MISSING`, or too many for a round
+    of a strict request."""
     start, end = target.length(sequence.slot), len(sequence.tokens) - 1
-    if end - start > MISSING:
-        most = target.capabilities.max_batch
+    widest = widest_round(target, sequence)
+    if end - start > min(MISSING, widest - 1):
+        most = min(target.capabilities.max_batch, widest)
         for at in range(start, end, most):
-            target.forward([Span(sequence.slot, sequence.tokens[at : min(at + most, end)], 0)])
-        if sequence.exact == start and end - start <= target.capabilities.exact_width:
-            sequence.exact = end
+            piece = Span(sequence.slot, sequence.tokens[at : min(at + most, end)], 0)
+            target.forward([piece])
+            sequence.wrote(at, at + len(piece.tokens), exact=keeps_rows(target.capabilities, [piece]))
 
 
-def _judge(sequence: Sequence, draft: Draft, rows: TargetRows, bound: float) -> _Judged:
-    """Verify one sequence's draft against its rows; margins below ``bound`` are near-ties."""
-    judge = sequence.judge(rows, draft)
-    is_watched = bound or (sequence.recompute_risk is not None and sequence.stats.rounds % WATCH == 0)
-    verdict = verify(
-        draft.tokens,
-        judge,
-        end_tokens=sequence.end_tokens,
-        is_near_tie=partial(_is_near_tie, sequence, bound) if is_watched else None,
-    )
+def _judge(sequence: Sequence, draft: Draft, rows: TargetRows) -> _Judged:
+    """Verify one sequence's draft against its rows."""
+    verdict = verify(draft.tokens, sequence.judge(rows, draft), end_tokens=sequence.end_tokens)
     return _Judged(verdict, sequence.emit(rows, verdict.tokens, verdict.accepted, draft.source))
 
 
-def _is_near_tie(sequence: Sequence, bound: float, margin: float) -> bool:
-    sequence.near_ties.see(margin)
-    if bound:
-        sequence.stats.see_margin(margin, bound)
-    return margin < bound
-
-
-def _settle(target: Backend, sequence: Sequence, draft: Draft, judged: _Judged, *, wide: bool) -> int:
+def _settle(target: Backend, sequence: Sequence, judged: _Judged, *, exact: bool) -> int:
     """Extend the sequence by the verified tokens, then truncate the target's cache to the accepted ones;
-    return how many draft tokens those are. A near-tie is decided alone, after the truncation. The caller
-    publishes the text."""
+    return how many draft tokens those are. ``exact``: the rows are those of plain decoding, if the cells
+    before them are. The caller publishes the text."""
     before = len(sequence.tokens) - 1
-    exact = not wide and sequence.exact == sequence.fed
-    accepted = min(judged.verdict.accepted, sequence.extend(judged.emitted))
-    if judged.verdict.near_tie and not sequence.ended:
-        kept = target.truncate(sequence.slot, before + accepted)
-        sequence.exact = min(sequence.exact, kept)
-        sequence.extend(decide_alone(target, sequence, wide=wide))
-    else:
-        # An accepted end token belongs neither to the text nor to the cells that the next turn starts from.
-        kept = target.truncate(sequence.slot, min(before + 1 + accepted, len(sequence.tokens)))
-        sequence.exact = kept if exact else min(sequence.exact, kept)
+    exact &= sequence.exact == sequence.fed
+    used = sequence.extend(judged.emitted, exact=exact)
+    accepted = min(judged.verdict.accepted, used)
+    # An accepted end token belongs neither to the text nor to the cells that the next turn starts from.
+    kept = target.truncate(sequence.slot, min(before + 1 + accepted, len(sequence.tokens)))
+    sequence.wrote(sequence.fed, kept, exact=exact)
     return accepted

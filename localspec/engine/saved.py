@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from localspec.backends.base import Capabilities
 from localspec.engine.prefix_tree import PrefixTree
 from localspec.engine.prefixes import WORTH, Cached, usable
 from localspec.engine.sequence import NO_SLOT, Sequence
@@ -27,7 +26,7 @@ from localspec.home import chat_cache_name, private_opener
 
 log = logging.getLogger(__name__)
 
-FORMAT = 4
+FORMAT = 5
 PIECE = 8 << 20
 """bytes written in one step"""
 LONGEST_HEADER = 64 << 20
@@ -43,9 +42,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     format: int
     model: str
     tokens: list[int]
-    prompt_length: int
-    exact: int
-    chunk: int
+    canonical: int
     source: str
     size: int
     crc32: int
@@ -80,13 +77,13 @@ class Saved:
             if file is not None:
                 self._tree.add(file.cached.tokens, file)
 
-    def find(self, sequence: Sequence, capabilities: Capabilities, at_least: int) -> File | None:
+    def find(self, sequence: Sequence, at_least: int) -> File | None:
         """Return the file that spares a request the most tokens, at least ``at_least``; None if none does."""
         found = None
         for most, file in self._tree.matches(sequence.tokens):
             if most < at_least:
                 break
-            length, _ = usable(file.cached, sequence, capabilities)
+            length = usable(file.cached, sequence)
             if length >= at_least:
                 found, at_least = file, length + 1
         return found
@@ -130,9 +127,7 @@ class Saved:
             format=FORMAT,
             model=self._model,
             tokens=cached.tokens,
-            prompt_length=cached.prompt_length,
-            exact=cached.exact,
-            chunk=cached.chunk,
+            canonical=cached.canonical,
             source=cached.source,
             size=len(state),
             crc32=zlib.crc32(state),
@@ -188,9 +183,7 @@ class Saved:
         cached = Cached(
             NO_SLOT,
             header.tokens,
-            header.prompt_length,
-            header.exact,
-            header.chunk,
+            header.canonical,
             header.source,
             remember=True,
             saved=True,

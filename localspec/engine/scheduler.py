@@ -15,6 +15,7 @@ from collections.abc import Callable, Generator, Iterable
 from collections.abc import Sequence as Seq
 
 from localspec.backends.base import Backend
+from localspec.engine.exactness import must_play_alone
 from localspec.engine.prefixes import WORTH, Prefixes, Taken
 from localspec.engine.saved import File, Saved
 from localspec.engine.sequence import NO_SLOT, Sequence
@@ -111,7 +112,8 @@ class Scheduler:
                 self.prefixes.evict()
             sequence.slot, sequence.state = self._target.restore(sequence.state), None
         else:
-            sequence.slot, sequence.cached, sequence.exact = self._take(sequence)
+            sequence.slot, sequence.cached, sequence.canonical = self._take(sequence)
+            sequence.exact = sequence.canonical
         equals = [s.served for s in self.running if s.priority == sequence.priority]
         sequence.served = max(sequence.served, min(equals, default=0.0))
         sequence.admitted()
@@ -119,8 +121,7 @@ class Scheduler:
     def _take(self, sequence: Sequence) -> Taken:
         """Return a slot with as much of the prompt as is cached, in memory or on disk."""
         spared = self.prefixes.spares(sequence)
-        limits = self._target.capabilities
-        file = self._saved.find(sequence, limits, spared + WORTH) if self._saved is not None else None
+        file = self._saved.find(sequence, spared + WORTH) if self._saved is not None else None
         if self._saved is not None and file is not None:
             self._read(self._saved, file)
         return self.prefixes.take(sequence, self.running)
@@ -197,10 +198,10 @@ class Scheduler:
         return max(PATIENCE_S[sequence.priority], piece)
 
     def _may_share(self, sequence: Sequence) -> bool:
-        """Return True if the request can share a round: the backend computes sequences together, and a
-        strict request's near-ties can be recomputed, which needs rollback."""
+        """Return True if the request can share a round: the backend computes sequences together, and that
+        changes no row of a strict request."""
         capabilities = self._target.capabilities
-        return capabilities.batches and not (capabilities.obstacle and sequence.settings.strict)
+        return capabilities.batches and not must_play_alone(capabilities, sequence)
 
     def _cheapest(self, sequences: Seq[Sequence]) -> list[Sequence]:
         """Return the first of ``sequences`` and as many others as make the round cheapest for each."""

@@ -20,7 +20,6 @@ from localspec.protocol.results import FinishReason, Likely, ProposerStats, Stat
 from localspec.speculation.draft import NOTHING, Ask, Draft, Savings
 from localspec.speculation.early_end import EarlyEnd, EndScore
 from localspec.speculation.noise import Noise
-from localspec.speculation.recompute import NearTies, RecomputeRisk
 from localspec.speculation.sampling import Sampler
 from localspec.speculation.verify import Judge, TargetRows, judge_for, log_probability, most_probable
 
@@ -62,10 +61,10 @@ class Sequence:
 
     ``tokens`` is prompt and answer; the newest one is chosen but not fed. ``slot`` is the backend's
     sequence. It held the first ``cached`` tokens of the prompt from the start, and ``fed`` tokens
-    when the round began: ``len(tokens) - 1``, or fewer if its cache cannot go back to every length. ``exact``
-    and ``recompute_risk``: see :mod:`.exactness`. ``passed`` counts the requests of higher classes that got a
-    slot while it waited. If that reached the limit, it got the next slot and ``owed`` is True until it is
-    served.
+    when the round began: ``len(tokens) - 1``, or fewer if its cache cannot go back to every length.
+    ``exact`` and ``canonical``: see :mod:`.exactness`. ``passed`` counts the requests of higher classes that
+    got a slot while it waited. If that reached the limit, it got the next slot and ``owed`` is True until it
+    is served.
     """
 
     reports: Literal["long prompts", "next step", "all"] = "long prompts"
@@ -80,10 +79,7 @@ class Sequence:
         self.prompt_length = len(encoded.tokens)
         self.slot = NO_SLOT
         self.cached = 0
-        self.exact = 0
-        self.fed = 0
-        self.near_ties = NearTies()
-        self.recompute_risk: RecomputeRisk | None = None
+        self.exact = self.canonical = self.fed = 0
         self.proposer = settings.proposer
         self.source = ""
         self.priority: Priority = "chat"
@@ -183,7 +179,6 @@ class Sequence:
             workspace=settings.workspace,
             remember=settings.remember,
             savings=self._savings,
-            recompute_risk=self.recompute_risk,
             missing=len(self.tokens) - 1 - self.fed,
         )
 
@@ -207,15 +202,27 @@ class Sequence:
         likely = (Likelihood(log_probability(row, token), most_probable(row, most)) for row, token in decided)
         return Emitted(tokens, accepted, source, tuple(likely))
 
-    # Updated by a round.
+    # Updated by a forward.
+
+    def wrote(self, start: int, end: int, *, exact: bool) -> None:
+        """Note that cells ``start`` to ``end`` were written; ``exact``: as plain decoding would, if those
+        before them are exact."""
+        self.kept(min(start, end))
+        if exact and self.exact == start:
+            self.exact = end
+
+    def kept(self, length: int) -> None:
+        """Note that only the first ``length`` cells are left."""
+        self.exact, self.canonical = min(self.exact, length), min(self.canonical, length)
 
     def admitted(self) -> None:
         """Note the time at which it got a slot for the first time."""
         if self._admitted is None:
             self._admitted = time.perf_counter()
 
-    def extend(self, emitted: Emitted) -> int:
-        """Append tokens until the request ends; return how many were used, an end token included."""
+    def extend(self, emitted: Emitted, *, exact: bool) -> int:
+        """Append tokens until the request ends; return how many were used, an end token included. ``exact``:
+        plain decoding chooses them, too, to the bit of every row."""
         used, likely = 0, emitted.likely
         for token in emitted.tokens:
             if self.ended:
@@ -224,6 +231,8 @@ class Sequence:
             self._append(token, source, likely[used] if likely else None)
             used += 1
         self.emitted += used
+        if not exact:
+            self.stats.rounded_tokens += used
         return used
 
     def _append(self, token: int, source: str, likely: Likelihood | None) -> None:
@@ -291,6 +300,8 @@ class Sequence:
         stats, n = self.stats, self.completion_tokens
         stats.time_saved_s = self._saved if priced and stats.rounds else None
         stats.acceptance_rate = stats.accepted / stats.drafted if stats.drafted else None
+        if self.settings.reproducible:
+            stats.exactness = "near-ties" if stats.rounded_tokens else "exact"
         # The first token comes from the prefill, all others from rounds.
         stats.tokens_per_round = (self.emitted - 1) / stats.rounds if stats.rounds else None
         until = time.perf_counter() if self._admitted is None else self._admitted

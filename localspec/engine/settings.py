@@ -19,14 +19,16 @@ FIM_TOKENS = 256
 class Settings:
     """One request's concrete settings.
 
-    ``tau`` is set if drafts are verified by a threshold, ``k`` if the request sets the draft length. ``cut``:
-    a chat longer than the context drops its oldest turns.
+    ``tau`` is set if drafts are verified by a threshold, ``k`` if the request sets the draft length.
+    ``reproducible``: the same text is expected again; ``strict``: to the byte. ``cut``: a chat longer than
+    the context drops its oldest turns.
     """
 
     sampling: SamplingParams
     proposer: str
     k: int | None
     tau: float | None
+    reproducible: bool
     strict: bool
     seed: int | None
     stop: tuple[str, ...]
@@ -46,9 +48,8 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
     temperature = options.temperature if fim else merged.temperature
     if temperature is None:
         temperature = 0.0 if fim else CHAT_TEMPERATURE
-    # Near-ties matter only where the same text is expected again: with a seed, and at temperature 0.
-    reproducible = temperature < COLD or merged.seed is not None
     lossy = merged.verify == "threshold"
+    reproducible = (temperature < COLD or merged.seed is not None) and not lossy
     return Settings(
         sampling=SamplingParams(
             temperature=temperature,
@@ -64,7 +65,8 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         proposer=merged.proposer or "auto",
         k=merged.k,
         tau=(merged.threshold or DEFAULT_TAU) if lossy else None,
-        strict=reproducible and merged.exactness != "fast" and not lossy,
+        reproducible=reproducible,
+        strict=reproducible and merged.exactness == "strict",
         seed=merged.seed,
         stop=merged.stop or (),
         max_tokens=FIM_TOKENS if fim and merged.max_tokens is None else merged.max_tokens,

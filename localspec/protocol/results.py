@@ -44,11 +44,12 @@ class Stats(msgspec.Struct, kw_only=True):
     """Statistics of speculation for one request.
 
     ``accepted / drafted`` is token-weighted; ``tokens_per_round`` counts rounds without a draft
-    too. ``rechecks`` rows were decided again as plain decoding would, because their margin was
-    under ``margin_bound``; that wrote the KV entries of ``replayed_tokens`` anew.
-    ``truncated_messages`` old messages did not fit the context. ``choices`` counts the rounds by
-    proposer, or by the reason for no draft. ``time_saved_s`` is the time of plain decoding, at the
-    measured cost of a plain step, less the time taken; null until that cost is known.
+    too. ``exactness``, at temperature 0 or with a seed: ``exact`` if the text is that of plain
+    decoding to the byte; ``near-ties`` if ``rounded_tokens`` of it were chosen from rows that may be
+    rounded otherwise, so that a near-tie may have been decided otherwise. ``truncated_messages`` old
+    messages did not fit the context. ``choices`` counts the rounds by proposer, or by the reason for
+    no draft. ``time_saved_s`` is the time of plain decoding, at the measured cost of a plain step, less
+    the time taken; null until that cost is known.
     """
 
     rounds: int = 0
@@ -58,10 +59,8 @@ class Stats(msgspec.Struct, kw_only=True):
     tokens_per_round: float | None = None
     proposers: dict[str, ProposerStats] = msgspec.field(default_factory=dict)
     k_histogram: dict[int, int] = msgspec.field(default_factory=dict)
-    rechecks: int = 0
-    replayed_tokens: int = 0
-    min_margin: float | None = None
-    margin_bound: float | None = None
+    exactness: Literal["exact", "near-ties"] | None = None
+    rounded_tokens: int = 0
     lossless: bool = True
     truncated_messages: int = 0
     speculation_off_reason: str | None = None
@@ -70,16 +69,6 @@ class Stats(msgspec.Struct, kw_only=True):
     queued_s: float = 0.0
     ttft_s: float | None = None
     decode_tokens_per_s: float | None = None
-
-    @property
-    def redone(self) -> int:
-        """Narrow forwards that decided near-ties again."""
-        return self.rechecks + self.replayed_tokens
-
-    def see_margin(self, margin: float, bound: float) -> None:
-        """Keep the smallest margin that was compared, and the largest bound."""
-        self.min_margin = margin if self.min_margin is None else min(margin, self.min_margin)
-        self.margin_bound = bound if self.margin_bound is None else max(bound, self.margin_bound)
 
 
 class Result(msgspec.Struct, kw_only=True, omit_defaults=True):

@@ -21,11 +21,10 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import NamedTuple
 
-from localspec.speculation.costs import WIDE, CostCurve
+from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
 from localspec.speculation.length import best_length, with_replay
 from localspec.speculation.proposer import Proposer
-from localspec.speculation.recompute import Patience
 from localspec.speculation.survival import BUCKETS, Calibration, Survival
 
 CAUTIOUS_K = 4
@@ -57,7 +56,6 @@ estimate of that time may grow; PATIENT: rounds without a draft for each round t
 CONTROL_ROUND = nothing("a plain round, to know its cost")
 NOT_WORTH_DRAFTING = nothing("drafting would cost more than it saves")
 RESTING = nothing("no proposer was asked: asking costs more than it saves here")
-NOT_WORTH_RECOMPUTING = nothing("near-ties would cost more than drafts save; not with exactness = fast")
 
 
 @dataclass(slots=True)
@@ -68,8 +66,7 @@ class _Offer:
     start: int
     checked: int = 0
     stopped: int | None = None
-    """the place of the first token that verification did not accept, None: it accepted all, or did not run.
-    That token counts as wrong even if the recompute of a near-tie gives it after all"""
+    """the place of the first token that verification did not accept, None: it accepted all, or did not run"""
 
 
 @dataclass(slots=True)
@@ -81,7 +78,6 @@ class _Request:
     """seconds spent by costly members"""
     declined: dict[str, int] = field(default_factory=dict)
     """by member: rounds until one that did not look worth it is evaluated again"""
-    patience: Patience = field(default_factory=Patience)
     fruitless: int = 0
     """rounds without a draft, one after another"""
     rest: int = 0
@@ -93,8 +89,6 @@ class _Plan:
     """The decision for one ask in this round: a draft at hand, or a costly member that is to make one."""
 
     ask: Ask
-    limit: int
-    """draft tokens that may be verified"""
     draft: Draft = NOTHING
     survival: list[float] = field(default_factory=list)
     rate: float = 0.0
@@ -103,17 +97,12 @@ class _Plan:
 
 
 class _Prices(NamedTuple):
-    """The cost of this round's forward: ``seconds[k]`` with k draft tokens for each of ``n`` requests,
-    because all are computed as wide as the widest, and each waits for the whole forward."""
+    """The cost of this round's forward: ``seconds[k]`` with k draft tokens for each of its requests, because
+    all are computed as wide as the widest, and each waits for the whole forward."""
 
     seconds: Sequence[float]
-    n: int
     longest: int
     """the most draft tokens whose cost is known well enough"""
-    fed: int
-    """tokens of this forward without any draft"""
-    alone: Sequence[float]
-    """seconds of a forward of one request alone, by its width"""
     again: Sequence[float] = ()
     """``again[n]``: extra seconds of a forward that must feed n tokens again, after a rollback that dropped
     more than the rejected ones; empty for backends that drop no more"""
@@ -196,7 +185,7 @@ class Controller(Proposer):
             return [CONTROL_ROUND for _ in asks]
         prices = self._prices(asks)
         asks = [ask._replace(k=min(ask.k, prices.longest)) for ask in asks]
-        plans = [_Plan(ask, self._limit(ask, prices)) for ask in asks]
+        plans = [_Plan(ask) for ask in asks]
         self._offer(plans, prices)
         for member in self._costly:
             self._weigh(plans, member, prices)
@@ -240,22 +229,6 @@ class Controller(Proposer):
         if draft.tokens and draft.source not in offers:
             offers[draft.source] = _Offer(draft, len(ask.context))
 
-    def _limit(self, ask: Ask, prices: _Prices) -> int:
-        """The most draft tokens to verify: as few as keep cells exact, as long as longer drafts have not
-        shown that they save more than the recompute of near-ties would cost."""
-        state, recompute_risk = self._requests[ask.request], ask.recompute_risk
-        if recompute_risk is None:
-            return ask.k
-        state.patience.advance(len(ask.context))
-        if prices.fed > recompute_risk.width:
-            return ask.k  # the forward is wider than rounding allows even without drafts
-        # Cells are recomputed for one request at a time, in forwards as wide as rounding allows.
-        width = min(max(recompute_risk.width, 1 + ask.missing), WIDE)
-        cell_s = prices.alone[width] / width
-        if state.patience.over(recompute_risk, cell_s, answered=ask.answered, left=ask.left):
-            return ask.k
-        return min(ask.k, (recompute_risk.width - prices.fed) // prices.n)
-
     # Evaluating drafts, at hand or to be made.
 
     def _prices(self, asks: Sequence[Ask]) -> _Prices:
@@ -266,7 +239,7 @@ class Controller(Proposer):
         # No draft is longer than the known widths.
         seconds = line[fed::n] or [self._costs.seconds(fed, context)]
         again = [each - line[1] for each in line[1 + missing :]] if asks[0].replays else ()
-        return _Prices(seconds, n, longest, fed, line, again)
+        return _Prices(seconds, longest, again)
 
     def _offer(self, plans: Sequence[_Plan], prices: _Prices) -> None:
         """Let the cheap members draft; each plan gets the most promising draft."""
@@ -278,23 +251,15 @@ class Controller(Proposer):
                     continue
                 self._follow(plan.ask, draft)
                 curve = self._curve(plan.ask, draft)
-                k, rate = self._best(plan, curve, prices.seconds, prices)
+                k, rate = self._best(plan.ask, curve, prices.seconds, prices)
                 if rate > plan.rate:
-                    plan.draft = draft.cut(plan.limit) if plan.limit else NOT_WORTH_RECOMPUTING
-                    plan.survival, plan.rate = curve[:k], rate
+                    plan.draft, plan.survival, plan.rate = draft, curve[:k], rate
 
     def _best(
-        self, plan: _Plan, curve: Sequence[float], seconds: Sequence[float], prices: _Prices
+        self, ask: Ask, curve: Sequence[float], seconds: Sequence[float], prices: _Prices
     ) -> tuple[int, float]:
-        """Return :func:`best_length` within the plan's limit; note the seconds per token that a longer draft
-        would have saved."""
-        stake = self._stake(plan.ask, prices)
-        seconds = with_replay(curve, seconds, prices.again)
-        k, rate = best_length(curve[: plan.limit], seconds, stake)
-        if plan.ask.recompute_risk is not None and len(curve) > plan.limit:
-            unlimited = best_length(curve, seconds, stake)[1]
-            self._requests[plan.ask.request].patience.hold(1.0 / rate - 1.0 / unlimited)
-        return k, rate
+        """Return :func:`best_length` of a draft with this survival ``curve``, made in ``seconds``."""
+        return best_length(curve, with_replay(curve, seconds, prices.again), self._stake(ask, prices))
 
     def _curve(self, ask: Ask, draft: Draft) -> list[float]:
         evidence = draft.evidence or (0,) * len(draft.tokens)
@@ -312,19 +277,19 @@ class Controller(Proposer):
             else:
                 rate = self._promise(plan, member, prices)
                 pays = rate > max(plan.rate, prices.bar)
-                if pays or (plan.limit and self._may_probe(ask, member)):
+                if pays or self._may_probe(ask, member):
                     plan.member = member
-                elif rate <= prices.bar and plan.limit == ask.k:
+                elif rate <= prices.bar:
                     waiting[member.name] = RECONSIDER - 1
             if plan.member is not member and not plan.draft.tokens:
-                plan.draft = NOT_WORTH_DRAFTING if plan.limit else NOT_WORTH_RECOMPUTING
+                plan.draft = NOT_WORTH_DRAFTING
 
     def _promise(self, plan: _Plan, member: Proposer, prices: _Prices) -> float:
         """The expected tokens per second with ``member`` at its best draft length."""
         ask = plan.ask
         places = [_position(i) for i in range(ask.k)]
         curve = self._calibrated[member.name].curve(ask.request, places)
-        return self._best(plan, curve, prices.with_draft(member, ask), prices)[1]
+        return self._best(ask, curve, prices.with_draft(member, ask), prices)[1]
 
     def _stake(self, ask: Ask, prices: _Prices) -> float:
         """The seconds that a draft may be expected to lose: a share of what was saved so far and of what
@@ -364,14 +329,13 @@ class Controller(Proposer):
                 plan.draft = plan.draft if plan.draft.tokens else draft
                 continue
             curve = self._curve(plan.ask, draft)
-            seconds = with_replay(curve, prices.seconds, prices.again)
-            k, rate = best_length(curve, seconds, self._stake(plan.ask, prices))
+            k, rate = self._best(plan.ask, curve, prices.seconds, prices)
             # The time of drafting is spent: of the two drafts the more promising one is verified.
             if rate > plan.rate or not plan.draft.tokens:
                 plan.draft, plan.survival, plan.rate = draft, curve[:k], rate
 
     def _gated(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
-        ask, k = plan.ask, plan.limit
+        ask = plan.ask
         request, survival, calibrated = (
             ask.request,
             self._survival[member.name],
@@ -379,14 +343,14 @@ class Controller(Proposer):
         )
         gate = EarlyStop(
             rate=lambda evidence: survival.rate(request, evidence),
-            calibrated=[calibrated.rate(request, _position(i)) for i in range(k + 1)],
+            calibrated=[calibrated.rate(request, _position(i)) for i in range(ask.k + 1)],
             seconds=with_replay(
                 calibrated.curve(request, [_position(i) for i in range(ask.k)]),
                 prices.with_draft(member, ask),
                 prices.again,
             ),
         )
-        return ask._replace(k=k, gate=gate)
+        return ask._replace(gate=gate)
 
     # Cutting drafts for verification.
 

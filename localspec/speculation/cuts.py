@@ -45,40 +45,23 @@ class Cuts(NamedTuple):
         return -self.temperature * math.log(self.min_p) if self.min_p > 0.0 else math.inf
 
 
-class Kept(NamedTuple):
-    """The tokens left of a row whose largest logit is ``top``: their ids, rising.
-
-    ``weights`` are those among which top-p chose, relative to the largest one, ``total`` is their sum. They
-    are valid until the scratch memory is used again, and empty if top-p is off.
-    """
-
-    tokens: Ids
-    top: float
-    weights: Scores
-    total: float = 0.0
-
-
-NO_WEIGHTS: Scores = np.empty(0, dtype=np.float32)
-
-
-def cut(scores: Scores, cuts: Cuts, scratch: Scores) -> Kept:
-    """Apply top-k, top-p and min-p, in this order, to a row of which at least one logit is finite.
+def cut(scores: Scores, cuts: Cuts, scratch: Scores) -> Ids:
+    """Return the tokens, rising, that top-k, top-p and min-p, in this order, leave of a row of which at least
+    one logit is finite.
 
     ``scratch`` has the row's shape and is overwritten.
     """
     top = float(scores.max())
     tokens = best(scores, cuts.top_k) if 0 < cuts.top_k < len(scores) else None
-    weights, total = NO_WEIGHTS, 0.0
     if cuts.top_p < 1.0:
         values = scores if tokens is None else scores[tokens]
         weights = weigh(values, top, cuts.temperature, scratch[: len(values)])
-        total = sum_of(weights)
-        inside = _nucleus(values, weights, cuts.top_p, total)
+        inside = _nucleus(values, weights, cuts.top_p, sum_of(weights))
         tokens = inside if tokens is None else tokens[inside]
     if cuts.min_p > 0.0:
         floor = np.float32(top - cuts.depth)
         tokens = np.flatnonzero(scores >= floor) if tokens is None else tokens[scores[tokens] >= floor]
-    return Kept(np.arange(len(scores)) if tokens is None else tokens, top, weights, total)
+    return np.arange(len(scores)) if tokens is None else tokens
 
 
 def surely_keeps(scores: Scores, cuts: Cuts, token: int, scratch: Scores) -> bool:
@@ -154,15 +137,10 @@ def _bins_inside(values: Scores, weights: Scores, need: float) -> tuple[NDArray[
     find the rest of it, and the summed weight of the former. All others are outside."""
     if len(values) <= SORTED:
         return np.zeros(len(values), dtype=np.bool_), np.arange(len(values)), 0.0
-    keys, _ = bins_of(values)
+    top, bottom = float(values.max()), float(values.min())
+    width = max((top - bottom) / (BINS - 1), 1e-30)
+    keys = ((np.float32(top) - values) / np.float32(width)).astype(np.intp)
     mass = np.cumsum(np.bincount(keys, weights=weights))
     last = min(int(np.searchsorted(mass, need)), len(mass) - 1)
     before = float(mass[last - 1]) if last else 0.0
     return keys < last, np.flatnonzero(keys == last), before
-
-
-def bins_of(values: Scores) -> tuple[NDArray[np.intp], float]:
-    """Return the number of each value's bin, 0 being that of the largest, and the width of a bin."""
-    top, bottom = float(values.max()), float(values.min())
-    width = max((top - bottom) / (BINS - 1), 1e-30)
-    return ((np.float32(top) - values) / np.float32(width)).astype(np.intp), width

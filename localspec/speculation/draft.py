@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol
 
-from localspec.speculation.recompute import RecomputeRisk
 from localspec.speculation.sampling import Distribution, Sampler
 
 
@@ -69,9 +68,8 @@ class Ask(NamedTuple):
 
     ``context`` is the request's live list of tokens, newest last. It only grows while the request runs, so
     a proposer can keep a cursor into it and process new tokens only. The last ``answered`` of them are the
-    answer so far; at most ``left`` are to come. ``recompute_risk`` is the later cost of a wide round; None if
-    there is none. The next forward feeds ``missing`` tokens before the newest one, with or without a draft;
-    with ``replays``, a draft that is not accepted in full adds to them.
+    answer so far; at most ``left`` are to come. The next forward feeds ``missing`` tokens before the newest
+    one, with or without a draft; with ``replays``, a draft that is not accepted in full adds to them.
     """
 
     request: int
@@ -83,7 +81,6 @@ class Ask(NamedTuple):
     workspace: str | None = None
     remember: bool = True
     savings: Savings = Savings()
-    recompute_risk: RecomputeRisk | None = None
     missing: int = 0
     replays: bool = False
     gate: Gate | None = None

@@ -71,8 +71,8 @@ class Noise:
         logits: NDArray[np.float32],
         temperature: float = 1.0,
         tokens: NDArray[np.int64] | None = None,
-    ) -> tuple[int, float]:
-        """Return the index of the largest of ``logits / temperature + gumbel``, and its lead over the second.
+    ) -> int:
+        """Return the index of the largest of ``logits / temperature + gumbel``.
 
         ``logits`` are those of ``tokens``, or of a whole vocabulary, shape (vocabulary,), if these are not
         given. Logarithms are taken only of large random numbers, and of those whose logit could make up
@@ -80,26 +80,12 @@ class Noise:
         """
         bits = self._bits(position, stream, _ids(len(logits)) if tokens is None else tokens.astype(np.uint32))
         lucky = np.flatnonzero(bits >= _LUCKY)
-        known = np.sort(logits[lucky] / temperature + _gumbel(bits[lucky]))
-        second = float(known[-2]) if len(known) > 1 else -math.inf
-        at, perturbed = _above(second, logits, temperature, bits, lucky)
-        first = int(perturbed.argmax())
-        others = np.delete(perturbed, first)
-        return int(at[first]), float(perturbed[first] - others.max()) if len(others) else math.inf
-
-    def above(
-        self,
-        position: int,
-        stream: Stream,
-        logits: NDArray[np.float32],
-        temperature: float,
-        tokens: NDArray[np.int64],
-        least: float,
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Return the indices with ``logits / temperature + gumbel`` above ``least``, perhaps a few others
-        among them, and these sums."""
-        bits = self._bits(position, stream, tokens.astype(np.uint32))
-        return _above(least, logits, temperature, bits, np.flatnonzero(bits >= _LUCKY))
+        known = logits[lucky] / temperature + _gumbel(bits[lucky])
+        least = float(known.max(initial=-math.inf))
+        near = logits >= temperature * (least - _LUCKY_GUMBEL - _SLACK)
+        near[lucky] = True
+        at = np.flatnonzero(near)
+        return int(at[(logits[at] / temperature + _gumbel(bits[at])).argmax()])
 
     def _bits(self, position: int, stream: Stream, tokens: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Return a random number for every token, valid until the next call."""
@@ -129,17 +115,3 @@ def _gumbel(bits: NDArray[np.uint32]) -> NDArray[np.float64]:
 
 
 _LUCKY_GUMBEL = float(_gumbel(np.array([_LUCKY], dtype=np.uint32))[0])
-
-
-def _above(
-    least: float,
-    logits: NDArray[np.float32],
-    temperature: float,
-    bits: NDArray[np.uint32],
-    lucky: NDArray[np.int64],
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the indices whose ``logits / temperature + gumbel`` can be above ``least``, and these sums."""
-    near = logits >= temperature * (least - _LUCKY_GUMBEL - _SLACK)
-    near[lucky] = True
-    at = np.flatnonzero(near)
-    return at, logits[at] / temperature + _gumbel(bits[at])

@@ -10,15 +10,13 @@ from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.backends.base import top_margin
 from localspec.errors import EngineError
-from localspec.speculation.borders import CLEAR, ROUNDING, Borders, Rivals
-from localspec.speculation.cuts import NO_WEIGHTS, Cuts, Kept, Scores, cut, sum_of, surely_keeps, weigh
+from localspec.speculation.cuts import Cuts, Scores, cut, sum_of, surely_keeps, weigh
 from localspec.speculation.noise import Noise, Stream
 
 COLD = 1e-4
@@ -93,7 +91,7 @@ class Distribution:
         with np.errstate(divide="ignore"):
             if len(self.tokens) > FEW:
                 scores = np.log(self.probabilities, dtype=np.float32)
-                return int(self.tokens[noise.race(position, stream, scores, 1.0, self.tokens)[0]])
+                return int(self.tokens[noise.race(position, stream, scores, 1.0, self.tokens)])
             perturbed = np.log(self.probabilities) + noise.gumbel(position, stream, self.tokens)
         return int(self.tokens[perturbed.argmax()])
 
@@ -154,13 +152,6 @@ def past_of(params: SamplingParams, prompt: Iterable[int]) -> Past:
     return Past(prompt) if last_n is None or last_n < 0 else RecentPast(prompt, last_n)
 
 
-class Choice(NamedTuple):
-    """A token, and its margin in logits."""
-
-    token: int
-    margin: float
-
-
 class Sampler:
     """The pipeline of one request: its parameters, its randomness and its penalty context.
 
@@ -179,7 +170,7 @@ class Sampler:
         bias = dict(params.logit_bias)
         self._biased = np.fromiter(bias, dtype=np.int64)
         self._bias = np.fromiter(bias.values(), dtype=np.float32)
-        self._memory = NO_WEIGHTS
+        self._memory: Scores = np.empty(0, dtype=np.float32)
 
     def observe(self, token: int) -> None:
         """Append ``token`` to the answer."""
@@ -223,61 +214,26 @@ class Sampler:
         if not cuts.any:
             weights = weigh(scores, float(scores.max()), cuts.temperature, np.empty_like(scores))
             return Distribution(_all_ids(len(scores)), weights / np.float32(sum_of(weights)))
-        tokens = cut(scores, cuts, self._scratch(len(scores))).tokens
+        tokens = cut(scores, cuts, self._scratch(len(scores)))
         logits = scores[tokens].astype(np.float64)
         chances = np.exp((logits - logits.max()) / cuts.temperature)
         return Distribution(tokens, chances / chances.sum())
 
     def pick(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> int:
         """Return the target's own choice for ``position``: greedy, or its sample under the seed."""
-        return self._choose(row, drafted, position, firmly=False).token
-
-    def choose(self, row: NDArray[np.float32], drafted: Sequence[int], position: int) -> Choice:
-        """Return the token of :meth:`pick`, and its margin in logits: no smaller movement of two logits
-        against each other changes the choice. At most :data:`CLEAR` where tokens are cut off."""
-        return self._choose(row, drafted, position, firmly=True)
-
-    def _choose(
-        self, row: NDArray[np.float32], drafted: Sequence[int], position: int, *, firmly: bool
-    ) -> Choice:
-        scores, params = self.scores(row, drafted), self.params
-        # A repetition penalty multiplies rounding errors, too.
-        stretch = max(params.repeat_penalty, 1 / params.repeat_penalty)
-        if params.greedy:
-            return Choice(int(scores.argmax()), top_margin(scores) / stretch if firmly else 0.0)
-        cuts = params.cuts
+        scores = self.scores(row, drafted)
+        if self.params.greedy:
+            return int(scores.argmax())
+        cuts, race = self.params.cuts, self.noise.race
         if not cuts.any:
-            token, lead = self.noise.race(position, Stream.TARGET, scores, cuts.temperature)
-            return Choice(token, max(lead * cuts.temperature - ROUNDING, 0.0) / stretch)
+            return race(position, Stream.TARGET, scores, cuts.temperature)
         scratch = self._scratch(len(scores))
-        if not firmly and cuts.top_p < 1.0 and not cuts.top_k and cuts.temperature >= WARM:
-            token, _ = self.noise.race(position, Stream.TARGET, scores, cuts.temperature)
+        if cuts.top_p < 1.0 and not cuts.top_k and cuts.temperature >= WARM:
+            token = race(position, Stream.TARGET, scores, cuts.temperature)
             if surely_keeps(scores, cuts, token, scratch):
-                return Choice(token, 0.0)
-        kept = cut(scores, cuts, scratch)
-        logits = scores[kept.tokens]
-        first, lead = self.noise.race(position, Stream.TARGET, logits, cuts.temperature, kept.tokens)
-        token, margin = int(kept.tokens[first]), 0.0
-        if firmly:
-            most = min(lead * cuts.temperature, CLEAR)
-            margin = self._margin(scores, kept, position, token, most)
-        return Choice(token, max(margin - ROUNDING, 0.0) / stretch)
-
-    def _margin(self, scores: Scores, kept: Kept, position: int, token: int, most: float) -> float:
-        """Return the margin of ``token``, which leads the other tokens kept by at least ``most`` logits."""
-        temperature, stream = self.params.temperature, Stream.TARGET
-        borders = Borders(scores, self.params.cuts, kept)
-        tokens = np.flatnonzero(scores >= np.float32(borders.possible(most) - ROUNDING))
-        own = np.array([token])
-        score = float((scores[own] / temperature + self.noise.gumbel(position, stream, own))[0])
-        values = scores[tokens]
-        least = score - most / temperature
-        at, perturbed = self.noise.above(position, stream, values, temperature, tokens, least)
-        others = tokens[at] != token
-        leads = (score - perturbed[others]) * temperature
-        sides = [side.max() for side in (scores[:token], scores[token + 1 :]) if len(side)]
-        best_other = float(max(sides, default=-math.inf))
-        return borders.margin(float(scores[token]), best_other, Rivals(values[at[others]], leads), most)
+                return token
+        tokens = cut(scores, cuts, scratch)
+        return int(tokens[race(position, Stream.TARGET, scores[tokens], cuts.temperature, tokens)])
 
     def _scratch(self, size: int) -> Scores:
         if len(self._memory) < size:

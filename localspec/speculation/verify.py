@@ -7,7 +7,7 @@ accepted as long as they are the judge's own choice. There is a judge for each w
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from localspec.backends.base import Logits
 from localspec.speculation.cuts import best, sum_of
 from localspec.speculation.draft import Draft
 from localspec.speculation.noise import Stream
-from localspec.speculation.sampling import Choice, Sampler
+from localspec.speculation.sampling import Sampler
 
 Row = NDArray[np.float32]
 
@@ -30,7 +30,6 @@ class ForwardRows:
         self._rows: dict[int, Row] = {}
         # Not cached properties, which take a lock on Python 3.11: this is read in every round.
         self._argmax: Sequence[int] | None = None
-        self._margins: Sequence[float] | None = None
         self._peaks: Sequence[float] | None = None
 
     def wait(self, *, whole: bool) -> None:
@@ -45,9 +44,7 @@ class ForwardRows:
 
     @property
     def margins(self) -> Sequence[float]:
-        if self._margins is None:
-            self._margins = self._logits.margins()
-        return self._margins
+        return self._logits.margins()
 
     @property
     def peaks(self) -> Sequence[float]:
@@ -70,9 +67,6 @@ class TargetRows:
     def argmax(self, i: int) -> int:
         return self._forward.argmax[self._start + i]
 
-    def margin(self, i: int) -> float:
-        return self._forward.margins[self._start + i]
-
     def is_sound(self, i: int) -> bool:
         """Return True if row ``i``'s logit at its argmax is finite; other logits are not examined."""
         return math.isfinite(self._forward.peaks[self._start + i])
@@ -83,15 +77,10 @@ class TargetRows:
 
 class Verdict(NamedTuple):
     """The result of verification: ``tokens`` is the accepted prefix of the draft, then the correction or
-    bonus token.
-
-    That last one is missing if the draft ended the text (an end token was accepted), or if row
-    ``len(tokens)`` is a ``near_tie``, which a wide forward cannot decide.
-    """
+    bonus token, which is missing if an accepted end token ended the text."""
 
     tokens: tuple[int, ...]
     accepted: int
-    near_tie: bool = False
 
 
 class Judge:
@@ -104,26 +93,11 @@ class Judge:
         """Return the token at row ``i``, where ``drafted`` was offered (None after the last draft token)."""
         raise NotImplementedError
 
-    def margin(self, i: int) -> float:
-        """The lead, in logits, over the runner-up at row ``i``; infinite where chance decides anyway."""
-        return float("inf")
 
-
-def verify(
-    draft: Sequence[int],
-    judge: Judge,
-    *,
-    end_tokens: frozenset[int] = frozenset(),
-    is_near_tie: Callable[[float], bool] | None = None,
-) -> Verdict:
-    """Accept the longest prefix of ``draft`` that equals the judge's choices.
-
-    The walk stops before a row whose margin ``is_near_tie``, and after one of ``end_tokens``.
-    """
+def verify(draft: Sequence[int], judge: Judge, *, end_tokens: frozenset[int] = frozenset()) -> Verdict:
+    """Accept the longest prefix of ``draft`` that equals the judge's choices, up to one of ``end_tokens``."""
     kept: list[int] = []
     for i, drafted in enumerate((*draft, None)):
-        if is_near_tie is not None and is_near_tie(judge.margin(i)):
-            return Verdict(tuple(kept), i, near_tie=True)
         token = judge.token(i, drafted)
         kept.append(token)
         if token != drafted:
@@ -143,17 +117,9 @@ class Matching(Judge):
     def __init__(self, rows: TargetRows, sampler: Sampler, draft: Sequence[int], position: int) -> None:
         super().__init__(rows)
         self.sampler, self.draft, self.position = sampler, draft, position
-        self._choices: dict[int, Choice] = {}
 
     def token(self, i: int, drafted: int | None) -> int:
-        if i in self._choices:
-            return self._choices[i].token
         return self.sampler.pick(self.rows.row(i), self.draft[:i], self.position + i)
-
-    def margin(self, i: int) -> float:
-        if i not in self._choices:
-            self._choices[i] = self.sampler.choose(self.rows.row(i), self.draft[:i], self.position + i)
-        return self._choices[i].margin
 
 
 class Greedy(Matching):
@@ -161,9 +127,6 @@ class Greedy(Matching):
 
     def token(self, i: int, drafted: int | None) -> int:
         return self.rows.argmax(i) if self.rows.is_sound(i) else super().token(i, drafted)
-
-    def margin(self, i: int) -> float:
-        return self.rows.margin(i) if self.rows.is_sound(i) else super().margin(i)
 
 
 class Rejection(Judge):

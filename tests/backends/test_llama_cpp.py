@@ -96,7 +96,7 @@ def test_automatic_sizes() -> None:
     capabilities = backend.capabilities
     backend.free()
     assert capabilities.n_ctx == 2048
-    assert not capabilities.obstacle and capabilities.margin_bound > 0
+    assert not capabilities.obstacle and capabilities.exact_width >= 1
 
 
 @pytest.mark.parametrize(

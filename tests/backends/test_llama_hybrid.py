@@ -229,16 +229,12 @@ def test_a_prompt_is_read_from_the_end_of_an_answer_or_from_the_mark() -> None:
     prompt = "class Path:\n    def name(self):\n        return self._parts[-1]\n\n" * 4
     sizes: dict[str, Any] = {"n_ctx": 512, "parallel": 1, "prefill_chunk": 32}
     with load(str(model("qwen35")), draft="none", **sizes) as engine:
-        while engine.rest():
-            pass  # how prompts are read depends on rounding, which a slow machine has not measured yet
         first = engine.generate(prompt, **settings).finish()
-        border = (first.prompt_tokens - 1) // 8 * 8  # where the piece begins that gives the row
+        border = (first.prompt_tokens - 1) // 32 * 32  # where the last piece begins
         again = engine.generate(prompt, **settings).finish()
         assert again.text == first.text and again.cached_tokens == border >= 32
         other = engine.generate(prompt + "x = 1\n", **settings).finish()
         assert other.cached_tokens == border
     with load(str(model("qwen35")), draft="none", **sizes) as engine:
-        while engine.rest():
-            pass
         alone = engine.generate(prompt + "x = 1\n", **settings).finish()
         assert alone.cached_tokens == 0 and alone.text == other.text

@@ -34,7 +34,7 @@ SHORT = ("run", "--temperature", "0", "--max-tokens", "4")
             "--opt options.threshold takes a number above 0 and below 1, not '1'",
         ),
         ({"opt": ("remember=maybe",)}, "--opt remember takes true or false, not 'maybe'"),
-        ({"opt": ("exactness=sloppy",)}, "--opt exactness takes fast or strict, not 'sloppy'"),
+        ({"opt": ("exactness=sloppy",)}, "--opt exactness takes auto, fast or strict, not 'sloppy'"),
         ({"opt": ("n_ctx=some",)}, "--opt n_ctx takes a whole number from 0 to 100000000, not 'some'"),
         ({"opt": ("workspace=" + "x" * 5000,)}, "--opt workspace takes text of 0 to 4096 characters"),
     ],

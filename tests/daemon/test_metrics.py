@@ -58,14 +58,14 @@ def test_the_bound_is_the_worst_of_the_long_requests() -> None:
     assert counted(gained, lost, gained)["localspec_no_loss_bound"] == 0.75
 
 
-def test_proposers_and_rechecks_are_counted() -> None:
+def test_proposers_and_rounded_tokens_are_counted() -> None:
     totals = counted(
-        result(proposers={"memory": ProposerStats(4, 3, 0.25)}, rechecks=2),
-        result(proposers={"memory": ProposerStats(4, 3, 0.5)}, rechecks=1),
+        result(proposers={"memory": ProposerStats(4, 3, 0.25)}, rounded_tokens=2),
+        result(proposers={"memory": ProposerStats(4, 3, 0.5)}, rounded_tokens=1),
     )
     assert totals['localspec_proposing_seconds_total{proposer="memory"}'] == 0.75
     assert totals['localspec_accepted_tokens_total{proposer="memory"}'] == 6
-    assert totals["localspec_rechecks_total"] == 3
+    assert totals["localspec_rounded_tokens_total"] == 3
 
 
 def test_rounds_are_counted_by_who_drafted_or_why_nobody_did() -> None:

@@ -95,8 +95,9 @@ def test_typing_on_takes_cells_over_and_near_ties_fall_as_if_nothing_had_been_ca
         text = "".join("abcd"[(seed + n * n) % 4] for n in range(44))
         for n in range(30, 44, 3):
             prompt = FimPrompt(text[:n], "", tidy=True)
-            known = asked(typing, prompt, max_tokens=12, proposer="prompt-lookup", k=3)
-            fresh = asked(noisy_engine(rule), prompt, max_tokens=12, proposer="none")
+            strict = {"max_tokens": 12, "exactness": "strict"}
+            known = asked(typing, prompt, proposer="prompt-lookup", k=3, **strict)
+            fresh = asked(noisy_engine(rule), prompt, proposer="none", **strict)
             assert known.text == fresh.text, (seed, n)
             reread.append(known.prompt_tokens - known.cached_tokens)
     assert min(reread) < 12

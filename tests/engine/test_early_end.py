@@ -29,13 +29,14 @@ def tidy(text: str) -> FimPrompt:
 
 
 def engine_of(rule: Rule, *, noise: float = 0.0, draft: Rule | None = None) -> Engine:
-    target = ToyBackend(rule, n_ctx=128, noise=noise)
+    target = ToyBackend(rule, n_ctx=128)
+    target.make_noisy(noise, exact_width=3)
     small = ToyBackend(draft, n_ctx=128) if draft is not None else None
     return share_always(Engine(target, small, config=EngineConfig(prefill_chunk=16)))
 
 
 def ask(engine: Engine, prompt: FimPrompt, **options: Any) -> Running:
-    said = {"temperature": 0.0, "max_tokens": 24, "proposer": "none", **options}
+    said = {"temperature": 0.0, "max_tokens": 24, "proposer": "none", "exactness": "strict", **options}
     return engine.submit(Request(prompt=prompt, options=Options(**said)))
 
 
@@ -60,20 +61,6 @@ def broad(seed: int) -> Rule:
 def fuzzy(seed: int) -> Rule:
     """The same with exact ties; they fall, and it ends, as rounding will."""
     return coarse(broad(seed), 0.25)
-
-
-def differing(seeds: int, noise: float) -> tuple[int, int]:
-    """Texts that a draft model has changed, and rows that were decided alone, over many toys."""
-    changed = rechecks = 0
-    for seed in range(seeds):
-        rule = fuzzy(seed)
-        for text in GAPS:
-            engine = engine_of(rule, noise=noise, draft=broad(seed))
-            sequence = ask(engine, tidy(text), proposer="draft", k=4)
-            run_all(engine, [sequence])
-            changed += ending(sequence) != ending(alone(rule, tidy(text), noise))
-            rechecks += sequence.stats.rechecks
-    return changed, rechecks
 
 
 class TestOneText:
@@ -117,27 +104,15 @@ class TestOneText:
                 size, prompt = ToyVocabulary.size, truth.prompt_length
                 members = family(beyond, size=size, end=END, prompt_length=prompt)
                 hostile = next(member for member in members if member.name == kind)
-                engine = Engine(
-                    ToyBackend(rule, n_ctx=128, noise=0.02),
-                    config=EngineConfig(prefill_chunk=16),
-                    proposers=[hostile],
-                )
+                target = ToyBackend(rule, n_ctx=128)
+                target.make_noisy(0.02, exact_width=3)
+                engine = Engine(target, config=EngineConfig(prefill_chunk=16), proposers=[hostile])
                 sequence = ask(engine, tidy(text), k=5)
                 sequence.proposer = kind
                 run_all(engine, [sequence])
                 assert ending(sequence) == ending(truth), (seed, text)
                 accepted += sequence.stats.accepted
         assert (accepted > 0) is (kind in ("right-then-wrong", "over-long", "past-the-end", "oracle"))
-
-    def test_rows_near_the_threshold_are_decided_alone(self) -> None:
-        changed, rechecks = differing(30, 0.02)
-        assert changed == 0 and rechecks > 10
-
-    def test_and_would_not_be_if_only_the_best_two_tokens_counted(
-        self, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(EarlyEnd, "margin", lambda self, i: self.judge.margin(i))
-        assert differing(30, 0.02)[0] > 0
 
     def test_a_real_model(self) -> None:
         prompt = tidy("import os\n\n\ndef size(path):\n    return os.")
@@ -181,7 +156,7 @@ class TestWhose:
     @pytest.mark.parametrize("noise", [0.0, 0.02])
     def test_others_texts_are_what_they_were(self, noise: float, monkeypatch: pytest.MonkeyPatch) -> None:
         """Raw gaps and sampled completions never end early."""
-        monkeypatch.setattr(EarlyEnd, "_score_at", lambda self, i: pytest.fail("asked"))
+        monkeypatch.setattr(EarlyEnd, "token", lambda self, i, drafted: pytest.fail("asked"))
         for seed in range(3):
             for text in GAPS:
                 alone(broad(seed), replace(tidy(text), tidy=False), noise)

@@ -87,12 +87,12 @@ def test_rounding_is_measured_once_and_known_the_next_time(tmp_path: Path) -> No
     engine.learning.rounding.measured = None
     rested(engine)
     found = engine.learning.rounding.measured
-    assert found is not None and engine.target.capabilities.margin_bound == found.margin_bound > 0
+    assert found is not None and engine.target.capabilities.exact_width == found.exact_width == 1
     engine.close()
     again = ToyBackend(small_markov(3), noise=0.05)
     learning = Learning(again, None, directory=tmp_path)
     learning.know_rounding(again)
-    assert again.capabilities.margin_bound == found.margin_bound and not again.forwards
+    assert again.capabilities.exact_width == 1 and not again.forwards
 
 
 def test_rounding_that_is_not_known_is_presumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,7 +102,7 @@ def test_rounding_that_is_not_known_is_presumed(tmp_path: Path, monkeypatch: pyt
     learning.rounding.measured = None
     monkeypatch.setattr("localspec.engine.learning.measure_rounding", lambda backend: None)
     learning.know_rounding(target)
-    assert target.capabilities.margin_bound == PRESUMED.margin_bound
+    assert target.capabilities.exact_width == PRESUMED.exact_width
 
 
 @pytest.mark.parametrize(
@@ -128,36 +128,17 @@ def test_records_are_private(tmp_path: Path) -> None:
     assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
-SOUND = {
-    "margin_bound": 0.1,
-    "drift_bound": 0.1,
-    "exact_width": 3,
-    "exact_piece": 1,
-    "exact_batches": True,
-    "even_short": True,
-    "even_long": False,
-}
+SOUND = {"exact_width": 3, "exact_batches": True}
 
 
-@pytest.mark.parametrize(
-    "spoilt",
-    [
-        {"margin_bound": float("nan")},
-        {"drift_bound": -1.0},
-        {"drift_bound": 0.05},
-        {"margin_bound": 0.0, "drift_bound": 0.0},
-    ]
-    + [{"exact_width": width} for width in (0, -3, 9, 65, ANY_WIDTH)],
-)
-def test_a_rounding_record_with_nonsense_is_refused(spoilt: dict[str, float]) -> None:
+@pytest.mark.parametrize("width", [0, -3, 9, 65, ANY_WIDTH])
+def test_a_rounding_record_with_nonsense_is_refused(width: int) -> None:
     learning = Learning(ToyBackend(markov()), None)
-    with pytest.raises(ValueError, match="margin_bound|exact_width|exact_piece"):
-        learning.rounding.restore(SOUND | spoilt)
+    with pytest.raises(ValueError, match="exact_width"):
+        learning.rounding.restore(SOUND | {"exact_width": width})
     assert learning.rounding.measured is None
     learning.rounding.restore(SOUND)
-    assert learning.rounding.measured == Rounding(
-        0.1, 0.1, exact_width=3, exact_piece=1, exact_batches=True, even_short=True, even_long=False
-    )
+    assert learning.rounding.measured == Rounding(exact_width=3, exact_batches=True)
 
 
 def test_what_was_probed_with_a_small_context_is_not_believed_of_a_larger_one(tmp_path: Path) -> None:

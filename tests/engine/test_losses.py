@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -49,23 +48,20 @@ class Known(CostCurve):
         """Time passes on the backend's own clock only."""
 
 
-def alphabet(ties: float) -> Counted:
-    """A model that repeats the alphabet, with near-ties at the share ``ties`` of all places."""
+def alphabet() -> Counted:
+    """A model that repeats the alphabet."""
 
     def rule(context: Sequence[int]) -> list[float]:
         logits = np.full(ToyVocabulary.size, -5.0)
-        following = 97 + (context[-1] - 96) % LETTERS if 97 <= context[-1] < 97 + LETTERS else 97
-        chance = random.Random(len(context) * 7919 + context[-1]).random()
-        logits[following] = 1.0
-        logits[97 + (following - 90) % LETTERS] = 1.0 - (0.2 + chance if chance < ties else 3.0)
+        logits[97 + (context[-1] - 96) % LETTERS if 97 <= context[-1] < 97 + LETTERS else 97] = 1.0
         return list(logits)
 
     return Counted(rule, noise=0.02)
 
 
-def decode(ties: float, proposer: str, slope: float) -> tuple[float, str, int]:
-    """(time of the third request on an engine, its text, how many narrow forwards decided again)."""
-    target = alphabet(ties)
+def decode(proposer: str, slope: float) -> tuple[float, str]:
+    """Return the time of the third request on an engine, and its text."""
+    target = alphabet()
     target.slope = slope
     set_rounding(target, PRESUMED)
     learning = Learning(target, None)
@@ -74,37 +70,15 @@ def decode(ties: float, proposer: str, slope: float) -> tuple[float, str, int]:
     for _ in range(3):
         target.spent = 0.0
         result = engine.generate(PROMPT, max_tokens=300, temperature=0.0, proposer=proposer).finish()
-    return target.spent, result.text, result.stats.redone
+    return target.spent, result.text
 
 
-PRICED = [(ties, slope) for ties in (0.0, 0.05, 0.2, 1.0) for slope in (0.12, 0.5)]
-QUICK = [(0.0, 0.12), (0.2, 0.5)]
-
-
-@pytest.mark.parametrize(
-    ("ties", "slope"),
-    [case if case in QUICK else pytest.param(*case, marks=pytest.mark.slow) for case in PRICED],
-)
-def test_near_ties_that_are_decided_again_are_paid_for(ties: float, slope: float) -> None:
-    """Each costs narrow forwards; a draft that is right but doubtful saves nothing, and that is learnt."""
-    plain, text, _ = decode(ties, "none", slope)
-    spent, same, _ = decode(ties, "auto", slope)
-    assert same == text
-    worst = 1.05 if ties else 0.35 if slope < 0.2 else 0.9
-    assert spent < worst * plain
-
-
-def test_what_a_recheck_costs_is_in_the_ledger() -> None:
-    """The same drafts with and without near-ties: the second request has less to risk."""
-    target = alphabet(0.2)
-    set_rounding(target, PRESUMED)
-    learning = Learning(target, None)
-    learning.costs = Known(target)
-    engine = Engine(target, learning=learning)
-    stream = engine.generate(PROMPT, max_tokens=120, temperature=0.0, proposer="prompt-lookup", k=4)
-    stats = stream.finish().stats
-    assert stats.redone > 0 and stats.redone == stats.rechecks + stats.replayed_tokens
-    assert stats.tokens_per_round is not None and stats.tokens_per_round > 1
+@pytest.mark.parametrize(("slope", "most"), [(0.12, 0.35), (0.5, 0.9)])
+def test_a_text_that_repeats_is_faster_where_rows_round_otherwise(slope: float, most: float) -> None:
+    """The default pays nothing for exactness: drafts are as long as costs allow."""
+    plain, text = decode("none", slope)
+    spent, same = decode("auto", slope)
+    assert same == text and spent < most * plain
 
 
 def test_a_workspace_that_is_no_path_harms_nobody() -> None:

@@ -9,6 +9,7 @@ from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.prefixes import WORTH
 from localspec.engine.sequence import Sequence
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Request, TextPrompt, TokenPrompt
 from localspec.protocol.results import Result
@@ -87,31 +88,31 @@ class TestWhatIsSpared:
         assert cold.cached_tokens == 0
         assert warm.prompt_tokens - warm.cached_tokens == len("d" + suffix) + 2
 
-    def test_a_keystroke_where_only_whole_pieces_are_exact(self) -> None:
-        engine = toy(n_ctx=2048, noise=0.001)
+    def test_a_strict_request_takes_over_whole_pieces(self) -> None:
+        engine = toy(n_ctx=2048)
         text = LONG * 4
         engine.complete(text, "", max_tokens=4)
-        warm = engine.complete(text + "def", "", max_tokens=4)
-        assert warm.cached_tokens == (len(text) + 1) // 32 * 32
+        warm = engine.complete(text + "def", "", max_tokens=4, exactness="strict")
+        assert warm.cached_tokens == 256 < engine.complete(text + "de", "", max_tokens=4).cached_tokens
 
     def test_a_long_answer_does_not_replace_a_prompt_that_lends_more(self) -> None:
-        """Decoded KV entries are not lent if pieces round otherwise than single tokens."""
+        """Cells of an answer are not those of a prompt, where that counts."""
 
         def letters(context: Seq[int]) -> list[float]:
             return [float(i == 97 + sum(context[-2:]) % 26) for i in range(ToyVocabulary.size)]
 
-        engine = Engine(ToyBackend(letters, n_ctx=2048, noise=0.001))
+        engine = Engine(ToyBackend(letters, n_ctx=2048, noise=0.001), config=EngineConfig(prefill_chunk=32))
         short = LONG[:40]
         long = short + ask(engine, short, "chat:one", max_tokens=160).text
         engine.forget("chat:one")
         ask(engine, long, "chat:one")
         answer = ask(engine, short, "chat:two", max_tokens=200)
-        assert answer.text.startswith(long[40:]) and answer.cached_tokens == 0
-        assert ask(engine, long + "?", "chat:one").cached_tokens > 100
+        assert answer.text.startswith(long[40:])
+        assert ask(engine, long + "?", "chat:one", exactness="strict").cached_tokens == 192
 
     def test_cells_of_shared_rounds_are_not_exact_where_batches_round_otherwise(self) -> None:
         backend = ToyBackend(markov(), n_ctx=1024)
-        backend.capabilities = replace(backend.capabilities, exact_batches=False, margin_bound=0.01)
+        backend.capabilities = replace(backend.capabilities, exact_batches=False)
         engine = share_always(Engine(backend))
         running = [engine.submit(request(LONG + end, temperature=0.0, max_tokens=20)) for end in "ab"]
         run_all(engine, running)
@@ -119,16 +120,7 @@ class TestWhatIsSpared:
         assert running[0].exact < len(said) - 1
         again = engine.submit(Request(prompt=TokenPrompt(tuple(said)), options=Options(temperature=0.0)))
         engine.step()
-        assert len(LONG) <= again.cached <= running[0].exact
-
-    def test_cells_of_another_grid_are_not_taken_by_strict_requests(self) -> None:
-        engine = toy(n_ctx=2048, noise=0.001)
-        fim = backend_of(engine).vocabulary.special_tokens
-        assert fim
-        engine.complete(LONG * 4, "", max_tokens=4)
-        prefix = "<|prefix|>" + LONG * 4
-        assert ask(engine, prefix).cached_tokens == 0
-        assert ask(engine, prefix + "?", exactness="fast").cached_tokens > 256
+        assert again.cached == len(said) - 1 and again.exact == again.canonical == 0
 
 
 class TestRoom:

@@ -14,7 +14,7 @@ def test_defaults() -> None:
     assert (chat.sampling.temperature, chat.k, chat.proposer, chat.max_tokens) == (0.7, None, "auto", None)
     assert not chat.strict and chat.tau is None
     completion = settle(Options(), FIM, Options())
-    assert completion.sampling.temperature == 0.0 and completion.strict
+    assert completion.sampling.temperature == 0.0 and completion.reproducible and not completion.strict
 
 
 def test_the_models_own_settings_beat_the_defaults_for_chat() -> None:
@@ -30,9 +30,12 @@ def test_what_the_request_says_beats_everything() -> None:
 
 
 def test_strict_is_for_exact_greedy_requests() -> None:
-    assert settle(Options(temperature=0.0), TEXT, Options()).strict
-    assert not settle(Options(temperature=0.0, exactness="fast"), TEXT, Options()).strict
-    assert not settle(Options(temperature=0.0, verify="threshold"), TEXT, Options()).strict
+    assert settle(Options(temperature=0.0, exactness="strict"), TEXT, Options()).strict
+    assert settle(Options(temperature=0.7, seed=1, exactness="strict"), TEXT, Options()).strict
+    lossy = Options(temperature=0.0, exactness="strict", verify="threshold")
+    for others in (Options(temperature=0.0), Options(temperature=0.0, exactness="fast"), lossy):
+        assert not settle(others, TEXT, Options()).strict
+    assert not settle(Options(temperature=0.7, exactness="strict"), TEXT, Options()).strict
 
 
 def test_threshold_has_a_default() -> None:

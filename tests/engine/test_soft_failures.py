@@ -193,7 +193,7 @@ def test_what_is_fed_again_behind_a_failed_batch_is_not_called_exact(monkeypatch
     """A recurrent state goes back to its mark; what it misses is fed at once, which rounds otherwise."""
     config = EngineConfig(n_ctx=512, parallel=2, threads=1)
     target = LlamaCppBackend(model_at(model("qwen35")), config, measured=False)
-    set_rounding(target, Rounding(1e-9, 1e-9, exact_width=8, exact_piece=1, exact_batches=True))
+    set_rounding(target, Rounding(exact_width=8, exact_batches=True))
     forward, left = target.forward, dict[int, int]()
 
     def fail_once(batch: Seq[Span]) -> Logits:

@@ -24,14 +24,14 @@ from tests.hygiene.source import (
 CEILINGS = {
     "assets": 1600,
     "localspec/.": 1500,
-    "localspec/backends": 3600,
+    "localspec/backends": 3400,
     "localspec/bench": 550,
     "localspec/cli": 3850,
     "localspec/client": 1200,
     "localspec/completion": 550,
     "localspec/daemon": 5650,
     "localspec/doctor": 600,
-    "localspec/engine": 4000,
+    "localspec/engine": 3800,
     "localspec/http": 3450,
     "localspec/hub": 800,
     "localspec/lsp": 1500,
@@ -39,14 +39,14 @@ CEILINGS = {
     "localspec/models": 4500,
     "localspec/protocol": 1800,
     "localspec/service": 350,
-    "localspec/speculation": 2900,
+    "localspec/speculation": 2450,
     "localspec/tui": 5800,
     "localspec/worker": 600,
     "plugins/llm": 150,
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2850,
-    "tests": 55600,
+    "tests": 55000,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

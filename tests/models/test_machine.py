@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from localspec.backends.base import ANY_WIDTH
 from localspec.backends.llama_cpp import devices
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.rounding import Rounding
@@ -24,7 +23,7 @@ from localspec.speculation.costs import PRIORS, prior_for
 from tests.models.ggufs import DRAFT, TARGET
 
 SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
-EXACT = Rounding(0.0, 0.0, ANY_WIDTH, ANY_WIDTH, exact_batches=True)
+EXACT = Rounding(exact_width=21, exact_batches=True)
 
 
 def write(path: Path, text: str) -> Path:

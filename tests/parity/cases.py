@@ -82,8 +82,8 @@ class Texts:
     max_tokens: tuple[int | None, ...]
 
 
-FAST: dict[str, Any] = {"exactness": "fast"}
-"""its text is its own, but it leaves cells behind and widens rounds"""
+FAST: dict[str, Any] = {"exactness": "auto"}
+"""its text is its own unless the receipt says exact, but it leaves cells behind and widens rounds"""
 PRICES = {
     "flat": (1.0, 1.02, 1.04, 1.06),
     "steps": (1.0, 1.6, 1.61, 1.62, 2.4, 2.41, 2.42),

@@ -29,7 +29,7 @@ EDGES: list[tuple[str, list[Any], list[Any]]] = [
     ("proposer", ["auto", "none", "prompt-lookup", "memory", "draft"], ["Draft", "", "lookup", 1]),
     ("backend", ["auto", "llama_cpp", "mlx"], ["llama.cpp", "toy", ""]),
     ("verify", ["exact"], ["lossy"]),
-    ("exactness", ["strict", "fast"], ["sloppy"]),
+    ("exactness", ["auto", "strict", "fast"], ["sloppy"]),
     ("model", ["bundled", ""], [1, ["a"]]),
     ("draft", ["none", "auto"], [1]),
     ("workspace", ["/home/me"], [1]),

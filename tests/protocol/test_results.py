@@ -28,10 +28,8 @@ DOCUMENTED = """
     "tokens_per_round": 3.0,
     "proposers": {"draft": {"drafted": 8, "accepted": 6, "seconds": 0.25}},
     "k_histogram": {"0": 1, "4": 2},
-    "rechecks": 1,
-    "replayed_tokens": 7,
-    "min_margin": 0.125,
-    "margin_bound": 0.5,
+    "exactness": "near-ties",
+    "rounded_tokens": 7,
     "lossless": true,
     "truncated_messages": 2,
     "speculation_off_reason": null,
@@ -61,7 +59,7 @@ def test_what_is_unknown_is_null_and_not_left_out() -> None:
     assert set(sent) == set(Stats.__struct_fields__)
     unknown = {name for name, value in sent.items() if value is None}
     assert unknown == {
-        *("acceptance_rate", "tokens_per_round", "min_margin", "margin_bound"),
+        *("acceptance_rate", "tokens_per_round", "exactness"),
         *("speculation_off_reason", "time_saved_s", "ttft_s", "decode_tokens_per_s"),
     }
 

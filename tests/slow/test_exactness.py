@@ -63,8 +63,8 @@ def test_loaded_models(name: str, tmp_path: Path, record_property: Record) -> No
         tally = played(world, texts_of(name), MODELS.index(name), how)
     report(tally, record_property, name)
     assert tally.cases >= wanted and 0 < tally.accepted < tally.drafted
-    assert tally.cached > 0 and tally.cancelled > 0
-    assert tally.degraded > 0 or wanted == LONG_CASES
+    assert tally.cached > 0
+    assert (tally.cancelled > 0 and tally.degraded > 0) or wanted == LONG_CASES
 
 
 @pytest.mark.parametrize("name", HYBRIDS)

@@ -18,7 +18,6 @@ from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.length import best_length
 from localspec.speculation.lookup import PromptLookup
 from localspec.speculation.proposer import Proposer
-from localspec.speculation.recompute import RecomputeRisk
 from localspec.speculation.survival import Calibration
 from tests.conformance.proposer import ProposerConformance, ask
 from tests.toys import small_markov
@@ -292,34 +291,6 @@ def test_a_model_too_small_for_it_is_asked_less_and_less_often_in_vain() -> None
         context.append(truth[100 + len(context) % 10])
         assert len(context) < 400
     assert controller.propose([ask(context, 20)])[0].reason != RESTING.reason
-
-
-@pytest.mark.parametrize("width", range(1, 17))
-def test_any_number_of_strict_requests_shares_a_round(width: int) -> None:
-    """The forward is wider than the exact width without drafts where there are more requests than that."""
-    measured = curve(FLAT)
-    for n, missing in product(range(1, 41), (0, 3, 24)):
-        controller = steered([Coin(TRUTH, 1.0)], measured)
-        risk = RecomputeRisk(width, 0.05)
-        asks = [ask(TRUTH[:5], 20, request=i) for i in range(n)]
-        asks = [each._replace(recompute_risk=risk, missing=missing) for each in asks]
-        drafts = controller.propose(asks)
-        fed, k = n * (1 + missing), max(len(draft.tokens) for draft in drafts)
-        assert len(drafts) == n
-        if fed <= width:
-            assert fed + n * k <= width  # held back as long as every cell can stay exact
-        elif fed + n <= max(FLAT):
-            assert k  # no cell can stay exact, so there is nothing to lose
-
-
-def test_a_cell_written_anew_is_priced_as_one_request_pays_for_it() -> None:
-    """Recomputing runs alone, whatever requests shared the forward."""
-    measured, n = curve(FLAT), 3
-    controller = steered([Coin(TRUTH, 1.0)], measured)
-    asks = [ask(TRUTH[:5], 20, request=i)._replace(recompute_risk=RecomputeRisk(8, 0.05)) for i in range(n)]
-    prices = controller._prices(asks)
-    assert prices.fed == n and prices.alone[8] == pytest.approx(measured.seconds(8, 5))
-    assert prices.seconds[1] == pytest.approx(measured.seconds(2 * n, 5))
 
 
 class Speechless(Coin):

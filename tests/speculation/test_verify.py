@@ -71,13 +71,6 @@ class TestGreedy:
         )
         assert (verdict.tokens, verdict.accepted) == ((1, 2), 2)
 
-    def test_a_doubtful_row_stops_the_walk_before_it(self) -> None:
-        sure, unsure = [0.9, 0.1, 0.1, 0.1, 0.1], [0.1, 0.1, 0.1, 0.5, 0.45]
-        rows = table(sure[-1:] + sure[:-1], [0.1, 0.1, 0.9, 0.1, 0.1], unsure, sure)
-        near = judge(rows, Draft((1, 2, 3), "x"))
-        verdict = verify((1, 2, 3), near, is_near_tie=lambda margin: margin < 0.5)
-        assert verdict.near_tie and (verdict.tokens, verdict.accepted) == ((1, 2), 2)
-
     def test_penalties_count_the_draft_before_each_row(self) -> None:
         """Token 1 leads by less than one repetition costs: it may stand once, then 2 must follow."""
         rows = table(*[[0.1, 0.5, 0.4]] * 4)

@@ -63,7 +63,7 @@ def test_values_are_suggested_and_taken_with_the_arrows(home: Path) -> None:
             assert player.chat.options.proposer == "none" and player.typed == ""
             composer(player).text = "/set exactness "
             composer(player).move_cursor((0, 15))
-            values = ["/set exactness fast", "/set exactness strict"]
+            values = ["/set exactness auto", "/set exactness fast", "/set exactness strict"]
             await player.until(lambda: sorted(suggested(player)) == values, "values are suggested")
             await player.press("backspace", "backspace")
             await player.until(lambda: suggested(player) == ["/set exactness "], "its name is suggested")

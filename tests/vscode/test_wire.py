@@ -76,7 +76,7 @@ def test_pieces_of_other_files_are_sent_with_it(editor: Editor, tap: Tap) -> Non
 def test_nothing_of_a_file_of_secrets_is_ever_sent(editor: Editor, tap: Tap, secret: str, other: str) -> None:
     editor.open(secret, "TOKEN=hunter2\n")
     editor.type("PASSWORD=swordfish")
-    assert "nothing of it is sent" in editor.facts()
+    until_sync(lambda: "nothing of it is sent" in editor.facts(), "it is excluded")
     editor.press("Alt+Backslash")
     editor.saved(secret)
     editor.open(other, "a = ")

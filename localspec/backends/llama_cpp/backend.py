@@ -220,8 +220,8 @@ class LlamaCppBackend:
             )
         return self._sequences.truncate(sequence, length)
 
-    def mark(self, sequence: int, *, beside: bool = False) -> None:
-        self._sequences.mark(sequence, beside=beside)
+    def mark(self, sequence: int) -> None:
+        self._sequences.mark(sequence)
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self.open()

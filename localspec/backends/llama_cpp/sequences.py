@@ -76,7 +76,7 @@ class Sequences:
             self.lengths[sequence] = length
         return length
 
-    def mark(self, sequence: int, *, beside: bool = False) -> None:
+    def mark(self, sequence: int) -> None:
         """See :meth:`Backend.mark`."""
 
     def copy(self, sequence: int, copy: int, length: int) -> None:
@@ -186,13 +186,11 @@ class RecurrentSequences(Sequences):
         self.lengths[sequence] = min(kept, self.lengths[sequence])
         return self.lengths[sequence]
 
-    def mark(self, sequence: int, *, beside: bool = False) -> None:
-        first = self._marks[sequence][:1] if beside else []
-        self._marks[sequence] = first
+    def mark(self, sequence: int) -> None:
+        self._marks[sequence] = []
         self._settle(sequence)
         if self.lengths[sequence]:
-            state = self._state(sequence, RECURRENT)
-            self._marks[sequence] = [*first, _Mark(self.lengths[sequence], state)]
+            self._marks[sequence] = [_Mark(self.lengths[sequence], self._state(sequence, RECURRENT))]
 
     def copy(self, sequence: int, copy: int, length: int) -> None:
         # llama.cpp's own copy takes the state before a cut, and shares data that the next cut changes.

@@ -272,9 +272,8 @@ class MlxBackend:
             )
         return self._rewinding.cut(slot, length)
 
-    def mark(self, sequence: int, *, beside: bool = False) -> None:
-        if not beside:
-            self._rewinding.mark(self._slots[sequence])
+    def mark(self, sequence: int) -> None:
+        self._rewinding.mark(self._slots[sequence])
 
     def fork(self, sequence: int, length: int) -> int:
         slot = self._slots[sequence]
