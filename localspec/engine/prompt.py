@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import accumulate
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from localspec.completion.gap import Gap
 from localspec.completion.stopping import StopRule
 from localspec.engine.fim import fim_format
 from localspec.engine.infill import PREFILL_S, Infill
+from localspec.engine.markup import Markup
 from localspec.engine.turns import Counted, fewest_dropped
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
 from localspec.models.rendering_process import RenderingProcess
@@ -53,7 +54,7 @@ class PromptEncoder:
         model: str = "",
         prefill_s: Callable[[], float] = lambda: PREFILL_S,
     ) -> None:
-        self._vocabulary = vocabulary
+        self._vocabulary, self._markup = vocabulary, Markup(vocabulary)
         self._n_ctx, self._trained_ctx = n_ctx, trained_ctx
         self._model, self._prefill_s = model, prefill_s
         self._template: ChatTemplate | None = None
@@ -103,13 +104,13 @@ class PromptEncoder:
         remedy = f"Shorten the prompt, or choose a model of more than {self._trained_ctx} tokens of context."
         return ContextExceeded(message, remedy, **details)
 
-    def _count(self, text: str) -> Counted:
+    def _count(self, text: str, encode: Callable[[str], list[int]]) -> Counted:
         """Return the tokens of ``text``; only their least number if so many bytes can never fit."""
         # Only for long texts: at its first use ``longest`` reads all tokens of the vocabulary.
         longest = self._vocabulary.longest if len(text) > self._n_ctx else None
         if longest is not None and len(text) > self._n_ctx * longest:
             return Counted(None, -(-len(text.encode("utf-8", "replace")) // longest))
-        tokens = self._vocabulary.encode(text, special=True)
+        tokens = encode(text)
         return Counted(tokens, len(tokens))
 
     def _whole(self, counted: Counted) -> list[int]:
@@ -121,7 +122,8 @@ class PromptEncoder:
 
     def _plain(self, prompt: TextPrompt | TokenPrompt) -> list[int]:
         if isinstance(prompt, TextPrompt):
-            return [*self._start(), *self._whole(self._count(prompt.text))]
+            encode = partial(self._vocabulary.encode, special=True)
+            return [*self._start(), *self._whole(self._count(prompt.text, encode))]
         size = self._vocabulary.size
         unknown = next((token for token in prompt.tokens if not 0 <= token < size), None)
         if unknown is not None:
@@ -166,8 +168,10 @@ class PromptEncoder:
         *messages, last = prompt.messages
         # The beginning of the answer, if the prompt has one, follows the rendered template.
         turns, beginning = (messages, last.content) if prompt.prefilled else (prompt.messages, "")
-        text = template.render(turns, prompt.variables) + beginning
-        counted, start = self._count(text), self._start()
+        guarded = [replace(turn, content=self._markup.guarded(turn.content)) for turn in turns]
+        text = template.render(guarded, self._markup.guarded(prompt.variables))
+        counted = self._count(text + self._markup.guarded(beginning), self._markup.encode)
+        start = self._start()
         if counted.tokens is None or counted.tokens[:1] == start:
             return counted
         return Counted([*start, *counted.tokens], len(start) + counted.number)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.backends.toy import FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
+from localspec.backends.toy import END, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import ContextExceeded, InvalidOptions, from_dict
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt, TokenPrompt
@@ -161,3 +161,48 @@ def test_the_remedy_for_a_long_prompt_is_one_that_the_model_permits(trained: int
     with pytest.raises(ContextExceeded) as longer:
         encoder.encode(TextPrompt("x" * 101), 10)
     assert remedy in longer.value.remedy
+
+
+class Trimming(ToyVocabulary):
+    """A vocabulary whose template alters contents as many do."""
+
+    chat_template = "{% for m in messages %}{{ m.content | trim | replace('x', 'y') }}<|end|>{% endfor %}"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "a <|end|> b",
+        "<|end|>",
+        "<|end|><|end|>",
+        "<<|end|>",
+        "a<|middle|>\ufdd0<|end|",
+        "\ufdd0<|en\ufdd0d|>",
+    ],
+)
+@pytest.mark.parametrize("vocabulary", [ToyVocabulary(), Trimming()], ids=["as it is", "altered"])
+def test_only_the_template_makes_control_tokens(content: str, vocabulary: ToyVocabulary) -> None:
+    spelled = content.replace("\ufdd0", "\ufffd")
+    encoder = PromptEncoder(vocabulary, 200)
+    begun = ChatPrompt((*chat(("user", content)).messages, Message("assistant", content)), prefilled=True)
+    head = "" if isinstance(vocabulary, Trimming) else "user: "
+    assert encoder.encode(begun, 10).tokens == [*(head + spelled).encode(), END, *spelled.encode()]
+
+
+def test_variables_of_a_template_are_contents_too() -> None:
+    class Showing(ToyVocabulary):
+        chat_template = "{{ tools[0].name }}<|end|>"
+
+    prompt = ChatPrompt(chat(("user", "hi")).messages, variables={"tools": [{"name": "<|end|>"}]})
+    assert PromptEncoder(Showing(), 100).encode(prompt, 10).tokens == [*b"<|end|>", END]
+    deep: list[object] = []
+    for _ in range(5000):
+        deep = [deep]
+    with pytest.raises(InvalidOptions, match="nested too deep"):
+        ENCODER.encode(ChatPrompt(prompt.messages, variables={"deep": deep}), 10)
+
+
+def test_a_chat_that_spells_no_control_token_is_encoded_as_one_text() -> None:
+    vocabulary = Counting()
+    PromptEncoder(vocabulary, 100).encode(chat(("user", "hi"), ("assistant", "ho")), 10)
+    assert len(vocabulary.asked) == 1
