@@ -97,6 +97,11 @@ class Vocabulary(Protocol):
         """The token that every text starts with; None if the model has none."""
 
     @property
+    def bos_text(self) -> str:
+        """The text of the token that chat templates call bos, also where no text starts with it by itself;
+        empty without one."""
+
+    @property
     def eos(self) -> int | None:
         """The token that chat templates call eos."""
 

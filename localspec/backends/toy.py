@@ -38,6 +38,7 @@ class ToyVocabulary:
 
     size = 256 + len(SPECIAL)
     bos: int | None = None
+    bos_text = ""
     eos: int | None = END
     end_tokens = frozenset({END})
     special_tokens = frozenset(SPECIAL)

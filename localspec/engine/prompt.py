@@ -65,8 +65,13 @@ class PromptEncoder:
         Raises :class:`EngineError` if no process can be started.
         """
         vocabulary = self._vocabulary
-        bos, eos = _name(vocabulary, vocabulary.bos), _name(vocabulary, vocabulary.eos)
-        self._template = ChatTemplate(vocabulary.chat_template, bos=bos, eos=eos, process=process)
+        eos = b"" if vocabulary.eos is None else vocabulary.text_of(vocabulary.eos)
+        self._template = ChatTemplate(
+            vocabulary.chat_template,
+            bos=vocabulary.bos_text,
+            eos=eos.decode("utf-8", "replace"),
+            process=process,
+        )
         return self._template
 
     def close(self) -> None:
@@ -197,7 +202,3 @@ class PromptEncoder:
             rule=rule,
             early_end=prompt.tidy and not prompt.invoked,
         )
-
-
-def _name(vocabulary: Vocabulary, token: int | None) -> str:
-    return "" if token is None else vocabulary.text_of(token).decode("utf-8", "replace")

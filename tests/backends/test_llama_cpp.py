@@ -85,7 +85,8 @@ def test_a_gguf_file_that_llama_cpp_cannot_run(tmp_path: Path) -> None:
 def test_special_tokens_of_the_bundled_pair() -> None:
     backend = LlamaCppBackend(model_at(DRAFT), SMALL)
     vocabulary = backend.vocabulary
-    assert vocabulary.bos is None and vocabulary.end_tokens >= {0, 2}
+    assert vocabulary.bos is None and vocabulary.bos_text == "<|endoftext|>"
+    assert vocabulary.end_tokens >= {0, 2}
     assert vocabulary.fim is not None and vocabulary.fim[:3] == (3, 5, 4)
     assert vocabulary.chat_template is not None and "im_start" in vocabulary.chat_template
     backend.free()

@@ -206,3 +206,15 @@ def test_a_chat_that_spells_no_control_token_is_encoded_as_one_text() -> None:
     vocabulary = Counting()
     PromptEncoder(vocabulary, 100).encode(chat(("user", "hi"), ("assistant", "ho")), 10)
     assert len(vocabulary.asked) == 1
+
+
+@pytest.mark.parametrize("adds", [True, False])
+@pytest.mark.parametrize("writes", [True, False])
+def test_a_chat_begins_with_one_bos_by_the_tokenizer_or_by_the_template(adds: bool, writes: bool) -> None:
+    class Beginning(ToyVocabulary):
+        bos = END if adds else None
+        bos_text = "<|end|>"
+        chat_template = "{{ bos_token }}" * writes + "{{ messages[0].content }}"
+
+    found = PromptEncoder(Beginning(), 100).encode(chat(("user", "hi")), 10).tokens
+    assert found == [END] * (adds or writes) + [*b"hi"]

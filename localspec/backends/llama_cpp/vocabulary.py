@@ -29,6 +29,7 @@ class LlamaVocabulary:
         self.size: int = lib.llama_vocab_n_tokens(self._vocab)
         bos = lib.llama_vocab_bos(self._vocab)
         self.bos: int | None = bos if lib.llama_vocab_get_add_bos(self._vocab) and bos != NO_TOKEN else None
+        self.bos_text = "" if bos == NO_TOKEN else self.text_of(bos).decode("utf-8", "replace")
         eos = lib.llama_vocab_eos(self._vocab)
         self.eos: int | None = None if eos == NO_TOKEN else eos
         self.end_tokens = frozenset(t for t in range(self.size) if lib.llama_vocab_is_eog(self._vocab, t))

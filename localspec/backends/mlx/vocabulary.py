@@ -62,7 +62,8 @@ class MlxVocabulary:
         added = {id: token for id, token in found.items() if id < size}
         self._names = {token.content: id for id, token in added.items()}
         self.eos = self._names.get(text_of_token(settings.get("eos_token")) or "")
-        self.bos = self._bos(text_of_token(settings.get("bos_token")))
+        self.bos_text = text_of_token(settings.get("bos_token")) or ""
+        self.bos = self._bos(self.bos_text)
         self.fim = self._fim()
         configured = (directory.config.get("eos_token_id"), generation.get("eos_token_id"))
         self.end_tokens = self._ends(
@@ -88,10 +89,10 @@ class MlxVocabulary:
             return None
         return times * max(map(len, self._texts.values()), default=1)
 
-    def _bos(self, name: str | None) -> int | None:
+    def _bos(self, name: str) -> int | None:
         """The token ``name``, if the tokenizer itself puts it before a text."""
         first = self._tokenizer.encode("", add_special_tokens=True).ids[:1]
-        return first[0] if first and first[0] == self._names.get(name or "") else None
+        return first[0] if first and first[0] == self._names.get(name) else None
 
     def _first(self, names: Iterable[str]) -> int | None:
         return next((self._names[name] for name in names if name in self._names), None)
