@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from functools import cached_property, partial
 from itertools import accumulate
@@ -21,6 +22,8 @@ from localspec.models.rendering_process import RenderingProcess
 from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Prompt, TextPrompt, TokenPrompt
 
+THOUGHT = re.compile(r"(<((?:seed:)?think(?:ing)?|reasoning|thought)>)\s*\Z")
+"""the tag with which some templates begin the answer: it opens a thought"""
 ANSWER_SHARE = 4
 """a prompt that must be cut leaves this fraction of the context, 1 / ANSWER_SHARE, for the answer"""
 
@@ -175,11 +178,26 @@ class PromptEncoder:
         turns, beginning = (messages, last.content) if prompt.prefilled else (prompt.messages, "")
         guarded = [replace(turn, content=self._markup.guarded(turn.content)) for turn in turns]
         text = template.render(guarded, self._markup.guarded(prompt.variables))
-        counted = self._count(text + self._markup.guarded(beginning), self._markup.encode)
+        counted = self._count(self._begun(text, beginning) if prompt.prefilled else text, self._markup.encode)
         start = self._start()
         if counted.tokens is None or counted.tokens[:1] == start:
             return counted
         return Counted([*start, *counted.tokens], len(start) + counted.number)
+
+    def _begun(self, rendered: str, beginning: str) -> str:
+        """The rendering with the beginning of the answer. A thought that the template has opened is closed,
+        unless the beginning opens it too, or ends it."""
+        opened, guarded = THOUGHT.search(rendered), self._markup.guarded
+        if opened is None:
+            return rendered + str(guarded(beginning))
+        tag, close = opened[1], f"</{opened[2]}>"
+        upto = rendered[: opened.end(1)]
+        thought, end, answer = beginning.partition(close)
+        if thought.lstrip().startswith(tag):
+            return upto + guarded(thought.lstrip().removeprefix(tag)) + end + guarded(answer)
+        if end:
+            return rendered + guarded(thought) + end + guarded(answer)
+        return f"{upto}\n\n{close}\n\n{guarded(beginning)}"
 
     @cached_property
     def _infill(self) -> Infill | None:

@@ -218,3 +218,22 @@ def test_a_chat_begins_with_one_bos_by_the_tokenizer_or_by_the_template(adds: bo
 
     found = PromptEncoder(Beginning(), 100).encode(chat(("user", "hi")), 10).tokens
     assert found == [END] * (adds or writes) + [*b"hi"]
+
+
+@pytest.mark.parametrize(
+    ("beginning", "text"),
+    [
+        ("Sure, here", "<think>\n\n</think>\n\nSure, here"),
+        ("<think>\nI know", "<think>\nI know"),
+        ("<think>a</think>b", "<think>a</think>b"),
+        ("a</think>b", "<think>\na</think>b"),
+    ],
+)
+def test_a_prefilled_answer_is_no_part_of_a_thought_that_the_template_opens(
+    beginning: str, text: str
+) -> None:
+    class Thinking(ToyVocabulary):
+        chat_template = "{{ messages[0].content }}{{ '<think>\n' }}"
+
+    prompt = ChatPrompt((Message("user", "hi"), Message("assistant", beginning)), prefilled=True)
+    assert PromptEncoder(Thinking(), 100).encode(prompt, 10).tokens == [*b"hi", *text.encode()]
