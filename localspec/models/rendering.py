@@ -49,6 +49,8 @@ class Rendered(msgspec.Struct):
     error: str | None = None
     is_final: bool = True
     """True if rendering again in another process would give the same error"""
+    is_refused: bool = False
+    """True if the template refused the conversation by ``raise_exception``"""
 
 
 def receive(stream: BinaryIO) -> bytes | None:
@@ -68,6 +70,10 @@ def framed(message: object) -> bytes:
     except (OverflowError, RecursionError, TypeError) as error:
         raise ValueError(str(error)) from None
     return LENGTH.pack(len(content)) + content
+
+
+class Refusal(TemplateError):
+    """A template's own error, by ``raise_exception``."""
 
 
 class Generation(Extension):
@@ -137,7 +143,8 @@ def _done(work: Callable[[], str]) -> Rendered:
     except Exception as error:
         # Any exception of a template is the model's fault: besides TemplateError nesting too deep, numbers
         # too long, and errors of Python's own methods. Making the message takes time and memory, too.
-        return Rendered(error=(str(error) or type(error).__name__)[:LONGEST_ERROR])
+        message = (str(error) or type(error).__name__)[:LONGEST_ERROR]
+        return Rendered(error=message, is_refused=isinstance(error, Refusal))
 
 
 def time_exceeded(seconds: float) -> str:
@@ -162,7 +169,7 @@ def _as_json(
 
 
 def _raise_exception(message: str) -> NoReturn:
-    raise TemplateError(message)
+    raise Refusal(message)
 
 
 @contextlib.contextmanager

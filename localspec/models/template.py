@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import groupby
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
 from localspec.errors import ModelInvalid
 from localspec.models.rendering import Begin, Rendered
@@ -22,7 +23,13 @@ CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
-_REMEDY = "Use --raw to send the text without a template."
+_REMEDY = (
+    "Send the text without a template: `run --raw`, over HTTP `/v1/completions`, or `raw` of `/api/generate`."
+)
+_Role = Literal["system", "user", "assistant"]
+_Roles = Mapping[_Role, _Role]
+_AS_GIVEN: _Roles = MappingProxyType({})
+_OF_THE_USER: _Roles = MappingProxyType({"system": "user"})
 
 
 class ChatTemplate:
@@ -46,24 +53,33 @@ class ChatTemplate:
     def render(self, messages: Sequence[Message], variables: Mapping[str, Any] = NO_VARIABLES) -> str:
         """The prompt text that asks for the next assistant message; ``variables`` stand beside its own.
 
+        A template that refuses the messages gets neighbours of one role as one message, and after that system
+        messages as the user's.
+
         Raises :class:`ModelInvalid` where the source is not valid Jinja, or a rendering fails, takes more
         than two seconds of processor time or 512 MB, or makes more than eight million characters.
         """
-        turns = [{"role": m.role, "content": m.content} for m in messages]
-        with self._turn:
-            try:
-                self._compile()
-                rendered = self._answer({**variables, **self._own, "messages": turns})
-            except BaseException:  # after an interrupt its answer would be taken for the next message's
-                self._process.end()
-                raise
+        first = rendered = self._rendered(messages, variables)
+        for roles in (_AS_GIVEN, _OF_THE_USER):
+            if rendered.is_refused and (simpler := _joined(messages, roles)) != messages:
+                rendered, messages = self._rendered(simpler, variables), simpler
         if rendered.error is not None:
-            raise ModelInvalid(f"the model's chat template failed: {rendered.error}", _REMEDY)
+            raise ModelInvalid(f"the model's chat template failed: {first.error}", _REMEDY)
         return rendered.text
 
     def close(self) -> None:
         """End the process; a later rendering would start another one."""
         self._process.end()
+
+    def _rendered(self, messages: Sequence[Message], variables: Mapping[str, Any]) -> Rendered:
+        turns = [{"role": m.role, "content": m.content} for m in messages]
+        with self._turn:
+            try:
+                self._compile()
+                return self._answer({**variables, **self._own, "messages": turns})
+            except BaseException:  # after an interrupt its answer would be taken for the next message's
+                self._process.end()
+                raise
 
     def _begun(self, process: RenderingProcess | None) -> RenderingProcess:
         """A process that compiles the template: this one if it is alive, else a new one."""
@@ -95,3 +111,9 @@ class ChatTemplate:
         except ValueError as error:
             return Rendered(error=str(error))
         return self._process.answer(self._begin)
+
+
+def _joined(messages: Iterable[Message], roles: _Roles) -> list[Message]:
+    """``messages`` in other roles, with neighbours of one role as one message."""
+    runs = groupby(messages, lambda message: roles.get(message.role, message.role))
+    return [Message(role, "\n\n".join(message.content for message in run)) for role, run in runs]

@@ -134,6 +134,25 @@ def test_what_is_to_be_trained_on_is_rendered_like_the_rest() -> None:
     assert render(source) == "system user assistant user "
 
 
+ALTERNATING = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}[{{ m.content }}]{% endfor %}"
+)
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (ALTERNATING, "[S\n\na\n\nb][c][d]"),
+        ("{% if messages[0].role == 'system' %}[{{ messages[0].content }}]{% set messages = messages[1:] %}"
+         "{% endif %}" + ALTERNATING, "[S][a\n\nb][c][d]"),
+    ],
+)  # fmt: skip
+def test_what_a_template_refuses_is_joined(source: str, expected: str) -> None:
+    turns = [Message("system", "S"), Message("user", "a"), Message("user", "b"), Message("assistant", "c")]
+    assert ChatTemplate(source).render([*turns, Message("user", "d")]) == expected
+
+
 # --- failing -----------------------------------------------------------------------------------
 
 
