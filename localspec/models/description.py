@@ -18,7 +18,7 @@ from localspec.models.fingerprint import directory_tokens, gguf_tokens, vocab_fp
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.kind import Other, kind_of_directory, kind_of_file
 from localspec.models.split import split_of
-from localspec.models.tokenizer_json import has_template, tokenizer_fp
+from localspec.models.tokenizer_json import chat_template, read_settings, tokenizer_fp
 from localspec.protocol.messages import ModelDescription
 
 Format = Literal["gguf", "mlx"]
@@ -154,7 +154,7 @@ def _of_directory(
         vocab_fp=vocabulary.fp,
         tokenizer_fp=fp,
         fim=vocabulary.fim,
-        template=has_template(model.path),
+        template=bool(chat_template(model.path, read_settings(model.path))),
         parts=len(model.weights),
     )
     return _used(described, kind_of_directory(model))

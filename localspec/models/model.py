@@ -23,7 +23,7 @@ from localspec.models.gguf import read_header
 from localspec.models.kind import MODULES
 from localspec.models.names import Parts
 from localspec.models.split import split_of
-from localspec.models.tokenizer_json import SETTINGS, TEMPLATES, TOKENIZER
+from localspec.models.tokenizer_json import SETTINGS, TEMPLATE, TEMPLATE_IN_JSON, TOKENIZER
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.pairs import ModelFile, Signature
 
@@ -153,7 +153,8 @@ def _files(path: Path) -> Iterable[Path]:
     weights = sorted(weight_files(path))
     if not os.path.isdir(path):
         return weights
-    return [*weights, *(path / name for name in (CONFIG, INDEX, MODULES, TOKENIZER, SETTINGS, *TEMPLATES))]
+    described = (CONFIG, INDEX, MODULES, TOKENIZER, SETTINGS, TEMPLATE, TEMPLATE_IN_JSON)
+    return [*weights, *(path / name for name in described)]
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int] | None:

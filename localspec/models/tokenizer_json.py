@@ -17,7 +17,7 @@ from localspec.models.gguf import MAX_ARRAY
 
 TOKENIZER = "tokenizer.json"
 SETTINGS = "tokenizer_config.json"
-TEMPLATES = ("chat_template.jinja", "chat_template.json")
+TEMPLATE, TEMPLATE_IN_JSON = "chat_template.jinja", "chat_template.json"
 MAX_TOKENIZER = 256 * 1024 * 1024
 MAX_SETTINGS = 64 * 1024 * 1024
 """bytes of a file of settings; old ones hold all added tokens"""
@@ -60,7 +60,6 @@ class _Tokenizer(msgspec.Struct):
 
 class _Settings(msgspec.Struct):
     added_tokens_decoder: dict[TokenId, _Added] | None = None
-    chat_template: Any = None
 
 
 def read_tokenizer(path: Path) -> TokenTexts:
@@ -90,13 +89,6 @@ def tokenizer_fp(path: Path) -> str:
     return digest.hexdigest()[:16]
 
 
-def has_template(path: Path) -> bool:
-    """Return True if a model directory has a chat template; raises :class:`ModelInvalid`."""
-    if any((path / name).exists() for name in TEMPLATES):
-        return True
-    return bool(_settings_file(path).chat_template)
-
-
 def read_settings(path: Path, name: str = SETTINGS) -> dict[str, Any]:
     """Return a directory's optional file of settings; one that cannot be read says nothing."""
     try:
@@ -115,9 +107,10 @@ def text_of_token(token: Any) -> str | None:
 def chat_template(path: Path, settings: Mapping[str, Any]) -> str | None:
     """The chat template of a model directory with these ``settings``; None if it has none."""
     try:
-        return read_bounded(path / TEMPLATES[0], MAX_SETTINGS).decode()
+        return read_bounded(path / TEMPLATE, MAX_SETTINGS).decode()
     except (ModelError, UnicodeDecodeError):
-        found = settings.get("chat_template")
+        in_json = read_settings(path, TEMPLATE_IN_JSON)
+        found = in_json.get("chat_template") or settings.get("chat_template")
     if isinstance(found, list):
         named = {each.get("name"): each.get("template") for each in found if isinstance(each, dict)}
         found = named.get("default")

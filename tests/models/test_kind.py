@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.models.tokenizer_json import chat_template, read_settings
 from tests.models import directories, ggufs
 from tests.models.finding import describe
 
@@ -110,8 +111,10 @@ def test_sentence_transformers_make_embeddings(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("where", ["tokenizer_config.json", "chat_template.jinja", "chat_template.json"])
 def test_a_chat_template_is_found_wherever_it_is(tmp_path: Path, where: str) -> None:
-    content = json.dumps({"chat_template": "{{ messages }}"}).encode()
-    assert describe("x", directories.write(tmp_path, {where: content})).template
+    template = "{{ messages }}"
+    content = json.dumps({"chat_template": template}) if where.endswith(".json") else template
+    path = directories.write(tmp_path, {where: content.encode()})
+    assert describe("x", path).template and chat_template(path, read_settings(path)) == template
     assert not describe("x", directories.write(tmp_path, name="without")).template
 
 
