@@ -31,6 +31,11 @@ def one_line(text: str) -> str:
     return BREAKS.sub("\N{REPLACEMENT CHARACTER}", printable(text))
 
 
+def untemplated(model: str) -> str:
+    """That a model has no chat template, and what its answers are."""
+    return f"{model} is a base model without a chat template: it continues the text, and answers no questions"
+
+
 def stats_lines(result: Result) -> str:
     """A request's statistics in two lines: tokens and times, and speculation."""
     stats = result.stats

@@ -147,6 +147,7 @@ class Engine:
         capabilities = self.target.capabilities
         sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, self._limits)
         sequence.stats.truncated_messages = encoded.dropped
+        sequence.stats.untemplated = encoded.untemplated
         if settings.proposer != "none" and capabilities.obstacle:
             sequence.proposer, sequence.stats.speculation_off_reason = "none", capabilities.obstacle
         sequence.limit(request)

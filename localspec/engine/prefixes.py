@@ -68,7 +68,7 @@ def usable(holder: Holder, sequence: Sequence, most: int = ANY_WIDTH) -> int:
 
 
 def _canonical(holder: Holder, length: int, sequence: Sequence) -> int:
-    """Return how many of the first ``length`` cells are those of whole pieces of the prompt of ``sequence``."""
+    """Return how many of the first ``length`` cells are those of whole pieces of a prompt."""
     return min(length, holder.canonical) // sequence.chunk * sequence.chunk
 
 

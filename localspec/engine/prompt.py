@@ -19,7 +19,7 @@ from localspec.engine.markup import Markup
 from localspec.engine.turns import Counted, fewest_dropped
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
 from localspec.models.rendering_process import RenderingProcess
-from localspec.models.template import ChatTemplate
+from localspec.models.template import CHATMLS, PLAIN, ChatTemplate
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Prompt, TextPrompt, TokenPrompt
 
 THOUGHT = re.compile(r"(<((?:seed:)?think(?:ing)?|reasoning|thought)>)\s*\Z")
@@ -39,6 +39,8 @@ class Encoded(NamedTuple):
     rule: StopRule | None = None
     early_end: bool = False
     """True if the answer ends where the model is unsure"""
+    untemplated: bool = False
+    """True if it is a chat without markup: the model has no chat template"""
 
 
 class PromptEncoder:
@@ -70,12 +72,18 @@ class PromptEncoder:
         vocabulary = self._vocabulary
         eos = b"" if vocabulary.eos is None else vocabulary.text_of(vocabulary.eos)
         self._template = ChatTemplate(
-            vocabulary.chat_template,
+            PLAIN if self._is_base else vocabulary.chat_template,
             bos=vocabulary.bos_text,
             eos=eos.decode("utf-8", "replace"),
             process=process,
         )
         return self._template
+
+    @cached_property
+    def _is_base(self) -> bool:
+        """True if the model has no chat template, and no token of ChatML's."""
+        vocabulary = self._vocabulary
+        return not vocabulary.chat_template and len(vocabulary.encode(CHATMLS, special=True)) > 1
 
     def close(self) -> None:
         """End the chat template's process."""
@@ -157,7 +165,7 @@ class PromptEncoder:
         whole = self._render(prompt)
         starts = [i for i, m in enumerate(turns) if i and m.role == "user"]
         if whole.number <= room or not starts or not cut:
-            return Encoded(self._whole(whole), self._vocabulary.end_tokens)
+            return Encoded(self._whole(whole), self._vocabulary.end_tokens, untemplated=self._is_base)
         left = list(accumulate((len(m.content) for m in reversed(turns)), initial=0))[::-1]
         n, found = fewest_dropped(
             [left[first] for first in starts],
@@ -165,7 +173,8 @@ class PromptEncoder:
             room,
             lambda n: self._render(replace(prompt, messages=(*system, *turns[starts[n] :]))),
         )
-        return Encoded(self._whole(found), self._vocabulary.end_tokens, starts[n])
+        tokens = self._whole(found)
+        return Encoded(tokens, self._vocabulary.end_tokens, starts[n], untemplated=self._is_base)
 
     def _answer_room(self, max_tokens: int | None) -> int:
         share = self._n_ctx // ANSWER_SHARE
@@ -174,11 +183,12 @@ class PromptEncoder:
     def _render(self, prompt: ChatPrompt) -> Counted:
         template = self._template or self.prepare()
         *messages, last = prompt.messages
-        # The beginning of the answer, if the prompt has one, follows the rendered template.
-        turns, beginning = (messages, last.content) if prompt.prefilled else (prompt.messages, "")
+        # The beginning of the answer, if the prompt has one, follows the rendered template's markup.
+        begins = prompt.prefilled and not self._is_base
+        turns = messages if begins else prompt.messages
         guarded = [replace(turn, content=self._markup.guarded(turn.content)) for turn in turns]
         text = template.render(guarded, self._markup.guarded(prompt.variables))
-        counted = self._count(self._begun(text, beginning) if prompt.prefilled else text, self._markup.encode)
+        counted = self._count(self._begun(text, last.content) if begins else text, self._markup.encode)
         start = self._start()
         if counted.tokens is None or counted.tokens[:1] == start:
             return counted

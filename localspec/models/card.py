@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,7 +11,7 @@ from localspec.models.description import format_of
 from localspec.models.directory import number_of, read_config, read_directory
 from localspec.models.gguf import GgufHeader, read_header
 from localspec.models.model import signature_of
-from localspec.models.template import CHATML
+from localspec.models.template import CHATML, CHATMLS, PLAIN
 from localspec.models.tokenizer_json import chat_template, read_settings, read_tokenizer, text_of_token
 from localspec.protocol.pairs import Signature
 
@@ -67,11 +68,18 @@ def _texts(path: Path, _: Signature) -> Texts:
     if format_of(path) == "mlx":
         settings = read_settings(path)
         bos, eos = (text_of_token(settings.get(f"{name}_token")) or "" for name in ("bos", "eos"))
-        return Texts(bos, eos, chat_template(path, settings) or CHATML, read_directory(path).quantisation)
+        template = chat_template(path, settings) or _instead(read_tokenizer(path).added.values())
+        return Texts(bos, eos, template, read_directory(path).quantisation)
     header = read_header(path)
     found = header.metadata.get("tokenizer.chat_template")
-    template = found if isinstance(found, str) and found else CHATML
+    is_own = isinstance(found, str) and found
+    template = found if is_own else _instead(header.metadata.get("tokenizer.ggml.tokens") or ())
     return Texts(_token(header, "bos"), _token(header, "eos"), template, header.quantisation)
+
+
+def _instead(tokens: Iterable[str]) -> str:
+    """The template of a model that has none of its own."""
+    return CHATML if CHATMLS in tokens else PLAIN
 
 
 def _token(header: GgufHeader, name: str) -> str:

@@ -18,11 +18,15 @@ MAX_CHARS = 8_000_000
 MAX_MEMORY = 512 << 20
 NO_VARIABLES: Mapping[str, Any] = MappingProxyType({})
 
-# The fallback of llama.cpp as well: ChatML, https://github.com/openai/openai-python/blob/v0.28.1/chatml.md
+# The fallback of llama.cpp as well, there for all models: ChatML, https://github.com/openai/openai-python/blob/v0.28.1/chatml.md
 CHATML = (
     "{% for m in messages %}<|im_start|>{{ m['role'] }}\n{{ m['content'] }}<|im_end|>\n{% endfor %}"
     "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
 )
+CHATMLS = "<|im_start|>"
+"""the token that a model knows if ChatML means anything to it"""
+PLAIN = "{{ messages | map(attribute='content') | join('\n\n') }}"
+"""for a base model without a template, to which ChatML's markers would be text: the contents alone"""
 _REMEDY = (
     "Send the text without a template: `run --raw`, over HTTP `/v1/completions`, or `raw` of `/api/generate`."
 )

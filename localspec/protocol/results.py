@@ -47,7 +47,8 @@ class Stats(msgspec.Struct, kw_only=True):
     too. ``exactness``, at temperature 0 or with a seed: ``exact`` if the text is that of plain
     decoding to the byte; ``near-ties`` if ``rounded_tokens`` of it were chosen from rows that may be
     rounded otherwise, so that a near-tie may have been decided otherwise. ``truncated_messages`` old
-    messages did not fit the context. ``choices`` counts the rounds by proposer, or by the reason for
+    messages did not fit the context. ``untemplated``: the model has no chat template, and continued the
+    plain text of the messages. ``choices`` counts the rounds by proposer, or by the reason for
     no draft. ``time_saved_s`` is the time of plain decoding, at the measured cost of a plain step, less
     the time taken; null until that cost is known.
     """
@@ -63,6 +64,7 @@ class Stats(msgspec.Struct, kw_only=True):
     rounded_tokens: int = 0
     lossless: bool = True
     truncated_messages: int = 0
+    untemplated: bool = False
     speculation_off_reason: str | None = None
     choices: dict[str, int] = msgspec.field(default_factory=dict)
     time_saved_s: float | None = None

@@ -237,3 +237,15 @@ def test_a_prefilled_answer_is_no_part_of_a_thought_that_the_template_opens(
 
     prompt = ChatPrompt((Message("user", "hi"), Message("assistant", beginning)), prefilled=True)
     assert PromptEncoder(Thinking(), 100).encode(prompt, 10).tokens == [*b"hi", *text.encode()]
+
+
+def test_a_base_model_reads_the_contents_alone() -> None:
+    class Base(ToyVocabulary):
+        chat_template = None
+
+    encoder = PromptEncoder(Base(), 100)
+    encoded = encoder.encode(chat(("system", "S"), ("user", "hi")), 10)
+    assert encoded.tokens == [*b"S\n\nhi"] and encoded.untemplated
+    begun = ChatPrompt((Message("user", "hi"), Message("assistant", "ho")), prefilled=True)
+    assert encoder.encode(begun, 10).tokens == [*b"hi\n\nho"]
+    assert not ENCODER.encode(chat(("user", "hi")), 10).untemplated

@@ -9,7 +9,7 @@ import pytest
 from localspec.models.bundled import BUNDLED_TARGET, bundled_model
 from localspec.models.card import BPE, NO_VOCABULARY, SPM, Card, card_of, texts_of
 from localspec.models.gguf import read_header
-from localspec.models.template import CHATML
+from localspec.models.template import CHATML, PLAIN
 from tests.mlx_pair import mlx_model
 from tests.models import directories, ggufs
 
@@ -27,7 +27,9 @@ def test_a_file_says_little_or_nothing(tmp_path: Path) -> None:
     path = tmp_path / "m.gguf"
     path.write_bytes(ggufs.gguf([ggufs.string("tokenizer.ggml.model", "llama")]))
     assert card_of(path) == Card(0, SPM, 0)
-    assert texts_of(path)[:3] == ("", "", CHATML)
+    assert texts_of(path)[:3] == ("", "", PLAIN)
+    path.write_bytes(ggufs.gguf([ggufs.strings("tokenizer.ggml.tokens", ["<|im_start|>"])]))
+    assert texts_of(path).template == CHATML
     path.write_bytes(ggufs.gguf([ggufs.uint32("tokenizer.ggml.eos_token_id", 9)]))
     assert card_of(path) == Card(0, NO_VOCABULARY, 0), "a changed file is read again"
     assert texts_of(path).eos == "", "there is no such token"

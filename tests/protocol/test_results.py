@@ -32,6 +32,7 @@ DOCUMENTED = """
     "rounded_tokens": 7,
     "lossless": true,
     "truncated_messages": 2,
+    "untemplated": false,
     "speculation_off_reason": null,
     "choices": {"draft": 2, "nothing to offer": 1},
     "time_saved_s": 1.5,
