@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,9 @@ from localspec.protocol.options import Options
 
 if TYPE_CHECKING:
     from localspec.client import Client
+
+DUMB = ("dumb", "unknown")
+"""values of TERM for terminals that cannot move the cursor"""
 
 
 def begin(
@@ -23,11 +27,14 @@ def begin(
 ) -> int:
     """Chat in the terminal until the user leaves; without ``options``, use those of the environment.
 
-    Raises :class:`InvalidOptions` where there is no terminal, and :class:`SessionNotFound`.
+    Raises :class:`InvalidOptions` where there is no terminal or only a dumb one, and :class:`SessionNotFound`.
     """
-    if other := [name for name in ("stdin", "stdout") if not getattr(sys, name).isatty()]:
+    other = [f"{name} is not one" for name in ("stdin", "stdout") if not getattr(sys, name).isatty()]
+    if (kind := os.environ.get("TERM", "")) in DUMB:
+        other.append(f"TERM={kind} cannot show a full screen")
+    if other:
         raise InvalidOptions(
-            f"a chat needs a terminal, and {other[0]} is not one", "For one answer, use `localspec run`."
+            f"a chat needs a terminal, and {other[0]}", "For one answer, use `localspec run`."
         )
     gc.disable()  # imports make no garbage: looking for it takes a twentieth of the start
     from localspec.tui.app import ChatApp

@@ -87,7 +87,7 @@ class ChatApp(App[None]):
         return self.chat_screen
 
     def on_mount(self) -> None:
-        for each in (signal.SIGHUP, signal.SIGTERM):  # the terminal was closed: leave as by ctrl+q
+        for each in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):  # leave as by ctrl+q
             asyncio.get_running_loop().add_signal_handler(each, self.exit, None, 128 + each)
         # After the first frame: the user can type then.
         self.call_after_refresh(self._start)

@@ -71,7 +71,7 @@ def test_it_leaves_with_what_a_shell_can_use(home: Path) -> None:
         terminal.until_shown("left with 0")
 
 
-@pytest.mark.parametrize("closed_by", ["its end", "SIGTERM"])
+@pytest.mark.parametrize("closed_by", ["its end", "SIGTERM", "SIGQUIT"])
 def test_a_private_chat_ends_with_its_terminal(home: Path, closed_by: str) -> None:
     async def until_nothing_is_private() -> None:
         async with await connect() as client:
@@ -88,12 +88,21 @@ def test_a_private_chat_ends_with_its_terminal(home: Path, closed_by: str) -> No
         if closed_by == "its end":
             terminal.close()
         else:
-            terminal.signal(signal.SIGTERM)
-            terminal.until_shown("left with 143")
+            number = signal.Signals[closed_by]
+            terminal.signal(number)
+            terminal.until_shown(f"left with {128 + number}")
         run(until_nothing_is_private())
 
 
-def test_without_a_terminal_it_says_so(home: Path) -> None:
-    command = (sys.executable, "-m", "localspec", "chat")
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    assert done.returncode == 2 and "needs a terminal" in done.stderr
+def test_without_a_terminal_that_can_show_it_there_is_a_sentence(home: Path) -> None:
+    command, dumb = (sys.executable, "-m", "localspec", "chat"), {**os.environ, "TERM": "dumb"}
+    leader, window = os.openpty()
+    ends = ((subprocess.DEVNULL, None, "stdin is not one"), (window, dumb, "TERM=dumb cannot"))
+    for stdin, variables, why in ends:
+        done = subprocess.run(
+            command, stdin=stdin, stdout=window, stderr=subprocess.PIPE, text=True, env=variables
+        )
+        assert done.returncode == 2 and f"a chat needs a terminal, and {why}" in done.stderr
+    os.set_blocking(leader, False)
+    with pytest.raises(BlockingIOError):
+        os.read(leader, 1)
