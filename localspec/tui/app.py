@@ -44,7 +44,8 @@ class ChatApp(App[None]):
     TITLE = "localspec"
     COMMANDS = {CommandHits, ThemeHits}
     BINDINGS = [
-        Binding("ctrl+p", "command_palette", "Commands", show=False, priority=True, tooltip="Search commands")
+        Binding("ctrl+p", "command_palette", "Search commands", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "Suspend; fg in the shell continues", show=False, priority=True),
     ]
     CSS = """
     ToastRack { margin-bottom: 5; }

@@ -63,6 +63,9 @@ class Player:
     async def press(self, *keys: str) -> None:
         await self._pilot.press(*keys)
 
+    async def resize(self, *size: int) -> None:
+        await self._pilot.resize_terminal(*size)
+
     async def click(self, widget: type[Widget] | None = None, *, offset: tuple[int, int] = (0, 0)) -> None:
         await self._pilot.click(widget, offset=offset)
 

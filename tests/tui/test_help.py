@@ -12,12 +12,12 @@ from localspec.tui.commands.registry import COMMANDS
 from localspec.tui.dialogs.session_list import SessionList
 from localspec.tui.screens.chat import ChatScreen
 from localspec.tui.screens.help import HelpScreen
-from localspec.tui.widgets.prompt import Prompt
+from localspec.tui.widgets.prompt import Composer, Prompt
 from localspec.tui.widgets.transcript import Transcript
 from tests.tui.showing import showing
 from tests.waiting import run
 
-LISTED = [*Prompt.BINDINGS, *Transcript.BINDINGS, *SessionList.BINDINGS]
+LISTED = [*Prompt.BINDINGS, *Composer.BINDINGS, *Transcript.BINDINGS, *SessionList.BINDINGS]
 
 
 def plain(text: str) -> str:

@@ -113,3 +113,14 @@ def test_a_screen(
             assert not [text for text in texts if text not in seen], seen
 
     run(test())
+
+
+def test_a_window_that_is_too_small_says_so(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation(), size=(20, 5)) as player:
+            assert player.lines() == ["The window is too", "small.", "", "", ""]
+            await player.press("x")
+            await player.resize(20, 9)
+            assert player.lines()[5].startswith("│ x")
+
+    run(test())

@@ -65,6 +65,14 @@ def test_a_daemon_that_is_killed_while_it_answers(home: Path) -> None:
         terminal.until_shown("stopped")
 
 
+def test_ctrl_z_suspends(home: Path) -> None:
+    with chatting(home) as terminal:
+        terminal.keys("C-z")
+        terminal.until(lambda pane: not pane.strip(), "the shell's screen is back")
+        terminal.signal(signal.SIGCONT)
+        terminal.until_shown("sk something")
+
+
 def test_it_leaves_with_what_a_shell_can_use(home: Path) -> None:
     with chatting(home) as terminal:
         terminal.keys("C-q")

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.events import DescendantFocus, Key, Paste
+from textual.events import DescendantFocus, Key, Paste, Resize
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
+from textual.widgets import Static
 
 from localspec.errors import DiskFull, EngineBusy, LocalspecError
 from localspec.home import here
@@ -37,6 +38,8 @@ from localspec.tui.widgets.welcome import Welcome
 from localspec.wording import one_line, printable
 
 ERROR_SHOWN_S = 10
+FEWEST_COLUMNS, FEWEST_LINES = 20, 9
+"""of a window that shows a part of the conversation and a line of the prompt"""
 
 T = TypeVar("T")
 
@@ -64,6 +67,12 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+end", "look('scroll_end')", "The last message", show=False),
     ]
 
+    DEFAULT_CSS = """
+    ChatScreen { overflow: hidden; }
+    ChatScreen > #small { dock: top; width: 100%; height: 100%; display: none; }
+    ChatScreen.-small > #small { display: block; }
+    """
+
     def __init__(self, chat: Chat) -> None:
         super().__init__()
         self.chat = chat
@@ -88,6 +97,10 @@ class ChatScreen(Screen[None]):
         yield Progress(id="progress")
         yield Status(id="status")
         yield Keys()
+        yield Static("The window is too small.", id="small")
+
+    def on_resize(self, event: Resize) -> None:
+        self.set_class(event.size.width < FEWEST_COLUMNS or event.size.height < FEWEST_LINES, "-small")
 
     def on_mount(self) -> None:
         self._show_said()
@@ -266,7 +279,7 @@ class ChatScreen(Screen[None]):
         """Show all commands and keys."""
         keys = {
             "Keys": [*self.BINDINGS, *self.app.BINDINGS],
-            "In the prompt": Prompt.BINDINGS,
+            "In the prompt": [*Prompt.BINDINGS, *Composer.BINDINGS],
             "On a message": Transcript.BINDINGS,
             "In the list of chats": SessionList.BINDINGS,
         }

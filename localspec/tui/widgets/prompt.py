@@ -41,6 +41,8 @@ class Composer(TextArea):
     This keeps the order of keys: bindings with priority would overtake text that was typed just before.
     """
 
+    BINDINGS = [Binding("ctrl+underscore", "undo", "Undo", show=False)]
+
     def __init__(self, take: Callable[[str], bool]) -> None:
         super().__init__(placeholder="Ask something; / for commands, @ for files")
         self._take = take
@@ -88,6 +90,7 @@ class Prompt(Vertical):
         Binding("tab", "complete", "Complete", show=False),
         Binding("up", "previous", "Earlier", show=False),
         Binding("down", "next", "Later", show=False),
+        Binding("ctrl+d", "app.quit", "Leave, if nothing is typed", show=False),
     ]
 
     DEFAULT_CSS = """
@@ -196,6 +199,8 @@ class Prompt(Vertical):
                 self.action_previous()
             case "down":
                 self.action_next()
+            case "ctrl+d" if not self.text:
+                self.post_message(self.Sent("/quit"))
             case "escape" if self._suggestions.display:
                 self._decline()
             case _:
