@@ -48,8 +48,8 @@ class ChatApp(App[None]):
         Binding("ctrl+z", "suspend_process", "Suspend; fg in the shell continues", show=False, priority=True),
     ]
     CSS = """
-    ToastRack { margin-bottom: 5; }
-    Toast { max-width: 90%; }
+    Toast { width: 100%; max-width: 100%; margin: 0; padding: 0 1; }
+    ChatScreen ToastRack { layer: default; dock: none; margin: 0; max-height: 6; overflow-y: auto; }
     """
 
     def __init__(

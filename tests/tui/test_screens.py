@@ -124,3 +124,16 @@ def test_a_window_that_is_too_small_says_so(still: Path) -> None:
             assert player.lines()[5].startswith("│ x")
 
     run(test())
+
+
+def test_notices_cover_no_text(still: Path) -> None:
+    async def test() -> None:
+        async with showing(conversation(), size=NARROW) as player:
+            player.screen.notify("Copied.")
+            player.screen.show_error(LocalspecError("it does not fit", "Choose a smaller one."))
+            await player.until(lambda: "▌ Choose a smaller one." in player.lines(), "they are shown")
+            lines = player.lines()
+            assert lines[-8:-5] == ["▌ Copied.", "▌ it does not fit", "▌ Choose a smaller one."]
+            assert "It is meant for strings" in lines[-10] and "Ask something" in lines[-4]
+
+    run(test())

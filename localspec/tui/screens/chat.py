@@ -103,6 +103,8 @@ class ChatScreen(Screen[None]):
         self.set_class(event.size.width < FEWEST_COLUMNS or event.size.height < FEWEST_LINES, "-small")
 
     def on_mount(self) -> None:
+        for notices in self.query("ToastRack"):
+            self.move_child(notices, before=self._prompt)  # where they cover no text
         self._show_said()
         self._prompt.take_focus()
 
