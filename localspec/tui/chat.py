@@ -20,6 +20,7 @@ from localspec.protocol.sessions import Pairing, SessionContent, StoredMessage
 from localspec.tui.conversation import Answer, Question, Said, last_question, said_in, shown
 from localspec.tui.facts import Changed, Configured, Done, Ended, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
+from localspec.wording import one_line
 
 if TYPE_CHECKING:
     from localspec.client import Client, Event, Stream
@@ -244,7 +245,7 @@ class Chat:
         self.said = [*said, answer]
         self._report(Changed())
         try:
-            client = await self._unless_stopped(self._link.client())
+            client = await self._unless_stopped(self._ready())
         except BaseException:
             self._end(answer)
             self.said = before
@@ -252,6 +253,7 @@ class Chat:
             raise
         try:
             session = await self._opened(client)
+            answer.model = "" if self.pairing is None else self.pairing.target
             if self._stopped.is_set():
                 raise _stopped()
             await self._follow(begin(client, session), client, answer)
@@ -278,6 +280,11 @@ class Chat:
             self._match(content)
         if not taken:
             raise answer.error or _stopped()
+
+    async def _ready(self) -> Client:
+        """A connected client, once a model that was chosen before is loaded."""
+        async with self._configuring:
+            return await self._link.client()
 
     async def _opened(self, client: Client) -> str:
         """Return the session's id; opens the session if this is the first message."""
@@ -323,15 +330,17 @@ class Chat:
             case ModelProgress() if answer is not None and answer.tokens:
                 pass  # progress of another model's load
             case ModelProgress():
-                self._wait(answer, f"loading the {event.stage} model", event.fraction)
+                self._wait(answer, _loading(event.model, event.stage), event.fraction)
             case StreamProgress(stage="prefill"):
                 self._wait(answer, "reading the prompt", event.fraction)
             case StreamProgress():
-                self._wait(answer, "waiting in the queue", None)
+                model = "the model" if self.pairing is None else self.pairing.target
+                self._wait(answer, f"waiting for {model}", None)
             case SpeculationDegraded():
                 sentence = f"The proposer {event.source} failed ({event.reason}); continuing with {event.to}."
                 self._report(Done(sentence))
-        self._soon()
+        if answer is not None:
+            self._soon()
 
     def _wait(self, answer: Answer | None, what: str, fraction: float | None) -> None:
         if answer is not None:
@@ -366,6 +375,7 @@ class Chat:
     async def _load(self, options: Options) -> None:
         self._loads += 1
         newest = self._loads
+        self._report(Working(_loading(options.model), None))
         client = await self._link.client()
         stream = client.load(
             options.model, draft=options.draft, backend=options.backend, workspace=options.workspace
@@ -439,6 +449,12 @@ class Chat:
 def _same_model(one: Options, other: Options) -> bool:
     """True if both load the same models."""
     return all(getattr(one, each) == getattr(other, each) for each in LOADED_BY)
+
+
+def _loading(model: str | None, stage: str = "") -> str:
+    """The work of loading a model, or its draft; of a path the file's name."""
+    name = one_line((model or "the model").rpartition("/")[2].removesuffix(".gguf"))
+    return f"loading a draft for {name}" if stage == "draft" else f"loading {name}"
 
 
 def _stopped() -> Gone:

@@ -16,6 +16,7 @@ from localspec.errors import Gone, ModelError, ModelNotFound, SessionNotFound
 from localspec.protocol.options import Options
 from localspec.tui.chat import Chat
 from localspec.tui.conversation import Answer, Question
+from localspec.tui.facts import Working
 from localspec.tui.link import Link
 from tests.models.ggufs import DRAFT
 from tests.tui.harness import GREEDY, playing
@@ -177,5 +178,22 @@ def test_a_new_chat_is_set_as_the_one_before(home: Path) -> None:
             await player.press("ctrl+n")
             await player.until(lambda: player.chat is not before, "another chat is shown")
             assert player.chat.options.temperature == 0.25
+
+    run(test())
+
+
+def test_a_question_waits_for_the_model_that_was_chosen_before(home: Path) -> None:
+    async def test() -> None:
+        async with chatting() as (chat, told):
+            await chat.send(QUESTION)
+            told.clear()
+            choosing = asyncio.create_task(chat.configure(replace(GREEDY, model="stdlib-1m", draft=None)))
+            await asyncio.sleep(0)
+            assert told == [Working("loading stdlib-1m", None)]
+            await chat.send(QUESTION)
+            await choosing
+            answer = chat.answer
+            assert answer is not None and answer.result is not None
+            assert answer.model == answer.result.model == "stdlib-1m"
 
     run(test())

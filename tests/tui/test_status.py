@@ -56,6 +56,13 @@ def test_why_there_was_no_speculation() -> None:
     assert line.line(100).endswith("80 tok/s · drafts cost more than they save")
 
 
+def test_figures_of_another_model_are_left_out() -> None:
+    line, answer = Status(), answered()
+    answer.model, line.pairing = PAIRING.target, Pairing("another", None, "auto", "llama.cpp", "")
+    line.show(answer)
+    assert line.line(100) == "another · auto"
+
+
 def test_time_that_was_lost() -> None:
     assert (
         status(Stats(drafted=9, acceptance_rate=0.0, time_saved_s=-0.04)).line(100).endswith("40 ms slower")

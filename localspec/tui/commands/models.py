@@ -29,8 +29,6 @@ DRAFTS = {
     "auto": "one that fits the model, if there is any",
     "none": "no draft model; prompt lookup and memory still draft",
 }
-
-
 FRESH_S = 10.0
 """age until which a list of models is used for suggestions"""
 _FOUND: WeakKeyDictionary[Link, tuple[float, Sequence[ModelDescription]]] = WeakKeyDictionary()
@@ -63,11 +61,9 @@ async def _proposer_names(screen: ChatActions, typed: str) -> list[str]:
 async def model(screen: ChatActions, argument: str) -> None:
     """Choose the model that answers."""
     await screen.settled.wait()
-    chat = screen.chat
     name = argument or await screen.ask(_model_dialog(screen))
     if name is not None:
-        place = await asyncio.to_thread(_place_of, name)
-        await _configure(screen, replace(chat.options, model=place, draft=None))
+        await screen.busy(f"loading {one_line(name)}", _configure(screen, model=name, draft=None))
 
 
 @COMMANDS.command("draft", "[NAME|auto|none]", values=_draft_names)
@@ -76,8 +72,7 @@ async def draft(screen: ChatActions, argument: str) -> None:
     await screen.settled.wait()
     name = argument or await screen.ask(_draft_dialog(screen))
     if name is not None:
-        place = await asyncio.to_thread(_place_of, name)
-        await _configure(screen, replace(screen.chat.options, draft=place))
+        await screen.busy("loading the draft model", _configure(screen, draft=name))
 
 
 @COMMANDS.command("proposer", "[NAME]", values=_proposer_names)
@@ -91,7 +86,7 @@ async def proposer(screen: ChatActions, argument: str) -> None:
         check_value(
             Options, "proposer", name, said="/proposer", remedy="/proposer without a name lists them."
         )
-        await _configure(screen, replace(screen.chat.options, proposer=name))
+        await _configure(screen, proposer=name)
 
 
 async def _model_dialog(screen: ChatActions) -> ChooseScreen:
@@ -106,17 +101,18 @@ async def _found(screen: ChatActions) -> Sequence[ModelDescription]:
     return await screen.busy("looking for models", screen.chat.models())
 
 
-async def _configure(screen: ChatActions, options: Options) -> None:
-    """Set the options of the shown chat, and notify of the resulting models."""
+async def _configure(screen: ChatActions, **named: str | None) -> None:
+    """Set these options of the shown chat, and notify of the resulting models."""
     chat = screen.chat
-    await chat.configure(options)
+    places = {option: name and await asyncio.to_thread(_place_of, name) for option, name in named.items()}
+    await chat.configure(replace(chat.options, **places))
     if (now := chat.pairing) is not None:
         when = " from the next question on" if chat.answering else ""
         screen.notify(f"{pairing_told(now)}{when}.")
 
 
 def _place_of(name: str) -> str:
-    """A model's name, or its absolute path. Imported late: the module reads models."""
+    """A model's name, or its absolute path. Imported late, on a thread: the module reads models."""
     from localspec.models.library import absolute
 
     return absolute(name)

@@ -46,7 +46,9 @@ class Status(Widget):
         self._painted_at = 0.0
 
     def show(self, answer: Answer | None) -> None:
-        """Show the last answer; a growing one at most every ``PAUSE_S``."""
+        """Show the last answer, if the current model gives it; a growing one at most every ``PAUSE_S``."""
+        if answer is not None and self.pairing is not None and answer.model not in ("", self.pairing.target):
+            answer = None
         now = self._clock()
         grows = answer is not None and answer is self._answer and answer.growing
         if grows and self._parts and not self.notice and now - self._painted_at < PAUSE_S:
