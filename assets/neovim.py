@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+import argparse
 import io
 import itertools
 import re
-import sys
 import tempfile
 from pathlib import Path
 
@@ -94,4 +94,6 @@ def rgb(colour: int) -> tuple[int, int, int]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", metavar="FILE.svg")
+    main(parser.parse_args().file)

@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import os
 import re
-import sys
 import tempfile
 from pathlib import Path
 
@@ -71,4 +71,6 @@ def svg(app: App[None]) -> str:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("folder")
+    main(parser.parse_args().folder)

@@ -290,7 +290,7 @@ def change(place: Place, value: Any) -> None:
                 _change(tables, earlier, None)
             _change(tables, place, value)
         text = tomlkit.dumps(document)
-        is_sound = tomllib.loads(text) == wanted
+        is_sound = _full(tomllib.loads(text)) == _full(wanted)
     except (AttributeError, TypeError, ValueError, TOMLKitError, RecursionError):
         is_sound = False
     if not is_sound:
@@ -313,10 +313,19 @@ def write_file(text: str) -> None:
         raise of_system(error, message) or StorageError(f"{message}: {error.strerror}", remedy) from None
 
 
+def _full(value: Any) -> Any:
+    """A table without its empty tables, or another value."""
+    is_table = isinstance(value, dict)
+    return {k: full for k, v in value.items() if (full := _full(v)) != {}} if is_table else value
+
+
 def _change(tables: MutableMapping[str, Any], place: Place, value: Any) -> None:
     name, *below = place
     if below and (value is None or name in tables):
-        _change(tables.get(name, {}), tuple(below), value)
+        table = tables.get(name, {})
+        _change(table, tuple(below), value)
+        if hasattr(table, "as_string") and table.as_string().strip() in ("", "{}"):  # no comments
+            del tables[name]
     elif value is None:
         tables.pop(name, None)
     else:
@@ -347,6 +356,11 @@ class Setting(NamedTuple):
     @property
     def key(self) -> str:
         return f"{self.table}.{self.name}" if self.table else self.name
+
+    @property
+    def unset(self) -> str:
+        """``not set``, with the value that holds then."""
+        return f"not set{self.meaning.partition('not set')[2]}"
 
     @property
     def struct(self) -> type[msgspec.Struct]:

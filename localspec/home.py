@@ -29,13 +29,7 @@ def _place(kind: str) -> Path:
             return (path if path.is_absolute() else here() / path).resolve() / kind
         # Without XDG_RUNTIME_DIR platformdirs falls back to a place in /tmp, which private_dir checks.
         warnings.simplefilter("ignore", UserWarning)
-        return {
-            "config": platformdirs.user_config_path,
-            "data": platformdirs.user_data_path,
-            "cache": platformdirs.user_cache_path,
-            "state": platformdirs.user_state_path,
-            "runtime": platformdirs.user_runtime_path,
-        }[kind](APP)
+        return Path(getattr(platformdirs, f"user_{kind}_path")(APP))
 
 
 def of_user() -> Path:

@@ -1,6 +1,6 @@
 """The time from ``localspec chat`` to a prompt that takes keys, on a daemon that runs already.
 
-    python -m assets.bench.beginning [--times 10] [--json]
+    python -m assets.bench.beginning [--times 10]
 
 The chat is started in terminals of 100x30, one after the other, on a daemon and in a home of their own; the
 first time is not counted. The table has the seconds from the start of the process to the first screen with

@@ -5,8 +5,8 @@
 
 from __future__ import annotations
 
+import argparse
 import io
-import sys
 from pathlib import Path
 
 import msgspec
@@ -47,4 +47,6 @@ def main(path: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("file", metavar="FILE.svg")
+    main(parser.parse_args().file)

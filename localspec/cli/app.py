@@ -185,7 +185,7 @@ app.command(
 
 memory = App(
     name="memory",
-    help="Manage the n-gram memory: n-grams learned from your texts, stored on this disk.",
+    help="Manage the n-gram memory: n-grams learnt from your texts, stored on this disk.",
     help_epilogue=epilogue("memory"),
 )
 for _name, _help in (

@@ -27,7 +27,7 @@ def begin(
 ) -> int:
     """Chat in the terminal until the user leaves; without ``options``, use those of the environment.
 
-    Raises :class:`InvalidOptions` where there is no terminal or only a dumb one, and :class:`SessionNotFound`.
+    Raises :class:`InvalidOptions` where there is no terminal that can show it, and :class:`SessionNotFound`.
     """
     other = [f"{name} is not one" for name in ("stdin", "stdout") if not getattr(sys, name).isatty()]
     if (kind := os.environ.get("TERM", "")) in DUMB:

@@ -76,7 +76,7 @@ def show(*, model: ModelName = None, describe: bool = False, as_json: AsJson = F
             table = each.table
             lines += ["", f"[{table}]"]
         lines += [f"\n# {each.meaning} ({each.takes})"] if describe else []
-        lines.append(f"# {each.name} is not set" if value is None else f"{each.name} = {_toml(value)}")
+        lines.append(f"# {each.name} is {each.unset}" if value is None else f"{each.name} = {_toml(value)}")
     output.write(printable("\n".join(lines) + "\n"))
     for notice in notices:
         output.note(f"{notice}. {CORRECT}")

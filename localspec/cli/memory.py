@@ -72,10 +72,10 @@ def stats(*, as_json: AsJson = False) -> int:
 def _lines(table: TableStats) -> Iterator[str]:
     yield f"{table.workspace or 'user'} (vocabulary {table.vocab_fp})"
     used = f"{table.entries} of {table.capacity} n-grams ({table.occupancy:.0%})"
-    learned = counted(table.tokens, "token") if table.tokens else "no tokens"
-    yield f"  {used}, {size(table.bytes)}, {learned} learned here"
+    learnt = counted(table.tokens, "token") if table.tokens else "no tokens"
+    yield f"  {used}, {size(table.bytes)}, {learnt} learnt here"
     if table.last_use is not None:
-        yield f"  last learned {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
+        yield f"  last learnt {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
     names = [f"{counted(count, 'n-gram')} from {name}" for name, count in table.sources.items()]
     more = [f"and from {len(names) - SHOWN_SOURCES} more"] if len(names) > SHOWN_SOURCES else []
     if names:
@@ -92,16 +92,16 @@ def forget(
     yes: bool = False,
     as_json: AsJson = False,
 ) -> int:
-    """Forget what the n-gram memory learned in a workspace, from a source, or all of it.
+    """Forget what the n-gram memory learnt in a workspace, from a source, or all of it.
 
     The history of chats is another file and is kept.
 
     Parameters
     ----------
     workspace
-        Only n-grams learned in the workspace of this directory.
+        Only n-grams learnt in the workspace of this directory.
     source
-        Only n-grams learned from this source, by its name in `localspec memory stats --json`.
+        Only n-grams learnt from this source, by its name in `localspec memory stats --json`.
     every
         All n-grams of all workspaces.
     yes
@@ -117,7 +117,7 @@ def forget(
         workspace = workspace_at(Path(path)) or path
     scope = f" from {source!r}" if source is not None else ""
     scope += f" in {workspace}" if workspace is not None else ""
-    what = "the memory of all workspaces" if every else f"what was learned{scope}"
+    what = "the memory of all workspaces" if every else f"what was learnt{scope}"
     other = _history() if every else ""
     if not yes:
         held = upkeep.count(_directory(), _notice, workspace=workspace) if source is None else None
@@ -130,7 +130,7 @@ def forget(
     if as_json:
         output.json({"forgotten": forgotten, "unit": f"{unit}s"})
     elif not forgotten:
-        output.write(printable(f"There is nothing to forget: nothing was learned{scope}.{other}\n"))
+        output.write(printable(f"There is nothing to forget: nothing was learnt{scope}.{other}\n"))
     else:
         output.write(printable(f"Forgot {what}: {counted(forgotten, unit)}.{other}\n"))
     return ExitCode.OK
@@ -204,19 +204,19 @@ def prime(
     with _vocabulary(words) as vocabulary:
         memory = Memory(_directory(), words.vocab_fp, vocabulary.piece, notice=_notice)
         try:
-            learned, tokens = _learn(texts, vocabulary, memory, workspace)
+            learnt, tokens = _learn(texts, vocabulary, memory, workspace)
         finally:
             memory.close()
     if memory.failure is not None:
         raise memory.failure
-    withheld, skipped = memory.withheld, len(texts) - learned
+    withheld, skipped = memory.withheld, len(texts) - learnt
     tokens -= withheld
     if as_json:
-        output.json({"files": learned, "skipped": skipped, "tokens": tokens, "secret_tokens": withheld})
+        output.json({"files": learnt, "skipped": skipped, "tokens": tokens, "secret_tokens": withheld})
     else:
         secrets = f"; {counted(withheld, 'token')} that look like secrets left out" if withheld else ""
         others = f"; {counted(skipped, 'file')} without text" if skipped else ""
-        output.write(f"Learned {counted(tokens, 'token')} of {counted(learned, 'file')}{secrets}{others}.\n")
+        output.write(f"Learnt {counted(tokens, 'token')} of {counted(learnt, 'file')}{secrets}{others}.\n")
     return ExitCode.OK
 
 
@@ -234,12 +234,12 @@ def _given_texts() -> list[File]:
 def _learn(
     texts: Sequence[tuple[Path, str | None]], vocabulary: Vocabulary, memory: Memory, workspace: Path | None
 ) -> tuple[int, int]:
-    """Learn the texts; return the numbers of files and tokens learned. A file without a text is read."""
+    """Learn the texts; return the numbers of files and tokens learnt. A file without a text is read."""
     from localspec.memory.lesson import Lesson
     from localspec.memory.texts import read_text
 
     own, progress = cache(workspace_at), output.Progress()
-    learned = tokens = 0
+    learnt = tokens = 0
     try:
         for number, (file, text) in enumerate(texts):
             progress.update(f"learning {file.name}", number / len(texts))
@@ -251,10 +251,10 @@ def _learn(
             memory.learn(Lesson(ids, None if place is None else plain(str(place)), plain(f"file:{file}")))
             while memory.work():
                 pass
-            learned, tokens = learned + 1, tokens + len(ids)
+            learnt, tokens = learnt + 1, tokens + len(ids)
     finally:
         progress.stop()
-    return learned, tokens
+    return learnt, tokens
 
 
 def _vocabulary(words: Words) -> AbstractContextManager[Vocabulary]:

@@ -374,7 +374,7 @@ class Client:
     def prime(
         self, *paths: str, texts: tuple[File, ...] = (), workspace: str | None = None
     ) -> Stream[Primed]:
-        """Learn files, directories and texts before they are needed; a cancel keeps what was learned."""
+        """Learn files, directories and texts before they are needed; a cancel keeps what was learnt."""
         params = MemoryPrime(paths=paths, texts=texts, workspace=workspace)
         return self._wire.request("memory/prime", params, Primed)
 

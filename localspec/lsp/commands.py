@@ -30,7 +30,7 @@ async def accepted(server: Server, arguments: list[Any]) -> None:
 
 
 async def prime_workspace(server: Server, arguments: list[Any]) -> dict[str, int] | None:
-    """Learn the texts of the workspace; a cancelled run keeps what it has learned."""
+    """Learn the texts of the workspace; a cancelled run keeps what it has learnt."""
     roots = _roots(server, arguments)
     client = await server.link.client(at_once=True)
     stream = client.prime(*roots)
@@ -43,15 +43,15 @@ async def prime_workspace(server: Server, arguments: list[Any]) -> dict[str, int
     finally:
         stream.stop()
         work.end()
-    server.say(INFO, f"Learned {counted(primed.tokens, 'token')} of {counted(primed.files, 'file')}.")
+    server.say(INFO, f"Learnt {counted(primed.tokens, 'token')} of {counted(primed.files, 'file')}.")
     return {"files": primed.files, "skipped": primed.skipped, "tokens": primed.tokens}
 
 
 async def forget_workspace(server: Server, arguments: list[Any]) -> int | None:
-    """Forget what was learned in these directories, after the user has confirmed it; returns the number of
+    """Forget what was learnt in these directories, after the user has confirmed it; returns the number of
     tables removed."""
     roots = [_workspace(root) for root in _roots(server, arguments)]
-    question = f"Forget all that localspec has learned in {', '.join(roots)}?"
+    question = f"Forget all that localspec has learnt in {', '.join(roots)}?"
     if await _chosen(server, question, "Forget", "Keep") != "Forget":
         return None
     client = await server.link.client(at_once=True)

@@ -177,9 +177,9 @@ class TableFiles:
                 _unlink(path)
 
     def forget_source(self, name: str, source: str, tag: int) -> int:
-        """Overwrite what a table learned from one source; returns the number of entries.
+        """Overwrite what a table learnt from one source; returns the number of entries.
 
-        Texts of it that wait to be learned, in any process, are dropped.
+        Texts of it that wait to be learnt, in any process, are dropped.
         """
         with self.lock():
             # Stamped first: a process that inserts and then sees no stamp inserted before the erasure.
@@ -187,7 +187,7 @@ class TableFiles:
             return self._erase(name, source, tag)
 
     def erase(self, name: str, source: str, tag: int) -> int:
-        """As :meth:`forget_source`, for a source that was forgotten before; later texts may be learned."""
+        """As :meth:`forget_source`, for a source that was forgotten before; later texts may be learnt."""
         with self.lock():
             return self._erase(name, source, tag)
 

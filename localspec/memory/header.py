@@ -44,7 +44,7 @@ class State(NamedTuple):
     inserted: int = 0
     """entries inserted or seen again"""
     tokens: int = 0
-    """tokens learned"""
+    """tokens learnt"""
     last_use: float = 0.0
     """seconds since 1970"""
 

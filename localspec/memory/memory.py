@@ -25,7 +25,7 @@ STEP_S = 0.0005
 """seconds after which a call of :meth:`Memory.work` begins no further step; a step takes about as long"""
 
 WAITING = 1 << 18
-"""most tokens that wait to be learned"""
+"""most tokens that wait to be learnt"""
 LESSON = 16
 """tokens added to the length of each waiting text"""
 CLOSE_S = 2.0
@@ -74,9 +74,9 @@ class Memory:
         self.failure: LocalspecError | None = None
         """the last LocalspecError that a file caused; None if there was none"""
         self.withheld = 0
-        """tokens that were not learned because they look like secrets"""
+        """tokens that were not learnt because they look like secrets"""
         self.lost = 0
-        """tokens that were not learned because too many waited, or the engine ended first"""
+        """tokens that were not learnt because too many waited, or the engine ended first"""
         self._piece, self._report = piece, notice
         self._reported: set[str] = set()
         self._files = TableFiles(
@@ -117,7 +117,7 @@ class Memory:
         return rolled(value, oldest, newest, self.orders[0])
 
     def moment(self, workspace: str | None) -> Moment | None:
-        """The current moment, for a text that is learned later; None for a workspace without a table name."""
+        """The current moment, for a text that is learnt later; None for a workspace without a table name."""
         name = self._name(workspace)
         if name is None:
             return None
@@ -234,7 +234,7 @@ class Memory:
 
     def _lose(self, lesson: Lesson, reason: str) -> None:
         self.lost += len(lesson.tokens)
-        self._notice(f"some texts were not learned: {reason}")
+        self._notice(f"some texts were not learnt: {reason}")
 
     def _step(self) -> bool:
         try:
@@ -249,8 +249,8 @@ class Memory:
         except FAULTS as error:
             self._complain(error)
         except Exception:
-            # A text that is not learned costs a draft; an engine that ends costs every request its answer.
-            log.exception("a text could not be learned")
+            # A text that is not learnt costs a draft; an engine that ends costs every request its answer.
+            log.exception("a text could not be learnt")
         return True
 
     def _erase(self) -> Iterator[None]:
@@ -339,7 +339,7 @@ class Memory:
     def _gives_way(self, earlier: Lesson, moment: Moment, lesson: Lesson) -> bool:
         """Return whether the waiting text ``earlier`` is superseded by ``lesson``, which begins with it.
 
-        A forgotten text is not: it stays until its n-grams are marked as not to be learned again.
+        A forgotten text is not: it stays until its n-grams are marked as not to be learnt again.
         """
         return not self._is_void(earlier, moment) and _continues(lesson, earlier)
 

@@ -1,4 +1,4 @@
-"""The names of the sources that a table learned from; its entries hold only a 16-bit tag of the name."""
+"""The names of the sources that a table learnt from; its entries hold only a 16-bit tag of the name."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from localspec.memory.workspace import plain
 
 TAGS = 0xFFFF
 REMEMBERED_S = 24 * 3600.0
-"""seconds for which forgotten tags are kept: no text waits longer to be learned"""
+"""seconds for which forgotten tags are kept: no text waits longer to be learnt"""
 
 T = TypeVar("T")
 Stamp = tuple[int, int, int]
@@ -88,7 +88,7 @@ class Sources:
 
 
 class Forgotten:
-    """The times at which tags were forgotten: texts that have waited since before are not learned.
+    """The times at which tags were forgotten: texts that have waited since before are not learnt.
 
     A private file of one JSON object, for all tables of a vocabulary. It holds no names.
     """

@@ -185,7 +185,7 @@ class NgramTable:
             _score_stamp(self._map, offset + SCORE_BYTE_AT, score, self._clock & BYTE)
 
     def insert(self, hashes: Words, tokens: Words, order: int, tag: int) -> None:
-        """Insert n-grams of one order with the tokens that followed them, learned from the source ``tag``.
+        """Insert n-grams of one order with the tokens that followed them, learnt from the source ``tag``.
 
         A new entry replaces the weakest of its bucket if none is free. The score of an entry that is in the
         table is aged; it grows by 1 if another source taught it last, and is at least 1.
@@ -208,13 +208,13 @@ class NgramTable:
                 _entry(mapped, offset + ENTRY_BYTES * _weakest(words, clock), check, low | fresh)
 
     def count(self, tokens: int, entries: int) -> None:
-        """Add to the counters of what was learned; concurrent counts of two processes may be lost."""
+        """Add to the counters of what was learnt; concurrent counts of two processes may be lost."""
         state, step = self.state, 1 << self.header.bits - 1
         inserted = state.inserted + entries
         clock = state.clock + inserted // step - state.inserted // step
         # Epoch and marker are not written: another process may be setting them.
-        learned = state.tokens + tokens & WORD
-        COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted & WORD, learned, time.time())
+        learnt = state.tokens + tokens & WORD
+        COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted & WORD, learnt, time.time())
 
     @property
     def is_crowded(self) -> bool:

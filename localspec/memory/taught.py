@@ -1,4 +1,4 @@
-"""The n-grams learned from chats, so that a turn teaches only its new text, not the whole chat again."""
+"""The n-grams learnt from chats, so that a turn teaches only its new text, not the whole chat again."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def text_files(path: Path) -> list[Path]:
     real = path.resolve()
     if real.is_file() and is_secret(real.name):
         raise InvalidOptions(
-            f"{path} is, by its name, a file of secrets", "Leave it out: such files are never learned."
+            f"{path} is, by its name, a file of secrets", "Leave it out: such files are never learnt."
         )
     if real.is_file() and any(map(is_gits_own, real.parents)):
         raise InvalidOptions(f"{path} is a file of git's own", "Name files of a checkout instead.")
@@ -59,7 +59,7 @@ def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Itera
 
 
 def may_learn(path: Path) -> bool:
-    """Return True if a file, which need not exist yet, may be learned without being named by the user: git
+    """Return True if a file, which need not exist yet, may be learnt without being named by the user: git
     does not ignore it, and its name does not stand for secrets."""
     real = path.resolve()
     if is_secret(path.name) or is_secret(real.name) or ".git" in real.parts:
@@ -83,7 +83,7 @@ def read_text(path: Path) -> str | None:
 
 
 def _real_files(folder: Path, names: Iterable[str]) -> Iterator[Path]:
-    """Of the relative paths that git lists, those of files that may be learned."""
+    """Of the relative paths that git lists, those of files that may be learnt."""
     is_git_directory = cache(is_gits_own)
     for name in dict.fromkeys(names):
         file = os.path.join(folder, name)

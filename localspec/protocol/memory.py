@@ -20,7 +20,7 @@ class TableStats(msgspec.Struct, frozen=True, kw_only=True):
     entries: int = 0
     occupancy: float = 0.0
     tokens: int = 0
-    """tokens learned since it was made; a text learned twice counts twice"""
+    """tokens learnt since it was made; a text learnt twice counts twice"""
     last_use: float | None = None
     """seconds since 1970; None: never"""
     sources: dict[str, int] = {}
@@ -42,7 +42,7 @@ class Forgotten(msgspec.Struct, frozen=True):
 
 
 class Primed(msgspec.Struct, frozen=True):
-    """The amount learned; ``skipped`` files were not text."""
+    """The amount learnt; ``skipped`` files were not text."""
 
     files: int
     skipped: int

@@ -160,7 +160,7 @@ class CompletionWarm(Params):
 
 
 class MemoryForget(Params):
-    """Forget what was learned from ``source``, or in ``workspace``, or from ``source`` in ``workspace``; with
+    """Forget what was learnt from ``source``, or in ``workspace``, or from ``source`` in ``workspace``; with
     neither, everything."""
 
     workspace: Place | None = None

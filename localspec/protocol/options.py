@@ -50,43 +50,43 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     k: Annotated[int, Meta(ge=1, le=20)] | None = None
     """most draft tokens a round; not set: as many as pay"""
     verify: Literal["exact", "threshold"] | None = None
-    """`threshold` also accepts drafts that are merely likely: other text than without them"""
+    """`threshold` also accepts drafts that are merely likely: other text than without them; not set: exact"""
     threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
     """of verify = "threshold": the least probability of such a draft; not set: 0.3"""
     exactness: Literal["auto", "strict", "fast"] | None = None
-    """with temperature 0 or a seed: `strict` gives the text of plain decoding, `auto` where that is free"""
+    """with temperature 0 or a seed: `strict` gives the text of plain decoding; not set: auto, where that is free"""
     temperature: Annotated[float, Meta(ge=0, le=5)] | None = None
     """0 is greedy; not set: the model's own, else 0.7 for chat and 0 to fill in"""
     top_k: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None
-    """sample among the k most probable tokens; 0: all"""
+    """sample among the k most probable tokens; 0: all; not set: the model's own, else 0"""
     top_p: Annotated[float, Meta(gt=0, le=1)] | None = None
-    """sample among the fewest tokens that have this probability together"""
+    """sample among the fewest tokens that have this probability together; not set: the model's own, else 1"""
     min_p: Annotated[float, Meta(ge=0, le=1)] | None = None
-    """drop tokens less probable than this share of the most probable one"""
+    """drop tokens less probable than this share of the most probable one; not set: the model's own, else 0"""
     repeat_penalty: Annotated[float, Meta(gt=0, le=5)] | None = None
-    """above 1: tokens that occurred become less probable"""
+    """above 1: tokens that occurred become less probable; not set: the model's own, else 1"""
     repeat_last_n: Annotated[int, Meta(ge=-1, le=100_000_000)] | None = None
-    """tokens that penalties look back at; not set or -1: the prompt and the answer, 0: none"""
+    """tokens that penalties look back at; 0: none; not set: all of the prompt and the answer, as -1"""
     frequency_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
-    """taken from a token's logit for each time that it occurred"""
+    """taken from a token's logit for each time that it occurred; not set: 0"""
     presence_penalty: Annotated[float, Meta(ge=-2, le=2)] | None = None
-    """taken from a token's logit once it occurred"""
+    """taken from a token's logit once it occurred; not set: 0"""
     logit_bias: Annotated[tuple[Bias, ...], Meta(max_length=4096)] | None = None
-    """pairs of a token's id and what is added to its logit"""
+    """pairs of a token's id and what is added to its logit; not set: none"""
     seed: Annotated[int, Meta(ge=0, le=2**63 - 1)] | None = None
-    """the same seed gives the same text with any proposer"""
+    """the same seed gives the same text with any proposer; not set: another one each time"""
     stop: Annotated[tuple[Stop, ...], Meta(max_length=64)] | None = None
-    """texts before which an answer ends"""
+    """texts before which an answer ends; not set: none"""
     max_tokens: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
     """longest answer; 0 only reads the prompt; not set: what the context leaves, 256 to fill in"""
     workspace: Annotated[str, Meta(max_length=LONGEST_PATH, pattern="^[^\x00]*$")] | None = None
     """directory whose n-gram memory is used and taught; not set: the git repository"""
     remember: bool | None = None
-    """false: the n-gram memory learns nothing"""
+    """false: the n-gram memory learns nothing; not set: true"""
     logprobs: bool | None = None
-    """report the probabilities of tokens"""
+    """report the probabilities of tokens; not set: false"""
     top_logprobs: Annotated[int, Meta(ge=0, le=MOST_LIKELY)] | None = None
-    """with logprobs: how many of the most probable tokens are reported for each"""
+    """with logprobs: how many of the most probable tokens are reported for each; not set: 0"""
     overflow: Literal["cut", "refuse"] | None = None
     """a chat longer than the context: `cut` drops its oldest turns; not set: cut, over HTTP `refuse`"""
 

@@ -44,7 +44,7 @@ class ChatApp(App[None]):
     TITLE = "localspec"
     COMMANDS = {CommandHits, ThemeHits}
     BINDINGS = [
-        Binding("ctrl+p", "command_palette", "Search commands", show=False, priority=True),
+        Binding("ctrl+p", "command_palette", "Commands", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "Suspend; fg in the shell continues", show=False, priority=True),
     ]
     CSS = """
@@ -90,8 +90,7 @@ class ChatApp(App[None]):
     def on_mount(self) -> None:
         for each in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):  # leave as by ctrl+q
             asyncio.get_running_loop().add_signal_handler(each, self.exit, None, 128 + each)
-        # After the first frame: the user can type then.
-        self.call_after_refresh(self._start)
+        self.call_after_refresh(self._start)  # the user can type then
 
     async def on_unmount(self) -> None:
         if self.chat_screen.chat.private and self.link.connected:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Container
+from contextlib import suppress
 from pathlib import Path
 
 from localspec.errors import LocalspecError
@@ -20,10 +21,8 @@ def kept(themes: Container[str]) -> str | None:
 
 def keep(name: str) -> None:
     """Store the chosen theme; errors are ignored."""
-    try:
+    with suppress(LocalspecError, OSError):
         write_private(_path(), f"{name}\n")
-    except (LocalspecError, OSError):
-        return
 
 
 def _path() -> Path:

@@ -27,3 +27,13 @@ def test_they_are_drawn_anew(tmp_path: Path) -> None:
         drawn, shown = texts(tmp_path / name), texts(ROOT / "assets" / "pictures" / name)
         assert "returnexp(fmean(map(log,data)))" in drawn and "lookup87%" in drawn
         assert drawn.split("stdlib-6m")[0] == shown.split("stdlib-6m")[0]  # after it figures of this machine
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "name", ["assets.neovim", "assets.screenshots", "assets.pictures.sources", "tests.vscode.picture"]
+)
+def test_wrong_arguments_get_the_usage(name: str) -> None:
+    command = [sys.executable, "-m", name, "--nothing"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stderr.startswith("usage: ") and "Traceback" not in done.stderr

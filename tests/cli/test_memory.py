@@ -80,7 +80,7 @@ def test_what_is_left_out_as_a_secret_is_not_counted_as_learnt(cli: Cli, tmp_pat
     assert two["secret_tokens"] > 5 and two["tokens"] < one["tokens"] + 10
     told = cli("memory", "prime", str(plain), str(secret)).stdout
     left_out = f"{two['secret_tokens']} tokens that look like secrets left out"
-    assert told == f"Learned {one['tokens'] + two['tokens']} tokens of 2 files; {left_out}.\n"
+    assert told == f"Learnt {one['tokens'] + two['tokens']} tokens of 2 files; {left_out}.\n"
 
 
 @pytest.mark.slow
@@ -155,14 +155,14 @@ def test_forgetting_says_that_the_history_stays(cli: Cli, repo: Path) -> None:
     cli("memory", "prime", str(repo))
     history.write_text("chats")
     within = cli("memory", "forget", "--yes", "--source", f"file:{repo}/wrap.py")
-    assert "Forgot what was learned from" in within.stdout and "history" not in within.stdout
+    assert "Forgot what was learnt from" in within.stdout and "history" not in within.stdout
     done = cli("memory", "forget", "--all", "--yes")
     assert (
         done.stdout == f"Forgot the memory of all workspaces: 1 table.{other}"
         and history.read_text() == "chats"
     )
     done = cli("memory", "forget", "--all", "--yes")
-    assert done.stdout == f"There is nothing to forget: nothing was learned.{other}"
+    assert done.stdout == f"There is nothing to forget: nothing was learnt.{other}"
 
 
 @pytest.mark.slow
@@ -211,7 +211,7 @@ def test_one_is_not_many(cli: Cli, tmp_path: Path) -> None:
     ):
         learned = cli("memory", "prime", *map(str, files)).stdout
         assert re.fullmatch(
-            rf"Learned \d+ tokens of {'1 file' if one in files else '0 files'}{end}\.\n", learned
+            rf"Learnt \d+ tokens of {'1 file' if one in files else '0 files'}{end}\.\n", learned
         )
     assert [counted(n, "table") for n in (0, 1, 2)] == ["0 tables", "1 table", "2 tables"]
 
@@ -233,7 +233,7 @@ def test_where_nothing_was_learned_there_is_nothing_to_forget(cli: Cli, repo: Pa
     cli("memory", "prime", str(repo))
     done = cli("memory", "forget", "--workspace", str(tmp_path / "other"), "--yes")
     assert done.returncode == 0 and "Forgot" not in done.stdout
-    assert done.stdout == f"There is nothing to forget: nothing was learned in {tmp_path / 'other'}.\n"
+    assert done.stdout == f"There is nothing to forget: nothing was learnt in {tmp_path / 'other'}.\n"
     done = cli("memory", "forget", "--source", "chat:none", "--yes")
     assert done.returncode == 0 and "nothing to forget" in done.stdout and len(tables(cli)) == 1
 

@@ -47,7 +47,7 @@ def test_a_workspace_is_learned_and_forgotten(home: Path, tmp_path: Path) -> Non
         async with editing(root, window=window) as editor, await connect() as client:
             primed = await editor.do("localspec.primeWorkspace")
             assert primed["files"] == 1 and primed["tokens"] > 5
-            assert await editor.hears("Learned", "of 1 file.")
+            assert await editor.hears("Learnt", "of 1 file.")
             assert {value["kind"] for value in editor.progress} >= {"begin", "end"}
             assert editor.progress[0]["cancellable"]
             assert str(root) in await learned(client)
@@ -55,7 +55,7 @@ def test_a_workspace_is_learned_and_forgotten(home: Path, tmp_path: Path) -> Non
             assert await editor.do("localspec.forgetWorkspace") is None
             assert str(root) in await learned(client)
             assert await editor.do("localspec.forgetWorkspace", str(root / "deep")) is None
-            assert editor.said[-1] == f"Forget all that localspec has learned in {root}?", "all that would go"
+            assert editor.said[-1] == f"Forget all that localspec has learnt in {root}?", "all that would go"
             editor.answer = "Forget"
             assert await editor.do("localspec.forgetWorkspace") == 1
             assert str(root) not in await learned(client)

@@ -122,7 +122,7 @@ def test_no_more_waits_than_can_be_learnt(length: int, tmp_path: Path) -> None:
         memory.learn(Lesson([number] * length, None, f"chat:{number}"))
     waiting = [len(lesson.tokens) for lesson, _ in memory._lessons.values()]
     assert sum(waiting) <= WAITING and memory.lost == texts * length - sum(waiting) > 0
-    assert len(told) == 1 and "not learned" in told[0]
+    assert len(told) == 1 and "not learnt" in told[0]
     memory._lessons.clear()
     memory.close()
 
@@ -147,7 +147,7 @@ def test_the_end_takes_a_bounded_time_and_tells_what_is_lost(
     monkeypatch.setattr(memory_module, "CLOSE_S", 0.05)
     memory.close()
     assert memory.lost >= 100_000, "it would have taken many times as long"
-    assert told == ["some texts were not learned: the engine ended first"]
+    assert told == ["some texts were not learnt: the engine ended first"]
     assert files_in(tmp_path).open("user") is not None
 
 

@@ -1,14 +1,18 @@
-"""The picture of ghost text for the READMEs, of a real VS Code: ``python -m tests.vscode.picture PATH…``."""
+"""The picture of ghost text for the extension and the documentation, of a real VS Code.
+
+.venv/bin/python -m tests.vscode.picture
+"""
 
 from __future__ import annotations
 
-import sys
+import argparse
 import tempfile
 from pathlib import Path
 from typing import Any
 
 from tests.vscode.editor import View, editing, put_command
 
+PATHS = ("plugins/vscode/images/ghost.png", "assets/pictures/vscode.png")
 NAME = "registry.py"
 BEFORE = """class Registry:
     \"\"\"Plugins by name.\"\"\"
@@ -55,11 +59,12 @@ TIDY: dict[str, Any] = {
 }
 
 
-def main(*paths: str) -> None:
-    """Draw it once, with a home of its own, into all of the files."""
+def main() -> None:
+    """Draw it once, with a home of its own, into both files."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory(prefix="ls") as folder:
         picture = drawn(Path(folder))
-    for path in paths:
+    for path in PATHS:
         Path(path).write_bytes(picture)
 
 
@@ -80,4 +85,4 @@ def drawn(root: Path) -> bytes:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

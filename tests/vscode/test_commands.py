@@ -74,7 +74,7 @@ def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tap: Tap) -> None:
     editor.write("learnt/module.py", "def learnt():\n    return 'what stands in the workspace'\n")
     since = tap.mark()
     editor.command("localspec: Prime Workspace")
-    editor.page.wait_for_selector("text=localspec: learned")
+    editor.page.wait_for_selector("text=localspec: learnt")
     assert tap.sent("memory/prime", since) == [{"paths": [str(editor.workspace)]}]
     editor.command("localspec: Forget Workspace")
     editor.page.get_by_role("button", name="Forget", exact=True).click()
@@ -91,7 +91,7 @@ def test_what_is_forgotten_is_the_repository_around_the_folder_and_asked_about_b
     (above / ".git").mkdir()
     since = tap.mark()
     editor.command("localspec: Forget Workspace")
-    editor.page.wait_for_selector(f"text=Forget all that localspec has learned in {above}?")
+    editor.page.wait_for_selector(f"text=Forget all that localspec has learnt in {above}?")
     editor.page.get_by_role("button", name="Forget", exact=True).click()
     told = re.compile(f"localspec: forgot .* of {re.escape(str(above))}\\.")
     until_sync(lambda: any(map(told.search, editor.notices())), "it is told")

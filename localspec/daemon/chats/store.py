@@ -77,7 +77,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def source(self) -> str:
-        """The name of the chat as a source of saved caches and learned n-grams."""
+        """The name of the chat as a source of saved caches and learnt n-grams."""
         return f"chat:{self.id}"
 
 

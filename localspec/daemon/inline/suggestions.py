@@ -23,7 +23,7 @@ SHOWN = 1000
 TYPED = 128
 """most characters typed along an item"""
 TAIL = 256
-"""characters before an item that are learned with it"""
+"""characters before an item that are learnt with it"""
 DIGEST = 16
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Kept(NamedTuple):
 
 @dataclasses.dataclass
 class Shown:
-    """An item sent to a client, with the text ``before`` it that is learned with it; the user has accepted
+    """An item sent to a client, with the text ``before`` it that is learnt with it; the user has accepted
     ``accepted`` characters of it."""
 
     before: str

@@ -71,7 +71,7 @@ async def warm(daemon: Daemon, exchange: Exchange, params: messages.CompletionWa
 async def feedback(
     daemon: Daemon, exchange: Exchange, params: messages.CompletionFeedback
 ) -> messages.Nothing:
-    """Count an item as accepted or rejected; accepted text is learned. Raises :class:`Gone`."""
+    """Count an item as accepted or rejected; accepted text is learnt. Raises :class:`Gone`."""
     shown, metrics = daemon.suggestions.shown(params.item), daemon.metrics
     metrics.suggestions.labels(params.event).inc()
     if params.event in ("accepted", "partial"):

@@ -53,7 +53,7 @@ async def forget(daemon: Daemon, exchange: Exchange, params: messages.MemoryForg
 
 
 async def forget_chat(daemon: Daemon, source: str) -> None:
-    """Forget what was learned from a deleted chat; does nothing if there are no tables.
+    """Forget what was learnt from a deleted chat; does nothing if there are no tables.
 
     Neither a cancel nor the loss of the client ends this: a deleted chat cannot be deleted again.
     """
@@ -66,7 +66,7 @@ async def forget_chat(daemon: Daemon, source: str) -> None:
         _read(output, Forgotten)
     except LocalspecError as error:
         error.remedy = (
-            "The chat itself is deleted. Forget what was learned from it with "
+            "The chat itself is deleted. Forget what was learnt from it with "
             f"`localspec memory forget --yes --source {source}`."
         )
         raise
@@ -102,7 +102,7 @@ def absolute(path: str) -> str:
 
 
 async def _run(daemon: Daemon, exchange: Exchange, type: type[T], *arguments: str, input: bytes = b"") -> T:
-    """Run the command, one at a time; returns its result. A cancel ends it, and keeps what was learned."""
+    """Run the command, one at a time; returns its result. A cancel ends it, and keeps what was learnt."""
     if any("\0" in argument for argument in arguments):
         raise InvalidOptions("a path or name contains a NUL character", "Remove the NUL character.")
     async with contextlib.AsyncExitStack() as turn:

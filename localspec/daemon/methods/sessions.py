@@ -101,7 +101,7 @@ async def delete(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> 
 
 async def _delete(daemon: Daemon, session: Session) -> None:
     """Delete a session from the history first, so that no new turn begins; then cancel its answers, and drop
-    its caches and what was learned from it."""
+    its caches and what was learnt from it."""
     source = session.source
     await daemon.history.delete(session)
     await daemon.streams.end(session.id)

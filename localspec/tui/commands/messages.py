@@ -38,18 +38,13 @@ async def copy(screen: ChatActions, argument: str) -> None:
 @COMMANDS.command("code", "[NUMBER]")
 async def code(screen: ChatActions, argument: str) -> None:
     """Copy a code block of the last answer: the last one, or by its number."""
-    copy_code(screen, last_answer(screen), argument)
+    await copy_code(screen, last_answer(screen), argument)
 
 
 async def edit_of(screen: ChatActions, said: Said) -> None:
     """Edit a question, or the question of an answer."""
     up_to = screen.chat.said[: place_of(screen, said) + 1]
     screen.begin_edit(_last_question(up_to))
-
-
-async def copy_code_of(screen: ChatActions, said: Said) -> None:
-    """Copy the last code block of a message."""
-    copy_code(screen, said)
 
 
 def place_of(screen: ChatActions, said: Said) -> int:
@@ -72,8 +67,11 @@ def copy_text(screen: ChatActions, said: Said) -> None:
     screen.notify("Copied.", timeout=2)
 
 
-def copy_code(screen: ChatActions, said: Said, number: str = "") -> None:
-    """Put one code block of a message into the clipboard. Raises :class:`InvalidOptions`."""
+async def copy_code(screen: ChatActions, said: Said, number: str = "") -> None:
+    """Put a code block of a message into the clipboard, the last one without a ``number``.
+
+    Raises :class:`InvalidOptions`.
+    """
     blocks = code_blocks(said.text)
     if not blocks:
         raise InvalidOptions("the message has no code block", "Copy the last answer with /copy.")

@@ -36,7 +36,7 @@ async def set_option(screen: ChatActions, argument: str) -> None:
     else:
         value = await asyncio.to_thread(value_of, name, text)
         await screen.chat.configure(check_options(replace(screen.chat.options, **{name: value})))
-        state = f"{name} is {text_of(value)}" if text else f"{name} is not set: {field(name).meaning}"
+        state = f"{name} is {text_of(value)}" if text else f"{name} is {field(name).unset}"
         screen.notify(f"{state}.")
 
 

@@ -77,15 +77,9 @@ class SamplingScreen(Dialog[Options | None]):
         frame.border_subtitle = "Enter applies, Esc leaves"
 
     def _input(self, name: str) -> Input:
-        text = text_of(getattr(self._options, name))
-        return Input(
-            text, self._placeholder(name), id=name, validators=[Takes(name)], valid_empty=True, compact=True
-        )
-
-    def _placeholder(self, name: str) -> str:
-        if (value := getattr(self._held, name)) is not None:
-            return f"{text_of(value)}, from the configuration"
-        return f"not set{field(name).meaning.partition('not set')[2]}"
+        text, held = text_of(getattr(self._options, name)), text_of(getattr(self._held, name))
+        shown = f"{held}, from the configuration" if held else field(name).unset
+        return Input(text, shown, id=name, validators=[Takes(name)], valid_empty=True, compact=True)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         if isinstance(event.widget, Input):

@@ -36,8 +36,6 @@ HINTS = {
     "list": "Enter open, r rename, d delete, e export, f fork",
 }
 """keys by the focused widget"""
-
-
 Line = partial(Input, compact=True, select_on_focus=False)
 
 

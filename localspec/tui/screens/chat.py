@@ -202,7 +202,7 @@ class ChatScreen(Screen[None]):
             case "copy":
                 messages.copy_text(self, wish.said)
             case "copy_code":
-                self.attempt(messages.copy_code_of(self, wish.said))
+                self.attempt(messages.copy_code(self, wish.said))
 
     def action_run(self, name: str, argument: str = "") -> None:
         """Run a command by name."""
@@ -297,7 +297,7 @@ class ChatScreen(Screen[None]):
         async def attempted() -> None:
             try:
                 await work
-                self._show_title()
+                self._prompt.belong_to(self.chat.title)
                 return
             except LocalspecError as error:
                 if not chat.discarded:
@@ -444,7 +444,4 @@ class ChatScreen(Screen[None]):
         status.pairing, status.private = chat.pairing, chat.private
         status.show(chat.answer)
         self.query_one(Pulse).show(chat.answer)
-        self._show_title()
-
-    def _show_title(self) -> None:
         self._prompt.belong_to(self.chat.title)

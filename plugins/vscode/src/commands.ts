@@ -106,7 +106,7 @@ export class Commands {
       this.request<{ files: number; tokens: number }>("memory/prime", { paths: [root] }, token),
     );
     if (primed !== undefined) {
-      void vscode.window.showInformationMessage(`localspec: learned ${primed.tokens} tokens of ${primed.files} files.`);
+      void vscode.window.showInformationMessage(`localspec: learnt ${primed.tokens} tokens of ${primed.files} files.`);
     }
   }
 
@@ -116,7 +116,7 @@ export class Commands {
       return;
     }
     const yes = "Forget";
-    const question = `Forget all that localspec has learned in ${root}?`;
+    const question = `Forget all that localspec has learnt in ${root}?`;
     if ((await vscode.window.showWarningMessage(question, { modal: true }, yes)) !== yes) {
       return;
     }
