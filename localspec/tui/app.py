@@ -49,7 +49,7 @@ class ChatApp(App[None]):
     ]
     CSS = """
     Toast { width: 100%; max-width: 100%; margin: 0; padding: 0 1; }
-    ChatScreen ToastRack { layer: default; dock: none; margin: 0; max-height: 6; overflow-y: auto; }
+    ChatScreen ToastRack { layer: default; dock: none; margin: 0; max-height: 25%; overflow-y: auto; }
     """
 
     def __init__(

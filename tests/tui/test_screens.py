@@ -119,6 +119,7 @@ def test_a_window_that_is_too_small_says_so(still: Path) -> None:
     async def test() -> None:
         async with showing(conversation(), size=(20, 5)) as player:
             assert player.lines() == ["The window is too", "small.", "", "", ""]
+            player.screen.notify("a long notice " * 9)
             await player.press("x")
             await player.resize(20, 9)
             assert player.lines()[5].startswith("│ x")
