@@ -283,6 +283,8 @@ class Chat:
 
     async def _ready(self) -> Client:
         """A connected client, once a model that was chosen before is loaded."""
+        if self._configuring.locked():
+            self._report(Working("waiting for the chosen model", None))
         async with self._configuring:
             return await self._link.client()
 

@@ -191,9 +191,9 @@ def test_a_question_waits_for_the_model_that_was_chosen_before(home: Path) -> No
             await asyncio.sleep(0)
             assert told == [Working("loading stdlib-1m", None)]
             await chat.send(QUESTION)
+            assert Working("waiting for the chosen model", None) in told
             await choosing
-            answer = chat.answer
-            assert answer is not None and answer.result is not None
-            assert answer.model == answer.result.model == "stdlib-1m"
+            assert chat.answer is not None and chat.answer.result is not None
+            assert chat.answer.model == chat.answer.result.model == "stdlib-1m"
 
     run(test())

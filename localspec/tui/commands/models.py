@@ -107,7 +107,8 @@ async def _configure(screen: ChatActions, **named: str | None) -> None:
     places = {option: name and await asyncio.to_thread(_place_of, name) for option, name in named.items()}
     await chat.configure(replace(chat.options, **places))
     if (now := chat.pairing) is not None:
-        when = " from the next question on" if chat.answering else ""
+        runs = chat.answer is not None and chat.answer.growing and chat.answer.model
+        when = " from the next question on" if runs else ""
         screen.notify(f"{pairing_told(now)}{when}.")
 
 

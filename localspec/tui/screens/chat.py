@@ -59,7 +59,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+s", "run('sessions')", "Chats"),
         Binding("ctrl+o", "run('model')", "Model"),
         Binding("f2", "run('set')", "Sampling"),
-        Binding("alt+up", "messages", "Messages", show=False, tooltip="Go to the messages"),
+        Binding("alt+up", "app.focus('transcript')", "Messages", show=False, tooltip="Go to the messages"),
         # With priority: the prompt would use them to scroll its few lines.
         Binding("pageup", "look('page_up')", "Page up", show=False, priority=True),
         Binding("pagedown", "look('page_down')", "Page down", show=False, priority=True),
@@ -212,10 +212,6 @@ class ChatScreen(Screen[None]):
             self.show_error(error)
         else:
             self.attempt(command.work(self, argument))
-
-    def action_messages(self) -> None:
-        """Focus the messages."""
-        self._transcript.focus()
 
     async def action_look(self, where: str) -> None:
         """Scroll the messages, whichever widget has the focus."""
