@@ -14,8 +14,6 @@ from localspec.protocol.results import FinishReason, Result
 INTERRUPTED = ("deadline", "cancelled")
 LONG = 8
 """least characters of a line for which a repetition of the line above is no coincidence"""
-UNIT = 4
-"""blanks of a level of indentation in a file without indentation"""
 
 
 def finished(result: Result, gap: Gap) -> Result:
@@ -35,7 +33,9 @@ def finish(text: str, gap: Gap, ended: FinishReason = "stop") -> str:
     text = text[:cut] if cut is not None else _whole_lines(text, ended)
     own = _without_rest_of_line(text, gap.after.strip())
     in_front = own != text
-    text = _aligned(_without_following(own, gap), gap)
+    text = _without_following(own, gap)
+    if gap.repeats(blanks := indentation(text)):
+        text = text[len(blanks) :]
     if not in_front or gap.after[:1].isspace():
         # Otherwise the blanks were before the repeated text.
         text = text.rstrip()
@@ -104,23 +104,3 @@ def _stands_above(text: str, gap: Gap) -> bool:
     lines = [line.strip() for line in text.split("\n") if line.strip()]
     above = [line.strip() for line in gap.preceding[-len(lines) :]]
     return lines == above and len("".join(lines)) >= LONG and has_words("".join(lines))
-
-
-def _aligned(text: str, gap: Gap) -> str:
-    """``text`` without leading blanks that would shift an indented line off the file's levels."""
-    first = text.split("\n", 1)[0]
-    extra = indentation(first)
-    if not extra or not first.strip() or gap.before.strip() or not gap.before:
-        return text
-    around = {indentation(line) for line in (*gap.preceding[-32:], *gap.following[:32])}
-    levels = around | {level + _unit(around) for level in around}
-    if gap.before + extra in levels or gap.before not in levels:
-        return text
-    return text[len(extra) :]
-
-
-def _unit(indentations: set[str]) -> str:
-    """The blanks of one level of indentation in this file."""
-    if any("\t" in each for each in indentations):
-        return "\t"
-    return " " * min((len(each) for each in indentations if each), default=UNIT)

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from localspec.completion.language import comment_mark, in_comment
+from localspec.completion.language import comment_mark, in_comment, opens_block
 from localspec.protocol.requests import FimPrompt
 
 FOLLOWING = 64
 """lines before and after the cursor that are compared"""
+AROUND = 32
+"""lines before and after the cursor whose indentations are the file's levels"""
 
 
 @dataclass(frozen=True)
@@ -55,6 +57,23 @@ class Gap:
         line comment."""
         mark = comment_mark(self.language, self.path)
         return not self.multiline or bool(self.after.strip()) or in_comment(self.before, mark)
+
+    def repeats(self, blanks: str) -> bool:
+        """Return True if ``blanks``, with which a completion begins, stand before the cursor already.
+
+        A level more is meant only if the line above opens a block, and the cursor does not stand in it yet;
+        and so is what reaches one of the file's levels from beside them.
+        """
+        if not blanks or not self.before or self.before.strip():
+            return False
+        near = (*self.preceding[-AROUND:], *self.following[:AROUND])
+        known = {indentation(line) for line in near} - {""} or {self.before}
+        unit = "\t" if any("\t" in each for each in known) else " " * min(map(len, known))
+        levels = {"", *known} | {level + unit for level in ("", *known)}
+        if self.before not in levels:
+            return self.before + blanks not in levels
+        above = self.preceding[-1] if self.preceding else ""
+        return not opens_block(above) or self.before + blanks != indentation(above) + unit
 
     @cached_property
     def line_end(self) -> str:

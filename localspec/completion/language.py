@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 
 MARKS: dict[str, str] = {
@@ -17,6 +18,8 @@ MARKS: dict[str, str] = {
     "!": "fortran f90",
 }
 """marks, with the names of their languages in editors and file endings"""
+BLOCK = re.compile(r"([:{(\[]|=>|\b(then|do|else|begin|repeat))\s*((#|//|--).*)?$")
+"""the end of a line that opens a block or a bracket"""
 BY_NAME = {name: mark for mark, names in MARKS.items() for name in names.split()}
 
 
@@ -38,6 +41,11 @@ def in_comment(line: str, mark: str | None) -> bool:
             at = max(at, closing_quote(line, at))
         at += 1
     return False
+
+
+def opens_block(line: str) -> bool:
+    """Return True if the next line is usually indented more than ``line``."""
+    return BLOCK.search(line) is not None
 
 
 def closing_quote(line: str, start: int) -> int:

@@ -92,7 +92,8 @@ class StopRule:
         if self._indent is None:
             # The cursor's line had only blanks, or the completion left it blank.
             on_cursor_line = not self._lines
-            self._indent = len(self._gap.before) + (column if on_cursor_line else 0)
+            own = column if on_cursor_line and not self._gap.repeats(self._text[:column]) else 0
+            self._indent = len(self._gap.before) + own
             if on_cursor_line:
                 return None
         if self._lines and column < self._indent:
