@@ -1,15 +1,19 @@
-"""Closing brackets in a text whose opening ones are before it."""
+"""Brackets of a text whose other halves are not in it."""
 
 from __future__ import annotations
+
+import re
 
 from localspec.completion.language import closing_quote
 
 PAIRS = {")": "(", "]": "[", "}": "{"}
 QUOTES = "\"'`"
+QUOTED_THRICE = re.compile(r"(\"{3}|'{3}|`{3}).*?\1", re.DOTALL)
 
 
-def unmatched(text: str) -> frozenset[int]:
-    """Offsets of closing brackets whose opening ones are not in ``text``; quoted ones do not count."""
+def loose(text: str) -> tuple[int, frozenset[int]]:
+    """Return the number of brackets that ``text`` leaves open, and the offsets of closing ones whose opening
+    ones are not in it; quoted ones do not count."""
     open_brackets: list[str] = []
     found = set()
     at = 0
@@ -27,15 +31,21 @@ def unmatched(text: str) -> frozenset[int]:
             else:
                 found.add(at)
         at += 1
-    return frozenset(found)
+    return len(open_brackets), frozenset(found)
+
+
+def is_open(text: str) -> bool:
+    """Return True if ``text`` leaves a bracket or a triple quote open."""
+    outside = QUOTED_THRICE.sub("", text)
+    return any(quote * 3 in outside for quote in QUOTES) or loose(outside)[0] > 0
 
 
 def closes_for_others(text: str, start: int) -> bool:
     """Return True if the wordless text from ``start`` on closes a bracket or quote opened before ``text``."""
-    loose = unmatched(text)
+    _, closing = loose(text)
     for at in range(start, len(text)):
         if text[at] in PAIRS:
-            return at in loose
+            return at in closing
         if text[at] in QUOTES:
             return text[:at].count(text[at]) % 2 == 0
     return True

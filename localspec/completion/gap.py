@@ -58,6 +58,19 @@ class Gap:
         mark = comment_mark(self.language, self.path)
         return not self.multiline or bool(self.after.strip()) or in_comment(self.before, mark)
 
+    @cached_property
+    def goes_on(self) -> int:
+        """The indentation of the next line, if a line of code before the cursor is of its block or opens it;
+        else -1.
+
+        A statement begun there ends before a line that is indented no more. Behind the opening of a block
+        that has lines already, further ones are written.
+        """
+        if not self.before.strip() or not self.following:
+            return -1
+        here, after = len(indentation(self.before)), len(indentation(self.following[0]))
+        return after if here == after or (here < after and not opens_block(self.before)) else -1
+
     def repeats(self, blanks: str) -> bool:
         """Return True if ``blanks``, with which a completion begins, stand before the cursor already.
 

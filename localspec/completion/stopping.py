@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from localspec.completion.brackets import is_open
 from localspec.completion.gap import Gap, has_words, indentation
 
 BLOCK = 8
@@ -20,7 +21,8 @@ class StopRule:
     """Finds the end of a completion fed in pieces; it depends on the text alone, never on the pieces.
 
     A completion ends before a line that is indented less than the cursor's (blank lines do not count), before
-    one that is the file's next line, at a repetition, and with the line if the gap is of a single line.
+    one that is the file's next line, at a repetition, with the line if the gap is of a single line, and with
+    the statement before the cursor if the file goes on behind it (:attr:`Gap.goes_on`).
     """
 
     def __init__(self, gap: Gap) -> None:
@@ -96,6 +98,12 @@ class StopRule:
             self._indent = len(self._gap.before) + own
             if on_cursor_line:
                 return None
-        if self._lines and column < self._indent:
+        if self._lines and self._is_behind(column):
             return len(self._text[: self._start].rstrip())
         return None
+
+    def _is_behind(self, column: int) -> bool:
+        """Return True if a line of this indentation is behind the cursor's block or statement."""
+        if self._gap.goes_on < 0:
+            return self._indent is not None and column < self._indent
+        return column <= self._gap.goes_on and not is_open(self._gap.before + self._text[: self._start])
