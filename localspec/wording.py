@@ -20,6 +20,12 @@ def counted(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
+def shortened(result: Result) -> str:
+    """A remark on an answer whose prompt did not fit the context; empty if it did."""
+    dropped = result.stats.truncated_messages
+    return f"the context is full: the prompt is without {counted(dropped, 'old message')}" if dropped else ""
+
+
 def printable(text: str) -> str:
     """``text`` with replacements for what cannot be encoded, such as bytes of a file name that are not text,
     and for control characters."""

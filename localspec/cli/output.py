@@ -18,7 +18,7 @@ import msgspec
 from localspec.errors import ExitCode, LocalspecError
 from localspec.protocol.results import Result, Token
 from localspec.units import size
-from localspec.wording import counted, one_line, printable, stats_lines, untemplated
+from localspec.wording import counted, one_line, printable, shortened, stats_lines, untemplated
 
 _line_is_open = False
 """True if the last output to stdout, or a terminal's echo, did not end its line"""
@@ -304,6 +304,8 @@ class Printer:
         self._progress.stop()
         self._print(result)
         end_line()
+        if remark := shortened(result):
+            note(f"localspec: {remark}.")
         if result.stats.untemplated:
             note(f"localspec: {untemplated(result.model)}. Use --raw, or a model with a template.")
         if result.finish_reason == "context_full":

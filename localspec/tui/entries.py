@@ -13,7 +13,7 @@ from textual.strip import Strip
 from localspec.tui.conversation import Answer, Question, Said, shown
 from localspec.tui.painter import Painter
 from localspec.tui.plain import Piece, Plain
-from localspec.wording import counted, untemplated
+from localspec.wording import shortened, untemplated
 
 if TYPE_CHECKING:
     from localspec.tui.blocks import Block, Blocks
@@ -163,8 +163,8 @@ class AnswerEntry:
             yield f"{answer.error.message}. {answer.error.remedy}", look.error
         elif remark := ENDINGS.get(answer.ending):
             yield remark, look.muted
-        if answer.result is not None and (dropped := answer.result.stats.truncated_messages):
-            yield f"the context is full: the prompt is without {counted(dropped, 'old message')}", look.muted
+        if answer.result is not None and (remark := shortened(answer.result)):
+            yield remark, look.muted
         if answer.result is not None and answer.result.stats.untemplated:
             yield untemplated(answer.result.model), look.muted
         if self.detailed:

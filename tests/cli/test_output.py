@@ -10,6 +10,7 @@ import msgspec
 import pexpect
 import pytest
 
+from localspec.cli.output import Printer
 from localspec.protocol.results import ProposerStats, Result, Stats
 from localspec.protocol.sessions import Pairing
 from localspec.wording import pairing_line, stats_lines
@@ -34,8 +35,19 @@ STATS = Stats(
 
 
 def lines(**changes: object) -> list[str]:
+    return stats_lines(result_with(**changes)).split("\n")
+
+
+def test_messages_that_did_not_fit_are_counted_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    for dropped, said in ((0, ""), (6, "the context is full: the prompt is without 6 old messages.")):
+        result = msgspec.structs.replace(result_with(truncated_messages=dropped), finish_reason="stop")
+        Printer().result(result)
+        assert said in (note := capsys.readouterr().err) and bool(note) == bool(said)
+
+
+def result_with(**changes: object) -> Result:
     stats = msgspec.structs.replace(STATS, **changes)
-    result = Result(
+    return Result(
         text="x",
         finish_reason="context_full",
         model="m",
@@ -46,7 +58,6 @@ def lines(**changes: object) -> list[str]:
         completion_tokens=72,
         stats=stats,
     )
-    return stats_lines(result).split("\n")
 
 
 def test_two_lines_say_it_all() -> None:
