@@ -73,7 +73,6 @@ class Idle:
             return True
         if self._primer is not None and self._primer.work():
             return True
-        # Before a measurement, which may evict a chat's cache.
         if self._write_chat() or self._measure():
             return True
         if not self._saved:
@@ -156,9 +155,9 @@ class Idle:
             del self._todo[0]
             self._measuring, self._saved = None, False
         except EngineBusy:
-            # Caches of earlier requests hold all sequences.
+            # Caches of earlier requests hold all sequences; they are worth more than a measurement.
             self._measuring = None
-            return self._scheduler.prefixes.evict()
+            return False
         except LocalspecError as error:
             log.warning("a measurement of the model failed: %s", error.message)
             del self._todo[0]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Sized
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, TypeVar
@@ -12,6 +13,8 @@ from localspec.engine.sequence import Sequence
 from localspec.errors import LocalspecError
 from localspec.speculation.draft import shared_length
 
+ANONYMOUS = "run"
+"""the source of requests that are of no chat and no file, as those over HTTP"""
 WORTH = 64
 """tokens that a copy of cells, or reading them from disk, must spare at least"""
 
@@ -77,13 +80,15 @@ class Prefixes:
 
     When room is needed the one of least worth is evicted. Its worth is the number of its tokens plus the
     worth of the last one evicted before it was stored or used, so that unused ones age (GreedyDual: Young,
-    "The k-server dual and loose competitiveness for paging", 1994).
+    "The k-server dual and loose competitiveness for paging", 1994). The evicted one of most worth is set
+    aside in memory, to be restored: with few sequences a short request would cost a long talk its cache.
     """
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._tree: PrefixTree[Cached] = PrefixTree()
         self._floor = 0.0
+        self._aside: tuple[Cached, bytearray] | None = None
 
     def __len__(self) -> int:
         return len(self._tree)
@@ -120,6 +125,7 @@ class Prefixes:
         """Return a slot for a request, with as many of its tokens as a cache has, or as can be copied from
         ``running`` requests. Raises :class:`EngineBusy` if those hold all sequences."""
         running = list(running)
+        self._bring_back(sequence, running)
         best, spared = self._best(sequence, self._tree.matches(sequence.tokens))
         lender, lent = self._best(sequence, ((len(each.tokens), each) for each in running))
         if lender is not None and lent >= spared + WORTH:
@@ -132,6 +138,8 @@ class Prefixes:
         if missed and self.make_room(running, spare=best):
             best.worth = self._floor + len(best.tokens)
             return self._copy(best, sequence)
+        if missed:
+            self._set_aside(best)
         self._tree.remove(best.tokens, best)
         try:
             length = self._backend.truncate(best.slot, self._usable(best, sequence))
@@ -172,8 +180,12 @@ class Prefixes:
         return Taken(slot, length, _canonical(holder, length, sequence))
 
     def _is_missed(self, cached: Cached, sequence: Sequence, spared: int) -> bool:
-        """Return True if cutting ``cached`` to ``spared`` tokens would cost another source many tokens."""
-        return cached.source != sequence.source and len(cached.tokens) - spared >= WORTH
+        """Return True if cutting ``cached`` to ``spared`` tokens would cost another source many tokens.
+
+        Requests without a source of their own may each be of another.
+        """
+        same = cached.source == sequence.source != ANONYMOUS
+        return not same and len(cached.tokens) - spared >= WORTH
 
     def make_room(self, running: Sized, *, spare: Cached | None = None) -> bool:
         """Make sure that a sequence can be opened beside ``running`` ones; return False if nothing can be
@@ -196,10 +208,32 @@ class Prefixes:
 
     def _evict(self, victim: Cached) -> None:
         self._floor = victim.worth
+        self._set_aside(victim)
         self._drop(victim)
+
+    def _set_aside(self, cached: Cached) -> None:
+        """Keep a copy in memory, unless the one there is worth more."""
+        is_best = self._aside is None or cached.worth >= self._aside[0].worth
+        if is_best and len(cached.tokens) >= WORTH and self._backend.capabilities.saves:
+            with contextlib.suppress(LocalspecError):
+                self._aside = cached, self._backend.save(cached.slot)
+
+    def _bring_back(self, sequence: Sequence, running: Sized) -> None:
+        """Restore the cache that was set aside, if it spares the request more than those in slots."""
+        if self._aside is None:
+            return
+        (cached, state), capabilities = self._aside, self._backend.capabilities
+        most, _ = usable(cached, sequence, capabilities)
+        if most >= self.spares(sequence) + WORTH and len(running) < capabilities.max_sequences:
+            self._aside = None
+            self.make_room(running)
+            with contextlib.suppress(LocalspecError):
+                self.add(cached.in_slot(self._backend.restore(state)))
 
     def forget(self, source: str) -> None:
         """Close the caches of requests of ``source``."""
+        if self._aside is not None and self._aside[0].source == source:
+            self._aside = None
         for cached in [each for each in self if each.source == source]:
             self._drop(cached)
 

@@ -162,13 +162,13 @@ def test_an_engine_without_idle_measuring_forwards_nothing_while_it_is_idle() ->
     assert rested(Engine(target)) > 0 and target.forwards
 
 
-def test_a_prefix_that_nobody_uses_makes_room_for_a_measurement() -> None:
-    target = ToyBackend(small_markov(1), n_ctx=600, max_sequences=1)
-    engine = Engine(target)
-    run_all(engine, [engine.submit(request("abc", max_tokens=4, temperature=0.0))])
-    assert target.open_sequences == 1
-    rested(engine)
-    assert engine.learning.costs.knows(21, CONTEXT) and target.open_sequences == 0
+def test_a_measurement_takes_no_cache_away() -> None:
+    engine = Engine(ToyBackend(small_markov(1), n_ctx=600, max_sequences=1))
+    for cached in (0, 3):
+        sequence = engine.submit(request("abc", max_tokens=4, temperature=0.0))
+        run_all(engine, [sequence])
+        assert sequence.cached == max(0, cached - 1)
+        rested(engine)
 
 
 def test_where_somebody_else_holds_all_sequences_it_is_put_off() -> None:

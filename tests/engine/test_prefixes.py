@@ -124,6 +124,22 @@ class TestWhatIsSpared:
 
 
 class TestRoom:
+    def test_a_long_talk_survives_a_short_request_between_its_turns(self) -> None:
+        """As of one over HTTP, whose requests are all of one source."""
+        engine = toy(max_sequences=1)
+        for n in range(3):
+            talk = LONG * (n + 2)
+            assert ask(engine, talk).cached_tokens >= (len(LONG * (n + 1)) if n else 0)
+            for start in (n * "x", LONG[:70]):
+                ask(engine, f"{start}: a title for this?")
+
+    def test_what_is_set_aside_is_forgotten_with_its_source(self) -> None:
+        engine = toy(max_sequences=1)
+        ask(engine, LONG, "chat:one")
+        ask(engine, "a title", "run")
+        engine.forget("chat:one")
+        assert ask(engine, LONG, "chat:one").cached_tokens == 0
+
     def test_what_is_short_goes_before_what_is_long(self) -> None:
         engine = toy(max_sequences=3)
         ask(engine, LONG * 4, "chat:long")
