@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from functools import partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
-from localspec.http.endpoint import Answer, Endpoint, Plain, answered, body_of
+from localspec.http.endpoint import Answer, Endpoint, Plain, answered, body_of, noting_silence
 from localspec.http.gate import OWNER, TOKEN_REMEDY, WORK, Gate, Refusal
 from localspec.http.models import settle_model
 from localspec.http.schema import schema_of
@@ -213,10 +213,12 @@ class Address:
 
 
 async def _framed(dialect: Dialect, values: AsyncIterator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
-    """Yield the values, framed, as they come; close ``held`` before the end is sent."""
+    """Yield the values, framed, as they come, with signs of life; close ``held`` before the end is sent."""
     try:
-        async for value in values:
-            yield dialect.framing.frame(value)
+        async with aclosing(noting_silence(values)) as noted:
+            async for value in noted:
+                if framed := dialect.framing.alive if value is None else dialect.framing.frame(value):
+                    yield framed
         await held.aclose()
         yield dialect.framing.end
     except LocalspecError as error:

@@ -37,19 +37,21 @@ DAEMON_REMEDY = "See `localspec daemon status`, and try again."
 
 
 class Framing(NamedTuple):
-    """The bytes around each value of a stream, and its last bytes."""
+    """The bytes around each value of a stream, its last bytes, and those of a sign of life, which have no
+    value."""
 
     media_type: str
     before: bytes
     after: bytes
     end: bytes
+    alive: bytes = b""
 
     def frame(self, value: Any) -> bytes:
         """Return the bytes of one value."""
         return self.before + msgspec.json.encode(value) + self.after
 
 
-SSE = Framing("text/event-stream", b"data: ", b"\n\n", b"data: [DONE]\n\n")
+SSE = Framing("text/event-stream", b"data: ", b"\n\n", b"data: [DONE]\n\n", b":\n\n")
 NDJSON = Framing("application/x-ndjson", b"", b"\n", b"")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -16,6 +16,9 @@ from localspec.protocol.options import readable
 MAX_BODY = 4 << 20
 """bytes, as many as the daemon accepts in one message"""
 BODY_S = 30.0
+SILENCE_S = 5.0
+"""seconds without a piece of a stream until its head is sent, and between signs of life: some clients give up
+after 10 s"""
 WHOLE = 2.0**53
 """from here on a float no longer stands for one whole number"""
 REMEDY = "See /openapi.json for the fields and their types."
@@ -93,16 +96,44 @@ async def answered(work: Callable[[Client], Awaitable[Answer]], request: Request
 
 
 async def begun(pieces: AsyncIterator[T]) -> AsyncIterator[T]:
-    """Await the first piece of an answer, then return all: an error before it has its own HTTP status."""
-    first = await anext(pieces, None)
+    """Await the first piece of an answer, up to :data:`SILENCE_S`, then return all: an error until then has
+    its own HTTP status."""
+    first = asyncio.ensure_future(_next(pieces))
+    try:
+        await asyncio.wait([first], timeout=SILENCE_S)
+    except asyncio.CancelledError:
+        await _ended(first)
+        raise
+    if first.done():
+        first.result()
 
     async def all_of_it() -> AsyncIterator[T]:
-        if first is not None:
-            yield first
+        if (piece := await first) is not None:
+            yield piece
         async for piece in pieces:
             yield piece
 
     return all_of_it()
+
+
+async def noting_silence(pieces: AsyncIterator[T]) -> AsyncGenerator[T | None]:
+    """Yield the pieces as they come, and None after each :data:`SILENCE_S` without one."""
+    coming: asyncio.Future[T | None] | None = None
+    try:
+        while True:
+            coming = coming or asyncio.ensure_future(_next(pieces))
+            done, _ = await asyncio.wait([coming], timeout=SILENCE_S)
+            if done and (piece := coming.result()) is None:
+                return
+            yield piece if done else None
+            coming = None if done else coming
+    finally:
+        if coming is not None:
+            await _ended(coming)
+
+
+async def _next(pieces: AsyncIterator[T]) -> T | None:
+    return await anext(pieces, None)
 
 
 async def each(values: list[Any]) -> AsyncIterator[Any]:

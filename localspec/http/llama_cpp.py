@@ -178,9 +178,7 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
         for varied in several.varied(options, count)
     ]
     if body.stream:
-        return _chunks(
-            body, options, each_prompt, await several.pieces(streams, progress=body.follows_progress)
-        )
+        return _chunks(body, options, each_prompt, await several.pieces(streams))
     answers = []
     for i, (prompt, (tokens, result)) in enumerate(
         zip(each_prompt, await several.whole(streams), strict=True)

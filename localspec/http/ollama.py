@@ -22,6 +22,7 @@ from localspec._version import __version__
 from localspec.client import Client, Stream
 from localspec.config import load_config
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.http import several
 from localspec.http.conversation import ChatMessage, conversation_of, message_of
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
@@ -180,10 +181,12 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
         answer = _one(body, {**shape(text_of(done)), **_end(done.result, began)})
         return answer if body.stream is not False else await anext(answer)
     if body.raw:
-        stream = client.generate(prompt, raw=True, options=options)
+        stream = client.generate(prompt, raw=True, options=options, progress=True)
     else:
         system = (message_of("system", body.system),) if body.system else ()
-        stream = client.generate(messages=(*system, message_of("user", prompt)), options=options)
+        stream = client.generate(
+            messages=(*system, message_of("user", prompt)), options=options, progress=True
+        )
     return await _answer(body, stream, shape, began)
 
 
@@ -196,7 +199,7 @@ async def chat(client: Client, body: ChatBody) -> Answer:
         return await _kept(client, body, shape)
     messages, prefilled = conversation_of(conversation)
     options = await _options(client, body)
-    stream = client.generate(messages=messages, prefilled=prefilled, options=options)
+    stream = client.generate(messages=messages, prefilled=prefilled, options=options, progress=True)
     return await _answer(body, stream, shape, began)
 
 
@@ -204,23 +207,23 @@ async def chat(client: Client, body: ChatBody) -> Answer:
 
 
 async def _answer(body: GenerationBody, stream: Stream[Result], shape: Shape, began: float) -> Answer:
-    pieces = await begun(aiter(stream))
     if body.stream is not False:
-        return _chunks(body, pieces, stream, shape, began)
-    text = "".join([piece.text async for piece in pieces])
+        return _chunks(body, await begun(several.events(stream)), stream, shape, began)
+    text = "".join([piece.text async for piece in stream])
     result = await stream.result()
     return {**_head(body), **shape(text), **_end(result, began)}
 
 
 async def _chunks(
     body: GenerationBody,
-    pieces: AsyncIterator[StreamDelta],
+    pieces: AsyncIterator[several.Event],
     stream: Stream[Result],
     shape: Shape,
     began: float,
 ) -> AsyncIterator[Any]:
     async for piece in pieces:
-        yield {**_head(body), **shape(piece.text), "done": False}
+        if isinstance(piece, StreamDelta):
+            yield {**_head(body), **shape(piece.text), "done": False}
     result = await stream.result()
     yield {**_head(body), **shape(""), **_end(result, began)}
 

@@ -192,9 +192,7 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     envelope = _envelope("chatcmpl", "chat.completion", options)
     if body.stream:
         chunk = envelope | {"object": "chat.completion.chunk"} | _no_usage(body)
-        return _chat_chunks(
-            chunk, body, await several.pieces(streams, progress=body.follows_progress), len(streams)
-        )
+        return _chat_chunks(chunk, body, await several.pieces(streams), len(streams))
     found = await several.whole(streams)
     choices = [
         {
@@ -236,12 +234,7 @@ async def text(client: Client, body: TextBody) -> Answer:
     envelope = _envelope("cmpl", "text_completion", options)
     before = [text for text in before for _ in range(count)]
     if body.stream:
-        return _text_chunks(
-            envelope | _no_usage(body),
-            body,
-            before,
-            await several.pieces(streams, progress=body.follows_progress),
-        )
+        return _text_chunks(envelope | _no_usage(body), body, before, await several.pieces(streams))
     whole = await several.whole(streams)
     usage = _usage([answered.result for answered in whole], tried)
     found = _best(whole, tried, count)

@@ -105,13 +105,8 @@ class TimedSampling(Sampling, kw_only=True):
     return_progress: bool | None = None
 
     def generating(self, *, stream: bool | None) -> Following:
-        """Return the deadlines, and ``progress`` where chunks of a ``stream`` need it."""
-        return {**self.deadlines(), "progress": bool(stream) and self.follows_progress}
-
-    @property
-    def follows_progress(self) -> bool:
-        """True if chunks report how far the prompt is read, or the timings of that."""
-        return bool(self.return_progress or self.timings_per_token)
+        """Return the deadlines; by its ``progress`` a ``stream`` begins once the prompt is accepted."""
+        return {**self.deadlines(), "progress": bool(stream)}
 
     def deadlines(self) -> Deadlines:
         """Return the limits that are set, as the client takes them."""

@@ -54,41 +54,24 @@ async def _whole(stream: Stream[Result]) -> Answered:
     return Answered(tokens, await stream.result())
 
 
-async def pieces(streams: Sequence[Stream[Result]], *, progress: bool | None = False) -> AsyncIterator[Piece]:
-    """Await the first piece of any answer, then return the pieces of all as they come.
+async def pieces(streams: Sequence[Stream[Result]]) -> AsyncIterator[Piece]:
+    """Return the pieces of all answers as they come, the progress of their prompts among them.
 
-    An error before the first piece gets an HTTP status of its own; an answer that is still queued delays none
-    of the others. With ``progress``, the progress of long prompts is among the pieces.
+    See :func:`begun` for errors; an answer that is still queued delays none of the others.
     """
-    if len(streams) == 1:
-        return _only(streams[0], await begun(_events(streams[0], progress)))
-    queue: Queue = asyncio.Queue()
-    tasks = [asyncio.create_task(_feed(queue, i, stream, progress)) for i, stream in enumerate(streams)]
-    try:
-        first = await queue.get()
-        if isinstance(first, BaseException):
-            raise first
-    except BaseException:
-        _cancel(tasks)
-        raise
-    return _merged(first, queue, tasks)
+    return await begun(_merged(streams))
 
 
-async def _events(stream: Stream[Result], progress: bool | None) -> AsyncIterator[Event]:
-    async for event in stream.events() if progress else stream:
+async def events(stream: Stream[Result]) -> AsyncIterator[Event]:
+    """The text of an answer, and the progress of its prompt from when that is accepted on."""
+    async for event in stream.events():
         if isinstance(event, StreamDelta) or (isinstance(event, StreamProgress) and event.total):
             yield event
 
 
-async def _only(stream: Stream[Result], events: AsyncIterator[Event]) -> AsyncIterator[Piece]:
-    async for event in events:
-        yield Piece(0, event)
-    yield Piece(0, await stream.result())
-
-
-async def _feed(queue: Queue, number: int, stream: Stream[Result], progress: bool | None) -> None:
+async def _feed(queue: Queue, number: int, stream: Stream[Result]) -> None:
     try:
-        async for event in _events(stream, progress):
+        async for event in events(stream):
             queue.put_nowait(Piece(number, event))
         queue.put_nowait(Piece(number, await stream.result()))
     except Exception as error:
@@ -96,22 +79,17 @@ async def _feed(queue: Queue, number: int, stream: Stream[Result], progress: boo
         queue.put_nowait(error)
 
 
-async def _merged(first: Piece, queue: Queue, tasks: Sequence[asyncio.Task[None]]) -> AsyncIterator[Piece]:
+async def _merged(streams: Sequence[Stream[Result]]) -> AsyncIterator[Piece]:
+    queue: Queue = asyncio.Queue()
+    tasks = [asyncio.create_task(_feed(queue, i, stream)) for i, stream in enumerate(streams)]
     left = len(tasks)
-    piece: Piece | BaseException = first
     try:
-        while True:
+        while left:
+            piece = await queue.get()
             if isinstance(piece, BaseException):
                 raise piece
             yield piece
             left -= isinstance(piece.event, Result)
-            if not left:
-                return
-            piece = await queue.get()
     finally:
-        _cancel(tasks)
-
-
-def _cancel(tasks: Iterable[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
+        for task in tasks:
+            task.cancel()
