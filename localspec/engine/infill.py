@@ -8,7 +8,7 @@ from itertools import chain
 
 from localspec.completion.context import Steady, fewer_before, lines_after, lines_before, worth_telling
 from localspec.engine.fim import FimFormat
-from localspec.protocol.requests import FimPrompt
+from localspec.protocol.requests import File, FimPrompt
 
 SUFFIX_SHARE = 4
 """if not all fits, this fraction of the room, 1 / SUFFIX_SHARE, is kept for the text after the cursor"""
@@ -16,6 +16,10 @@ SUFFIX_S = 0.05
 """seconds of prefill for the text after the cursor, if it must be read again after each keystroke"""
 SUFFIX_SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 """numbers of tokens after the cursor to choose from in that case"""
+FILES_S = 8.0
+"""seconds of prefill for pieces of other files at most; half of that is read again when pieces are left out"""
+FILES_SIZES = tuple(2**n for n in range(7, 18))
+"""numbers of tokens of other files to choose from"""
 PREFILL_S = 1e-4
 """seconds of prefill per token before they were measured"""
 STEP = 64
@@ -28,7 +32,9 @@ class Infill:
     def __init__(self, format: FimFormat, prefill_s: Callable[[], float]) -> None:
         self.format = format
         self._prefill_s = prefill_s
-        self._steady = Steady(SUFFIX_SIZES)
+        self._steady, self._quick = Steady(SUFFIX_SIZES), Steady(FILES_SIZES)
+        self._least: File | None = None
+        """the least important piece of another file in the prompt, where further ones were left out"""
 
     def encode(self, prompt: FimPrompt, room: int, workspace: str | None) -> list[int]:
         """Return the prompt of a gap, of at most ``room`` tokens, or the few more that mark the gap."""
@@ -56,14 +62,35 @@ class Infill:
         if not prompt.extra:
             return [], []
         start, here, title = self.format.frame(prompt, workspace)
-        left, parts = room - len(start) - len(here) - len(title), list[list[int]]()
+        most = room - len(start) - len(here) - len(title)
+        if prompt.tidy:
+            most = min(most, self._quick.at_most(FILES_S / max(self._prefill_s(), 1e-9)))
+        told, sizes = list[tuple[File, list[int]]](), [0]
         for file in worth_telling(prompt.extra, prompt.prefix, prompt.suffix):
             part = self.format.file(file, prompt, workspace)
-            if len(part) > left:
+            told.append((file, part))
+            sizes.append(sizes[-1] + len(part))
+            if sizes[-1] > most:
                 break
-            left -= len(part)
-            parts.insert(0, part)
+        count = self._steadily([file for file, _ in told], sizes, most)
+        parts = [part for _, part in reversed(told[:count])]
         return ([*start, *chain(*parts), *here], title) if parts else ([], [])
+
+    def _steadily(self, files: list[File], sizes: list[int], most: int) -> int:
+        """Return how many of ``files``, the most important first, are in the prompt; ``sizes[n]`` are the
+        tokens of n of them.
+
+        The least important begins the prompt: it stays as long as what follows fits into ``most`` tokens.
+        Then half of that is left out at once, so that the prompts after it begin alike for a while.
+        """
+        fits = sum(size <= most for size in sizes) - 1
+        least = self._least  # another thread may encode, too
+        if least in files[:fits]:
+            return files.index(least) + 1
+        if fits < len(files):
+            fits = max(min(fits, 1), sum(size <= most // 2 for size in sizes) - 1)
+        self._least = files[fits - 1] if 0 < fits < len(files) else None
+        return fits
 
 
 def _floor(tokens: int, room: int) -> int:

@@ -26,7 +26,10 @@ class Ring:
         own = [place for place in others if place[0] == uri]
         for place in own[PER_FILE - 1 :]:
             others.remove(place)
-        self._visited = [here, *others][: 4 * BLOCKS]
+        self._visited = [here, *others]
+        if len(self._visited) > BLOCKS:
+            # Many at once: the oldest begins the prompt, and all is read again when it goes.
+            del self._visited[BLOCKS // 2 :]
 
     def forget(self, uri: str) -> None:
         """Remove the blocks of a closed file."""
@@ -41,4 +44,4 @@ class Ring:
                 continue
             if (text := document.block(number)[:CHARS]).strip():
                 found.append(File(document.path, text))
-        return tuple(found[:BLOCKS])
+        return tuple(found)

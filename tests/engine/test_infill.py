@@ -126,6 +126,19 @@ class TestOtherFiles:
         assert told.index("# 1.py") < told.index("# 0.py") < told.index("p<|fim_suffix|>")
         assert "# 7.py" not in told and "# 2.py" in told
 
+    def test_pieces_that_do_not_fit_any_more_go_in_large_steps(self) -> None:
+        texts = [File(f"{n}.py", f"{n} = {n}\n" * 20) for n in range(40)]
+        for room, seconds in ((1200, 1e-4), (8192, 8 / 1100)):
+            encoder = PromptEncoder(PSM, room, prefill_s=partial(float, seconds))
+            begins = []
+            for n in range(1, 40):
+                gap = FimPrompt("p", "s", extra=tuple(reversed(texts[max(0, n - 16) : n])), tidy=True)
+                told = PSM.spelt(encoder.encode(gap, 64).tokens)
+                assert f"# {n - 1}.py" in told
+                begins.append(told.partition(".py")[0])
+            changes = sum(one != other for one, other in zip(begins, begins[1:], strict=False))
+            assert 5 < changes < 15
+
     def test_other_files_give_way_to_the_file_itself(self) -> None:
         gap = FimPrompt(lines(0, 60), lines(60, 80), extra=(File("x.py", "x\n" * 90),))
         told = PSM.spelt(PromptEncoder(PSM, 800).encode(gap, 64).tokens)

@@ -39,12 +39,17 @@ def test_a_piece_has_64_lines_and_its_files_path() -> None:
     assert file == File("/a", "".join(f"a {line}\n" for line in range(64, 128)))
 
 
-def test_no_more_than_sixteen() -> None:
-    names = [f"{number}" for number in range(20)]
+def test_of_more_than_sixteen_half_goes_at_once() -> None:
+    names = [f"{number}" for number in range(40)]
     ring, documents = Ring(), opened(*names)
-    for name in names:
+    oldest = []
+    for number, name in enumerate(names):
         ring.touch(f"file:///{name}", 0)
-    assert told(ring, documents) == [f"{name} 0" for name in reversed(names)][:BLOCKS]
+        pieces = told(ring, documents)
+        assert pieces == [f"{name} 0" for name in reversed(names[: number + 1])][: len(pieces)]
+        assert min(number + 1, BLOCKS // 2) <= len(pieces) <= BLOCKS
+        oldest.append(pieces[-1])
+    assert len(set(oldest)) == 4
 
 
 def test_what_may_not_be_sent_or_is_no_more_is_left_out() -> None:
