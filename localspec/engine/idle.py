@@ -155,9 +155,8 @@ class Idle:
             del self._todo[0]
             self._measuring, self._saved = None, False
         except EngineBusy:
-            # Caches of earlier requests hold all sequences; they are worth more than a measurement.
             self._measuring = None
-            return False
+            return False  # the caches in all sequences are worth more
         except LocalspecError as error:
             log.warning("a measurement of the model failed: %s", error.message)
             del self._todo[0]

@@ -17,9 +17,7 @@ SUFFIX_S = 0.05
 SUFFIX_SIZES = (32, 64, 128, 256, 512, 1024, 2048)
 """numbers of tokens after the cursor to choose from in that case"""
 FILES_S = 8.0
-"""seconds of prefill for pieces of other files at most; half of that is read again when pieces are left out"""
-FILES_SIZES = tuple(2**n for n in range(7, 18))
-"""numbers of tokens of other files to choose from"""
+"""most seconds of prefill for pieces of other files; half of that is read again when some are left out"""
 PREFILL_S = 1e-4
 """seconds of prefill per token before they were measured"""
 STEP = 64
@@ -32,9 +30,8 @@ class Infill:
     def __init__(self, format: FimFormat, prefill_s: Callable[[], float]) -> None:
         self.format = format
         self._prefill_s = prefill_s
-        self._steady, self._quick = Steady(SUFFIX_SIZES), Steady(FILES_SIZES)
-        self._least: File | None = None
-        """the least important piece of another file in the prompt, where further ones were left out"""
+        self._steady, self._quick = Steady(SUFFIX_SIZES), Steady([2**n for n in range(7, 18)])
+        self._least: File | None = None  # of the pieces in the prompt, where others were left out
 
     def encode(self, prompt: FimPrompt, room: int, workspace: str | None) -> list[int]:
         """Return the prompt of a gap, of at most ``room`` tokens, or the few more that mark the gap."""
@@ -65,24 +62,20 @@ class Infill:
         most = room - len(start) - len(here) - len(title)
         if prompt.tidy:
             most = min(most, self._quick.at_most(FILES_S / max(self._prefill_s(), 1e-9)))
-        told, sizes = list[tuple[File, list[int]]](), [0]
+        files, parts, sizes = list[File](), list[list[int]](), [0]
         for file in worth_telling(prompt.extra, prompt.prefix, prompt.suffix):
-            part = self.format.file(file, prompt, workspace)
-            told.append((file, part))
-            sizes.append(sizes[-1] + len(part))
+            files.append(file)
+            parts.append(self.format.file(file, prompt, workspace))
+            sizes.append(sizes[-1] + len(parts[-1]))
             if sizes[-1] > most:
                 break
-        count = self._steadily([file for file, _ in told], sizes, most)
-        parts = [part for _, part in reversed(told[:count])]
-        return ([*start, *chain(*parts), *here], title) if parts else ([], [])
+        count = self._steadily(files, sizes, most)
+        return ([*start, *chain(*reversed(parts[:count])), *here], title) if count else ([], [])
 
     def _steadily(self, files: list[File], sizes: list[int], most: int) -> int:
         """Return how many of ``files``, the most important first, are in the prompt; ``sizes[n]`` are the
-        tokens of n of them.
-
-        The least important begins the prompt: it stays as long as what follows fits into ``most`` tokens.
-        Then half of that is left out at once, so that the prompts after it begin alike for a while.
-        """
+        tokens of n of them. The least important begins the prompt: it stays while what follows fits into
+        ``most``; then half is left out at once, so that the prompts after it begin alike for a while."""
         fits = sum(size <= most for size in sizes) - 1
         least = self._least  # another thread may encode, too
         if least in files[:fits]:

@@ -13,8 +13,6 @@ from localspec.engine.sequence import Sequence
 from localspec.errors import LocalspecError
 from localspec.speculation.draft import shared_length
 
-ANONYMOUS = "run"
-"""the source of requests that are of no chat and no file, as those over HTTP"""
 WORTH = 64
 """tokens that a copy of cells, or reading them from disk, must spare at least"""
 
@@ -180,55 +178,46 @@ class Prefixes:
         return Taken(slot, length, _canonical(holder, length, sequence))
 
     def _is_missed(self, cached: Cached, sequence: Sequence, spared: int) -> bool:
-        """Return True if cutting ``cached`` to ``spared`` tokens would cost another source many tokens.
-
-        Requests without a source of their own may each be of another.
-        """
-        same = cached.source == sequence.source != ANONYMOUS
-        return not same and len(cached.tokens) - spared >= WORTH
+        """Return True if cutting ``cached`` to ``spared`` tokens would cost another source many tokens;
+        requests of no chat and no file (``run``) may each be of another."""
+        is_other = cached.source != sequence.source or sequence.source == "run"
+        return is_other and len(cached.tokens) - spared >= WORTH
 
     def make_room(self, running: Sized, *, spare: Cached | None = None) -> bool:
         """Make sure that a sequence can be opened beside ``running`` ones; return False if nothing can be
-        evicted for it: neither ``spare``, nor what is worth more than ``spare``.
-        """
+        evicted for it: neither ``spare``, nor what is worth more than ``spare``."""
         if len(running) + len(self) < self._backend.capabilities.max_sequences:
             return True
-        victim = min((each for each in self if each is not spare), key=_worth, default=None)
+        victim = min((each for each in self if each is not spare), key=lambda each: each.worth, default=None)
         if victim is None or (spare is not None and victim.worth > spare.worth):
             return False
-        self._evict(victim)
-        return True
-
-    def evict(self) -> bool:
-        """Close the cache of least worth; return False if there is none."""
-        victim = min(self, key=_worth, default=None)
-        if victim is not None:
-            self._evict(victim)
-        return victim is not None
-
-    def _evict(self, victim: Cached) -> None:
         self._floor = victim.worth
         self._set_aside(victim)
         self._drop(victim)
+        return True
 
     def _set_aside(self, cached: Cached) -> None:
         """Keep a copy in memory, unless the one there is worth more."""
-        is_best = self._aside is None or cached.worth >= self._aside[0].worth
-        if is_best and len(cached.tokens) >= WORTH and self._backend.capabilities.saves:
+        if len(cached.tokens) < WORTH or not self._backend.capabilities.saves:
+            return
+        if self._aside is None or cached.worth >= self._aside[0].worth:
             with contextlib.suppress(LocalspecError):
                 self._aside = cached, self._backend.save(cached.slot)
 
     def _bring_back(self, sequence: Sequence, running: Sized) -> None:
         """Restore the cache that was set aside, if it spares the request more than those in slots."""
-        if self._aside is None:
+        if self._aside is None or len(running) >= self._backend.capabilities.max_sequences:
             return
-        (cached, state), capabilities = self._aside, self._backend.capabilities
-        most, _ = usable(cached, sequence, capabilities)
-        if most >= self.spares(sequence) + WORTH and len(running) < capabilities.max_sequences:
+        cached, state = self._aside
+        if usable(cached, sequence, self._backend.capabilities)[0] >= self.spares(sequence) + WORTH:
             self._aside = None
-            self.make_room(running)
             with contextlib.suppress(LocalspecError):
-                self.add(cached.in_slot(self._backend.restore(state)))
+                self.restore(cached, state, running)
+
+    def restore(self, cached: Cached, state: bytearray, running: Sized) -> None:
+        """Store ``cached`` in a sequence that is made of ``state``. Raises :class:`EngineError`."""
+        self.make_room(running)
+        self.add(cached.in_slot(self._backend.restore(state)))
 
     def forget(self, source: str) -> None:
         """Close the caches of requests of ``source``."""
@@ -240,7 +229,3 @@ class Prefixes:
     def _drop(self, cached: Cached) -> None:
         self._tree.remove(cached.tokens, cached)
         self._backend.close(cached.slot)
-
-
-def _worth(cached: Cached) -> float:
-    return cached.worth

@@ -108,8 +108,7 @@ class Scheduler:
 
     def _start(self, sequence: Sequence) -> None:
         if sequence.state is not None:
-            if len(self.running) + len(self.prefixes) >= self._target.capabilities.max_sequences:
-                self.prefixes.evict()
+            self.prefixes.make_room(self.running)
             sequence.slot, sequence.state = self._target.restore(sequence.state), None
         else:
             sequence.slot, sequence.cached, sequence.canonical = self._take(sequence)
@@ -131,14 +130,11 @@ class Scheduler:
         state = saved.read(file)
         if state is None:
             return
-        self.prefixes.make_room(self.running)
         try:
-            slot = self._target.restore(state)
+            self.prefixes.restore(file.cached, state, self.running)
         except EngineError as error:
             log.warning("%s cannot be restored and is deleted: %s", file.path, error.message)
             saved.drop(file)
-            return
-        self.prefixes.add(file.cached.in_slot(slot))
 
     def _victim(self, priority: Priority) -> Sequence | None:
         """The running request to suspend for one of class ``priority``: the one of the lowest class with the

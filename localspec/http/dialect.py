@@ -37,8 +37,7 @@ DAEMON_REMEDY = "See `localspec daemon status`, and try again."
 
 
 class Framing(NamedTuple):
-    """The bytes around each value of a stream, its last bytes, and those of a sign of life, which have no
-    value."""
+    """The bytes around each value of a stream, its last bytes, and those of a sign of life between values."""
 
     media_type: str
     before: bytes

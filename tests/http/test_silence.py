@@ -42,22 +42,3 @@ def test_an_early_error_is_raised_before_the_stream_begins() -> None:
 
     with pytest.raises(ContextExceeded):
         run(begun(pieces()))
-
-
-def test_a_client_that_leaves_ends_the_work(recwarn: pytest.WarningsRecorder) -> None:
-    async def scene() -> bool:
-        ended = asyncio.Event()
-
-        async def pieces() -> AsyncIterator[str]:
-            try:
-                await asyncio.sleep(3600)
-                yield "never"
-            finally:
-                ended.set()
-
-        noted = noting_silence(await begun(pieces()))
-        assert await anext(noted) is None
-        await noted.aclose()
-        return ended.is_set()
-
-    assert run(scene())
