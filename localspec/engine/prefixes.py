@@ -209,7 +209,7 @@ class Prefixes:
         if self._aside is None or len(running) >= self._backend.capabilities.max_sequences:
             return
         cached, state = self._aside
-        if usable(cached, sequence, self._backend.capabilities)[0] >= self.spares(sequence) + WORTH:
+        if usable(cached, sequence) >= self.spares(sequence) + WORTH:
             self._aside = None
             with contextlib.suppress(LocalspecError):
                 self.restore(cached, state, running)
