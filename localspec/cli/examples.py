@@ -65,6 +65,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "localspec models pair bundled --json",
     ),
     "models pull": (
+        "localspec models pull",
+        "localspec models pull qwen2.5-coder:1.5b --draft",
         "localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF",
         "localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q5_K_M --draft",
         "localspec models pull mlx-community/Qwen3-4B-4bit --mlx",
@@ -114,6 +116,7 @@ ARGUMENTS = {
     "models load": "[MODEL]",
     "models unload": "[MODEL]",
     "models pair": "[MODEL]",
+    "models pull": "[REPOSITORY]",
     "config set": "KEY [VALUE]",
     "memory prime": "[PATHS...]",
 }

