@@ -8,7 +8,7 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import ModelError, ModelInvalid
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.disk import recent_disk
+from localspec.models.disk import known_beside
 from localspec.models.fit import Size, size_of
 from localspec.models.model import Model, place_of, renamed
 from localspec.models.pairing import FITS, Fit, Tokens, check_pair, check_sizes
@@ -66,7 +66,7 @@ def auto_draft(target: Model, model_dirs: tuple[str, ...], room: Room) -> tuple[
     if mate := _bundled_mate(target):
         return mate, PAIR
     try:
-        pairing = _Pairing(target, recent_disk(model_dirs).found, room)
+        pairing = _Pairing(target, known_beside(target, model_dirs), room)
         return chosen(target, map(pairing.judge, filter(pairing.may_help, pairing.others)))
     except (ModelError, OSError) as error:
         return None, without(str(error))
@@ -77,7 +77,7 @@ def judged(target: Model, model_dirs: tuple[str, ...], room: Room) -> Iterator[C
 
     Raises :class:`ModelError` for a target that cannot be read.
     """
-    pairing = _Pairing(target, recent_disk(model_dirs).found, room)
+    pairing = _Pairing(target, known_beside(target, model_dirs), room)
     yield from map(pairing.judge, pairing.others)
 
 

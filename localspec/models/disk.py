@@ -16,10 +16,12 @@ from localspec.errors import ModelInvalid
 from localspec.models.bounded import REMEDY
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET, bundled_models
 from localspec.models.description import BACKENDS, Format, text_of
+from localspec.models.directory import is_directory_model
 from localspec.models.gguf import MISSING_PART, RENAMED_PART
 from localspec.models.index import Index, index_path
-from localspec.models.model import Model
+from localspec.models.model import Model, model_at
 from localspec.models.names import parse, pulled_name, typed_names
+from localspec.models.split import first_part
 from localspec.models.stores.found import Found
 from localspec.models.stores.mending import mended
 from localspec.models.stores.store import Store, User, stores_of
@@ -27,6 +29,8 @@ from localspec.protocol.messages import ModelDescription, StoreDescription
 
 GENERAL = (ModelInvalid.default_remedy, REMEDY, MISSING_PART, RENAMED_PART)
 """remedies for any damaged model, replaced by the better one of its store"""
+MAX_BESIDE = 100
+"""models of one directory that are considered as drafts"""
 OLLAMAS_HUB = "hf.co/"
 """beginning of Ollama's names of the hub's models"""
 FRESH_S = 2.0
@@ -79,6 +83,19 @@ def recent_disk(model_dirs: Iterable[str] = ()) -> Disk:
             _recent.disk, _recent.stores = _read(stores), stores
             _recent.until = time.monotonic() + FRESH_S
         return _recent.disk
+
+
+def known_beside(target: Model, model_dirs: Iterable[str] = ()) -> list[Model]:
+    """The models of the stores, after those in the directory of a target that is in none of them."""
+    known = recent_disk(model_dirs).found
+    if target.known is not None or any(target.place in each.places for each in known):
+        return known
+    index = Index(index_path())
+    paths = sorted(target.path.parent.glob("*.gguf" if target.format == "gguf" else "*/"))[:MAX_BESIDE]
+    models = (path for path in paths if path.is_file() or is_directory_model(path))
+    beside = [index.model(model_at(each).own_name, each) for each in models if first_part(each) == each]
+    index.save()
+    return [*beside, *known]
 
 
 def forget_recent() -> None:

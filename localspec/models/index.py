@@ -22,7 +22,7 @@ from localspec.protocol.messages import ModelDescription
 from localspec.protocol.pairs import Signature
 
 MAX_INDEX = 64 * 1024 * 1024
-LAYOUT = f"{__version__}/4"
+LAYOUT = f"{__version__}/5"
 """a file of another layout is ignored: raise the number when descriptions change in form or meaning"""
 
 

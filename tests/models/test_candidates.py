@@ -80,6 +80,14 @@ def test_a_smaller_model_of_the_same_vocabulary_drafts(tmp_path: Path) -> None:
     assert candidate.needs == needs_of(model_at(target), model_at(tmp_path / "small.gguf"), CONFIG).total
 
 
+def test_a_model_beside_the_target_drafts_though_it_is_in_no_store(tmp_path: Path) -> None:
+    target = model(tmp_path, "target", 10_000)
+    small = model(tmp_path, "small", 1_000)
+    (tmp_path / "other.gguf").write_bytes(b"broken")
+    found, why = auto_draft(model_at(target), (), Room(CONFIG))
+    assert (found, why) == (model_at(small), "small drafts: same vocabulary, same family, 10 times smaller")
+
+
 def test_quantisations_may_differ(tmp_path: Path) -> None:
     """The smaller model is that with fewer weights, whatever the bytes: half of these are of 16 bits."""
     target = model(tmp_path, "target", 10_000)

@@ -54,6 +54,11 @@ def test_an_unknown_tensor_type_is_named_by_its_number(tmp_path: Path) -> None:
     assert read_header(path).quantisation == "type 999"
 
 
+def test_the_files_own_type_goes_first(tmp_path: Path) -> None:
+    header = ggufs.gguf([ggufs.uint32("general.file_type", 15)], [ggufs.tensor("w", (32,), 8)], bytes(34))
+    assert read_header(ggufs.write(tmp_path, header)).quantisation == "Q4_K_M"
+
+
 def test_a_file_without_tensors_has_no_quantisation(tmp_path: Path) -> None:
     assert read_header(ggufs.write(tmp_path, ggufs.gguf())).quantisation == "unknown"
 
