@@ -122,13 +122,15 @@ class Config(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     model_dirs: tuple[Directory, ...] = ()
     """directories searched for models"""
+    auto_pull: Literal["ask", "yes", "off"] = "ask"
+    """download the default model at its first use; ask: on a terminal, after a question"""
     engine: EngineConfig = EngineConfig()
     """settings for loading models"""
     daemon: DaemonConfig = DaemonConfig()
     """the daemon's addresses and limits"""
     http: HttpConfig = HttpConfig()
     """the HTTP server"""
-    options: Options = Options(model="bundled", draft="auto", proposer="auto", backend="auto")
+    options: Options = Options(model="auto", draft="auto", proposer="auto", backend="auto")
     """defaults of a request's options"""
     models: dict[str, ModelConfig] = {}
     """settings of one model, by its name or path"""
@@ -151,12 +153,17 @@ def load_config(path: Path | None = None) -> Config:
     """Read the configuration; a missing file gives the defaults. Raises :class:`InvalidOptions`."""
     path = config_path() if path is None else path
     config = parse_config(read_toml(path), where=str(path))
-    if (measuring := os.environ.get("LOCALSPEC_IDLE", "on")) not in ("on", "off"):
-        message = f"LOCALSPEC_IDLE must be on or off{instead(measuring)}"
-        raise InvalidOptions(message, "Correct it, or run `unset LOCALSPEC_IDLE`.")
-    if measuring == "off":
+    if _is_off("LOCALSPEC_IDLE"):
         config = replace(config, engine=replace(config.engine, idle_measuring=False))
-    return config
+    return replace(config, auto_pull="off") if _is_off("LOCALSPEC_AUTO_PULL") else config
+
+
+def _is_off(variable: str) -> bool:
+    """True if the environment switches off what is on without it; raises :class:`InvalidOptions`."""
+    if (value := os.environ.get(variable, "on")) not in ("on", "off"):
+        message = f"{variable} must be on or off{instead(value)}"
+        raise InvalidOptions(message, f"Correct it, or run `unset {variable}`.")
+    return value == "off"
 
 
 def renamed_settings() -> list[str]:
@@ -389,7 +396,7 @@ def settings() -> tuple[Setting, ...]:
         Setting(table, name, allowed(of, name), getattr(getattr(defaults, table, defaults), name), meaning)
         for table, of in structs.items()
         for name, meaning in re.findall(FIELD, inspect.getsource(of), re.MULTILINE)
-        if table or name == "model_dirs"
+        if table or name in ("model_dirs", "auto_pull")
     )
 
 

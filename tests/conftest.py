@@ -28,6 +28,8 @@ sys.dont_write_bytecode = False
 
 # Daemons of tests measure no model while it is idle: that takes both cores for seconds after each start.
 os.environ.setdefault("LOCALSPEC_IDLE", "off")
+# No test downloads the default model, or is asked whether to: the bundled pair answers.
+os.environ.setdefault("LOCALSPEC_AUTO_PULL", "off")
 
 # What a shell starts in the background ignores SIGINT, and so would all that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -40,7 +40,7 @@ VARIABLES = ("LOCALSPEC_MODEL", "LOCALSPEC_DRAFT", "LOCALSPEC_PROPOSER", "LOCALS
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return the path of the configuration file, with nothing in the environment."""
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    for variable in (*VARIABLES, "LOCALSPEC_IDLE"):
+    for variable in (*VARIABLES, "LOCALSPEC_IDLE", "LOCALSPEC_AUTO_PULL"):
         monkeypatch.delenv(variable, raising=False)
     (tmp_path / "config").mkdir()
     return tmp_path / "config" / "config.toml"
@@ -147,7 +147,7 @@ def test_a_file_that_cannot_be_read_is_refused(file: Path) -> None:
 def test_the_environment_is_the_callers_and_not_the_daemons(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable, value in zip(VARIABLES, ("m", "none", "prompt-lookup", "mlx"), strict=True):
         monkeypatch.setenv(variable, value)
-    assert load_config().options.model == "bundled"
+    assert load_config().options.model == "auto"
     assert environment_options() == Options(model="m", draft="none", proposer="prompt-lookup", backend="mlx")
     monkeypatch.setenv("LOCALSPEC_MODEL", "")
     assert environment_options().model is None
@@ -203,7 +203,7 @@ def test_a_typed_value_is_read() -> None:
 
 def test_every_setting_has_a_meaning_and_a_name_of_its_own() -> None:
     names = [name for struct in TABLES.values() for name in struct.__struct_fields__]
-    assert [setting.name for setting in settings()] == ["model_dirs", *names]
+    assert [setting.name for setting in settings()] == ["model_dirs", "auto_pull", *names]
     assert all(re.fullmatch(r"\S.{9,110}\S", setting.meaning) for setting in settings())
     own = [setting.name for setting in settings() if setting.table != "http"]
     assert len(set(own)) == len(own)  # else --opt NAME would be ambiguous

@@ -24,6 +24,7 @@ def begin(
     session: str | None = None,
     go_on: bool = False,
     private: bool = False,
+    yes: bool = False,
 ) -> int:
     """Chat in the terminal until the user leaves; without ``options``, use those of the environment.
 
@@ -36,6 +37,9 @@ def begin(
         raise InvalidOptions(
             f"a chat needs a terminal, and {other[0]}", "For one answer, use `localspec run`."
         )
+    from localspec.cli.first import prepare
+
+    prepare(options or environment_options(), yes=yes)
     gc.disable()  # imports make no garbage: looking for it takes a twentieth of the start
     from localspec.tui.app import ChatApp
 

@@ -26,6 +26,8 @@ class ChatFlags:
     "Continue the session of this id."
     private: bool = False
     "Store no history, and learn nothing from this chat."
+    yes: bool = False
+    "Download the default model without a question, if it is needed and not here."
 
 
 NO_CHAT_FLAGS = ChatFlags()
@@ -39,4 +41,4 @@ def chat(*, how: ChatFlags = NO_CHAT_FLAGS, flags: ModelFlags = NO_FLAGS) -> int
             "--private cannot be combined with -c or --session: a stored session cannot become private",
             "Drop --private, or start a new chat.",
         )
-    return begin(flags.options(), session=how.session, go_on=how.go_on, private=how.private)
+    return begin(flags.options(), session=how.session, go_on=how.go_on, private=how.private, yes=how.yes)

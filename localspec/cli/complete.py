@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from cyclopts import Parameter
 
-from localspec.cli import answer
+from localspec.cli import answer, first
 from localspec.cli.flags import ModelFlags
 from localspec.cli.output import Printer
 from localspec.completion.finishing import finished
@@ -44,6 +44,8 @@ class CompleteFlags:
     "Print two lines of statistics to stderr."
     no_daemon: bool = False
     "Load the model in this process."
+    yes: bool = False
+    "Download the default model without a question, if it is needed and not here."
 
 
 NO_COMPLETE_FLAGS = CompleteFlags()
@@ -60,6 +62,7 @@ def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_F
         invoked=True,
     )
     options = flags.options()
+    first.prepare(options, yes=how.yes, quiet=how.json)
     printer = Printer(as_json=how.json, stats=how.stats)
     try:
         if how.no_daemon:

@@ -60,7 +60,7 @@ def show(*, model: ModelName = None, describe: bool = False, as_json: AsJson = F
     given = Options(model=None if model is None else absolute(model)).over(environment_options())
     options = sections.merged(given)
     of = options.model or BUNDLED
-    options = replace(options, draft=options.draft or "auto")
+    options = replace(options, model=given.model or config.options.model, draft=options.draft or "auto")
     config = replace(config, options=options, engine=sections.engine(of))
     tables = {name: getattr(config, name) for name in TABLES}
     values = {each: getattr(tables.get(each.table, config), each.name) for each in settings()}

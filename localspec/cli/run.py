@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 from msgspec.structs import replace
 
-from localspec.cli import answer
+from localspec.cli import answer, first
 from localspec.cli.answer import read_stdin
 from localspec.cli.completers import sessions
 from localspec.cli.flags import ModelFlags
@@ -48,6 +48,8 @@ class RunFlags:
     "Continue the session of this id, which --stats prints."
     private: bool = False
     "Store no history, and learn nothing from this request."
+    yes: bool = False
+    "Download the default model without a question, if it is needed and not here."
 
 
 NO_RUN_FLAGS = RunFlags()
@@ -66,6 +68,7 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     options = flags.options()
     if how.private:
         options = replace(options, remember=False)
+    first.prepare(options, yes=how.yes, quiet=how.json or how.stream_json)
     printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats)
     try:
         if how.no_daemon:

@@ -11,7 +11,7 @@ from typing import Any
 from localspec.client import Client
 from localspec.config import Config, load_config
 from localspec.errors import ModelError, ModelNotFound
-from localspec.models.library import find
+from localspec.models.library import find, settled
 from localspec.protocol.messages import ModelDescription
 
 DEFAULT_MODEL = "localspec"
@@ -34,7 +34,8 @@ def configured() -> Config:
 
 def configured_model() -> str:
     """Return the name or path of the configured model. Raises :class:`InvalidOptions`."""
-    return os.path.expanduser(load_config().options.model or "")
+    config = load_config()
+    return os.path.expanduser(settled(config.options.model or "", config.model_dirs))
 
 
 async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:

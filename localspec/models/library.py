@@ -1,7 +1,8 @@
 """The lookup of models by name or path, in the bundled pair, the configured directories and the stores of
 other programs.
 
-A name of a bundled model means that model, a path the file or directory there. Every other name is looked up
+A name of a bundled model means that model, a path the file or directory there, ``auto`` the default model
+(:func:`settled`). Every other name is looked up
 so:
 
 1. A name in full, that of the list or of a store.
@@ -26,6 +27,7 @@ from pathlib import Path
 
 from localspec.errors import InvalidOptions, ModelAmbiguous, ModelInvalid, ModelNotFound
 from localspec.models.bundled import BUNDLED, BUNDLED_NAMES, bundled_dir, bundled_model
+from localspec.models.catalogue import AUTO, CATALOGUE, DEFAULT
 from localspec.models.description import FORMATS, Format
 from localspec.models.directory import is_directory_model
 from localspec.models.disk import recent_disk
@@ -50,6 +52,7 @@ def find(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = N
     Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
     :class:`ModelInvalid` for one that cannot be used.
     """
+    name = settled(name, model_dirs)
     given = _given(name)
     if given is not None:
         return given
@@ -63,7 +66,7 @@ def find(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = N
     near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {names[near[0]]!r}?" if near else ""
     pull = f"`localspec models list` shows those here; `localspec models pull {name}` downloads it."
-    remedy = pull if HUBS_NAME.fullmatch(name) else None
+    remedy = pull if HUBS_NAME.fullmatch(name) or name.lower() in CATALOGUE else None
     raise ModelNotFound(f"there is no model named {name!r}{hint}", remedy)
 
 
@@ -74,6 +77,7 @@ def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Model]:
     Raises as :func:`find`.
     """
     dirs = tuple(model_dirs)
+    name = settled(name, dirs)
     if _given(name) is None and (found := covered(name, recent_disk(dirs).found)):
         return found
     return in_formats(name, dirs)
@@ -110,6 +114,15 @@ def named(model: Model, model_dirs: Iterable[str] = ()) -> Model:
 def list_models(model_dirs: Iterable[str] = ()) -> list[ModelDescription]:
     """Describe every model on this disk, as it was a moment ago; only headers that have changed are read."""
     return recent_disk(model_dirs).models
+
+
+def settled(name: str, model_dirs: Iterable[str] = ()) -> str:
+    """Return the name that ``auto`` stands for: the catalogue's default model where it is on this disk and
+    usable, otherwise the bundled one. Another name is returned as it is."""
+    if name != AUTO:
+        return name
+    found = meant(DEFAULT, recent_disk(model_dirs).found)
+    return DEFAULT if found and found[0].problem is None else BUNDLED
 
 
 # Paths.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from localspec.config import Config
 from localspec.errors import LocalspecError
-from localspec.models.bundled import BUNDLED
-from localspec.models.library import find_all, places_of
+from localspec.models.catalogue import AUTO
+from localspec.models.library import find_all, places_of, settled
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 
@@ -22,11 +24,12 @@ class Sections:
         self.config = config
 
     def merged(self, given: Options) -> Options:
-        """``given`` over all that the configuration sets; reads the disk if there are sections."""
-        model = given.model or self.config.options.model or BUNDLED
+        """``given`` over all that the configuration sets, with a name for the model ``auto``; reads the disk
+        for that, or if there are sections."""
+        model = settled(given.model or self.config.options.model or AUTO, self.config.model_dirs)
         for name in self.of_model(model):
             given = given.over(self.config.models[name].options)
-        return given.over(self.config.options)
+        return replace(given.over(self.config.options), model=model)
 
     def engine(self, model: str) -> EngineConfig:
         """The settings that load a model, alike for all its names; reads the disk if there are sections."""

@@ -40,7 +40,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """
 
     model: Name | None = None
-    """model that answers: `bundled`, a name of `localspec models list`, or a path"""
+    """model that answers: a name of `localspec models list`, a path, `bundled`, or `auto`: the default"""
     draft: Name | None = None
     """its draft model: a name, a path, `none` or `auto`"""
     proposer: ProposerName | None = None

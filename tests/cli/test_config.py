@@ -45,7 +45,7 @@ def test_every_setting_is_shown(cli: Cli) -> None:
     found = shown(cli)
     assert set(found) == {setting.key for setting in settings()}
     assert (found["engine.threads"], found["engine.parallel"], found["engine.n_ctx"]) == (1, 0, 64)
-    assert (found["options.k"], found["options.proposer"], found["options.model"]) == (2, "none", "bundled")
+    assert (found["options.k"], found["options.proposer"], found["options.model"]) == (2, "none", "auto")
     assert found["options.temperature"] is None
     for name in ("bundled", "stdlib-6m", str(bundled_model("stdlib-6m"))):
         assert shown(cli, "-m", name)["engine.n_ctx"] == 64

