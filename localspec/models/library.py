@@ -122,7 +122,8 @@ def settled(name: str, model_dirs: Iterable[str] = ()) -> str:
     if name != AUTO:
         return name
     found = meant(DEFAULT, recent_disk(model_dirs).found)
-    return DEFAULT if found and found[0].problem is None else BUNDLED
+    is_here = found and found[0].problem is None and os.path.exists(found[0].path)
+    return DEFAULT if is_here else BUNDLED
 
 
 # Paths.

@@ -261,7 +261,7 @@ def test_every_entry_is_whole() -> None:
         assert name == entry.name and len(entry.sha256) == 64 and entry.file.endswith(".gguf")
         assert entry.draft is None or CATALOGUE[entry.draft].size < entry.size
         if entry.wheels is not None:
-            assert 0 < entry.size - (entry.wheels.count - 1) * entry.wheels.part <= entry.wheels.part
+            assert 0 < entry.size - (entry.wheels.total - 1) * entry.wheels.part <= entry.wheels.part
 
 
 @pytest.mark.slow

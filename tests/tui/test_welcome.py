@@ -109,4 +109,4 @@ def test_who_has_models_is_told_nothing_of_the_bundled_one(home: Path) -> None:
 def test_the_command_that_is_told_is_one() -> None:
     (command,) = re.findall(r"^  localspec (.*)$", FIRST, re.MULTILINE)
     found, bound, _ = app.parse_args(shlex.split(command), print_error=False, exit_on_error=False)
-    assert found.__name__ == "pull" and bound.args
+    assert found.__name__ == "pull" and not bound.args
