@@ -1,4 +1,4 @@
-# make run PROMPT="…"   install if needed, start what is needed, stream an answer
+# make run PROMPT="…"   install if needed, get the default model once (491 MB), start what is needed, stream an answer
 # make install          the virtual environment alone (.venv), with the HTTP server
 # make dev              into it the packages of tests and documentation, and MLX on Linux
 # make test             lint, types and the tests of the gate: about 6 minutes on 2 cores
