@@ -134,8 +134,7 @@ def _proposal(memory_mb: int, flags: PullFlags) -> str | None:
     output.note(
         f"For this machine ({size(free)} of memory free, {counted(cores, 'core')}, "
         f"{'a' if on_device else 'no'} GPU): {entry.name}{draft}. "
-        f"Download {size(both(entry))}, memory {size(needs(both(entry)))}; "
-        f"{entry.label}."
+        f"Download {size(both(entry))}, memory {size(needs(both(entry)))}; {entry.label}."
     )
     others = ", ".join(f"{each.name} ({size(each.size)})" for each in CATALOGUE.values() if each is not entry)
     output.note(f"Others, by `localspec models pull NAME`: {others}.")

@@ -54,7 +54,7 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
     """of verify = "threshold": the least probability of such a draft; not set: 0.3"""
     exactness: Literal["auto", "strict", "fast"] | None = None
-    """with temperature 0 or a seed: `strict`, the text of plain decoding; not set: auto, where that is free"""
+    """with temperature 0 or a seed: `strict`, the text of plain decoding; not set: auto, where it is free"""
     temperature: Annotated[float, Meta(ge=0, le=5)] | None = None
     """0 is greedy; not set: the model's own, else 0.7 for chat and 0 to fill in"""
     top_k: Annotated[int, Meta(ge=0, le=1_000_000)] | None = None

@@ -45,7 +45,6 @@ class Answer:
     status: Status = "complete"
     id: int | None = None
     model: str = ""
-    """the target that answers, if known"""
     runs: list[Run] = field(default_factory=list)
     rounds: deque[int] = field(default_factory=lambda: deque(maxlen=ROUNDS_KEPT))
     """tokens of each of the last rounds; the last round may still grow"""

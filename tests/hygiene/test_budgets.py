@@ -23,20 +23,20 @@ from tests.hygiene.source import (
 
 CEILINGS = {
     "assets": 1600,
-    "localspec/.": 1500,
+    "localspec/.": 1550,
     "localspec/backends": 3400,
     "localspec/bench": 550,
-    "localspec/cli": 3990,
+    "localspec/cli": 4000,
     "localspec/client": 1200,
     "localspec/completion": 550,
     "localspec/daemon": 5650,
     "localspec/doctor": 600,
-    "localspec/engine": 3800,
+    "localspec/engine": 3900,
     "localspec/http": 3450,
-    "localspec/hub": 1060,
+    "localspec/hub": 1100,
     "localspec/lsp": 1500,
     "localspec/memory": 2350,
-    "localspec/models": 4670,
+    "localspec/models": 4700,
     "localspec/protocol": 1800,
     "localspec/service": 350,
     "localspec/speculation": 2450,
@@ -46,7 +46,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2850,
-    "tests": 55000,
+    "tests": 55500,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
