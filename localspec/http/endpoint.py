@@ -17,7 +17,7 @@ MAX_BODY = 4 << 20
 """bytes, as many as the daemon accepts in one message"""
 BODY_S = 30.0
 SILENCE_S = 5.0
-"""seconds without a piece until a stream's head is sent, and between its signs of life: clients wait for 10"""
+"""seconds without a piece until a stream's head is sent, and between signs of life; clients wait for 10"""
 WHOLE = 2.0**53
 """from here on a float no longer stands for one whole number"""
 REMEDY = "See /openapi.json for the fields and their types."

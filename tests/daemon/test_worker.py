@@ -11,6 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
+from localspec.daemon.workers.worker import SPINS, short_spins
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, code, raw, texts
 from tests.waiting import until
@@ -26,6 +27,13 @@ async def stall(client: Raw, id: int, **options: Any) -> None:
 async def worker_pid(client: Raw, model: str) -> int:
     models = (await client.result("status", "daemon/status"))["models"]
     return int(next(m["pid"] for m in models if m["model"] == model))
+
+
+async def test_a_worker_waits_shortly_for_its_threads(client: Raw) -> None:
+    """Unless the user has other wishes."""
+    await stall(client, 1, model="one")
+    assert psutil.Process(await worker_pid(client, "one")).environ()["GOMP_SPINCOUNT"] == SPINS
+    assert short_spins({"OMP_WAIT_POLICY": "active"}) == short_spins({"GOMP_SPINCOUNT": "7"}) == {}
 
 
 async def test_a_killed_worker_costs_its_own_requests_only(client: Raw, other: Raw) -> None:
