@@ -155,8 +155,11 @@ class Idle:
             del self._todo[0]
             self._measuring, self._saved = None, False
         except EngineBusy:
-            self._measuring = None
-            return False  # the caches in all sequences are worth more
+            # Caches of earlier requests hold all sequences: one is set aside, for the request that wants it.
+            self._measuring, prefixes = None, self._scheduler.prefixes
+            held = len(prefixes)
+            prefixes.make_room(())
+            return len(prefixes) < held
         except LocalspecError as error:
             log.warning("a measurement of the model failed: %s", error.message)
             del self._todo[0]

@@ -197,17 +197,17 @@ class PromptEncoder:
     def _begun(self, rendered: str, beginning: str) -> str:
         """The rendering with the beginning of the answer. A thought that the template has opened is closed,
         unless the beginning opens it too, or ends it."""
-        opened, guarded = THOUGHT.search(rendered), self._markup.guarded
+        opened = THOUGHT.search(rendered)
         if opened is None:
-            return rendered + str(guarded(beginning))
+            return f"{rendered}{self._markup.guarded(beginning)}"
         tag, close = opened[1], f"</{opened[2]}>"
         upto = rendered[: opened.end(1)]
         thought, end, answer = beginning.partition(close)
         if thought.lstrip().startswith(tag):
-            return upto + guarded(thought.lstrip().removeprefix(tag)) + end + guarded(answer)
-        if end:
-            return rendered + guarded(thought) + end + guarded(answer)
-        return f"{upto}\n\n{close}\n\n{guarded(beginning)}"
+            rendered, thought = upto, thought.lstrip().removeprefix(tag)
+        elif not end:
+            return f"{upto}\n\n{close}\n\n{self._markup.guarded(beginning)}"
+        return f"{rendered}{self._markup.guarded(thought)}{end}{self._markup.guarded(answer)}"
 
     @cached_property
     def _infill(self) -> Infill | None:

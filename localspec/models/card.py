@@ -72,9 +72,9 @@ def _texts(path: Path, _: Signature) -> Texts:
         return Texts(bos, eos, template, read_directory(path).quantisation)
     header = read_header(path)
     found = header.metadata.get("tokenizer.chat_template")
-    is_own = isinstance(found, str) and found
-    template = found if is_own else _instead(header.metadata.get("tokenizer.ggml.tokens") or ())
-    return Texts(_token(header, "bos"), _token(header, "eos"), template, header.quantisation)
+    if not isinstance(found, str) or not found:
+        found = _instead(header.metadata.get("tokenizer.ggml.tokens") or ())
+    return Texts(_token(header, "bos"), _token(header, "eos"), found, header.quantisation)
 
 
 def _instead(tokens: Iterable[str]) -> str:

@@ -162,13 +162,14 @@ def test_an_engine_without_idle_measuring_forwards_nothing_while_it_is_idle() ->
     assert rested(Engine(target)) > 0 and target.forwards
 
 
-def test_a_measurement_takes_no_cache_away() -> None:
+def test_a_measurement_sets_a_cache_aside_and_takes_none_away() -> None:
     engine = Engine(ToyBackend(small_markov(1), n_ctx=600, max_sequences=1))
-    for cached in (0, 3):
-        sequence = engine.submit(request("abc", max_tokens=4, temperature=0.0))
+    for cached in (0, 89):
+        sequence = engine.submit(request("abc" * 30, max_tokens=4, temperature=0.0))
         run_all(engine, [sequence])
-        assert sequence.cached == max(0, cached - 1)
+        assert sequence.cached == cached
         rested(engine)
+    assert engine.learning.costs.knows(21, CONTEXT)
 
 
 def test_where_somebody_else_holds_all_sequences_it_is_put_off() -> None:

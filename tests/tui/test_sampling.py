@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from textual.widgets import Input, Static
 
 from localspec.config import load_config
@@ -147,4 +148,5 @@ def test_what_the_configuration_says_holds_where_the_chat_says_nothing(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     write_config(tmp_path, options={"top_p": 0.9})
-    assert held(Options(temperature=0.1)) == load_config().options and held(Options()).top_p == 0.9
+    configured = replace(load_config().options, model="bundled")  # the meaning of auto where no model is
+    assert held(Options(temperature=0.1)) == configured and held(Options()).top_p == 0.9

@@ -57,9 +57,9 @@ KILLED_REMEDY = (
 )
 """for SIGKILL, which the kernel sends for lack of memory, and users by hand"""
 SPINS = "1000"
-"""rounds in which a thread waits for another before it sleeps (libgomp). Two models that answer at once, of 0.5B
-and 1.5B on 2 cores, give 17 and 14 tok/s, alone 44 and 27.9; with libgomp's default 2 to 8 and 2 to 7, alone 46
-and 28.7; with 300 rounds 22 and 16, but alone 45 and 26.5"""
+"""rounds in which a thread waits for another before it sleeps (libgomp). Two models that answer at once, of
+0.5B and 1.5B on 2 cores, give 17 and 14 tok/s, and alone 44 and 27.9; with libgomp's default 2 to 8 and 2 to
+7, alone 46 and 28.7; with 300 rounds 22 and 16, but alone 45 and 26.5"""
 REPLACED_REMEDY = "Replace a model's file by renaming a new one, never in place; then send the request again."
 """for SIGBUS, which ends the reader of a mapped file that was cut"""
 
