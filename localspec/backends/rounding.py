@@ -1,4 +1,4 @@
-"""The forwards whose rows equal those of plain decoding to the bit, found out on this machine.
+"""The forwards whose rows equal those of plain decoding to the bit, and their costs, found on this machine.
 
 A forward of several tokens may use other kernels than one of a single token, which add in another order. That
 differs by type of weights, device and build of a backend's library, so it is tried, once per model.
@@ -11,7 +11,7 @@ from collections.abc import Generator
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -21,12 +21,16 @@ CONTEXT = 264
 """tokens before the rows that are compared: behind more than 256, attention has other kernels"""
 ENOUGH_S = 1.0
 """a model whose check takes longer is not checked while it is loaded, but later, when idle"""
-WIDTHS = 2, 3, 4, 5, 8, 21
-"""widths that are tried, the last one of the longest draft: kernels change with the number of rows"""
-STEPS = max(WIDTHS)
+PIECE = 32
+"""tokens of that context fed at once: a new request waits for no more than these"""
+WIDTHS = 2, 3, 4, 5, 8, 12, 21
+"""widths that are tried, the last one of the longest draft: kernels and costs change with them"""
 PLACES = 0, 4, 8, 13
 """numbers of 1-wide forwards before a wide one: rows may be equal by chance, four rows of Q4_K are in 3 of 8
 cases"""
+TIMED = PLACES[:2]
+"""places at which all widths are timed"""
+STEPS = TIMED[-1] + max(WIDTHS)
 
 
 class Rounding(NamedTuple):
@@ -58,17 +62,24 @@ def set_rounding(backend: Backend, rounding: Rounding) -> None:
     backend.capabilities = replace(backend.capabilities, **rounding._asdict())
 
 
+class Observe(Protocol):
+    """A function that learns the cost of a forward."""
+
+    def __call__(self, width: int, context: int, seconds: float) -> None: ...
+
+
 class Probe:
     """The check of one model, a step per forward, on a sequence that begins with ``CONTEXT`` tokens.
 
     Closing :meth:`steps` frees that sequence; the results of finished parts are kept, and the next
-    :meth:`steps` continue behind them.
+    :meth:`steps` continue behind them. ``observe`` gets (width, tokens before, seconds) of each forward.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
+    def __init__(self, backend: Backend, observe: Observe = lambda width, context, seconds: None) -> None:
+        self._backend, self._observe = backend, observe
         limits = backend.capabilities
-        self._n = max(1, min(CONTEXT, limits.n_ctx - STEPS - 1, limits.max_batch))
+        self._n = max(1, min(CONTEXT, limits.n_ctx - STEPS - 1))
+        self._widths_tried = [width for width in WIDTHS if width <= limits.max_batch]
         # The text fed is this file: natural enough, and always there.
         text = Path(__file__).read_text(encoding="utf-8")
         self._tokens = backend.vocabulary.encode(text, special=False)[: self._n + STEPS + 1]
@@ -84,8 +95,7 @@ class Probe:
         """
         sequence = self._backend.open()
         try:
-            self._backend.forward([Span(sequence, self._tokens[: self._n], 0)])
-            yield
+            yield from self._read(sequence, 0)
             for part in (self._reference, self._batches, self._widths):
                 if part.__name__ not in self._found:
                     self._backend.mark(sequence)
@@ -96,6 +106,11 @@ class Probe:
         exact = self._found["_widths"]
         return Rounding(max((1, *takewhile(exact.__contains__, WIDTHS))), self._found["_batches"])
 
+    def _read(self, sequence: int, start: int) -> Generator[None, None, None]:
+        for at in range(start, self._n, PIECE):
+            self._backend.forward([Span(sequence, self._tokens[at : min(at + PIECE, self._n)], 0)])
+            yield
+
     def _reference(self, sequence: int) -> Generator[None, None, Rows]:
         rows = []
         for place in range(STEPS + 1):
@@ -104,11 +119,12 @@ class Probe:
 
     def _widths(self, sequence: int) -> Generator[None, None, set[int]]:
         """Return the widths whose rows are those of the reference at all places."""
-        exact, replays = set(WIDTHS), self._backend.capabilities.replays
+        exact, replays = set(self._widths_tried), self._backend.capabilities.replays
         for place in PLACES:
             yield from self._go_to(sequence, place)
             self._backend.mark(sequence)
-            for width in sorted(each for each in exact if place + each <= STEPS):
+            tried = self._widths_tried if place in TIMED else sorted(exact)
+            for width in (each for each in tried if place + each <= STEPS):
                 rows = yield from self._rows(sequence, place, width)
                 if replays:
                     # A state may be computed otherwise than the rows beside it: the next row shows it.
@@ -116,7 +132,7 @@ class Probe:
                     rows = np.concatenate([rows, after])
                 yield from self._go_to(sequence, place)
                 if not np.array_equal(rows, self._expected(place, len(rows))):
-                    exact.remove(width)
+                    exact.discard(width)
         return exact
 
     def _batches(self, sequence: int) -> Generator[None, None, bool]:
@@ -143,9 +159,7 @@ class Probe:
     def _go_to(self, sequence: int, place: int) -> Generator[None, None, None]:
         """Go to ``place`` tokens behind the context; feed again what the backend did not keep."""
         at = min(self._n + place, self._backend.length(sequence))
-        if (at := self._backend.truncate(sequence, at)) < self._n:
-            self._backend.forward([Span(sequence, self._tokens[at : self._n], 0)])
-            yield
+        yield from self._read(sequence, self._backend.truncate(sequence, at))
         for each in range(self._backend.length(sequence) - self._n, place):
             yield from self._rows(sequence, each, 1)
 
@@ -154,7 +168,10 @@ class Probe:
         return rows
 
     def _rows(self, sequence: int, place: int, width: int) -> Generator[None, None, Rows]:
-        at = self._n + place
-        rows = self._backend.forward([Span(sequence, self._tokens[at : at + width], width)]).rows(0, width)
+        at, started = self._n + place, time.perf_counter()
+        logits = self._backend.forward([Span(sequence, self._tokens[at : at + width], width)])
+        logits.argmax()  # waits for the device
+        self._observe(width, at, time.perf_counter() - started)
+        rows = logits.rows(0, width)
         yield
         return rows

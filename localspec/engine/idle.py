@@ -9,22 +9,16 @@ from functools import partial
 from pathlib import Path
 
 from localspec.backends.base import Backend, Span
-from localspec.backends.rounding import Probe, set_rounding
+from localspec.backends.rounding import CONTEXT, PIECE, WIDTHS, Probe, set_rounding
 from localspec.engine.learning import Learning
 from localspec.engine.priming import Primer
 from localspec.engine.scheduler import Scheduler
-from localspec.errors import EngineBusy, EngineError, LocalspecError
+from localspec.errors import EngineBusy, LocalspecError
 from localspec.protocol.requests import FimPrompt, Prompt
-from localspec.speculation.costs import CostCurve, measured_widths
+from localspec.speculation.costs import CostCurve
 
-CONTEXT = 512
-"""tokens of context before the forwards that are measured"""
 TIMES = 3
-ENOUGH_S = 6.0
-"""seconds after which a slow model's widths are measured twice instead of :data:`TIMES`"""
-WIDEST = 21
-PIECE = 32
-"""tokens of that context fed at once: a new request waits for no more than these"""
+"""forwards of a draft model that are timed"""
 FINISH_S = 2.0
 """the most seconds that an engine spends at its end on files that are still to be learnt"""
 REMEMBER_S = 0.02
@@ -59,11 +53,12 @@ class Idle:
 
     def _measurements(self, draft: Backend | None) -> list[Chore]:
         target, learning = self._target, self._learning
-        found: list[Chore] = [partial(measure_costs, target, learning.costs)]
+        found: list[Chore] = []
+        known = learning.rounding.measured is not None and learning.costs.knows(max(WIDTHS), CONTEXT)
+        if not known and not target.capabilities.obstacle:
+            found.append(partial(self._measure_target, Probe(target, learning.costs.observe)))
         if draft is not None and learning.draft_costs is not None:
-            found.append(partial(measure_costs, draft, learning.draft_costs, widest=1))
-        if learning.keeps and learning.rounding.measured is None and not target.capabilities.obstacle:
-            found.insert(0, partial(self._measure_rounding, Probe(target)))
+            found.append(partial(measure_step, draft, learning.draft_costs))
         return found
 
     def step(self) -> bool:
@@ -139,7 +134,7 @@ class Idle:
         while memory is not None and memory.work() and time.perf_counter() < until:
             pass
 
-    def _measure_rounding(self, probe: Probe) -> Generator[None, None, None]:
+    def _measure_target(self, probe: Probe) -> Generator[None, None, None]:
         found = yield from probe.steps()
         self._learning.rounding.measured = found
         set_rounding(self._target, found)
@@ -167,49 +162,26 @@ class Idle:
         return True
 
 
-def measure_costs(backend: Backend, costs: CostCurve, *, widest: int = WIDEST) -> Generator[None, None, None]:
-    """Measure the widths up to ``widest`` that are not known yet, a forward per step, each next to a 1-wide
-    one, because the machine's speed varies. Closing the generator frees its sequence.
+def measure_step(backend: Backend, costs: CostCurve) -> Generator[None, None, None]:
+    """Measure the cost of a draft model's 1-wide forward, if it is not known yet, a forward per step. Closing
+    the generator frees its sequence.
 
     Raises :class:`EngineBusy` if no sequence is free.
     """
-    limits = backend.capabilities
-    n = min(CONTEXT, limits.n_ctx - widest - 1)
-    widths = [width for width in measured_widths(min(widest, limits.max_batch)) if not costs.knows(width, n)]
-    if n < 1 or (costs.knows(1, n) and not widths):
+    n = min(CONTEXT, backend.capabilities.n_ctx - TIMES)
+    if n < 1 or costs.knows(1, n):
         return
     text = backend.vocabulary.encode(Path(__file__).read_text(encoding="utf-8"), special=False)
-    tokens = [text[i % len(text)] for i in range(n + widest)]
+    tokens = [text[i % len(text)] for i in range(n + TIMES)]
     sequence = backend.open()
     try:
-        chunk = min(PIECE, limits.max_batch)
-        for at in range(0, n, chunk):
-            backend.forward([Span(sequence, tokens[at : min(at + chunk, n)], 0)])
+        for at in range(0, n, PIECE):
+            backend.forward([Span(sequence, tokens[at : min(at + PIECE, n)], 0)])
             yield
-        backend.mark(sequence)
-        yield from _rounds(backend, costs, sequence, (tokens, n, widths))
+        for token in tokens[n:]:
+            started = time.perf_counter()
+            backend.forward([Span(sequence, [token], 1)]).argmax()
+            costs.observe(1, n, time.perf_counter() - started)
+            yield
     finally:
         backend.close(sequence)
-
-
-def _rounds(
-    backend: Backend, costs: CostCurve, sequence: int, what: tuple[list[int], int, list[int]]
-) -> Generator[None, None, None]:
-    tokens, n, widths = what
-    started = time.perf_counter()
-    for again in range(TIMES):
-        if again == TIMES - 1 and time.perf_counter() - started > ENOUGH_S:
-            return
-        for width in (*widths, 1):
-            for each in dict.fromkeys((1, width)):
-                _forward(backend, costs, sequence, tokens[n : n + each])
-                if backend.truncate(sequence, n) < n:
-                    raise EngineError(f"the KV cache cannot be cut back to {n} tokens after a forward")
-                yield
-
-
-def _forward(backend: Backend, costs: CostCurve, sequence: int, tokens: list[int]) -> None:
-    context = backend.length(sequence)
-    started = time.perf_counter()
-    backend.forward([Span(sequence, tokens, len(tokens))]).argmax()
-    costs.observe(len(tokens), context, time.perf_counter() - started)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -277,8 +277,3 @@ def _within(value: Any, bounds: Bounds) -> float:
 
 def _width(value: Any) -> int:
     return int(_within(value, (1, WIDE)))
-
-
-def measured_widths(largest: int) -> Iterable[int]:
-    """The widths up to ``largest`` that are worth measuring: costs rise in steps, mainly after 4 and 8."""
-    return (width for width in (2, 3, 4, 5, 6, 8, 9, 12, 16, 17, 21) if width <= largest)
