@@ -75,6 +75,12 @@ class Teach(msgspec.Struct, frozen=True, tag=True):
     workspace: str | None = None
 
 
+class Rest(msgspec.Struct, frozen=True, tag=True):
+    """Do the chores of an idle model only while ``allowed``: while no other model is at work."""
+
+    allowed: bool
+
+
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """Free everything and exit."""
 
@@ -130,7 +136,7 @@ class RequestEvent(NamedTuple):
     event: Event | Tokenized
 
 
-ToWorker = Load | Submit | Tokenize | Cancel | Forget | Teach | Stop
+ToWorker = Load | Submit | Tokenize | Cancel | Forget | Teach | Rest | Stop
 FromWorker = Heartbeat | Loading | Ready | LoadFailed | RequestEvent
 
 _encoder = msgspec.msgpack.Encoder()

@@ -25,6 +25,7 @@ from localspec.protocol.frames import (
     Loading,
     Ready,
     RequestEvent,
+    Rest,
     Stop,
     Submit,
     Teach,
@@ -119,6 +120,7 @@ class Worker:
         """the daemon's ids of requests whose rounds are reported, by the engine's ids"""
         self._begun: set[int] = set()
         """the daemon's ids of requests whose first text was sent"""
+        self._may_rest = True
         self._apart = Apart(channel)
         channel.on_preempt = engine.preempt
 
@@ -156,7 +158,7 @@ class Worker:
 
     def _idle(self) -> ToWorker | Call:
         """Return the next frame or call; do the engine's chores until it comes."""
-        while not self._apart and self._engine.rest():
+        while not self._apart and self._may_rest and self._engine.rest():
             frame = self._channel.poll()
             if frame is not None:
                 return frame
@@ -188,6 +190,8 @@ class Worker:
             self._apart.cancel(frame.id)
         elif isinstance(frame, Teach):
             self._engine.teach(frame.path, frame.text, frame.workspace)
+        elif isinstance(frame, Rest):
+            self._may_rest = frame.allowed
         elif callable(frame):
             self._pulse.step(frame)
         return True

@@ -39,6 +39,7 @@ from localspec.protocol.frames import (
     Loading,
     Ready,
     RequestEvent,
+    Rest,
     Stop,
     Submit,
     Teach,
@@ -209,6 +210,8 @@ class EchoWorker:
                 self.send(RequestEvent(id, found))
             case Teach(text=text):
                 (home.cache_dir() / "taught").write_text(text)
+            case Rest(allowed):
+                (home.cache_dir() / f"rest of {Path(self.name).name}").write_text(str(allowed))
             case Stop():
                 self.leave()
                 sys.exit(0)

@@ -36,6 +36,17 @@ async def test_a_worker_waits_shortly_for_its_threads(client: Raw) -> None:
     assert short_spins({"OMP_WAIT_POLICY": "active"}) == short_spins({"GOMP_SPINCOUNT": "7"}) == {}
 
 
+async def test_a_model_does_no_chores_while_another_is_at_work(home: Path, start: StartDaemon) -> None:
+    said = home / "cache" / "rest of other"
+    async with raw(start()) as client:
+        await client.result(1, "generate", prompt="hello", options={"model": "other"})
+        await stall(client, 2, model="one")
+        await until(said.exists, "the other model learns of it")
+        assert said.read_text() == "False"
+        await client.cancel(2)
+        await until(lambda: said.read_text() == "True", "it may go on")
+
+
 async def test_a_killed_worker_costs_its_own_requests_only(client: Raw, other: Raw) -> None:
     await stall(client, 1, model="victim")
     await stall(client, 2, model="victim")

@@ -36,6 +36,8 @@ Choose = Callable[[Key, tuple[str, ...], Room], Pair]
 MAX_WORKERS = 4
 MAX_NAMES = 64
 """keys kept of one worker, found without reading the disk; paths can be spelt in any number of ways"""
+QUIET_S = 2.0
+"""seconds without requests after which the other models may measure themselves, and learn"""
 TICK_S = 1.0
 """longest interval between two checks of the workers, in seconds"""
 
@@ -113,6 +115,7 @@ class Pool:
         """A loaded worker, with one user more."""
         worker = await self._current(self._known(key)) or await self._identified(key)
         worker.users += 1
+        self._hush()
         if keep_alive_s is not None:
             worker.keep_alive_s = keep_alive_s
         worker.listeners.append(on_loading)
@@ -128,6 +131,13 @@ class Pool:
     def _give_back(self, worker: WorkerProcess) -> None:
         worker.users -= 1
         worker.last_used = time.monotonic()
+
+    def _hush(self) -> None:
+        """Keep workers from chores while others are at work, or were within :data:`QUIET_S`."""
+        since = time.monotonic() - QUIET_S
+        for worker, _ in self.loaded():
+            others = (each for each in self._workers if each is not worker)
+            worker.rest(allowed=not any(each.users or each.last_used > since for each in others))
 
     def loaded(self) -> list[tuple[WorkerProcess, Ready]]:
         """The workers whose model is loaded."""
@@ -309,6 +319,7 @@ class Pool:
             await asyncio.sleep(tick_s)
             now = time.monotonic()
             away_s, last = max(0.0, now - last - tick_s), now
+            self._hush()
             for worker in tuple(self._workers):
                 worker.give_up_if_hung(now, away_s)
                 if self.idle_left_s(worker) == 0.0:
@@ -321,6 +332,7 @@ class Pool:
             if worker.ready.result().draft_path is None:
                 worker.needs = worker.pair.least
             self._events.publish(ModelEvent(worker.model, "loaded"))
+            self._hush()
 
     def _on_end(self, worker: WorkerProcess) -> None:
         if worker.crashed:

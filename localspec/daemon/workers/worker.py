@@ -36,6 +36,7 @@ from localspec.protocol.frames import (
     Loading,
     Ready,
     RequestEvent,
+    Rest,
     Stop,
     Submit,
     Tokenize,
@@ -118,6 +119,7 @@ class WorkerProcess:
         self.ready: asyncio.Future[Ready] = _future()
         self.listeners: list[Callable[[Loading], None]] = []
         self.users = 0
+        self.may_rest = True
         self.last_used = time.monotonic()
         self.crashed = False
         self._command = command
@@ -265,6 +267,12 @@ class WorkerProcess:
     def send(self, message: ToWorker) -> None:
         """Queue a frame; a frame to an ended worker is lost, and its jobs have failed already."""
         self._write(frames.encode_frame(message))
+
+    def rest(self, *, allowed: bool) -> None:
+        """Let it do the chores of an idle model, or not."""
+        if self.may_rest != allowed:
+            self.may_rest = allowed
+            self.send(Rest(allowed))
 
     def _write(self, frame: bytes) -> None:
         if self._link is not None and not self._ended:
