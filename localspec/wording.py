@@ -55,10 +55,10 @@ def stats_lines(result: Result) -> str:
         took.append(f"{duration(abs(stats.time_saved_s))} {how} than without drafts")
     if stats.ttft_s is not None:
         took.append(f"first token after {duration(stats.ttft_s)}")
-    return f"{' · '.join(took)}\n{' · '.join(_speculation(stats))}"
+    return f"{' · '.join(took)}\n{' · '.join(_speculation(stats, result.completion_tokens))}"
 
 
-def _speculation(stats: Stats) -> Iterator[str]:
+def _speculation(stats: Stats, tokens: int) -> Iterator[str]:
     if stats.tokens_per_round is not None:
         yield f"{stats.tokens_per_round:.2f} tokens per round"
     used = [f"{name} {s.accepted}/{s.drafted}" for name, s in stats.proposers.items() if s.drafted]
@@ -68,7 +68,7 @@ def _speculation(stats: Stats) -> Iterator[str]:
     if stats.exactness == "exact":
         yield "exact"
     elif stats.exactness:
-        yield f"near-ties possible in {counted(stats.rounded_tokens, 'token')}"
+        yield f"near-ties possible in {stats.rounded_tokens} of {counted(tokens, 'token')}"
     if not stats.lossless:
         yield "lossy (threshold)"
 

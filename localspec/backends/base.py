@@ -114,6 +114,11 @@ class Vocabulary(Protocol):
         """Tokens that stand for no text: turn markers, end tokens, fill-in-the-middle tokens."""
 
     @property
+    def marks(self) -> frozenset[int]:
+        """Further tokens that no content may spell: those of a gap, and those that a chat template writes
+        though they stand for text."""
+
+    @property
     def fim(self) -> FimTokens | None: ...
 
     @property

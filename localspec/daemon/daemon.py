@@ -50,6 +50,8 @@ class Daemon:
         self.prefetch = Prefetch()
         self.editors = Editors()
         self.connections: set[Client] = set()
+        self.merging = asyncio.Lock()
+        """held while options are merged, which keeps the order of requests"""
         self.memory_turn = asyncio.Lock()
         """held while the n-gram memory's files are changed"""
         self.http_server = HttpServer()

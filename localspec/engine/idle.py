@@ -150,11 +150,8 @@ class Idle:
             del self._todo[0]
             self._measuring, self._saved = None, False
         except EngineBusy:
-            # Caches of earlier requests hold all sequences: one is set aside, for the request that wants it.
-            self._measuring, prefixes = None, self._scheduler.prefixes
-            held = len(prefixes)
-            prefixes.make_room(())
-            return len(prefixes) < held
+            self._measuring = None
+            return self._scheduler.prefixes.lay_aside()
         except LocalspecError as error:
             log.warning("a measurement of the model failed: %s", error.message)
             del self._todo[0]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from functools import cached_property
 from itertools import groupby
 from typing import Any
@@ -13,6 +12,7 @@ from localspec.errors import InvalidOptions
 
 GUARD = "\ufdd0"
 """stands behind the first character of a name in a content: a noncharacter, which templates leave as it is"""
+NEVER = "(?!)"
 FOREIGN = "\ufffd"
 """takes the place of a guard that a content brings along"""
 
@@ -53,25 +53,31 @@ class Markup:
         return [self._guarded(each) for each in content] if isinstance(content, list | tuple) else content
 
     @cached_property
-    def _sorted(self) -> Sequence[str]:
-        """The names of all control tokens, of those with one beginning the longest first."""
+    def _all_names(self) -> list[str]:
+        """The names of all control tokens."""
         vocabulary = self._vocabulary
-        marks = vocabulary.special_tokens.union(token for token in vocabulary.fim or () if token is not None)
+        marks = vocabulary.special_tokens | vocabulary.marks
         names = {vocabulary.text_of(token).decode("utf-8", "replace") for token in marks}
-        return sorted((name for name in names if len(name) > 1), reverse=True)
+        return sorted(name for name in names if len(name) > 1)
 
     @cached_property
     def _names(self) -> re.Pattern[str]:
-        return re.compile(f"({'|'.join(map(re.escape, self._sorted)) or '(?!)'})")
+        return re.compile(f"({_any_of(self._all_names)})")
 
     @cached_property
     def _beginnings(self) -> re.Pattern[str]:
         """Finds the first characters of names, also of overlapping ones."""
-        rests = groupby(self._sorted, lambda name: name[0])
-        return re.compile(
-            "|".join(
-                f"{re.escape(first)}(?={'|'.join(re.escape(name[1:]) for name in names)})"
-                for first, names in rests
-            )
-            or "(?!)"
-        )
+        rests = groupby(self._all_names, lambda name: name[0])
+        found = (f"{re.escape(first)}(?={_any_of([name[1:] for name in names])})" for first, names in rests)
+        return re.compile("|".join(found) or NEVER)
+
+
+def _any_of(names: list[str]) -> str:
+    """A pattern of the longest of ``names``, which are sorted: a tree by characters, as a model can have
+    thousands that begin alike."""
+    if not names:
+        return NEVER
+    rests = groupby((name for name in names if name), lambda name: name[0])
+    branches = [re.escape(first) + _any_of([name[1:] for name in group]) for first, group in rests]
+    tree = branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
+    return tree if names[0] else f"(?:{tree})?" if branches else ""

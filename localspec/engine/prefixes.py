@@ -13,6 +13,8 @@ from localspec.engine.sequence import Sequence
 from localspec.errors import LocalspecError
 from localspec.speculation.draft import shared_length
 
+FEW = 2
+"""sequences up to which a cache that makes room is set aside: with more, a long one stays in its own"""
 WORTH = 64
 """tokens that a copy of cells, or reading them from disk, must spare at least"""
 
@@ -87,6 +89,7 @@ class Prefixes:
         self._tree: PrefixTree[Cached] = PrefixTree()
         self._floor = 0.0
         self._aside: tuple[Cached, bytearray] | None = None
+        self._spares_aside = 0
 
     def __len__(self) -> int:
         return len(self._tree)
@@ -196,13 +199,29 @@ class Prefixes:
         self._drop(victim)
         return True
 
+    def lay_aside(self) -> bool:
+        """Free the sequence of the least cache for a measurement; False if that would lose the cache."""
+        victim = min(self, key=lambda each: each.worth, default=None)
+        if victim is None:
+            return False
+        self._set_aside(victim)
+        kept = self._aside is not None and self._aside[0] is victim
+        if kept or len(victim.tokens) < WORTH:
+            self._drop(victim)
+            return True
+        return False
+
     def _set_aside(self, cached: Cached) -> None:
-        """Keep a copy in memory, unless the one there is worth more."""
+        """Keep a copy in memory, of one of few sequences, unless the one there spares more; it counts for
+        less each time."""
         if len(cached.tokens) < WORTH or not self._backend.capabilities.saves:
             return
-        if self._aside is None or cached.worth >= self._aside[0].worth:
-            with contextlib.suppress(LocalspecError):
-                self._aside = cached, self._backend.save(cached.slot)
+        if self._backend.capabilities.max_sequences > FEW or len(cached.tokens) < self._spares_aside:
+            self._spares_aside = self._spares_aside * 3 // 4
+            return
+        self._aside = None  # two copies would need twice the memory
+        with contextlib.suppress(LocalspecError, MemoryError):
+            self._aside, self._spares_aside = (cached, self._backend.save(cached.slot)), len(cached.tokens)
 
     def _bring_back(self, sequence: Sequence, running: Sized) -> None:
         """Restore the cache that was set aside, if it spares the request more than those in slots."""
@@ -210,7 +229,7 @@ class Prefixes:
             return
         cached, state = self._aside
         if usable(cached, sequence) >= self.spares(sequence) + WORTH:
-            self._aside = None
+            self._aside, self._spares_aside = None, 0
             with contextlib.suppress(LocalspecError):
                 self.restore(cached, state, running)
 
@@ -222,7 +241,7 @@ class Prefixes:
     def forget(self, source: str) -> None:
         """Close the caches of requests of ``source``."""
         if self._aside is not None and self._aside[0].source == source:
-            self._aside = None
+            self._aside, self._spares_aside = None, 0
         for cached in [each for each in self if each.source == source]:
             self._drop(cached)
 

@@ -21,7 +21,7 @@ DEFAULT_K = 4
 """most draft tokens a round of a proposer that no controller serves"""
 LONGEST_K = 20
 """most draft tokens a round"""
-EXACT_ALONE = nothing("exactness = strict, and wider forwards of this model round differently")
+EXACT_ALONE = nothing("exactness = strict, and no wider forward is known to round as plain decoding does")
 
 
 class Offer(NamedTuple):

@@ -223,7 +223,7 @@ class Sequence:
     def extend(self, emitted: Emitted, *, exact: bool) -> int:
         """Append tokens until the request ends; return how many were used, an end token included. ``exact``:
         plain decoding chooses them, too, to the bit of every row."""
-        used, likely = 0, emitted.likely
+        used, likely, before = 0, emitted.likely, len(self.tokens)
         for token in emitted.tokens:
             if self.ended:
                 break
@@ -232,7 +232,7 @@ class Sequence:
             used += 1
         self.emitted += used
         if not exact:
-            self.stats.rounded_tokens += used
+            self.stats.rounded_tokens += len(self.tokens) - before
         return used
 
     def _append(self, token: int, source: str, likely: Likelihood | None) -> None:

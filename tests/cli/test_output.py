@@ -64,7 +64,7 @@ def test_two_lines_say_it_all() -> None:
     assert lines(exactness="near-ties", rounded_tokens=3) == [
         "72 tokens (context full) · 45.1 tok/s · 250 ms faster than without drafts · first token after 1.2 s",
         "1.80 tokens per round · prompt-lookup 12/20 + draft 5/8 drafted tokens accepted (61%)"
-        " · near-ties possible in 3 tokens",
+        " · near-ties possible in 3 of 72 tokens",
     ]
     assert lines(exactness="exact")[1].endswith("(61%) · exact")
 

@@ -191,7 +191,7 @@ def test_a_sample_without_a_seed_has_no_receipt() -> None:
 
 def test_strict_mode_says_why_it_drafts_nothing() -> None:
     stats = engine(3, noise=0.1).generate("abc", max_tokens=8, **STRICT).finish().stats
-    assert stats.drafted == 0 and "wider forwards of this model round differently" in str(
+    assert stats.drafted == 0 and "no wider forward is known to round as plain decoding" in str(
         stats.speculation_off_reason
     )
 

@@ -124,14 +124,14 @@ class TestWhatIsSpared:
 
 
 class TestRoom:
-    def test_a_long_talk_survives_a_short_request_between_its_turns(self) -> None:
+    def test_a_long_talk_survives_short_requests_between_its_turns(self) -> None:
         """As of one over HTTP, whose requests are all of one source."""
-        engine = toy(max_sequences=1)
+        engine = toy(max_sequences=1, n_ctx=2048)
         for n in range(3):
-            talk = LONG * (n + 2)
-            assert ask(engine, talk).cached_tokens >= (len(LONG * (n + 1)) if n else 0)
-            for start in (n * "x", LONG[:70]):
-                ask(engine, f"{start}: a title for this?")
+            talk = LONG * (n + 6)
+            assert ask(engine, talk).cached_tokens >= (len(LONG * (n + 5)) if n else 0)
+            for start in (n * "x", LONG[:70], "tags", LONG[5:75]):
+                ask(engine, f"{start}: {LONG[:60]} a title for this?")
 
     def test_what_is_set_aside_is_forgotten_with_its_source(self) -> None:
         engine = toy(max_sequences=1)

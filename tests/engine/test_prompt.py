@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from localspec.backends.toy import END, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
+from localspec.engine.markup import _any_of
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import ContextExceeded, InvalidOptions, from_dict
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt, TokenPrompt
@@ -169,6 +172,13 @@ class Trimming(ToyVocabulary):
     chat_template = "{% for m in messages %}{{ m.content | trim | replace('x', 'y') }}<|end|>{% endfor %}"
 
 
+class Shown(ToyVocabulary):
+    """A vocabulary whose turn marker stands for text, as those of gpt-oss do."""
+
+    special_tokens = ToyVocabulary.special_tokens - {END}
+    marks = frozenset({END})
+
+
 @pytest.mark.parametrize(
     "content",
     [
@@ -180,7 +190,9 @@ class Trimming(ToyVocabulary):
         "\ufdd0<|en\ufdd0d|>",
     ],
 )
-@pytest.mark.parametrize("vocabulary", [ToyVocabulary(), Trimming()], ids=["as it is", "altered"])
+@pytest.mark.parametrize(
+    "vocabulary", [ToyVocabulary(), Trimming(), Shown()], ids=["as it is", "altered", "shown"]
+)
 def test_only_the_template_makes_control_tokens(content: str, vocabulary: ToyVocabulary) -> None:
     spelled = content.replace("\ufdd0", "\ufffd")
     encoder = PromptEncoder(vocabulary, 200)
@@ -200,6 +212,15 @@ def test_variables_of_a_template_are_contents_too() -> None:
         deep = [deep]
     with pytest.raises(InvalidOptions, match="nested too deep"):
         ENCODER.encode(ChatPrompt(prompt.messages, variables={"deep": deep}), 10)
+
+
+def test_names_that_begin_alike_are_one_tree() -> None:
+    """Of thousands each beginning would be tried at every character otherwise."""
+    names = [*(f"<unused{n}>" for n in range(3000)), "<s>", "<start>", "<start>>"]
+    pattern = _any_of(sorted(names))
+    assert pattern.count("unused") == 1
+    found = re.findall(pattern, "<unused2999><unused3000><unused<s><start>>")
+    assert found == ["<unused2999>", "<s>", "<start>>"]
 
 
 def test_a_chat_that_spells_no_control_token_is_encoded_as_one_text() -> None:

@@ -24,6 +24,7 @@ from localspec.protocol.frames import (
     Loading,
     Ready,
     RequestEvent,
+    Rest,
     Stop,
     Submit,
     Teach,
@@ -67,6 +68,7 @@ TO_WORKER: list[ToWorker] = [
     Forget("chat:one"),
     Tokenize(7, "é\0", start=True, special=False, pieces=True),
     Teach("/p.py", "x = 1", "/w"),
+    Rest(allowed=False),
     Stop(),
 ]
 FROM_WORKER: list[FromWorker] = [

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import ctypes
+import re
+from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any
 
@@ -17,6 +19,8 @@ NO_TOKEN = -1
 CONTROL, USERS = lib.LLAMA_TOKEN_ATTR_CONTROL, lib.LLAMA_TOKEN_ATTR_USER_DEFINED
 NAMED = CONTROL | lib.LLAMA_TOKEN_ATTR_UNKNOWN
 """tokens that llama.cpp finds by their texts if it parses special ones; user-defined ones it always finds"""
+MARK = re.compile(r"[<\[].*[>\]]")
+"""the name of a user-defined token that is markup where a chat template has it"""
 STRIPS = lib.LLAMA_TOKEN_ATTR_LSTRIP | lib.LLAMA_TOKEN_ATTR_RSTRIP
 
 
@@ -37,6 +41,7 @@ class LlamaVocabulary:
         control = (t for t, attr in enumerate(self._attrs) if attr & CONTROL)
         self.special_tokens = self.end_tokens | frozenset(control)
         self.fim = self._fim()
+        self.marks = frozenset(self._marks())
         self._typed = self._typed_names()
         self._pieces: dict[int, bytes] = {}
         self._partitions = {special: self._partition(special=special) for special in (False, True)}
@@ -91,9 +96,16 @@ class LlamaVocabulary:
             return None
         return FimTokens(prefix, suffix, middle, repo, sep)
 
+    def _marks(self) -> Iterator[int]:
+        yield from (token for token in self.fim or () if token is not None)
+        template = self.chat_template or ""
+        for token in (token for token, attr in enumerate(self._attrs) if attr & USERS):
+            name = self.text_of(token).decode("utf-8", "replace")
+            if MARK.fullmatch(name) and name in template:
+                yield token
+
     def _typed_names(self) -> TypedNames:
-        fim = [] if self.fim is None else [token for token in self.fim if token is not None]
-        found = (t for t in self.special_tokens.union(fim) if self._attrs[t] & USERS)
+        found = (t for t in self.special_tokens | self.marks if self._attrs[t] & USERS)
         return TypedNames({token: self.text_of(token).decode("utf-8", "replace") for token in found})
 
     def encode(self, text: str, *, special: bool) -> list[int]:

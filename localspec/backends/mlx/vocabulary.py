@@ -69,10 +69,11 @@ class MlxVocabulary:
         self.end_tokens = self._ends(
             id for ids in configured for id in (ids if isinstance(ids, list) else [ids])
         )
-        shown = {self._names.get(name) for name in SHOWN}
+        shown = {self._names[name] for name in SHOWN if name in self._names}
         special = {id for id, token in added.items() if token.special} - shown
         self.special_tokens = frozenset(special) | self.end_tokens
-        marks = self.special_tokens.union(token for token in self.fim or () if token is not None)
+        self.marks = frozenset(token for token in self.fim or () if token is not None) | shown
+        marks = self.special_tokens | self.marks
         typed = {id: added[id].content for id in marks if id in added and not added[id].special}
         self._typed = TypedNames(typed)
         self.chat_template = chat_template(directory.path, settings)

@@ -90,10 +90,12 @@ def nothing(options: Options, finish_reason: FinishReason) -> Result:
 
 
 async def merged(daemon: Daemon, options: Options) -> Options:
-    """``options`` over the configuration's, including the section of their model; reads the disk.
+    """``options`` over the configuration's, including the section of their model; reads the disk, call by
+    call in their order.
 
     Raises :class:`InvalidOptions`.
     """
     if options.workspace:
         absolute(options.workspace)
-    return check_options(await asyncio.to_thread(daemon.pool.sections.merged, options))
+    async with daemon.merging:
+        return check_options(await asyncio.to_thread(daemon.pool.sections.merged, options))
