@@ -210,8 +210,8 @@ class EchoWorker:
                 self.send(RequestEvent(id, found))
             case Teach(text=text):
                 (home.cache_dir() / "taught").write_text(text)
-            case Rest(allowed):
-                (home.cache_dir() / f"rest of {Path(self.name).name}").write_text(str(allowed))
+            case Rest(allowed) if self.name == "other":
+                (home.cache_dir() / "rest of other").write_text(str(allowed))
             case Stop():
                 self.leave()
                 sys.exit(0)

@@ -112,7 +112,7 @@ class TestOneText:
                 run_all(engine, [sequence])
                 assert ending(sequence) == ending(truth), (seed, text)
                 accepted += sequence.stats.accepted
-        assert (accepted > 0) is (kind in ("right-then-wrong", "over-long", "past-the-end", "oracle"))
+        assert accepted or kind not in ("right-then-wrong", "over-long", "past-the-end", "oracle")
 
     def test_a_real_model(self) -> None:
         prompt = tidy("import os\n\n\ndef size(path):\n    return os.")
