@@ -15,7 +15,7 @@ from localspec.protocol.sessions import Pairing
 from localspec.wording import one_line, pairing_told
 
 WHAT = """\
-Chat with a model on this machine. It verifies several draft tokens in one step: the same text, in fewer \
+Chat with a model on this machine. It verifies several draft tokens in one step: its own text, in fewer \
 steps."""
 KEYS = """\
 Enter sends, ctrl+j begins another line, Esc stops an answer.
