@@ -26,8 +26,8 @@ ROWS = 256
 """rows of float32 logits that a forward has room for"""
 ROLLBACK = 8
 """tokens that a round can roll back of a recurrent model: a state for each, and drafts are rarely longer"""
-MARKS = 2
-"""copies of a sequence's state to return to: that of its prompt, and one more"""
+MARKS = 1
+"""copies of a sequence's state to return to: that of its prompt"""
 STATES_SHARE = 0.125
 """largest share of the free memory for earlier states"""
 ROLLED_BACK = frozenset(
