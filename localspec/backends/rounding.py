@@ -62,6 +62,13 @@ def set_rounding(backend: Backend, rounding: Rounding) -> None:
     backend.capabilities = replace(backend.capabilities, **rounding._asdict())
 
 
+def read(backend: Backend, sequence: int, tokens: list[int]) -> Generator[None, None, None]:
+    """Feed ``tokens`` in small pieces, one a step."""
+    for at in range(0, len(tokens), PIECE):
+        backend.forward([Span(sequence, tokens[at : at + PIECE], 0)])
+        yield
+
+
 class Observe(Protocol):
     """A function that learns the cost of a forward."""
 
@@ -95,7 +102,7 @@ class Probe:
         """
         sequence = self._backend.open()
         try:
-            yield from self._read(sequence, 0)
+            yield from read(self._backend, sequence, self._tokens[: self._n])
             for part in (self._reference, self._batches, self._widths):
                 if part.__name__ not in self._found:
                     self._backend.mark(sequence)
@@ -105,11 +112,6 @@ class Probe:
             self._backend.close(sequence)
         exact = self._found["_widths"]
         return Rounding(max((1, *takewhile(exact.__contains__, WIDTHS))), self._found["_batches"])
-
-    def _read(self, sequence: int, start: int) -> Generator[None, None, None]:
-        for at in range(start, self._n, PIECE):
-            self._backend.forward([Span(sequence, self._tokens[at : min(at + PIECE, self._n)], 0)])
-            yield
 
     def _reference(self, sequence: int) -> Generator[None, None, Rows]:
         rows = []
@@ -159,7 +161,7 @@ class Probe:
     def _go_to(self, sequence: int, place: int) -> Generator[None, None, None]:
         """Go to ``place`` tokens behind the context; feed again what the backend did not keep."""
         at = min(self._n + place, self._backend.length(sequence))
-        yield from self._read(sequence, self._backend.truncate(sequence, at))
+        yield from read(self._backend, sequence, self._tokens[self._backend.truncate(sequence, at) : self._n])
         for each in range(self._backend.length(sequence) - self._n, place):
             yield from self._rows(sequence, each, 1)
 

@@ -27,11 +27,10 @@ from localspec.errors import (
 from localspec.models.catalogue import CATALOGUE
 from localspec.models.description import Format, has_mlx
 from localspec.models.disk import read_disk
-from localspec.models.fit import free_memory
 from localspec.models.machine import has_device_code
 from localspec.models.model import place_of
 from localspec.models.pair import is_apple_silicon
-from localspec.units import MB, size
+from localspec.units import size
 from localspec.wording import counted, one_line, printable
 
 if TYPE_CHECKING:
@@ -126,8 +125,9 @@ def _proposal(memory_mb: int, flags: PullFlags) -> str | None:
     """Propose a model for this machine; returns its name if the user agrees. Raises :class:`InvalidOptions`
     where no question is possible."""
     from localspec.hub.choice import both, needs, proposed
+    from localspec.hub.pull import room
 
-    free = min(free_memory(), memory_mb * MB) if memory_mb else free_memory()
+    free = room(memory_mb)
     cores, on_device = psutil.cpu_count(logical=False) or 1, has_device_code("gguf") or is_apple_silicon()
     entry = proposed(free, cores, on_device=on_device)
     draft = f", and {entry.draft} as its draft model" if entry.draft else ""

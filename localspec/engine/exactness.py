@@ -25,10 +25,9 @@ def width_of(capabilities: Capabilities, spans: Seq[Span]) -> int:
     return max(widths) * len(widths) if capabilities.batches else sum(widths)
 
 
-def keeps_rows(capabilities: Capabilities, spans: Seq[Span]) -> bool:
+def keeps_rows(capabilities: Capabilities, width: int, sequences: int = 1) -> bool:
     """Return True if the rows of a forward equal those of 1-wide forwards of each sequence alone."""
-    alone = len(spans) == 1 or capabilities.exact_batches
-    return alone and width_of(capabilities, spans) <= capabilities.exact_width
+    return width <= capabilities.exact_width and (sequences == 1 or capabilities.exact_batches)
 
 
 def must_play_alone(capabilities: Capabilities, sequence: Sequence) -> bool:

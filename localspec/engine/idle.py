@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from localspec.backends.base import Backend, Span
-from localspec.backends.rounding import CONTEXT, PIECE, WIDTHS, Probe, set_rounding
+from localspec.backends.rounding import CONTEXT, WIDTHS, Probe, read, set_rounding
 from localspec.engine.learning import Learning
 from localspec.engine.priming import Primer
 from localspec.engine.scheduler import Scheduler
@@ -172,9 +172,7 @@ def measure_step(backend: Backend, costs: CostCurve) -> Generator[None, None, No
     tokens = [text[i % len(text)] for i in range(n + TIMES)]
     sequence = backend.open()
     try:
-        for at in range(0, n, PIECE):
-            backend.forward([Span(sequence, tokens[at : min(at + PIECE, n)], 0)])
-            yield
+        yield from read(backend, sequence, tokens[:n])
         for token in tokens[n:]:
             started = time.perf_counter()
             backend.forward([Span(sequence, [token], 1)]).argmax()

@@ -8,11 +8,11 @@ from itertools import groupby
 from typing import Any
 
 from localspec.backends.base import Vocabulary
+from localspec.backends.typed import NEVER, any_of
 from localspec.errors import InvalidOptions
 
 GUARD = "\ufdd0"
 """stands behind the first character of a name in a content: a noncharacter, which templates leave as it is"""
-NEVER = "(?!)"
 FOREIGN = "\ufffd"
 """takes the place of a guard that a content brings along"""
 
@@ -62,22 +62,11 @@ class Markup:
 
     @cached_property
     def _names(self) -> re.Pattern[str]:
-        return re.compile(f"({_any_of(self._all_names)})")
+        return re.compile(f"({any_of(self._all_names)})")
 
     @cached_property
     def _beginnings(self) -> re.Pattern[str]:
         """Finds the first characters of names, also of overlapping ones."""
         rests = groupby(self._all_names, lambda name: name[0])
-        found = (f"{re.escape(first)}(?={_any_of([name[1:] for name in names])})" for first, names in rests)
+        found = (f"{re.escape(first)}(?={any_of([name[1:] for name in names])})" for first, names in rests)
         return re.compile("|".join(found) or NEVER)
-
-
-def _any_of(names: list[str]) -> str:
-    """A pattern of the longest of ``names``, which are sorted: a tree by characters, as a model can have
-    thousands that begin alike."""
-    if not names:
-        return NEVER
-    rests = groupby((name for name in names if name), lambda name: name[0])
-    branches = [re.escape(first) + _any_of([name[1:] for name in group]) for first, group in rests]
-    tree = branches[0] if len(branches) == 1 else f"(?:{'|'.join(branches)})"
-    return tree if names[0] else f"(?:{tree})?" if branches else ""

@@ -191,7 +191,7 @@ class Prefixes:
         evicted for it: neither ``spare``, nor what is worth more than ``spare``."""
         if len(running) + len(self) < self._backend.capabilities.max_sequences:
             return True
-        victim = min((each for each in self if each is not spare), key=lambda each: each.worth, default=None)
+        victim = self._least(spare)
         if victim is None or (spare is not None and victim.worth > spare.worth):
             return False
         self._floor = victim.worth
@@ -199,10 +199,13 @@ class Prefixes:
         self._drop(victim)
         return True
 
+    def _least(self, spare: Cached | None = None) -> Cached | None:
+        """The cache of least worth beside ``spare``."""
+        return min((each for each in self if each is not spare), key=lambda each: each.worth, default=None)
+
     def lay_aside(self) -> bool:
         """Free the sequence of the least cache for a measurement; False if that would lose the cache."""
-        victim = min(self, key=lambda each: each.worth, default=None)
-        if victim is None:
+        if (victim := self._least()) is None:
             return False
         self._set_aside(victim)
         kept = self._aside is not None and self._aside[0] is victim
@@ -219,7 +222,7 @@ class Prefixes:
         if self._backend.capabilities.max_sequences > FEW or len(cached.tokens) < self._spares_aside:
             self._spares_aside = self._spares_aside * 3 // 4
             return
-        self._aside = None  # two copies would need twice the memory
+        self._aside, self._spares_aside = None, 0  # two copies would need twice the memory
         with contextlib.suppress(LocalspecError, MemoryError):
             self._aside, self._spares_aside = (cached, self._backend.save(cached.slot)), len(cached.tokens)
 

@@ -58,7 +58,8 @@ def play_round(
         for s, offer in zip(sequences, offers, strict=True)
     ]
     forward = ForwardRows(target.forward(spans))
-    exact = keeps_rows(target.capabilities, spans)
+    width = width_of(target.capabilities, spans)
+    exact = keeps_rows(target.capabilities, width, len(spans))
     try:
         forward.wait(whole=not all(s.sampler.params.takes_argmax for s in sequences))
     except LocalspecError as error:
@@ -66,7 +67,7 @@ def play_round(
         for sequence in sequences:
             sequence.error = error
         return
-    clock.forwarded(width_of(target.capabilities, spans))
+    clock.forwarded(width)
     judged, start = [], 0
     for sequence, offer in zip(sequences, offers, strict=True):
         try:
@@ -101,9 +102,9 @@ def _catch_up(target: Backend, sequence: Sequence) -> None:
     if end - start > min(MISSING, widest - 1):
         most = min(target.capabilities.max_batch, widest)
         for at in range(start, end, most):
-            piece = Span(sequence.slot, sequence.tokens[at : min(at + most, end)], 0)
-            target.forward([piece])
-            sequence.wrote(at, at + len(piece.tokens), exact=keeps_rows(target.capabilities, [piece]))
+            to = min(at + most, end)
+            target.forward([Span(sequence.slot, sequence.tokens[at:to], 0)])
+            sequence.wrote(at, to, exact=keeps_rows(target.capabilities, to - at))
 
 
 def _judge(sequence: Sequence, draft: Draft, rows: TargetRows) -> _Judged:

@@ -59,9 +59,13 @@ class Plan(NamedTuple):
 def plan(wanted: Wanted, *, memory_mb: int = 0, preferred: Sequence[str] = PREFERRED) -> Plan:
     """Read the hub's listing and choose; ``memory_mb`` is the memory for all models, 0: all that is free."""
     listing = read_listing(wanted.repo)
-    free = min(free_memory(), memory_mb * MB) if memory_mb else free_memory()
-    choice = choose(listing, wanted, free, preferred=preferred)
+    choice = choose(listing, wanted, room(memory_mb), preferred=preferred)
     return Plan(choice, _place(choice, listing.repo, listing.commit))
+
+
+def room(memory_mb: int) -> int:
+    """Bytes of memory for a model: the free ones, at most ``memory_mb`` MB if that is not 0."""
+    return min(free_memory(), memory_mb * MB) if memory_mb else free_memory()
 
 
 def from_hub(entry: Entry) -> Plan:

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from localspec.backends.toy import END, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
-from localspec.engine.markup import _any_of
+from localspec.backends.typed import any_of
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import ContextExceeded, InvalidOptions, from_dict
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt, TokenPrompt
@@ -217,7 +217,7 @@ def test_variables_of_a_template_are_contents_too() -> None:
 def test_names_that_begin_alike_are_one_tree() -> None:
     """Of thousands each beginning would be tried at every character otherwise."""
     names = [*(f"<unused{n}>" for n in range(3000)), "<s>", "<start>", "<start>>"]
-    pattern = _any_of(sorted(names))
+    pattern = any_of(sorted(names))
     assert pattern.count("unused") == 1
     found = re.findall(pattern, "<unused2999><unused3000><unused<s><start>>")
     assert found == ["<unused2999>", "<s>", "<start>>"]

@@ -139,11 +139,10 @@ class RecurrentSequences(Sequences):
         """by sequence, the tokens that llama.cpp holds: at least its length"""
         self._back: dict[int, int] = {}
         """by sequence, the number of these that can be taken back"""
-        self._marks: dict[int, list[_Mark]] = {}
-        """by sequence, in the order of their lengths"""
+        self._marks: dict[int, _Mark] = {}
+        """by sequence, where it has one"""
 
     def open(self, sequence: int) -> None:
-        self._marks[sequence] = []
         self._set_length(sequence, 0)
 
     def close(self, sequence: int) -> None:
@@ -180,17 +179,19 @@ class RecurrentSequences(Sequences):
 
     def truncate(self, sequence: int, length: int) -> int:
         kept = self.reach(sequence, length)
-        self._marks[sequence] = [mark for mark in self._marks[sequence] if mark.length <= kept]
+        mark = self._mark_at(sequence, kept)
+        if mark is None:
+            self._marks.pop(sequence, None)
         if kept < self._least(sequence):
-            self._go_to(sequence, self._mark_at(sequence, kept))
+            self._go_to(sequence, mark)
         self.lengths[sequence] = min(kept, self.lengths[sequence])
         return self.lengths[sequence]
 
     def mark(self, sequence: int) -> None:
-        self._marks[sequence] = []
+        self._marks.pop(sequence, None)
         self._settle(sequence)
         if self.lengths[sequence]:
-            self._marks[sequence] = [_Mark(self.lengths[sequence], self._state(sequence, RECURRENT))]
+            self._marks[sequence] = _Mark(self.lengths[sequence], self._state(sequence, RECURRENT))
 
     def copy(self, sequence: int, copy: int, length: int) -> None:
         # llama.cpp's own copy takes the state before a cut, and shares data that the next cut changes.
@@ -201,7 +202,8 @@ class RecurrentSequences(Sequences):
         if not self._set_state(copy, self._state(sequence, WHOLE), WHOLE):
             raise EngineError("llama.cpp could not copy the KV cache of a sequence")
         self._set_length(copy, self.lengths[sequence])
-        self._marks[copy] = [mark for mark in self._marks[sequence] if mark.length <= length]
+        if usable is not None:
+            self._marks[copy] = usable
         if length != self.lengths[sequence]:
             self._go_to(copy, usable)
 
@@ -214,9 +216,9 @@ class RecurrentSequences(Sequences):
         self._set_length(sequence, self.lengths[sequence])
 
     def _mark_at(self, sequence: int, length: int) -> _Mark | None:
-        """Return the last mark at or before ``length``; None if there is none."""
-        before = [mark for mark in self._marks[sequence] if mark.length <= length]
-        return before[-1] if before else None
+        """Return the mark if it is at or before ``length``; None if there is none."""
+        mark = self._marks.get(sequence)
+        return mark if mark is not None and mark.length <= length else None
 
     def _least(self, sequence: int) -> int:
         """The least length that can be reached without a copy of a state."""
@@ -239,7 +241,7 @@ class RecurrentSequences(Sequences):
             self._cut(sequence, mark.length)
             self._set_length(sequence, mark.length)
             return
-        self._marks[sequence] = []
+        self._marks.pop(sequence, None)
         self._cut(sequence, 0)
         self._set_length(sequence, 0)
 
