@@ -16,13 +16,12 @@ import time
 from collections.abc import Awaitable, Callable
 from http.client import HTTPConnection
 
-from assets.bench.servers import address_of, localspec, measure_costs, own_home
+from assets.bench.servers import address_of, http_daemon, localspec
 from localspec.client import Client, connect
 from localspec.models.bundled import BUNDLED
 from localspec.protocol.options import Options
 
 PROMPT = "def fib(n):\n"
-CONFIG = "[daemon]\nport = 0\n[http]\nenabled = true\nport = 0\n"
 
 Send = Callable[[], Awaitable[None]]
 
@@ -79,9 +78,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="The cost of a request by HTTP.")
     parser.add_argument("--requests", type=int, default=100)
     requests = parser.parse_args().requests
-    with own_home(CONFIG):
-        measure_costs(BUNDLED)
-        localspec("daemon", "start")
+    with http_daemon("", [(BUNDLED, "auto", 0)]):
         took = asyncio.run(measure(requests))
     print(f"{'one token, ' + str(requests) + ' times each':32}    p50     p95 ms")
     for name, times in took.items():

@@ -1,22 +1,14 @@
 """The servers that are measured: a localspec daemon in a home of its own, and llama.cpp's own server.
 
-llama-server is found by LOCALSPEC_LLAMA_SERVER or on PATH. llama-cpp-python's source release contains the
-llama.cpp of localspec's backend, so that a server built from it (8 minutes on 2 cores) differs in its
-speculation alone::
-
-    pip download --no-deps --no-binary llama-cpp-python llama-cpp-python==0.3.36
-    tar xzf llama_cpp_python-0.3.36.tar.gz
-    cmake -S llama_cpp_python-0.3.36/vendor/llama.cpp -B llama-build -DCMAKE_BUILD_TYPE=Release \\
-      -DLLAMA_CURL=OFF -DLLAMA_BUILD_TESTS=OFF -DLLAMA_BUILD_EXAMPLES=OFF \\
-      -DLLAMA_BUILD_UI=OFF -DLLAMA_BUILD_MTMD=OFF
-    cmake --build llama-build --target llama-server --parallel
-    export LOCALSPEC_LLAMA_SERVER=$PWD/llama-build/bin/llama-server
+llama-server is found by LOCALSPEC_LLAMA_SERVER or on PATH; README.md says how to build the one of the same
+llama.cpp.
 """
 
 from __future__ import annotations
 
 import asyncio
 import http.client
+import json
 import os
 import shutil
 import socket
@@ -24,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NamedTuple
 
 import localspec as package
 from localspec.client import Client, connect
@@ -44,16 +37,47 @@ def localspec(*words: str) -> str:
 
 
 @contextmanager
-def own_home(config: str) -> Iterator[None]:
+def own_home(config: str) -> Iterator[Path]:
     """A home with this configuration; its daemon is stopped at the end."""
     with tempfile.TemporaryDirectory(prefix="ls") as home:
         os.environ["LOCALSPEC_HOME"] = home
         Path(home, "config").mkdir()
         Path(home, "config", "config.toml").write_text(config, encoding="utf-8")
         try:
-            yield
+            yield Path(home)
         finally:
             localspec("daemon", "stop")
+
+
+class Server(NamedTuple):
+    """The address of an HTTP server, and the headers of each request."""
+
+    address: str
+    headers: dict[str, str]
+
+
+@contextmanager
+def http_daemon(config: str, measured: Iterable[tuple[str, str, int]] = ()) -> Iterator[tuple[Server, Path]]:
+    """A daemon with an HTTP server and this configuration, and its home; these pairs were measured before."""
+    with own_home(f"{config}[daemon]\nport = 0\n[http]\nenabled = true\nport = 0\n") as home:
+        for pair in measured:
+            measure_costs(*pair)
+        localspec("daemon", "start")
+        headers = {"Authorization": f"Bearer {localspec('daemon', 'token').strip()}"}
+        yield Server(asyncio.run(daemon_address()), headers), home
+
+
+@contextmanager
+def busy(programs: int) -> Iterator[None]:
+    """So many programs that each keep a core busy."""
+    command = (sys.executable, "-c", "while True: pass")
+    spinning = [subprocess.Popen(command) for _ in range(programs)]
+    try:
+        yield
+    finally:
+        for each in spinning:
+            each.kill()
+            each.wait()
 
 
 def measure_costs(model: str, draft: str = "auto", n_ctx: int = 0) -> None:
@@ -71,25 +95,21 @@ async def address_of(client: Client) -> str:
 
 
 class LlamaServer:
-    """llama.cpp's own server on a model, with these arguments; started here."""
+    """llama.cpp's own server on a model, with these arguments; started here. ``server`` is its address."""
 
     def __init__(self, model: Path, arguments: Sequence[str] = ()) -> None:
-        self._program = shutil.which(os.environ.get(VARIABLE, PROGRAM))
-        if self._program is None:
+        program = shutil.which(os.environ.get(VARIABLE, PROGRAM))
+        if program is None:
             raise SystemExit(f"{PROGRAM} was not found: put it on PATH, or set {VARIABLE}.")
-        self._arguments = ("--model", str(model), "--parallel", "1", "--cache-ram", "0", *arguments)
-        self.start()
-
-    def start(self) -> None:
-        """Start the process, and wait until it answers."""
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             port = probe.getsockname()[1]
-        self.address = f"127.0.0.1:{port}"
+        self.server = Server(f"127.0.0.1:{port}", {})
         self._log = tempfile.TemporaryFile()  # noqa: SIM115 - open as long as the process lives
         # Its environment variables would change the measured settings.
         environment = {name: value for name, value in os.environ.items() if not name.startswith("LLAMA_ARG_")}
-        command = [str(self._program), *self._arguments, "--host", "127.0.0.1", "--port", str(port)]
+        own = ("--parallel", "1", "--cache-ram", "0", "--host", "127.0.0.1", "--port", str(port))
+        command = [str(program), "--model", str(model), *arguments, *own]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._log, stderr=subprocess.STDOUT, env=environment
         )
@@ -101,7 +121,7 @@ class LlamaServer:
             time.sleep(POLL_S)
 
     def _is_healthy(self) -> bool:
-        connection = http.client.HTTPConnection(self.address)
+        connection = http.client.HTTPConnection(self.server.address)
         try:
             connection.request("GET", "/health")
             return connection.getresponse().status == http.client.OK
@@ -109,6 +129,12 @@ class LlamaServer:
             return False
         finally:
             connection.close()
+
+    def __enter__(self) -> LlamaServer:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
 
     def close(self) -> None:
         """Stop the process, and keep the end of its log."""
@@ -127,3 +153,8 @@ async def daemon_address() -> str:
     """The address of the running daemon's HTTP server."""
     async with await connect(start=False, name="bench") as client:
         return await address_of(client)
+
+
+def daemon_pid() -> int:
+    """The running daemon's process."""
+    return int(json.loads(localspec("daemon", "status", "--json"))["pid"])

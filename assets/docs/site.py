@@ -20,6 +20,7 @@ PAGES = {
     "CONTRIBUTING.md": "project/contributing.md",
     "CHANGELOG.md": "project/changelog.md",
     "README.md": "index.md",
+    "assets/bench/README.md": "project/measurements.md",
     "assets/models/MODEL_CARD.md": "project/models.md",
     **{f"plugins/{name}/README.md": f"plugins/{name}.md" for name in ("llm", "lsp", "nvim", "vscode")},
 }

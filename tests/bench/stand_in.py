@@ -1,4 +1,4 @@
-"""A stand-in for llama-server: answers in both dialects with its arguments, or ends at once."""
+"""A stand-in for llama-server: answers in three dialects with its arguments, or ends at once."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ class Answers(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        timings = {"predicted_n": 3, "predicted_ms": 4.0, "draft_n": 2, "draft_n_accepted": 1}
         if self.path == "/completion":
-            events = [{"content": "a"}, {"content": "b"}, {"content": "", "tokens_predicted": 3}]
+            events = [{"content": "a"}, {"content": "b"}, {"content": "", "timings": timings}]
+        elif self.path == "/infill":
+            events = [{"content": body["input_prefix"] + "|" + body["input_suffix"], "timings": timings}]
         else:
             last = body["messages"][-1]["content"]
             pieces = [{"choices": [{"delta": {"content": text}}]} for text in ("to: ", last)]
-            events = [*pieces, {"choices": [], "usage": {"completion_tokens": 3}}]
+            events = [*pieces, {"choices": [], "timings": timings}]
         lines = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
         self._send(200, lines.encode())
 

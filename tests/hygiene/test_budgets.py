@@ -22,7 +22,7 @@ from tests.hygiene.source import (
 )
 
 CEILINGS = {
-    "assets": 1600,
+    "assets": 1980,
     "localspec/.": 1550,
     "localspec/backends": 3450,
     "localspec/bench": 550,
@@ -46,7 +46,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2850,
-    "tests": 55500,
+    "tests": 55640,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
