@@ -14,7 +14,6 @@ the most probable positions are admitted while expected tokens per second rise.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -37,25 +36,12 @@ GRACE = 64
 """tokens that a request is assumed to have at least"""
 STAKE = 0.35
 """share of what may still be lost that one draft may be expected to lose"""
-CONTROL = 64
-"""rounds with drafts after which a plain one is played, to measure the cost of plain decoding again"""
-RECONSIDER = 4
-"""rounds until a draft model that promised less than plain decoding is evaluated again: the causes change
-slowly, and the evaluation takes half a percent of a short round"""
-PROBE = 0.005
-"""share of a request's time that may be spent on trying a draft model that does not look worth it"""
-
 SURE, UTMOST = 0.25, 3.0
 """SURE: plain tokens that a draft may be expected to lose whatever was lost before, so that nearly certain
 drafts are still made; UTMOST: times the allowed loss after which even that ends"""
 HOPELESS = 0.1
 """survival at which a draft token is not worth a place any more"""
-ASKING, SLOWER, PATIENT = 0.005, 1.02, 8
-"""ASKING: share of a plain round that proposing without a draft may take; SLOWER: the factor by which the
-estimate of that time may grow; PATIENT: rounds without a draft for each round that is then skipped"""
-CONTROL_ROUND = nothing("a plain round, to know its cost")
 NOT_WORTH_DRAFTING = nothing("drafting would cost more than it saves")
-RESTING = nothing("no proposer was asked: asking costs more than it saves here")
 
 
 @dataclass(slots=True)
@@ -76,12 +62,6 @@ class _Request:
     offers: dict[str, _Offer] = field(default_factory=dict)
     drafting_s: float = 0.0
     """seconds spent by costly members"""
-    declined: dict[str, int] = field(default_factory=dict)
-    """by member: rounds until one that did not look worth it is evaluated again"""
-    fruitless: int = 0
-    """rounds without a draft, one after another"""
-    rest: int = 0
-    """rounds to skip before members are called again"""
 
 
 @dataclass(slots=True)
@@ -147,42 +127,12 @@ class Controller(Proposer):
         self._survival = {each.name: calibration.by_evidence(each.name, each.prior) for each in members}
         self._calibrated = {member.name: calibration.by_position(member.name) for member in self._costly}
         self._requests: dict[int, _Request] = {}
-        self._since_plain = 0
-        self._asking_s = math.inf
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         if not asks:
             return []
-        states = [self._requests.setdefault(ask.request, _Request()) for ask in asks]
-        if all(state.rest > 0 for state in states):
-            for state in states:
-                state.rest -= 1
-            return [RESTING for _ in asks]
-        started = self._clock()
-        drafts = self._choose(asks)
-        if any(draft.tokens for draft in drafts):
-            for state in states:
-                state.fruitless = state.rest = 0
-        elif drafts[0] is not CONTROL_ROUND:
-            self._slow_down(states, self._clock() - started, max(len(ask.context) for ask in asks))
-        return drafts
-
-    def _slow_down(self, states: Sequence[_Request], took: float, context: int) -> None:
-        """Note a round without a draft, and skip rounds if there are more: with a very fast target the time
-        calls of all members that give no draft, ``took`` seconds, are a burden."""
-        # Interference only lengthens a measurement: the estimate stays close to the shortest one.
-        self._asking_s = min(took, self._asking_s * SLOWER)
-        affordable = int(self._asking_s / (ASKING * self._costs.seconds(1, context)))
-        for state in states:
-            state.fruitless += 1
-            state.rest = min(affordable, state.fruitless // PATIENT)
-
-    def _choose(self, asks: Sequence[Ask]) -> list[Draft]:
         for ask in asks:
             self._learn(ask)
-        if self._since_plain >= CONTROL:
-            self._since_plain = 0
-            return [CONTROL_ROUND for _ in asks]
         prices = self._prices(asks)
         asks = [ask._replace(k=min(ask.k, prices.longest)) for ask in asks]
         plans = [_Plan(ask) for ask in asks]
@@ -191,17 +141,14 @@ class Controller(Proposer):
             self._weigh(plans, member, prices)
             self._draft([plan for plan in plans if plan.member is member], member, prices)
         if not any(plan.draft.tokens for plan in plans):
-            self._since_plain = 0
             return [plan.draft for plan in plans]
-        drafts = self._cut(plans, prices)
-        self._since_plain = self._since_plain + 1 if any(draft.tokens for draft in drafts) else 0
-        return drafts
+        return self._cut(plans, prices)
 
     # Learning from earlier offers.
 
     def _learn(self, ask: Ask) -> None:
         """Compare earlier offers with the text generated since."""
-        state = self._requests[ask.request]
+        state = self._requests.setdefault(ask.request, _Request())
         settled = [s for s, offer in state.offers.items() if self._compare(ask, s, offer)]
         for source in settled:
             del state.offers[source]
@@ -271,17 +218,9 @@ class Controller(Proposer):
             ask = plan.ask
             if ask.k < 1:
                 continue
-            waiting = self._requests[ask.request].declined
-            if waiting.get(member.name, 0):
-                waiting[member.name] -= 1
-            else:
-                rate = self._promise(plan, member, prices)
-                pays = rate > max(plan.rate, prices.bar)
-                if pays or self._may_probe(ask, member):
-                    plan.member = member
-                elif rate <= prices.bar:
-                    waiting[member.name] = RECONSIDER - 1
-            if plan.member is not member and not plan.draft.tokens:
+            if self._promise(plan, member, prices) > max(plan.rate, prices.bar):
+                plan.member = member
+            elif not plan.draft.tokens:
                 plan.draft = NOT_WORTH_DRAFTING
 
     def _promise(self, plan: _Plan, member: Proposer, prices: _Prices) -> float:
@@ -300,12 +239,6 @@ class Controller(Proposer):
         allowed = LOSS * max(spent, GRACE * token_s)
         floor = SURE * token_s if won > -UTMOST * allowed else 0.0
         return max(STAKE * (won + allowed), floor)
-
-    def _may_probe(self, ask: Ask, member: Proposer) -> bool:
-        """Return True if there is time to try a draft that does not look worth it, to check that this still
-        holds; the time already spent on drafting for the request counts."""
-        price = member.price(ask, 1) + member.catch_up(ask)
-        return self._requests[ask.request].drafting_s + price <= PROBE * ask.savings.spent_s
 
     # Calling costly members.
 

@@ -106,7 +106,7 @@ class DraftModel(Proposer):
 
     name = "draft"
     costly = True
-    prior = (0.05, 0.15, 0.25, 0.35, 0.4, 0.45, 0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95)
+    prior = (0.1, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.67, 0.78, 0.88, 0.93, 0.97, 0.99)
 
     def __init__(self, backend: Backend, vocabulary_size: int, costs: CostCurve | None = None) -> None:
         self.backend = backend

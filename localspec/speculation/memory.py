@@ -66,7 +66,7 @@ class MemoryRecall(Proposer):
     """
 
     name = "memory"
-    prior = (0.4, 0.5, 0.55, 0.6, 0.5, 0.6, 0.65, 0.7, 0.65, 0.75, 0.8, 0.8, 0.8, 0.85, 0.9, 0.92)
+    prior = (0.5, 0.5, 0.55, 0.6, 0.75, 0.75, 0.8, 0.8, 0.85, 0.85, 0.9, 0.9, 0.95, 0.95, 0.95, 0.97)
 
     def __init__(self, tables: Callable[[str | None], Sequence[Table]], keys: Keys) -> None:
         self._open, self._keys = tables, keys

@@ -19,9 +19,8 @@ MEMORY = 200.0
 CAUTION = -0.2
 """log-odds of a request's tokens, relative to the average request, before any was compared"""
 START_FACTOR = math.exp(CAUTION)
-UNCERTAIN, SETTLED = 2.0, 0.5
-"""variance of a request's own shift: before any token was compared, and at least, because texts change"""
-LIMIT = 7.0
+STEP = 0.5
+"""change of a request's log-odds by a token that was right against all odds"""
 
 
 @dataclass(slots=True)
@@ -31,7 +30,6 @@ class _Local:
     shift: float = CAUTION
     factor: float = START_FACTOR
     """factor of the odds: the shift's exponential"""
-    variance: float = UNCERTAIN
     right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
     tried: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
 
@@ -41,9 +39,8 @@ class Survival:
 
     Per evidence it keeps the average over past requests, and per request one shift of the log-odds, because
     texts differ more than evidence does: in one that repeats itself every match is worth more. The
-    shift is the intercept of a logistic regression with a normal prior, learnt token by token: each token
-    reduces the variance by its information p(1 − p), and moves the shift in proportion to the variance left
-    (an extended Kalman filter, in which the first tokens count for more than the hundredth).
+    shift is the intercept of a logistic regression, learnt token by token, each moving it by the same share
+    of its surprise: texts change, so that the hundredth counts for as much as the first.
     """
 
     def __init__(self, prior: Sequence[float]) -> None:
@@ -86,8 +83,7 @@ class Survival:
         local.right[evidence] += right
         local.tried[evidence] += 1.0
         expected = self._rate(evidence, local.factor)
-        local.variance = max(1.0 / (1.0 / local.variance + expected * (1.0 - expected)), SETTLED)
-        local.shift = min(max(local.shift + local.variance * (right - expected), -LIMIT), LIMIT)
+        local.shift += STEP * (right - expected)
         local.factor = math.exp(local.shift)
 
     def stop(self, request: int) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary
-from localspec.speculation.controller import CONTROL, PATIENT, RESTING, Controller, EarlyStop
+from localspec.speculation.controller import Controller, EarlyStop
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import NOTHING, Ask, Draft, Savings, nothing
 from localspec.speculation.draft_model import DraftModel
@@ -172,13 +172,6 @@ def test_a_draft_model_that_is_always_wrong_is_left_alone_soon() -> None:
     assert coin.asked * 0.0005 < 0.01 * 600 * 0.01
 
 
-def test_a_plain_round_is_played_now_and_then() -> None:
-    measured = curve(FLAT)
-    _, drafts = play(steered([Coin(TRUTH, 0.5)], measured), measured)
-    reasons = [draft.reason for draft in drafts]
-    assert len(drafts) // (2 * CONTROL) <= reasons.count("a plain round, to know its cost")
-
-
 def test_while_costs_are_not_known_drafts_are_short() -> None:
     unknown = CostCurve("F32")
     drafts = [steered([Coin(TRUTH, 1.0)], unknown).propose([ask(TRUTH[:5], 20)])[0]]
@@ -267,30 +260,6 @@ def test_early_stop_looks_beyond_a_step() -> None:
     assert stop.goes_on() and stop.admits(0) and stop.goes_on() and stop.admits(0)
     hopeless = EarlyStop(rate=lambda evidence: 0.2, calibrated=[0.95] * 4, seconds=seconds)
     assert not hopeless.admits(0)
-
-
-def test_a_model_too_small_for_it_is_asked_less_and_less_often_in_vain() -> None:
-    """Drafting takes a tenth of a plain round: soon in one round of many, in every one once it pays."""
-    now = 0.0
-
-    def clock() -> float:
-        nonlocal now
-        now += 0.0005
-        return now
-
-    costs, truth = curve(FLAT), [7 * i for i in range(400)]
-    controller = Controller([PromptLookup(n_min=2)], costs, Calibration(), clock=clock)
-    context, reasons = truth[:20], []
-    while len(context) < 300:
-        reasons.append(controller.propose([ask(context, 20)])[0].reason)
-        context.append(truth[len(context)])
-    rested = [reason == RESTING.reason for reason in reasons]
-    assert not any(rested[:PATIENT]) and sum(rested[-100:]) > 80
-    context += truth[100:110]
-    while not controller.propose([ask(context, 20)])[0].tokens:
-        context.append(truth[100 + len(context) % 10])
-        assert len(context) < 400
-    assert controller.propose([ask(context, 20)])[0].reason != RESTING.reason
 
 
 class Speechless(Coin):
