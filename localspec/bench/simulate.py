@@ -29,16 +29,19 @@ from localspec.protocol.proposer_kinds import AUTO, KINDS, NONE
 from localspec.regular import read_regular
 from localspec.speculation.controller import Controller
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.draft import Ask, Savings, shared_length
+from localspec.speculation.draft import Ask, Draft, Savings, nothing, shared_length
+from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.noise import Noise
 from localspec.speculation.proposer import Nothing, Proposer
 from localspec.speculation.sampling import Sampler, SamplingParams
-from localspec.speculation.survival import Calibration
+from localspec.speculation.survival import BUCKETS, Calibration
 
 MOST = 20
 """tokens of the longest draft that the options allow"""
-SIMULATED = (AUTO, NONE, *(kind.name for kind in KINDS if kind.needs in ("nothing", "memory")))
-"""values of ``--proposer`` that need no model"""
+HINDSIGHT = "hindsight"
+DRAFT = DraftModel.name
+SIMULATED = (AUTO, HINDSIGHT, NONE, *(kind.name for kind in KINDS))
+"""values of ``--proposer``; ``hindsight``: the best choice and length in each round, by the answer itself"""
 KNOWN = 8
 """observations of a width after which its cost counts as measured"""
 
@@ -50,17 +53,27 @@ LONGEST_S = 1e6
 """seconds of a forward"""
 COSTS = "Write --cost 1=12,2=20,5=35."
 
+WRONG = -1
+"""a token that no answer has"""
+
 Token = Annotated[int, Meta(ge=0, lt=2**31)]
+Certainty = Annotated[int, Meta(ge=0, lt=BUCKETS)]
 
 
 class Log(msgspec.Struct, frozen=True):
-    """One plain answer as token ids: ``output`` follows ``prompt``, without an end token."""
+    """One plain answer as token ids: ``output`` follows ``prompt``, without an end token.
+
+    ``draft[i]`` is the token that a draft model would have put in the place of ``output[i]``, after reading
+    all before it, and ``certainty[i]`` its evidence; both empty: no draft model was recorded.
+    """
 
     workload: str
     case: str
     turn: int
     prompt: list[Token]
     output: list[Token]
+    draft: list[Token] = []
+    certainty: list[Certainty] = []
 
 
 def check_place(path: Path) -> None:
@@ -179,14 +192,70 @@ class Play(msgspec.Struct, frozen=True):
         return msgspec.structs.asdict(self) | rates
 
 
-def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine) -> Play:
+class Time:
+    """The simulated time in seconds."""
+
+    def __init__(self) -> None:
+        self.s = 0.0
+
+    def __call__(self) -> float:
+        return self.s
+
+
+class RecordedDraft(Proposer):
+    """The draft model of recorded answers; each of its forwards takes ``share`` of the target's time."""
+
+    name, costly, prior = DraftModel.name, True, DraftModel.prior
+
+    def __init__(self, cost: CostLine, share: float, time: Time) -> None:
+        self._cost, self._share, self._time = cost, share, time
+        self.log: Log | None = None
+        self._read = 0
+        """tokens of prompt and answer in the draft model's cache"""
+
+    def begin(self, log: Log) -> None:
+        """Draft for this answer from now on; its prompt was read before."""
+        self.log, self._read = log, len(log.prompt)
+
+    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
+        (ask,) = asks
+        assert self.log is not None
+        start = len(ask.context) - len(self.log.prompt)
+        room = min(ask.k, len(self.log.draft) - start)
+        if room < 1:
+            return [nothing("no draft was recorded here")]
+        width = len(ask.context) - self._read
+        self._read = len(ask.context)
+        count, fed = 0, 0
+        while count < room and (not count or ask.gate is None or ask.gate.goes_on()):
+            self._time.s += self._share * self._cost(max(width, 1))
+            width, fed = 1, count
+            if ask.gate is not None and not ask.gate.admits(self.log.certainty[start + count]):
+                break
+            count += 1
+        tokens, evidence = self.log.draft[start : start + count], self.log.certainty[start : start + count]
+        right = shared_length(tokens, self.log.output[start:])
+        self._read += min(right, fed)
+        # What it drafts after a wrong token was not recorded, and is wrong as well.
+        tokens[right + 1 :] = [WRONG] * (count - right - 1)
+        return [Draft(tuple(tokens), self.name, evidence=tuple(evidence))]
+
+    def price(self, ask: Ask, k: int) -> float:
+        return self._share * k * self._cost(1) + self.catch_up(ask)
+
+    def catch_up(self, ask: Ask) -> float:
+        behind = max(len(ask.context) - self._read, 1)
+        return self._share * (self._cost(behind) - self._cost(1))
+
+
+def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine, time: Time) -> Play:
     """Decode one answer again, ``k`` draft tokens a round at most."""
     sampler = Sampler(SamplingParams(), Noise(0), seeded=False)
     context, output = [*log.prompt, *log.output[:1]], log.output
-    position, rounds, drafted, right, seconds = 1, 0, 0, 0, 0.0
+    position, rounds, drafted, right, spent, began = 1, 0, 0, 0, 0.0, time.s
     while position < len(output):
         room = min(k, len(output) - position - 1)
-        savings = Savings((position - 1) * cost(1) - seconds, seconds)
+        savings = Savings((position - 1) * cost(1) - spent, spent)
         (offer,) = proposer.propose([Ask(request, context, room, sampler, position, savings=savings)])
         draft = offer.cut(room)
         accepted = shared_length(draft.tokens, output[position:])
@@ -195,49 +264,95 @@ def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine) 
             proposer.observe(request, draft, accepted)
         position += accepted + 1
         rounds, drafted, right = rounds + 1, drafted + len(draft.tokens), right + accepted
-        seconds += cost(len(draft.tokens) + 1)
+        spent += cost(len(draft.tokens) + 1)
+        time.s += cost(len(draft.tokens) + 1)
     proposer.stop(request)
     plain = max(len(output) - 1, 0) * cost(1)
-    return Play(int(bool(output)), len(output), rounds, drafted, right, seconds, plain)
+    return Play(int(bool(output)), len(output), rounds, drafted, right, time.s - began, plain)
 
 
-def proposer_of(name: str, memory: Memory, cost: CostLine) -> Proposer:
-    """A new proposer of this name, ``auto`` over all of them, or plain decoding.
-
-    Raises :class:`InvalidOptions` for another name.
-    """
-    if name not in SIMULATED:
-        raise InvalidOptions(
-            f"the proposer {name!r} cannot be simulated", f"Choose among: {', '.join(SIMULATED)}."
-        )
+def members_of(name: str, memory: Memory) -> list[Proposer]:
+    """New proposers that cost no time: the one of this name, or all of them for one that chooses."""
     target = ToyBackend()
     parts = Parts(target, None, EngineConfig(), Learning(target, None, memory=memory))
-    wanted = [kind for kind in KINDS if kind.name in SIMULATED and name in (AUTO, kind.name)]
-    members = [made for kind in wanted if (made := make(kind, parts)) is not None]
-    if name != AUTO:
-        return members[0] if members else Nothing()
+    wanted = [kind for kind in KINDS if name in (AUTO, HINDSIGHT, kind.name)]
+    return [made for kind in wanted if (made := make(kind, parts)) is not None]
+
+
+def controller_over(members: Sequence[Proposer], cost: CostLine, time: Time) -> Controller:
+    """The controller of ``auto``, which knows the cost curve, and takes the time of the curve alone: else
+    counts would depend on the load of this machine."""
     curve = CostCurve()
     for _ in range(KNOWN):
         for width in range(1, MOST + 2):
             curve.observe(width, 0, cost(width))
-    # Time is that of the curve alone; else counts would depend on the load of this machine.
-    return Controller(members, curve, Calibration(), clock=lambda: 0.0)
+    return Controller(members, curve, Calibration(), clock=time)
 
 
-def simulate(logs: Sequence[Log], name: str, *, k: int, cost: CostLine) -> dict[str, Play]:
-    """Play all answers in their order with one proposer; results by workload. The n-gram memory begins empty
-    and learns each answer at its end, as in the engine."""
-    plays: dict[str, Play] = {}
+def hindsight(log: Log, request: int, members: Sequence[Proposer], *, k: int, cost: CostLine) -> Play:
+    """The least time that any choice of a member and a length in each round could take: no draft is verified
+    further than it is right. A draft model of the log is not among the members."""
+    sampler, output = Sampler(SamplingParams(), Noise(0), seeded=False), log.output
+    context, longest = [*log.prompt, *output[:1]], [0] * len(output)
+    for at in range(1, len(output)):
+        room = min(k, len(output) - at - 1)
+        for member in members:
+            (offer,) = member.propose([Ask(request, context, room, sampler, at)])
+            longest[at] = max(longest[at], shared_length(offer.tokens[:room], output[at:]))
+        context.append(output[at])
+    for member in members:
+        member.stop(request)
+    # By position: seconds, rounds and drafted tokens of the rest of the answer.
+    rest = [(0.0, 0, 0)] * (len(output) + 1)
+    for at in range(len(output) - 1, 0, -1):
+        rest[at] = min(
+            (cost(n + 1) + rest[at + n + 1][0], 1 + rest[at + n + 1][1], n + rest[at + n + 1][2])
+            for n in range(longest[at] + 1)
+        )
+    seconds, rounds, drafted = rest[min(1, len(output))]
+    plain = max(len(output) - 1, 0) * cost(1)
+    return Play(int(bool(output)), len(output), rounds, drafted, drafted, seconds, plain)
+
+
+def simulate(
+    logs: Sequence[Log], name: str, *, k: int, cost: CostLine, draft_share: float | None = None
+) -> list[Play]:
+    """Play all answers in their order with one proposer. The n-gram memory begins empty, and learns each
+    answer at its end, as in the engine. ``draft_share``: the time of a draft model's forward as a share of
+    the target's; None: there is no draft model.
+
+    Raises :class:`InvalidOptions` for a name that cannot be simulated.
+    """
+    if name not in SIMULATED or (name == DRAFT and draft_share is None):
+        known = ", ".join(each for each in SIMULATED if each != DRAFT or draft_share is not None)
+        raise InvalidOptions(f"the proposer {name!r} cannot be simulated", f"Choose among: {known}.")
+    plays, time = [], Time()
+    drafter = None if draft_share is None else RecordedDraft(cost, draft_share, time)
     # There are only token ids; without their bytes secrets cannot be recognised.
     with (
         tempfile.TemporaryDirectory(prefix="localspec-bench-") as directory,
         closing(Memory(Path(directory), "benchmark", lambda token: b" ")) as memory,
     ):
-        proposer = proposer_of(name, memory, cost)
+        members = members_of(name, memory)
+        if drafter is not None and name in (AUTO, DRAFT):
+            members.append(drafter)
+        proposer = controller_over(members, cost, time) if name == AUTO else [*members, Nothing()][0]
         for request, log in enumerate(logs):
-            played = play(log, proposer, request, k=k, cost=cost)
-            plays[log.workload] = plays.get(log.workload, Play()) + played
+            if drafter is not None:
+                drafter.begin(log)
+            if name == HINDSIGHT:
+                plays.append(hindsight(log, request, members, k=k, cost=cost))
+            else:
+                plays.append(play(log, proposer, request, k=k, cost=cost, time=time))
             memory.learn(Lesson([*log.prompt, *log.output], None, "bench"))
             while memory.work():
                 pass
     return plays
+
+
+def by_workload(logs: Sequence[Log], plays: Sequence[Play]) -> dict[str, Play]:
+    """The sums of plays over the answers of each workload."""
+    found: dict[str, Play] = {}
+    for log, played in zip(logs, plays, strict=True):
+        found[log.workload] = found.get(log.workload, Play()) + played
+    return found

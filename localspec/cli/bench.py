@@ -97,6 +97,7 @@ def simulate(
     proposer: str = LOOKUP.name,
     k: Annotated[int | None, Parameter(name="-k")] = None,
     cost: str | None = None,
+    draft_cost: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
     """Replay token logs through a proposer, without a model: exact counts, times by a given cost curve.
@@ -106,22 +107,27 @@ def simulate(
     log
         File that `localspec bench --record` wrote.
     proposer
-        Source of draft tokens: a proposer that needs no model, auto (which chooses among those) or none.
+        Source of draft tokens: a proposer, auto (which chooses among them), none, or hindsight, which knows
+        the answer: the least time that auto could take.
     k
-        Maximum draft tokens per round, 1 to 20; otherwise 4, or 20 for auto, which chooses the number.
+        Maximum draft tokens per round, 1 to 20; otherwise 4, or 20 for auto and hindsight.
     cost
         Milliseconds of a forward by its width, such as 1=12,2=27,5=42.
+    draft_cost
+        Milliseconds of the draft model's forward of one token, if the answers were recorded with one.
     as_json
         Print one JSON object.
     """
-    from localspec.bench.simulate import EXAMPLE, MOST, parse_costs, read_logs
+    from localspec.bench.simulate import EXAMPLE, HINDSIGHT, MOST, by_workload, parse_costs, read_logs
     from localspec.bench.simulate import simulate as run
 
     if k is None:
-        k = MOST if proposer == AUTO else FIXED_K
+        k = MOST if proposer in (AUTO, HINDSIGHT) else FIXED_K
     check_value(Options, "k", k, said="-k")
     line = EXAMPLE if cost is None else parse_costs(cost)
-    plays = run(read_logs(log), proposer, k=k, cost=line)
+    share = None if draft_cost is None else draft_cost / 1000 / line(1)
+    logs = read_logs(log)
+    plays = by_workload(logs, run(logs, proposer, k=k, cost=line, draft_share=share))
     if as_json:
         output.json({"workloads": {name: play.facts() for name, play in plays.items()}})
         return ExitCode.OK

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from localspec.bench.simulate import (
     CostLine,
     Log,
     Play,
+    Time,
     parse_costs,
     play,
     read_logs,
@@ -31,6 +33,7 @@ from tests.hostile import Hostile, family
 
 ANSWERS = Path(__file__).parent / "data" / "answers.jsonl"
 FLAT = CostLine({1: 1.0})
+LEAST_SPEED = {"edit": 1.2, "four turns": 1.4, "warm memory": 1.5, "chat": 0.98}
 
 
 @pytest.fixture(scope="module")
@@ -51,7 +54,7 @@ def knowing(log: Log) -> list[Hostile]:
 
 
 def test_plain_decoding_is_a_round_a_token() -> None:
-    played = play(log_of([1], [2, 3, 4]), Nothing(), 1, k=4, cost=FLAT)
+    played = play(log_of([1], [2, 3, 4]), Nothing(), 1, k=4, cost=FLAT, time=Time())
     assert (played.rounds, played.drafted, played.tokens_per_round, played.speed) == (2, 0, 1.0, 1.0)
 
 
@@ -60,7 +63,7 @@ def test_rounds_are_counted_as_the_engine_would_play_them() -> None:
     # twice, then "9 9" is, whose copy reads itself; there is room for one.
     log = log_of([1, 2, 3, 4, 5, 1, 2], [3, 4, 5, 9, 9, 9, 9, 9])
     cost = CostLine({1: 1.0, 2: 1.5, 3: 2.0})
-    played = play(log, PromptLookup(), 1, k=4, cost=cost)
+    played = play(log, PromptLookup(), 1, k=4, cost=cost, time=Time())
     assert (played.rounds, played.drafted, played.accepted) == (4, 5, 3)
     assert played.plain_s == 7.0
     assert played.seconds == cost(5) + 2 * cost(1) + cost(2)
@@ -72,7 +75,7 @@ texts = st.lists(st.integers(0, 3), min_size=1, max_size=40)
 @given(texts, texts, st.integers(1, 8))
 def test_every_token_of_the_answer_comes_out_once(prompt: list[int], output: list[int], k: int) -> None:
     for proposer in (PromptLookup(), *knowing(log_of(prompt, output))):
-        played = play(log_of(prompt, output), proposer, 1, k=k, cost=FLAT)
+        played = play(log_of(prompt, output), proposer, 1, k=k, cost=FLAT, time=Time())
         assert played.accepted + played.rounds == len(output) - 1
         assert played.accepted <= played.drafted <= k * played.rounds
 
@@ -81,17 +84,56 @@ def test_every_token_of_the_answer_comes_out_once(prompt: list[int], output: lis
 def test_a_proposer_that_knows_the_text_needs_the_fewest_rounds(prompt: list[int], output: list[int]) -> None:
     log = log_of(prompt, output)
     oracle = next(hostile for hostile in knowing(log) if hostile.name == "oracle")
-    played = play(log, oracle, 1, k=4, cost=FLAT)
+    played = play(log, oracle, 1, k=4, cost=FLAT, time=Time())
     assert played.rounds == -(-(len(output) - 1) // 5)
     assert played.drafted == played.accepted
 
 
 def test_memory_recalls_the_answers_before() -> None:
     text = list(range(30))
-    logs = [log_of(text[:10], text[10:], workload) for workload in ("first", "again")]
-    plays = simulate(logs, "memory", k=4, cost=FLAT)
-    assert plays["first"].drafted == 0
-    assert plays["again"].accepted == plays["again"].drafted > 0
+    first, again = simulate([log_of(text[:10], text[10:])] * 2, "memory", k=4, cost=FLAT)
+    assert first.drafted == 0
+    assert again.accepted == again.drafted > 0
+
+
+# A recorded draft model: right at 2 and 3, wrong at 4, never at a loss.
+
+DRAFTED = Log("w", "case", 0, [1], [9, 2, 3, 4, 5, 6, 7], draft=[9, 2, 3, 0, 5, 6, 7], certainty=[12] * 7)
+
+
+def test_a_recorded_draft_is_right_until_its_first_wrong_token() -> None:
+    cost = CostLine({1: 1.0, 5: 2.0})
+    (played,) = simulate([DRAFTED], "draft", k=4, cost=cost, draft_share=0.5)
+    # 2 3 are accepted of four tokens, the target says 4; then one of two, as an answer has no seventh round.
+    assert (played.rounds, played.drafted, played.accepted) == (2, 6, 4)
+    # Each drafted token is a forward of the draft model over one token: it has read what it drafted right.
+    assert played.seconds == pytest.approx(cost(5) + 4 * 0.5 + cost(3) + 2 * 0.5)
+
+
+@pytest.mark.parametrize(("share", "drafts"), [(0.01, True), (1.5, False)])
+def test_auto_takes_a_recorded_draft_where_it_pays(share: float, drafts: bool) -> None:
+    log = Log("w", "case", 0, [1], list(range(50)), draft=list(range(50)), certainty=[12] * 50)
+    (played,) = simulate([log], "auto", k=MOST, cost=CostLine({1: 1.0, 20: 2.0}), draft_share=share)
+    assert (played.drafted > 0) == drafts
+
+
+# The best choice in hindsight.
+
+
+def test_hindsight_verifies_what_is_right_where_that_pays() -> None:
+    log = log_of([1, 2, 3, 4, 5, 1, 2], [3, 4, 5, 9, 8])
+    (cheap,) = simulate([log], "hindsight", k=4, cost=CostLine({1: 1.0, 4: 1.5}))
+    # After the first 3: 4 5 as a draft of two, and the 9; then 8.
+    assert (cheap.rounds, cheap.drafted, cheap.accepted) == (2, 2, 2)
+    (dear,) = simulate([log], "hindsight", k=4, cost=CostLine({1: 1.0, 2: 3.0}))
+    assert (dear.rounds, dear.drafted, dear.speed) == (4, 0, 1.0)
+
+
+@pytest.mark.parametrize("name", ["auto", "prompt-lookup", "none"])
+def test_hindsight_is_never_slower(answers: list[Log], name: str) -> None:
+    best = simulate(answers, "hindsight", k=MOST, cost=EXAMPLE)
+    others = simulate(answers, name, k=MOST, cost=EXAMPLE)
+    assert all(a.seconds <= b.seconds + 1e-9 for a, b in zip(best, others, strict=True))
 
 
 def test_sums_over_requests() -> None:
@@ -103,16 +145,15 @@ def test_what_was_never_played_has_no_rates() -> None:
     assert nothing.tokens_per_round is nothing.speed is None
 
 
-# The guard: counts on recorded answers, the same on every machine.
+# The guard: counts on the recorded answers of a real pair, the same on every machine.
 
 ROUNDS = {
-    ("prompt-lookup", "edit-short"): 421,
-    ("prompt-lookup", "edit-long"): 928,
-    ("prompt-lookup", "chat"): 698,
+    ("prompt-lookup", "edit"): 934,
+    ("prompt-lookup", "four turns"): 369,
+    ("prompt-lookup", "chat"): 863,
+    ("draft", "chat"): 349,
     # A table's hashes differ from run to run, and with them what little is lost in it.
-    ("memory", "edit-short"): 1095,
-    ("memory", "edit-long"): 1695,
-    ("memory", "chat"): 674,
+    ("memory", "four turns"): 390,
 }
 """that the recorded answers took at k = 4 when this was written"""
 
@@ -120,20 +161,20 @@ ROUNDS = {
 @pytest.mark.parametrize(("name", "workload"), ROUNDS)
 def test_proposers_need_no_more_rounds_than_they_did(answers: list[Log], name: str, workload: str) -> None:
     mine = [log for log in answers if log.workload == workload]
-    played = simulate(mine, name, k=4, cost=EXAMPLE)[workload]
-    assert played.rounds <= ROUNDS[name, workload]
+    plays = simulate(mine, name, k=4, cost=EXAMPLE, draft_share=0.3)
+    assert sum(played.rounds for played in plays) <= ROUNDS[name, workload]
 
 
-LEAST_SPEED = {"edit-short": 1.8, "edit-long": 2.1, "chat": 0.98}
-"""of auto on the example's cost curve, in simulated time"""
-
-
-@pytest.mark.parametrize("workload", LEAST_SPEED)
-def test_auto_saves_the_time_that_it_saved(answers: list[Log], workload: str) -> None:
-    mine = [log for log in answers if log.workload == workload]
-    played = simulate(mine, "auto", k=MOST, cost=EXAMPLE)[workload]
-    assert played.speed is not None
-    assert played.speed >= LEAST_SPEED[workload]
+def test_auto_saves_the_time_that_it_saved(answers: list[Log]) -> None:
+    """On the example's cost curve: medians of a workload's answers, and the worst of all."""
+    plays = simulate(answers, "auto", k=MOST, cost=EXAMPLE)
+    speeds: dict[str, list[float]] = {}
+    for log, played in zip(answers, plays, strict=True):
+        assert played.speed is not None
+        speeds.setdefault(log.workload, []).append(played.speed)
+    assert min(min(each) for each in speeds.values()) > 0.95
+    for workload, least in LEAST_SPEED.items():
+        assert median(speeds[workload]) > least
 
 
 # Costs.
@@ -189,6 +230,6 @@ def test_what_is_there_is_written_and_not_replaced(tmp_path: Path) -> None:
             write_whole(path, "text")
 
 
-def test_a_draft_model_cannot_be_simulated() -> None:
+def test_a_draft_model_that_was_not_recorded_cannot_be_simulated() -> None:
     with pytest.raises(InvalidOptions, match="cannot be simulated"):
         simulate([], "draft", k=4, cost=EXAMPLE)
