@@ -5,16 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from localspec.errors import InvalidOptions, ModelTooLarge
-from localspec.models.fit import MIN_CTX, context_size, free_memory
+from localspec.models.fit import MIN_CTX, context_size, free_memory, preferred_sequences
 from localspec.protocol.engine_config import EngineConfig
 from localspec.units import size
 
 MIN_BATCH = 256
 WIDEST_ROUND = 21
 """the newest token and at most 20 draft tokens"""
-MAX_PARALLEL = 4
-KV_SHARE = 0.25
-"""share of the available memory for the cells of all sequences"""
 
 
 class CellBytes(NamedTuple):
@@ -27,9 +24,11 @@ class CellBytes(NamedTuple):
         return CellBytes(self.each + other[0], self.sequence + other[1])
 
 
-def choose_sizes(trained: int | None, taken: CellBytes, config: EngineConfig) -> tuple[int, int]:
+def choose_sizes(
+    trained: int | None, taken: CellBytes, config: EngineConfig, weights: int
+) -> tuple[int, int]:
     """Return (tokens per sequence, sequences) from the config, the context that the model was trained for,
-    the bytes that sequences take, and the free memory.
+    the bytes that sequences take, its bytes of weights, and the free memory.
 
     Raises :class:`InvalidOptions` for a context too small to work in, :class:`ModelTooLarge` for
     one that does not fit.
@@ -45,8 +44,8 @@ def choose_sizes(trained: int | None, taken: CellBytes, config: EngineConfig) ->
             f" but {size(available)} are free",
             "Set a smaller n_ctx or parallel.",
         )
-    most = int(available * KV_SHARE) // each if each else MAX_PARALLEL
-    return n_ctx, config.parallel or max(1, min(MAX_PARALLEL, most))
+    most = min(preferred_sequences(each, weights), available // max(1, each))
+    return n_ctx, config.parallel or max(1, most)
 
 
 def widest_forward(config: EngineConfig, n_sequences: int) -> int:

@@ -207,7 +207,7 @@ def describe(found: DaemonStatus) -> str:
     ]
     lines += [
         f"model: {m.model} on {m.backend}, draft {m.draft or 'none'},"
-        f" worker pid {m.pid}{_size(m.resident_bytes)}, {_activity(m)}"
+        f" worker pid {m.pid}{_size(m.resident_bytes)} of {size(m.planned_bytes)} planned, {_activity(m)}"
         for m in found.models
     ] or ["model: none loaded"]
     return "\n".join(lines) + "\n"

@@ -141,19 +141,19 @@ def state(model: ModelDescription) -> str:
 
 
 def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] | None:
-    """Bytes that a model needs without a draft, and bytes free; None if it is broken."""
+    """Bytes that a model needs without a draft, its sequences, and bytes free; None if it is broken."""
     from localspec.models.fit import context_size, free_memory, needs_of
     from localspec.models.model import model_at
 
     if model.problem is not None:
         return None
     try:
-        needs = needs_of(model_at(Path(model.path)), None, config)
+        needs = needs_of(model_at(Path(model.path)), None, config, free := free_memory())
     except ModelError:  # it has changed since it was read
         return None
     n_ctx = context_size(model.context, config)
-    parts = {name: getattr(needs, name) for name in ("weights", "cells", "overhead", "total")}
-    return {"n_ctx": n_ctx, **parts, "free": free_memory()}
+    parts = {name: getattr(needs, name) for name in ("weights", "cells", "overhead", "total", "sequences")}
+    return {"n_ctx": n_ctx, **parts, "free": free}
 
 
 def show_one(
@@ -196,7 +196,8 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
     if memory is not None:
         fits = "fits" if memory["total"] <= memory["free"] else "does not fit"
         parts = ", ".join(f"{name} {size(memory[part])}" for part, name in PARTS.items())
-        needs = f"{size(memory['total'])} at least with {memory['n_ctx']} tokens of context ({parts})"
+        context = f"{counted(memory['sequences'], 'sequence')} of {memory['n_ctx']} tokens"
+        needs = f"{size(memory['total'])} with {context} ({parts})"
         yield "memory", f"{needs}; {size(memory['free'])} are free: it {fits}"
     if needs_mlx(model):
         yield "state", f"{NEEDS_MLX}. {INSTALL_MLX}"

@@ -124,7 +124,7 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
 def _proposal(memory_mb: int, flags: PullFlags) -> str | None:
     """Propose a model for this machine; returns its name if the user agrees. Raises :class:`InvalidOptions`
     where no question is possible."""
-    from localspec.hub.choice import both, needs, proposed
+    from localspec.hub.choice import both, planned, proposed
     from localspec.hub.pull import room
 
     free = room(memory_mb)
@@ -134,7 +134,7 @@ def _proposal(memory_mb: int, flags: PullFlags) -> str | None:
     output.note(
         f"For this machine ({size(free)} of memory free, {counted(cores, 'core')}, "
         f"{'a' if on_device else 'no'} GPU): {entry.name}{draft}. "
-        f"Download {size(both(entry))}, memory {size(needs(both(entry)))}; {entry.label}."
+        f"Download {size(both(entry))}, memory {size(planned(entry, free).total)}; {entry.label}."
     )
     others = ", ".join(f"{each.name} ({size(each.size)})" for each in CATALOGUE.values() if each is not entry)
     output.note(f"Others, by `localspec models pull NAME`: {others}.")

@@ -33,6 +33,7 @@ from localspec.engine.stream import Stream
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.interrupt import delayed
 from localspec.memory.lesson import Lesson
+from localspec.models.fit import Needs
 from localspec.models.rendering_process import RenderingProcess
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.events import Progress
@@ -54,7 +55,8 @@ class Engine:
 
     Not thread-safe but for :meth:`encode` and :meth:`preempt`: one thread submits and steps. ``proposers``
     are the caller's own, selected by their names; ``learning`` is what earlier engines learnt. ``reason``
-    says why this draft model was paired; ``on_round`` is called after every round, for each of its requests.
+    says why this draft model was paired, and ``needs`` is the planned memory; ``on_round`` is called after
+    every round, for each of its requests.
     """
 
     def __init__(
@@ -68,7 +70,7 @@ class Engine:
         learning: Learning | None = None,
     ) -> None:
         config = config or EngineConfig()
-        self.target, self.draft, self.reason = target, draft, ""
+        self.target, self.draft, self.reason, self.needs = target, draft, "", Needs()
         self.learning = learning or Learning(target, draft)
         self.on_round: Callable[[RoundPlayed], None] | None = None
         self.options = options or Options()

@@ -30,7 +30,7 @@ from localspec.errors import (
 from localspec.memory.memory import Memory
 from localspec.models.candidates import Room, without
 from localspec.models.fingerprint import vocab_fp
-from localspec.models.fit import free_memory, needs_of
+from localspec.models.fit import Needs, free_memory, needs_of
 from localspec.models.machine import machine_name
 from localspec.models.model import Model
 from localspec.models.pair import Drafter, Pair, choose, is_apple_silicon
@@ -123,7 +123,9 @@ def load_engine(
     config = config or EngineConfig()
     place = memory if isinstance(memory, Path) else None
     _check_current(pair)
-    pair = _fitted(pair, config, free)
+    pair, needs = _fitted(pair, config, free)
+    if needs.cells:  # otherwise the backend finds the size of one
+        config = msgspec.structs.replace(config, parallel=needs.sequences)
     reason = f"{pair.why}; {pair.drafter.why}"
     if pair.drafter.asked and pair.draft is not None:
         # Before anything is loaded, so that the error for models that are no pair comes at once.
@@ -147,6 +149,7 @@ def load_engine(
             if pair.drafter.asked:
                 raise
             reason = f"{pair.why}; {without(_left_out(error, pair))}"
+            needs = needs_of(pair.target, None, config)
         if draft is not None:
             opened.callback(draft.free)
         learning = Learning(
@@ -163,7 +166,7 @@ def load_engine(
         engine = Engine(target, draft, config=config, learning=learning)
         if not target.capabilities.batches:
             reason += "; sequences of this model are computed one after the other"
-        engine.reason = reason + _beyond_training(pair.target, config)
+        engine.reason, engine.needs = reason + _beyond_training(pair.target, config), needs
         if rendering is not None:
             with contextlib.suppress(EngineError):  # the first chat reports it
                 engine.prepare_chats(rendering)
@@ -208,22 +211,23 @@ def _left_out(error: Exception, pair: Pair) -> str:
     return why
 
 
-def _fitted(pair: Pair, config: EngineConfig, free: int | None) -> Pair:
-    """Leave out a draft model that was chosen automatically if there is no memory for it.
+def _fitted(pair: Pair, config: EngineConfig, free: int | None) -> tuple[Pair, Needs]:
+    """Return the pair and its memory, without a draft model that was chosen automatically if there is no
+    memory for it.
 
     Raises :class:`ModelTooLarge`, before anything is loaded, if there is none for the models requested.
     """
     room = room_for(config, free).free(pair.target)
-    if room is None:
-        return pair
     needs = needs_of(pair.target, pair.draft, config, room)
+    if room is None:
+        return pair, needs
     if pair.draft is not None and not pair.drafter.asked and needs.total > room:
         alone = needs_of(pair.target, None, config, room)
         if alone.total <= room:
             short = f"{size(needs.total)} are needed with {pair.draft.name}, {size(room)} are free"
-            return replace(pair, drafter=Drafter(why=without(short), asked=False))
+            return replace(pair, drafter=Drafter(why=without(short), asked=False)), alone
     needs.check(pair.target.name, room)
-    return pair
+    return pair, needs
 
 
 def room_for(config: EngineConfig, free: int | None = None) -> Room:

@@ -17,10 +17,12 @@ from localspec.hub.listing import OTHER, Listing
 from localspec.hub.records import HubFile
 from localspec.models.catalogue import APACHE, CATALOGUE, DEFAULT, Entry
 from localspec.models.description import Format, has_mlx
-from localspec.models.fit import PROCESS
+from localspec.models.fit import PROCESS, Needs
 from localspec.models.names import PREFERRED, label_of
+from localspec.protocol.engine_config import EngineConfig
 from localspec.units import MB, size
 
+DEFAULTS = EngineConfig()
 FOR_DRAFTS = ("Q8_0", *PREFERRED)
 """quantisations for draft models, best first: small models lose more by few bits, and save little memory"""
 
@@ -142,8 +144,8 @@ def choose(
 
 
 def needs(size: int) -> int:
-    """Estimated bytes of memory for files of this size: KV cache and buffers count as an eighth, as the
-    headers are not here yet."""
+    """Estimated bytes of memory for files of this size: KV cache and buffers count as an eighth, as no header
+    is here yet."""
     return size + size // 8 + PROCESS
 
 
@@ -153,10 +155,16 @@ def proposed(free: int, cores: int, *, on_device: bool) -> Entry:
     readable = (DEVICE if on_device else 1) * cores * BYTES_PER_CORE
 
     def fits(entry: Entry) -> bool:
-        return entry.size <= readable and needs(both(entry)) <= free
+        return entry.size <= readable and planned(entry, free).total <= free
 
     good = [each for each in CATALOGUE.values() if each.fim and each.licence == APACHE and fits(each)]
     return max(good, key=lambda entry: entry.size, default=CATALOGUE[DEFAULT])
+
+
+def planned(entry: Entry, free: int, config: EngineConfig = DEFAULTS) -> Needs:
+    """The memory for a model of the catalogue and its draft model, within ``free`` bytes where possible."""
+    draft = None if entry.draft is None else CATALOGUE[entry.draft].in_memory
+    return entry.in_memory.needs(draft, config, free)
 
 
 def both(entry: Entry) -> int:

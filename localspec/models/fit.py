@@ -11,7 +11,7 @@ import psutil
 
 from localspec.errors import ModelTooLarge
 from localspec.models.directory import ModelDirectory, number_of
-from localspec.models.gguf import GgufHeader, Tensor
+from localspec.models.gguf import EMBEDDING, GgufHeader, Tensor
 from localspec.models.model import Model
 from localspec.protocol.engine_config import EngineConfig
 from localspec.units import MB, size
@@ -20,10 +20,17 @@ DEFAULT_CTX = 8192
 MIN_CTX = 64
 CELL_BYTES = {0: 2.0, 8: 34 / 32, 4: 18 / 32}
 """bytes of one number in the KV cache, by ``kv_bits``"""
-PROCESS = 100 * MB
+MAX_PARALLEL = 4
+"""most sequences where none are configured"""
+CELLS_SHARE = 0.5
+"""largest size of the cells of all sequences where none are configured, as a share of the weights"""
+CELLS_LEAST = 512 * MB
+"""bytes of cells that are allowed beside any weights"""
+PROCESS = 75 * MB
 """bytes of a worker besides its model: Python, numpy, the backend's library"""
-ROWS = 256
-"""rows of float32 logits that a forward has room for"""
+ROWS = 96
+"""rows of float32 logits of the size of all that grows with a model: rows, tables of tokens, activations.
+Resident after a prompt of 1,800 tokens and 64 of answer: 3 to 6 % more than this for 0.5B and 1.5B"""
 ROLLBACK = 8
 """tokens that a round can roll back of a recurrent model: a state for each, and drafts are rarely longer"""
 MARKS = 1
@@ -50,20 +57,20 @@ NUMBER = 4
 """bytes of one number of a state"""
 MOST = 2**31
 """largest size in a header that a model can have"""
-EMBEDDING = "token_embd.weight"
-"""the tensor with a row for each token"""
 CGROUPS = Path("/sys/fs/cgroup")
 OWN_CGROUP = Path("/proc/self/cgroup")
 
 
 class Needs(NamedTuple):
-    """Bytes of memory; ``mapped`` of them are pages of files, which count as free while they are used."""
+    """Bytes of memory for ``sequences`` at once; ``mapped`` of them are pages of files, which count as free
+    while they are used."""
 
     weights: int = 0
     cells: int = 0
     draft: int = 0
     overhead: int = 0
     mapped: int = 0
+    sequences: int = 1
 
     @property
     def total(self) -> int:
@@ -82,42 +89,58 @@ class Needs(NamedTuple):
 
 
 class Size(NamedTuple):
-    """A model by its headers: bytes of weights, of a cell in all layers, and of a token's logits; whether its
-    weights are mapped; bytes of a recurrent state, and whether earlier ones are kept; whether a context can
-    have one sequence only."""
+    """A model by its headers: bytes of the weights that become resident, of a cell in all layers, and of a
+    token's logits; bytes of weights that are mapped; bytes of a recurrent state, and whether earlier ones are
+    kept; whether a context can have one sequence only."""
 
     weights: int
     cell: float
     row: int
     context: int | None
-    mapped: bool
+    mapped: int = 0
     state: int = 0
     rolls_back: bool = False
     single: bool = False
 
     def needs(self, draft: Size | None, config: EngineConfig, free: int | None = None) -> Needs:
-        """The least memory for this target beside a draft, with as many earlier states as ``free`` bytes have
-        room for; None: as many as are of use."""
-        sequences = 1 if self.single else max(1, config.parallel)
+        """The memory for this target beside a draft, with as many sequences and earlier states as ``free``
+        bytes have room for, but at least one sequence; None: as many as are of use."""
+        most = 1 if self.single else config.parallel or self._sequences(config)
+        least = most if config.parallel else 1
+        plans = (self._needs(draft, config, number, free) for number in range(most, least, -1))
+        fitting = (plan for plan in plans if free is None or plan.total <= free)
+        return next(fitting, None) or self._needs(draft, config, least, free)
+
+    def _sequences(self, config: EngineConfig) -> int:
+        return preferred_sequences(int(self.cell * context_size(self.context, config)), self.weights)
+
+    def _needs(self, draft: Size | None, config: EngineConfig, sequences: int, free: int | None) -> Needs:
         n_cells = context_size(self.context, config) * sequences
         kept = states_kept(self.state, sequences, free) if self.rolls_back else 0
         cells = int(self.cell * n_cells) + (1 + kept + MARKS) * self.state * sequences
-        weights, beside = self.weights, 0
+        mapped, beside, overhead = self.mapped, 0, PROCESS + ROWS * self.row
         if draft is not None:
-            weights += draft.weights
+            mapped += draft.mapped
             beside = draft.weights + int(draft.cell * n_cells) + (1 + MARKS) * draft.state * sequences
-        mapped = weights if self.mapped else 0
-        return Needs(self.weights, cells, beside, PROCESS + ROWS * self.row, mapped)
+            overhead += ROWS * draft.row
+        return Needs(self.weights, cells, beside, overhead, mapped, sequences)
 
 
 def needs_of(target: Model, draft: Model | None, config: EngineConfig, free: int | None = None) -> Needs:
-    """The least memory for target and draft; sizes missing in the headers count as 0. ``free``: see
+    """The memory for target and draft; sizes missing in the headers count as 0. ``free``: see
     :meth:`Size.needs`.
 
     Raises :class:`ModelError`.
     """
     beside = None if draft is None else size_of(draft, config)
     return size_of(target, config).needs(beside, config, free)
+
+
+def preferred_sequences(each: int, weights: int) -> int:
+    """The sequences at once where none are configured and memory does not bound them: of ``each`` bytes of
+    cells, beside so many bytes of weights."""
+    room = max(CELLS_LEAST, int(weights * CELLS_SHARE))
+    return max(1, min(MAX_PARALLEL, room // each)) if each > 0 else MAX_PARALLEL
 
 
 def states_kept(state: int, sequences: int, free: int | None) -> int:
@@ -163,12 +186,13 @@ def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:
         layers = _cells_of_hybrid(header, of_cells) if state else of_cells * number("block_count")
         cell = 2 * CELL_BYTES[config.kv_bits] * width * layers
     vocabulary = next((t.shape[-1] for t in header.tensors if t.name == EMBEDDING), 0)
+    weights = header.file_size - header.bytes_unread
     return Size(
-        header.file_size,
+        weights,
         cell,
         4 * vocabulary,
         number("context_length") or None,
-        mapped=True,
+        mapped=max(0, weights - header.bytes_repacked),
         state=state,
         rolls_back=header.architecture in ROLLED_BACK,
         single=header.architecture in FIRST_ALONE,
@@ -234,7 +258,7 @@ def _size_of_directory(model: ModelDirectory, config: EngineConfig) -> Size:
     width = number_of(found, "head_dim") or (hidden or 0) // (heads or 1)
     of_cells = number_of(found, "num_key_value_heads") or 0
     cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * _layers_with_all_cells(found)
-    return Size(model.size, cell, 4 * (number_of(found, "vocab_size") or 0), model.context, mapped=False)
+    return Size(model.size, cell, 4 * (number_of(found, "vocab_size") or 0), model.context)
 
 
 def _layers_with_all_cells(config: Mapping[str, Any]) -> int:

@@ -78,6 +78,10 @@ MAX_LAYERS = 1024
 BLOCK = re.compile(r"blk\.(\d{1,6})\.")
 ALIGNMENT = "general.alignment"
 TOKENIZER = "tokenizer.ggml."
+EMBEDDING = "token_embd.weight"
+"""the tensor with a row for each token"""
+REPACKED = frozenset(("Q4_0", "Q4_K", "IQ4_NL", "MXFP4"))
+"""types that ``ggml_repack_get_optimal_repack_type`` repacks on common CPUs"""
 
 
 class Tensor(NamedTuple):
@@ -87,6 +91,12 @@ class Tensor(NamedTuple):
     shape: tuple[int, ...]
     type: int
     offset: int
+
+    @property
+    def bytes(self) -> int:
+        """The bytes that it takes; 0 for an unknown type."""
+        _, elements, size = TENSOR_TYPES.get(self.type, ("", 1, 0))
+        return _elements(self.shape) // elements * size
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +150,24 @@ class GgufHeader:
         """
         blocks = [int(found[1]) for tensor in self.tensors if (found := BLOCK.match(tensor.name))]
         first = max(max(blocks, default=-1) + 2 - n, 0)
-        is_tied = not any(tensor.name == "output.weight" for tensor in self.tensors)
-        outputs = ("output", "token_embd.") if is_tied else ("output",)
-        return sum(
-            _elements(tensor.shape) // TENSOR_TYPES[tensor.type][1] * TENSOR_TYPES[tensor.type][2]
-            for tensor in self.tensors
-            if tensor.type in TENSOR_TYPES and n > 0 and _is_on_gpu(tensor.name, first, outputs)
-        )
+        outputs = ("output", EMBEDDING) if self.is_tied else ("output",)
+        return sum(t.bytes for t in self.tensors if n > 0 and _is_on_gpu(t.name, first, outputs))
+
+    @property
+    def is_tied(self) -> bool:
+        """True if the embedding is the output's matrix too."""
+        return not any(tensor.name == "output.weight" for tensor in self.tensors)
+
+    @property
+    def bytes_unread(self) -> int:
+        """Bytes of an input embedding of its own, of which a forward reads a few rows."""
+        return 0 if self.is_tied else sum(t.bytes for t in self.tensors if t.name == EMBEDDING)
+
+    @property
+    def bytes_repacked(self) -> int:
+        """Bytes of the weights that llama.cpp copies into another order for a CPU with AVX2 or NEON."""
+        matrices = (t for t in self.tensors if t.name != EMBEDDING and t.type in TENSOR_TYPES)
+        return sum(t.bytes for t in matrices if TENSOR_TYPES[t.type][0] in REPACKED)
 
     def of_architecture(self, key: str) -> Any:
         """The value of a key of the architecture, such as ``context_length``; None if not there."""

@@ -133,11 +133,9 @@ def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs
     """The memory that both need, and the least; zeros where a header cannot be read."""
     try:
         size = size_of(target, config)
-        alone = size.needs(None, config)
-        if drafter.model is None:
-            return alone, alone
-        both = size.needs(size_of(drafter.model, config), config)
-        return both, both if drafter.asked else alone
+        draft = None if drafter.model is None else size_of(drafter.model, config)
+        asked = draft if drafter.asked else None
+        return size.needs(draft, config), size.needs(asked, config, 0)
     except ModelError:
         return NOTHING, NOTHING
 

@@ -16,7 +16,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     n_ctx: Count = 0
     """tokens of context per sequence; 0: the model's own, at most 8192"""
     parallel: Annotated[int, Meta(ge=0, le=64)] = 0
-    """sequences at once, each with n_ctx tokens of cache; 0: up to 4, as memory allows"""
+    """sequences at once, each with n_ctx tokens of cache; 0: up to 4, by weights and memory"""
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0
     """CPU threads; 0: one per physical core"""
     gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1

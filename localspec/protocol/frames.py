@@ -96,6 +96,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     """The model is loaded: target and draft model, the reason for the pairing, and their paths.
 
     ``offloaded_bytes`` of the target's weights are in a GPU's memory; ``sequences`` can run at once.
+    ``planned_bytes`` of memory are needed, ``mapped_bytes`` of them for pages of files.
     """
 
     model: str
@@ -107,6 +108,8 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     draft_path: str | None = None
     offloaded_bytes: int = 0
     sequences: int = 0
+    planned_bytes: int = 0
+    mapped_bytes: int = 0
 
 
 class LoadFailed(msgspec.Struct, frozen=True, tag=True):

@@ -347,6 +347,8 @@ class LoadedModel(msgspec.Struct, frozen=True):
     """bytes of the target's weights in a GPU's memory"""
     sequences: int = 0
     """sequences that can be at work at once"""
+    planned_bytes: int = 0
+    """bytes of memory needed, by the plan"""
 
 
 class Unloaded(msgspec.Struct, frozen=True):

@@ -84,6 +84,8 @@ def serve(channel: Channel) -> bool:
                 draft_path=None if draft is None else draft.place,
                 offloaded_bytes=engine.target.capabilities.offloaded_bytes,
                 sequences=engine.target.capabilities.max_sequences,
+                planned_bytes=engine.needs.total,
+                mapped_bytes=engine.needs.mapped,
             )
         )
         pulse.expect(slowest_step(engine, pair.target))

@@ -129,7 +129,7 @@ def test_all_of_a_model_is_shown(person: Cli, home: Home) -> None:
     assert (told["store"], told["title"], told["architecture"]) == ("llama.cpp", "Toy 7B", "llama")
     assert (told["context"], told["chat template"]) == ("2048 tokens", "yes")
     assert len(told["vocab_fp"]) == len(told["tokenizer_fp"]) == 16
-    assert "at least with 2048 tokens of context (weights 554." in told["memory"]
+    assert "of 2048 tokens (weights 554." in told["memory"]
     assert ", KV cache " in told["memory"] and told["fill-in"] in ("yes", "no")
 
 

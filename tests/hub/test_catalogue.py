@@ -22,7 +22,7 @@ from tests.waiting import DEADLINE_S
 
 NAME, PART = "tiny:7b", 1_500_000
 PACKAGES = Wheels("tiny-part{}", "1.0", 3, ".bin", PART)
-ENTRY = Entry(NAME, "tests", REPO, "tiny-7b-q4_k_m.gguf", len(Q4), sha256(Q4), 2048, wheels=PACKAGES)
+ENTRY = Entry(NAME, "tests", REPO, "tiny-7b-q4_k_m.gguf", len(Q4), sha256(Q4), 2048, 1024, wheels=PACKAGES)
 
 
 def wheel(folder: Path, number: int, content: bytes) -> Path:

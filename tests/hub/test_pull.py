@@ -76,7 +76,7 @@ def test_where_memory_is_short_a_smaller_one_comes_and_says_why(cli: Puller, hub
     cli.set_memory(needs(len(Q4)) // MB + 1)
     done = cli("models", "pull", REPO)
     assert done.stdout.strip().endswith("m-q2_k.gguf")
-    assert "Why: Q2_K, as Q4_K_M would take 108.0 MB of memory, 104.0 MB are free" in done.stderr
+    assert "Why: Q2_K, as Q4_K_M would take 83.0 MB of memory, 79.0 MB are free" in done.stderr
     cli.set_memory(1)
     code, error = failed(cli, REPO)
     assert (code, error["code"]) == (1, "model_too_large") and f"{REPO}:Q2_K" in error["remedy"]

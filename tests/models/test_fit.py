@@ -13,7 +13,7 @@ from localspec.backends.llama_cpp.native import kv_bytes_per_token
 from localspec.engine.load import load, load_engine
 from localspec.errors import LocalspecError, ModelTooLarge
 from localspec.models import fit
-from localspec.models.fit import PROCESS, Needs, context_size, free_memory, needs_of, size_of
+from localspec.models.fit import PROCESS, Needs, Size, context_size, free_memory, needs_of, size_of
 from localspec.models.model import model_at
 from localspec.models.pair import choose
 from localspec.protocol.engine_config import EngineConfig
@@ -42,7 +42,30 @@ def test_cells_grow_with_the_context_and_shrink_with_their_bits() -> None:
     assert one.draft == 0
     assert needs_of(model_at(TARGET), None, EngineConfig(n_ctx=512, parallel=1)).cells == 2 * one.cells
     assert needs_of(model_at(TARGET), None, EngineConfig(n_ctx=256, parallel=4)).cells == 4 * one.cells
-    assert needs_of(model_at(TARGET), None, EngineConfig(n_ctx=256, kv_bits=8)).cells == one.cells * 34 // 64
+    assert (
+        needs_of(model_at(TARGET), None, EngineConfig(n_ctx=256, parallel=1, kv_bits=8)).cells
+        == one.cells * 34 // 64
+    )
+
+
+def test_there_are_as_many_sequences_as_weights_and_memory_allow() -> None:
+    def sequences(cell: int, free: int | None = None) -> int:
+        return Size(2000 * MB, cell, 0, None).needs(None, EngineConfig(n_ctx=1000), free).sequences
+
+    assert [sequences(cell) for cell in (0, 100_000, 400_000, 900_000)] == [4, 4, 2, 1]
+    assert [sequences(200_000, free * MB) for free in (2900, 2500, 10)] == [4, 2, 1]
+
+
+def test_weights_count_once_and_repacked_ones_are_not_mapped(tmp_path: Path) -> None:
+    tensors = [
+        tensor("token_embd.weight", (256, 8), 12),
+        tensor("blk.0.attn_q.weight", (256, 8), 12, offset=8 * 144),
+        tensor("output.weight", (256, 8), 14, offset=16 * 144),
+    ]
+    path = tmp_path / "m.gguf"
+    path.write_bytes(gguf([string("general.architecture", "llama")], tensors, b"\0" * 4096))
+    size = size_of(model_at(path), SMALL)
+    assert size.weights == path.stat().st_size - 8 * 144 and size.mapped == size.weights - 8 * 144
 
 
 def test_both_formats_of_a_model_have_the_same_cells_but_only_one_is_mapped() -> None:

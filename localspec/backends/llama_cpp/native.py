@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import mmap
 import os
 import threading
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import llama_cpp
@@ -24,6 +27,10 @@ F16_BYTES, Q8_0_BYTES, Q4_0_BYTES = 2.0, 34 / 32, 18 / 32
 SMALL_MODEL = 32 * 1024 * 1024
 """bytes of weights"""
 ALL_LAYERS = 999
+MAPS = Path("/proc/self/maps")
+SHARED = " r--s "
+"""mark of a mapping that is read only and shared with its file: its pages can be read again"""
+_madvise = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
 _recent: deque[str] = deque(maxlen=20)
 _ready = threading.Lock()
@@ -110,7 +117,22 @@ def load_model(path: str, config: EngineConfig, report: Callable[[float], bool] 
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
     if not model:
         raise ModelInvalid(f"llama.cpp cannot load {path}: {last_error('no reason given')}")
+    _drop_mapped()
     return model
+
+
+def _drop_mapped() -> None:
+    """Take the pages of mapped files from this process; those that it still reads come back at once.
+
+    llama.cpp copies some weights into another order, and leaves the mapped ones resident: 1.79 GB instead of
+    1.19 for a model of 1.12. A load without the mapping takes 1.35 s instead of 0.97.
+    """
+    with contextlib.suppress(OSError):  # only Linux has this file
+        maps = MAPS.read_text(errors="replace").splitlines()
+        madvise = _madvise(("madvise", ctypes.CDLL(None)))
+        for start, end in (line.split()[0].split("-") for line in maps if SHARED in line):
+            first = int(start, 16)
+            madvise(first, int(end, 16) - first, mmap.MADV_DONTNEED)
 
 
 def load_vocabulary(path: str) -> Any:
@@ -141,7 +163,7 @@ def sizes(model: Any, config: EngineConfig, size: Size | None = None) -> tuple[i
         taken = CellBytes(int(size.cell), size.state)
     else:
         taken = CellBytes(kv_bytes_per_token(model, config))
-    return choose_sizes(lib.llama_model_n_ctx_train(model), taken, config)
+    return choose_sizes(trained_context(model), taken, config, lib.llama_model_size(model))
 
 
 def trained_context(model: Any) -> int | None:

@@ -72,7 +72,7 @@ class MlxBackend:
         size, taken = self._try(config)
         self.vocabulary = MlxVocabulary(directory, size)
         self.defaults: Options = self.vocabulary.defaults
-        n_ctx, n_sequences = choose_sizes(directory.context, taken, config)
+        n_ctx, n_sequences = choose_sizes(directory.context, taken, config, directory.size)
         max_batch = widest_forward(config, n_sequences)
         self._layers = layers_of(self._model, slack=max_batch, bits=config.kv_bits)
         parts = parts_of(self._layers)

@@ -105,6 +105,7 @@ def described(pool: Pool, worker: WorkerProcess) -> messages.LoadedModel:
         n_ctx=ready.n_ctx,
         offloaded_bytes=ready.offloaded_bytes,
         sequences=ready.sequences,
+        planned_bytes=ready.planned_bytes,
     )
 
 

@@ -20,7 +20,7 @@ from localspec.daemon.workers.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET
 from localspec.models.candidates import Room
-from localspec.models.fit import free_memory
+from localspec.models.fit import Needs, free_memory
 from localspec.models.pair import Pair, choose
 from localspec.models.sections import Sections
 from localspec.protocol.events import ModelEvent
@@ -329,8 +329,8 @@ class Pool:
 
     def _on_ready(self, worker: WorkerProcess) -> None:
         if worker.loaded:
-            if worker.ready.result().draft_path is None:
-                worker.needs = worker.pair.least
+            ready = worker.ready.result()
+            worker.needs = Needs(weights=ready.planned_bytes, mapped=ready.mapped_bytes)
             self._events.publish(ModelEvent(worker.model, "loaded"))
             self._hush()
 
