@@ -28,6 +28,8 @@ import msgspec
 
 from localspec import home
 from localspec.errors import ModelInvalid, OutOfMemory
+from localspec.models.fit import needs_of
+from localspec.models.pair import pair_from
 from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round
 from localspec.protocol.frames import (
     HEADER,
@@ -229,7 +231,10 @@ class EchoWorker:
             self.send(Heartbeat(0, 0.0))
             time.sleep(BEAT_S)
         backend = load.pair.target.description.backend
-        self.send(Ready(self.name, None, backend, 4096, "an echo needs no draft", self.name))
+        target = pair_from(load.pair).target
+        planned = needs_of(target, None, load.engine).total if target.path.exists() else 0
+        why = "an echo needs no draft"
+        self.send(Ready(self.name, None, backend, 4096, why, self.name, planned_bytes=planned))
 
     def leave(self) -> None:
         """Write the cache of the last chat, as late as was requested."""

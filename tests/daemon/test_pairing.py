@@ -15,7 +15,7 @@ from localspec.units import MB
 from tests.daemon.test_pool import ignore, pool_of
 from tests.models.test_candidates import model
 
-PROCESS = 100
+PROCESS = 75
 
 
 def weighing(folder: Path, name: str, parameters: int, megabytes: int, **more: object) -> Path:
