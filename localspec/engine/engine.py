@@ -144,7 +144,7 @@ class Engine:
         if not self._scheduler.busy:
             self._idle.remember()
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
-        self._proposers.check(settings.proposer)
+        self._proposers.check(settings)
         encoded = self.encode(request) if encode is None else encode()
         capabilities = self.target.capabilities
         sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, self._limits)
@@ -321,7 +321,7 @@ class Engine:
             text=sequence.text.text,
             finish_reason=sequence.finish or "stop",
             model=self.target.model,
-            draft=self.draft.model if self.draft is not None else None,
+            draft=self.draft.model if self.draft is not None and sequence.settings.drafts else None,
             backend=self.target.name,
             prompt_tokens=sequence.prompt_length,
             cached_tokens=sequence.cached,

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
+from localspec.engine.settings import Settings
 from localspec.errors import InvalidOptions
-from localspec.protocol.proposer_kinds import AUTO, KINDS, LOOKUP, NONE, Need, names
+from localspec.protocol.proposer_kinds import AUTO, DRAFT, KINDS, LOOKUP, NONE, Need, names
 from localspec.speculation.controller import Controller
 from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
 from localspec.speculation.proposer import PLAIN_DECODING, Nothing, Proposer
@@ -47,17 +48,25 @@ class Proposers:
     """Calls each sequence's proposer, for all sequences of one proposer together.
 
     ``plain`` proposers draft as many tokens as requested; ``controllers`` choose the length, and serve the
-    requests that do not set one.
+    requests that do not set one. ``draftless`` serves ``auto`` of requests without a draft model.
     """
 
-    def __init__(self, plain: Seq[Proposer], controllers: Seq[Controller], limits: Limits) -> None:
+    def __init__(
+        self,
+        plain: Seq[Proposer],
+        controllers: Seq[Controller],
+        limits: Limits,
+        draftless: Controller,
+    ) -> None:
         self._plain: Mapping[str, Proposer] = {proposer.name: proposer for proposer in plain}
         self._controllers: Mapping[str, Controller] = {each.name: each for each in controllers}
-        self._limits = limits
+        self._limits, self._draftless = limits, draftless
 
-    def check(self, name: str) -> None:
-        """Raise :class:`InvalidOptions` for a proposer that this engine does not have."""
-        known = self._plain.keys() | self._controllers.keys()
+    def check(self, settings: Settings) -> None:
+        """Raise :class:`InvalidOptions` for a proposer that this engine does not have for such a request."""
+        name, known = settings.proposer, self._plain.keys() | self._controllers.keys()
+        if not settings.drafts:
+            known -= {DRAFT.name}
         if name not in known:
             remedy = next((REMEDIES[kind.needs] for kind in KINDS if kind.name == name), None)
             have = ", ".join(sorted(known))
@@ -82,6 +91,8 @@ class Proposers:
     def _of(self, sequence: Sequence) -> Proposer:
         """The proposer of a request: a controller if the request sets no length, or a plain one."""
         name = sequence.proposer
+        if name == AUTO and not sequence.settings.drafts:
+            return self._draftless
         controller = self._controllers.get(name)
         if controller is not None and (sequence.settings.k is None or name not in self._plain):
             return controller
@@ -141,7 +152,7 @@ class Proposers:
 
     def stop(self, sequence: Sequence) -> None:
         """Report to all proposers that the request has ended: after a failure it had several."""
-        for proposer in (*self._plain.values(), *self._controllers.values()):
+        for proposer in (*self._plain.values(), *self._controllers.values(), self._draftless):
             # The request has its text: an error of a proposer must not spoil that.
             with contextlib.suppress(Exception):
                 proposer.stop(sequence.id)
@@ -171,4 +182,6 @@ def assemble(members: Seq[Proposer], extra: Seq[Proposer], learning: Learning, l
         Controller(among, learning.costs, learning.calibration, name=name)
         for name, among in [(AUTO, members), *((each.name, [each]) for each in own)]
     ]
-    return Proposers([Nothing(), *members, *extra], controllers, limits)
+    undrafted = [member for member in members if member.name != DRAFT.name]
+    draftless = Controller(undrafted, learning.costs, learning.calibration, name=AUTO)
+    return Proposers([Nothing(), *members, *extra], controllers, limits, draftless)

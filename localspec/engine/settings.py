@@ -21,7 +21,7 @@ class Settings:
 
     ``tau`` is set if drafts are verified by a threshold, ``k`` if the request sets the draft length.
     ``reproducible``: the same text is expected again; ``strict``: to the byte. ``cut``: a chat longer than
-    the context drops its oldest turns.
+    the context drops its oldest turns. ``drafts``: the engine's draft model may draft for it.
     """
 
     sampling: SamplingParams
@@ -38,6 +38,7 @@ class Settings:
     cut: bool
     workspace: str | None
     remember: bool
+    drafts: bool = True
 
 
 def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Settings:
@@ -75,6 +76,7 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         cut=merged.overflow != "refuse",
         workspace=_workspace(merged, prompt),
         remember=merged.remember is not False,
+        drafts=merged.draft != "none",
     )
 
 

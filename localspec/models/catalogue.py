@@ -87,14 +87,9 @@ def _coder(
     repo, file = (text.format(name) for text, name in zip(_CODER, (size, size.lower()), strict=True))
     name = f"qwen2.5-coder:{size.lower()}"
     draft = None if name == DEFAULT else DEFAULT
-    total, *memory = bytes
-    return Entry(
-        *(name, use, repo, file, total, sha256, 32_768, *memory),
-        fim=True,
-        draft=draft,
-        licence=licence,
-        wheels=wheels,
-    )
+    total, cell, unread = bytes
+    entry = Entry(name, use, repo, file, total, sha256, 32_768, cell, unread, fim=True)
+    return entry._replace(draft=draft, licence=licence, wheels=wheels)
 
 
 _ENTRIES = (

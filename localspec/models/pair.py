@@ -20,6 +20,7 @@ from localspec.protocol.pairs import DrafterFile, DrafterKind, PairFile
 
 ANYWHERE = Room()
 NOTHING = Needs()
+NO_DRAFT = "no draft model was requested (draft = none)"
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _choose(model: str, draft: str, model_dirs: tuple[str, ...], backend: str, r
 def _drafter(target: Model, draft: str, model_dirs: tuple[str, ...], room: Room) -> Drafter:
     """The drafter that was requested, or that ``auto`` chooses."""
     if draft == "none":
-        return Drafter(why="no draft model was requested (draft = none)")
+        return Drafter(why=NO_DRAFT)
     if draft == "auto":
         model, why = auto_draft(target, model_dirs, room)
         return Drafter("none" if model is None else "model", model, why, asked=False)

@@ -79,5 +79,23 @@ async def test_without_a_draft_chosen_or_not_wanted_it_is_one_process(tmp_path: 
             await load(pool, disk.little, draft)
         assert len(pool.loaded()) == 1
         await load(pool, disk.target, str(disk.draft))
-        await load(pool, disk.target)
+        for draft in ("auto", "none"):
+            await load(pool, disk.target, draft)
         assert len(pool.loaded()) == 2
+
+
+async def test_a_worker_without_a_draft_gives_way_to_one_with_it(tmp_path: Path) -> None:
+    """One in use ends after its requests; new ones without a draft go to the other."""
+    disk, none = Disk(tmp_path), Key(str(tmp_path / "target.gguf"), "none", "auto")
+    async with disk.pool(2000) as pool:
+        await load(pool, disk.target, "none")
+        async with pool.lease(none, ignore) as plain:
+            await load(pool, disk.target, str(disk.draft))
+            assert plain.outdated and plain.usable
+            async with pool.lease(none, ignore) as other:
+                assert other is not plain
+        await load(pool, disk.target, "none")
+        assert pool.idle_left_s(plain) == 0.0
+        await load(pool, disk.little, "none")
+        await load(pool, disk.little, str(disk.draft))
+        assert sum(worker.key.model == str(disk.little) for worker, _ in pool.loaded()) == 1

@@ -167,6 +167,16 @@ class TestStream:
         )
 
 
+def test_a_request_without_a_draft_model_is_served_beside_those_with_one() -> None:
+    engine = Engine(ToyBackend(markov()), ToyBackend(markov()))
+    drafted = engine.generate("abc", max_tokens=40, temperature=0.0, proposer="draft", k=4).finish()
+    plain = engine.generate("abc", max_tokens=40, temperature=0.0, draft="none").finish()
+    assert (drafted.draft, plain.draft) == ("toy", None) and plain.text == drafted.text
+    assert drafted.stats.proposers["draft"].accepted and "draft" not in plain.stats.proposers
+    with pytest.raises(InvalidOptions, match="draft"):
+        engine.generate("abc", proposer="draft", draft="none")
+
+
 class TestRefusals:
     def test_an_empty_prompt(self) -> None:
         with pytest.raises(InvalidOptions, match="empty"):

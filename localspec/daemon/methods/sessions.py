@@ -14,6 +14,7 @@ from localspec.daemon.methods.generation import merged
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import Gone, InvalidOptions
+from localspec.models.pair import NO_DRAFT
 from localspec.protocol import sessions as wire
 from localspec.protocol.events import SessionEvent
 from localspec.protocol.messages import Nothing
@@ -124,7 +125,10 @@ async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: s
         raise Gone(
             f"the request was cancelled: the session was not {what}", memory.CANCELLED_REMEDY
         ) from None
-    return wire.Pairing(ready.model, ready.draft, options.proposer or "auto", ready.backend, ready.reason)
+    draft, reason = ready.draft, ready.reason
+    if key.draft == "none":  # other sessions may have one in this worker
+        draft, reason = None, f"{worker.pair.why}; {NO_DRAFT}"
+    return wire.Pairing(ready.model, draft, options.proposer or "auto", ready.backend, reason)
 
 
 def _kept(options: Options, merged: Options) -> Options:

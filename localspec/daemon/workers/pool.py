@@ -1,4 +1,7 @@
-"""The pool of workers: one per pair of models, lent to requests."""
+"""The pool of workers, lent to requests: one per target and draft model.
+
+Requests without a draft model go to any worker of their target.
+"""
 
 from __future__ import annotations
 
@@ -239,6 +242,9 @@ class Pool:
     def _start(self, key: Key, identity: Key, choice: _Choice) -> WorkerProcess:
         if self._closed:
             raise ShuttingDown("the daemon is stopping")
+        # Its successor serves requests without a draft model too: a target is loaded once.
+        for plain in (each for each in self._open() if each.lacks_draft_of(choice.pair)):
+            plain.outdated = True
         evicted = self._make_room(choice.pair)
         worker = WorkerProcess(
             key,
@@ -283,7 +289,8 @@ class Pool:
         the load finds out.
         """
         idle = sorted((w for w in self._workers if not w.users), key=lambda worker: worker.last_used)
-        evicted: list[WorkerProcess] = []
+        evicted = [worker for worker in idle if worker.outdated]
+        idle = [worker for worker in idle if not worker.outdated]
         while len(self._workers) - len(evicted) >= MAX_WORKERS:
             if not idle:
                 raise EngineBusy(f"{len(self._workers)} models are loaded, and all of them are in use")

@@ -156,14 +156,27 @@ class WorkerProcess:
         return self.ready.result().model if self.loaded else self.key.model
 
     def answers(self, identity: Key) -> bool:
-        """Return True if it holds just these models: by its own identity, or by the draft it has chosen."""
+        """Return True if it can serve these models: by its own identity, by the draft it has chosen, or with
+        its target alone for a request without a draft."""
         if identity == self.identity:
             return True
+        plain = identity == self.identity._replace(draft="none")
         if not self.loaded:
-            return False
+            # A draft model that was named may fail to load, and its error is not this request's.
+            return plain and self.identity.draft == "auto"
         ready = self.ready.result()
-        drafts = (self.identity.draft, ready.draft_path or "none")
-        return (identity.model, identity.backend) == (ready.path, ready.backend) and identity.draft in drafts
+        drafts = (self.identity.draft, ready.draft_path or "none", "none")
+        return (
+            plain
+            or (identity.model, identity.backend) == (ready.path, ready.backend)
+            and identity.draft in drafts
+        )
+
+    def lacks_draft_of(self, pair: Pair) -> bool:
+        """Return True if it holds the target of ``pair``, but no draft model."""
+        held, wanted = self.pair.target, pair.target
+        is_same = (held.place, held.format) == (wanted.place, wanted.format)
+        return is_same and self.pair.draft is None and pair.draft is not None
 
     def idle_left_s(self, limit_s: float, now: float) -> float | None:
         """Seconds until it has idled for too long; None: it is in use, or may idle for ever."""
