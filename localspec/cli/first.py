@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from localspec.cli import asking, output
-from localspec.config import Config, change, load_config
+from localspec.config import change, load_config
 from localspec.errors import LocalspecError
-from localspec.models.bundled import BUNDLED
-from localspec.models.catalogue import AUTO, CATALOGUE, DEFAULT
-from localspec.models.library import settled
+from localspec.models.catalogue import CATALOGUE, DEFAULT
+from localspec.models.sections import Sections
 from localspec.units import size
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ def prepare(options: Options, *, yes: bool = False, quiet: bool = False) -> None
     downloaded, one line says why, and the bundled model answers.
     """
     config = load_config()
-    if not _is_needed(options, config):
+    if config.auto_pull == "off" or not Sections(config).lacks_default(options):
         return
     if not (yes or config.auto_pull == "yes" or _agrees(quiet=quiet)):
         return
@@ -40,12 +39,6 @@ def prepare(options: Options, *, yes: bool = False, quiet: bool = False) -> None
         output.note(f"localspec: the bundled model answers: {error.message}.")
         return
     output.note(LARGER)
-
-
-def _is_needed(options: Options, config: Config) -> bool:
-    """True if the bundled model would answer in place of the default one."""
-    is_default = (options.model or config.options.model) == AUTO
-    return is_default and config.auto_pull != "off" and settled(AUTO, config.model_dirs) == BUNDLED
 
 
 def _agrees(*, quiet: bool) -> bool:

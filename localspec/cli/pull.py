@@ -27,6 +27,7 @@ from localspec.errors import (
 from localspec.models.catalogue import CATALOGUE
 from localspec.models.description import Format, has_mlx
 from localspec.models.disk import read_disk
+from localspec.models.library import is_here
 from localspec.models.machine import has_device_code
 from localspec.models.model import place_of
 from localspec.models.pair import is_apple_silicon
@@ -96,10 +97,12 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     flags.check()
     memory_mb = load_config().daemon.memory_mb
     if repository is None:
-        flags = replace(flags, draft=flags.draft is not False)
-        if (repository := _proposal(memory_mb, flags)) is None:
+        if (wanted := _proposal(memory_mb, flags)) is None:
             output.note("Nothing was downloaded.")
             return ExitCode.ERROR
+        if not wanted:
+            return ExitCode.OK
+        repository, flags = wanted[0], replace(flags, draft=len(wanted) > 1)
     if (entry := CATALOGUE.get(repository.lower())) is not None:
         flags.check_no_file(entry.name)
         target = from_index(entry)
@@ -121,28 +124,40 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     return ExitCode.OK
 
 
-def _proposal(memory_mb: int, flags: PullFlags) -> str | None:
-    """Propose a model for this machine; returns its name if the user agrees. Raises :class:`InvalidOptions`
-    where no question is possible."""
-    from localspec.hub.choice import both, planned, proposed
+def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
+    """Propose a model for this machine, with its draft model; returns the names of those to download, none
+    where both are here, or None if the user does not agree. Raises :class:`InvalidOptions` where no question
+    is possible."""
+    from localspec.hub.choice import expected_speed, planned, proposed
     from localspec.hub.pull import room
 
-    free = room(memory_mb)
+    free, dirs = room(memory_mb), load_config().model_dirs
     cores, on_device = psutil.cpu_count(logical=False) or 1, has_device_code("gguf") or is_apple_silicon()
     entry = proposed(free, cores, on_device=on_device)
-    draft = f", and {entry.draft} as its draft model" if entry.draft else ""
+    draft = None if flags.draft is False else entry.draft
+    missing = [name for name in (entry.name, draft) if name and not is_here(name, dirs)]
+    speed = "" if on_device else f", about {expected_speed(entry, cores):.0f} tokens a second"
+    machine = f"{size(free)} of memory free, {counted(cores, 'core')}, {'a' if on_device else 'no'} GPU"
+    pair = f"{entry.name}, and {draft} as its draft model" if draft else entry.name
     output.note(
-        f"For this machine ({size(free)} of memory free, {counted(cores, 'core')}, "
-        f"{'a' if on_device else 'no'} GPU): {entry.name}{draft}. "
-        f"Download {size(both(entry))}, memory {size(planned(entry, free).total)}; {entry.label}."
+        f"For this machine ({machine}): {pair}. For {entry.label}. Memory {size(planned(entry, free).total)}{speed}."
     )
-    others = ", ".join(f"{each.name} ({size(each.size)})" for each in CATALOGUE.values() if each is not entry)
-    output.note(f"Others, by `localspec models pull NAME`: {others}.")
+    others = (each for each in CATALOGUE.values() if each is not entry and not is_here(each.name, dirs))
+    listed = ", ".join(f"{each.name} ({size(each.size)})" for each in others if each.name != draft)
+    output.note(f"Others, by `localspec models pull NAME`: {listed}.")
+    if not missing:
+        output.note("Nothing to download: all of it is on this disk.")
+        if flags.json:
+            output.json({"model": entry.name, "draft": draft, "pulled": False})
+        return missing
     if not flags.yes and not asking.is_possible():
         raise InvalidOptions(
             "stdin is not a terminal, so the question cannot be asked", "Add --yes, or name a model."
         )
-    return entry.name if flags.yes or asking.agrees("Download it?", otherwise=True) else None
+    total = size(sum(CATALOGUE[name].size for name in missing))
+    here = "; the other one is here" if draft and len(missing) == 1 else ""
+    question = f"Download {' and '.join(missing)} ({total}{here})?"
+    return missing if flags.yes or asking.agrees(question, otherwise=True) else None
 
 
 def _listed(plan: Plan) -> str:

@@ -11,8 +11,10 @@ from localspec.doctor.probe import Report
 from localspec.errors import LocalspecError
 from localspec.models.bundled import BUNDLED
 from localspec.models.candidates import Room
+from localspec.models.catalogue import CATALOGUE, DEFAULT
 from localspec.models.description import BACKENDS
 from localspec.models.fit import free_memory
+from localspec.models.library import is_here
 from localspec.models.model import Model
 from localspec.models.pair import Pair, choose, is_apple_silicon
 from localspec.models.pairing import check_pair
@@ -76,24 +78,34 @@ def _pair(
         step = f"Repair {pair.backend}, as its own line says, or choose another model."
         yield Finding("model", "problem", f"{sentence} {pair.backend} cannot be used.", step)
         return
-    yield Finding("model", "ok", sentence)
+    if sections.lacks_default(environment_options()):
+        sentence = f"{DEFAULT}, the default model, is not on this disk: {pair.target.name} answers instead."
+        wanted = f"Run `localspec models pull {DEFAULT}` ({size(CATALOGUE[DEFAULT].size)})."
+        yield Finding("model", "warning", sentence, wanted)
+    else:
+        yield Finding("model", "ok", sentence)
     try:
         draft = options.draft or "auto"
         pair = choose(name, draft, dirs, backend=options.backend or "auto", room=Room(engine, room))
-        yield _pairing(pair)
+        yield _pairing(pair, dirs)
     except LocalspecError as error:
         yield problem_of("pairing", error, _mend("draft"))
     yield _memory(pair, room(pair.target))
 
 
-def _pairing(pair: Pair) -> Finding:
+def _pairing(pair: Pair, dirs: tuple[str, ...]) -> Finding:
     """The draft model; raises :class:`TokenizerMismatch` for a configured one with another vocabulary."""
     name, drafter, draft = pair.target.name, pair.drafter, pair.draft
     if draft is None:
-        return Finding("pairing", "ok", f"{name}: {drafter.why}.")
+        known = None if drafter.asked or name not in CATALOGUE else CATALOGUE[name].draft
+        wanted = (
+            f"`localspec models pull {known}` brings one." if known and not is_here(known, dirs) else None
+        )
+        return Finding("pairing", "ok", f"{name}: {drafter.why}.", wanted)
     if drafter.asked:
         check_pair(read_tokens(pair.target), read_tokens(draft))
-    why = "as configured" if drafter.asked else f"chosen by auto: {drafter.why}"
+    chosen = drafter.why.removeprefix(f"{draft.name} drafts: ")
+    why = "as configured" if drafter.asked else f"chosen by auto: {chosen}"
     return Finding("pairing", "ok", f"{draft.name} drafts for {name}, {why}.")
 
 

@@ -20,7 +20,7 @@ from localspec.models.description import Format, has_mlx
 from localspec.models.fit import PROCESS, Needs
 from localspec.models.names import PREFERRED, label_of
 from localspec.protocol.engine_config import EngineConfig
-from localspec.units import MB, size
+from localspec.units import GB, MB, size
 
 DEFAULTS = EngineConfig()
 FOR_DRAFTS = ("Q8_0", *PREFERRED)
@@ -28,6 +28,10 @@ FOR_DRAFTS = ("Q8_0", *PREFERRED)
 
 BYTES_PER_CORE = 600 * MB
 """bytes of weights for each core that are read fast enough: 1.1 GB give 28 tokens a second on 2 old cores"""
+BYTES_PER_S = 15 * GB
+"""bytes of weights that a core reads in a second, as measured on these"""
+MOST_PER_S = 40 * GB
+"""what the memory of a laptop gives all its cores"""
 DEVICE = 3
 """times as many with a GPU, whose memory its driver alone knows"""
 MLX_FILES = (
@@ -165,6 +169,11 @@ def planned(entry: Entry, free: int, config: EngineConfig = DEFAULTS) -> Needs:
     """The memory for a model of the catalogue and its draft model, within ``free`` bytes where possible."""
     draft = None if entry.draft is None else CATALOGUE[entry.draft].in_memory
     return entry.in_memory.needs(draft, config, free)
+
+
+def expected_speed(entry: Entry, cores: int) -> float:
+    """Estimated tokens a second without a GPU: each token reads all the weights."""
+    return min(cores * BYTES_PER_S, MOST_PER_S) / entry.size
 
 
 def both(entry: Entry) -> int:

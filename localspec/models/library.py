@@ -121,9 +121,13 @@ def settled(name: str, model_dirs: Iterable[str] = ()) -> str:
     usable, otherwise the bundled one. Another name is returned as it is."""
     if name != AUTO:
         return name
-    found = meant(DEFAULT, recent_disk(model_dirs).found)
-    is_here = found and found[0].problem is None and os.path.exists(found[0].path)
-    return DEFAULT if is_here else BUNDLED
+    return DEFAULT if is_here(DEFAULT, model_dirs) else BUNDLED
+
+
+def is_here(name: str, model_dirs: Iterable[str] = ()) -> bool:
+    """Return True if a model of the catalogue is on this disk and usable, wherever it came from."""
+    found = meant(name, recent_disk(model_dirs).found)
+    return bool(found) and found[0].problem is None and os.path.exists(found[0].path)
 
 
 # Paths.

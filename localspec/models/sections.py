@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from localspec.config import Config
 from localspec.errors import LocalspecError
-from localspec.models.catalogue import AUTO
-from localspec.models.library import find_all, places_of, settled
+from localspec.models.catalogue import AUTO, DEFAULT
+from localspec.models.library import find_all, is_here, places_of, settled
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 
@@ -26,10 +26,17 @@ class Sections:
     def merged(self, given: Options) -> Options:
         """``given`` over all that the configuration sets, with a name for the model ``auto``; reads the disk
         for that, or if there are sections."""
-        model = settled(given.model or self.config.options.model or AUTO, self.config.model_dirs)
+        model = settled(self._wanted(given), self.config.model_dirs)
         for name in self.of_model(model):
             given = given.over(self.config.models[name].options)
         return replace(given.over(self.config.options), model=model)
+
+    def lacks_default(self, given: Options) -> bool:
+        """True if the bundled model answers ``given`` because the default one is not on this disk."""
+        return self._wanted(given) == AUTO and not is_here(DEFAULT, self.config.model_dirs)
+
+    def _wanted(self, given: Options) -> str:
+        return given.model or self.config.options.model or AUTO
 
     def engine(self, model: str) -> EngineConfig:
         """The settings that load a model, alike for all its names; reads the disk if there are sections."""

@@ -9,6 +9,7 @@ import pytest
 from localspec.doctor.finding import Finding
 from localspec.doctor.models import models
 from localspec.doctor.probe import Report
+from localspec.models.catalogue import DEFAULT
 
 USABLE = Report(versions="x 1", device="the CPU")
 
@@ -30,14 +31,17 @@ def found(report: Report = USABLE) -> dict[str, Finding]:
     return {each.name: each for each in models(lambda backend: report, None)}
 
 
-def test_the_bundled_pair_by_default() -> None:
+def test_the_bundled_pair_where_the_default_model_is_not_here(home: Path) -> None:
     lines = found()
     assert list(lines) == ["config", "model", "pairing", "memory"]
-    assert {each.level for each in lines.values()} == {"ok"}
+    assert {name for name, each in lines.items() if each.level != "ok"} == {"model"}
     assert "the defaults apply" in lines["config"].sentence
-    assert lines["model"].sentence.startswith("stdlib-6m is the default model, on ")
+    assert lines["model"].sentence.endswith(" is not on this disk: stdlib-6m answers instead.")
+    assert f"`localspec models pull {DEFAULT}`" in str(lines["model"].remedy)
     assert lines["pairing"].sentence == "stdlib-1m drafts for stdlib-6m, chosen by auto: the bundled pair."
     assert lines["memory"].sentence.startswith("stdlib-6m with stdlib-1m needs ")
+    write(home, '[options]\nmodel = "bundled"\n')
+    assert found()["model"].sentence.startswith("stdlib-6m is the default model, on ")
 
 
 def test_drafts_that_were_chosen(home: Path) -> None:

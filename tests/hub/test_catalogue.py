@@ -236,6 +236,8 @@ def test_without_a_name_one_is_proposed_and_comes_if_wanted(
     done = cli("models", "pull")
     assert done.returncode == 2 and "For this machine (" in done.stderr and "Add --yes" in done.stderr
     assert Path(cli.json("models", "pull", "--yes")["path"]).read_bytes() == Q4
+    done = cli("models", "pull")
+    assert done.returncode == 0 and "Nothing to download: all of it is on this disk." in done.stderr
 
 
 def test_the_default_model_comes_at_its_first_use(cli: Puller, monkeypatch: pytest.MonkeyPatch) -> None:
