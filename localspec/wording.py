@@ -13,6 +13,7 @@ CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"
 """characters that control the terminal or change the order of those shown"""
 BREAKS = re.compile(r"[\t\n\u2028\u2029]")
 SHOWN_REASONS = 2
+LOADING, WARMING = "loading ", "warming up "
 
 
 def counted(number: int, thing: str) -> str:
@@ -24,6 +25,13 @@ def shortened(result: Result) -> str:
     """A remark on an answer whose prompt did not fit the context; empty if it did."""
     dropped = result.stats.truncated_messages
     return f"the context is full: the prompt is without {counted(dropped, 'old message')}" if dropped else ""
+
+
+def underway(what: str, fraction: float | None) -> tuple[str, float | None]:
+    """Work and the share done; a model that is loaded in full does not answer yet: it is warming up."""
+    if fraction is not None and fraction >= 1 and what.startswith(LOADING):
+        return WARMING + what.removeprefix(LOADING), None
+    return what, fraction
 
 
 def printable(text: str) -> str:
@@ -42,8 +50,9 @@ def untemplated(model: str) -> str:
     return f"{model} is a base model without a chat template: it continues the text, and answers no questions"
 
 
-def stats_lines(result: Result) -> str:
-    """A request's statistics in two lines: tokens and times, and speculation."""
+def stats_lines(result: Result, loaded_s: float = 0.0) -> str:
+    """A request's statistics in two lines: tokens and times, and speculation; ``loaded_s``: seconds that it
+    waited for its model."""
     stats = result.stats
     if result.text and not result.completion_tokens:
         return "answered from the cache of earlier completions"
@@ -53,6 +62,8 @@ def stats_lines(result: Result) -> str:
     if stats.time_saved_s is not None and stats.drafted:
         how = "faster" if stats.time_saved_s >= 0 else "slower"
         took.append(f"{duration(abs(stats.time_saved_s))} {how} than without drafts")
+    if loaded_s:
+        took.append(f"model loaded in {duration(loaded_s)}")
     if stats.ttft_s is not None:
         took.append(f"first token after {duration(stats.ttft_s)}")
     return f"{' · '.join(took)}\n{' · '.join(_speculation(stats, result.completion_tokens))}"

@@ -6,7 +6,7 @@ from datetime import datetime
 
 import pytest
 
-from localspec.wording import moment, one_line, printable
+from localspec.wording import moment, one_line, printable, underway
 
 NOW = datetime(2026, 3, 1, 15, 30)
 
@@ -34,3 +34,9 @@ def test_what_commands_the_terminal_is_not_shown() -> None:
     text = "a\x1b[2J\x9b\r \u202egnp\u2066 \udcff\tb\nc"
     assert printable(text) == "a\ufffd[2J\ufffd\ufffd \ufffdgnp\ufffd ?\tb\nc"
     assert one_line("a\tb\nc\u2028d") == "a\ufffdb\ufffdc\ufffdd"
+
+
+def test_a_model_that_is_loaded_in_full_is_warming_up() -> None:
+    assert underway("loading toy", 0.99) == ("loading toy", 0.99)
+    assert underway("loading toy", 1.0) == ("warming up toy", None)
+    assert underway("reading the prompt", 1.0) == ("reading the prompt", 1.0)

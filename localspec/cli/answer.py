@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, TypeVar
 
@@ -60,6 +61,7 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
     from localspec.engine.load import load_engine
     from localspec.engine.stream import Stream
 
+    began = time.monotonic()
     options, engine_config, pair = chosen(request.options, config)
     with (
         warnings_as_notes(),
@@ -70,6 +72,7 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
             memory=True,
         ) as engine,
     ):
+        printer.loaded_s = time.monotonic() - began
         sequence = engine.submit(replace(request, options=options))
         stream = Stream(engine, sequence)
         try:
@@ -97,8 +100,8 @@ async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T
 
     started: list[bool] = []
 
-    def on_start() -> None:
-        note("localspec: starting the daemon.")
+    def on_start(why: str) -> None:
+        note(f"localspec: restarting the daemon: {why}." if why else "localspec: starting the daemon.")
         started.append(True)
 
     async with await connect(start=start, on_start=on_start) as client:
@@ -136,11 +139,13 @@ async def show(stream: RemoteStream[T], printer: Printer) -> T:
     try:
         async for event in stream.events():
             _show(event, printer)
-        return await stream.result()
+        result = await stream.result()
     except asyncio.CancelledError:
         with contextlib.suppress(Exception):  # the daemon may be gone as well: nothing left to cancel
             printer.partial = _result_of(await stream.cancel())
         raise
+    printer.loaded_s += stream.loaded_s or 0.0
+    return result
 
 
 def _result_of(end: object) -> Result | None:

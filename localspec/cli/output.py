@@ -18,7 +18,7 @@ import msgspec
 from localspec.errors import ExitCode, LocalspecError
 from localspec.protocol.results import Result, Token
 from localspec.units import size
-from localspec.wording import counted, one_line, printable, shortened, stats_lines, untemplated
+from localspec.wording import counted, one_line, printable, shortened, stats_lines, underway, untemplated
 
 _line_is_open = False
 """True if the last output to stdout, or a terminal's echo, did not end its line"""
@@ -182,7 +182,8 @@ class Progress:
         from rich.text import Text
 
         # As Text: brackets, as in a file's name, would be read as markup.
-        text = Text(printable(f"{what} {fraction:.0%}"))
+        what, share = underway(what, fraction)
+        text = Text(printable(what if share is None else f"{what} {share:.0%}"))
         if self._live is None:
             from rich.console import Console
             from rich.live import Live
@@ -221,8 +222,9 @@ class Transfer:
             note(f"localspec: {self._tenth}0% of {size(self.total)} ({self.what})")
 
     def close(self) -> None:
-        """Stop the bar, whatever the reason."""
+        """Stop the bar, whatever the reason; that of an incomplete download is removed."""
         if self._bar is not None:
+            self._bar.live.transient = self.done < self.total
             self._bar.stop()
             self._bar = None
 
@@ -277,6 +279,8 @@ class Printer:
     def __init__(self, *, as_json: bool = False, events: bool = False, stats: bool = False) -> None:
         self._json, self._events, self._stats = as_json, events, stats
         self._progress = Progress()
+        self.loaded_s = 0.0
+        """seconds until the model was loaded; 0: it was"""
         self.partial: Result | None = None
         """the answer so far when it was interrupted"""
 
@@ -321,7 +325,7 @@ class Printer:
         elif not result.text:
             note("localspec: the answer is empty.")
         if self._stats:
-            note(stats_lines(result))
+            note(stats_lines(result, self.loaded_s))
         return exit_code(result)
 
     def interrupted(self) -> ExitCode:
@@ -331,7 +335,7 @@ class Printer:
         if self.partial is not None:
             self._print(self.partial)
             if self._stats:
-                note(stats_lines(self.partial))
+                note(stats_lines(self.partial, self.loaded_s))
         return ExitCode.INTERRUPTED
 
     def _print(self, result: Result) -> None:

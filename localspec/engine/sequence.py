@@ -119,7 +119,7 @@ class Sequence:
         )
         self.emitted = 0
         self._savings = Savings()
-        self._saved = 0.0
+        self._saved = self._noise = 0.0
         self._n_ctx, self.chunk = limits
         self._submitted = time.perf_counter()
         self._first = self._last = self._submitted
@@ -272,12 +272,13 @@ class Sequence:
         self.proposer = to
         self.stats.speculation_off_reason = f"a proposer failed: {reason}"
 
-    def count_time(self, plain_s: float, forward_s: float, spent_s: float) -> None:
-        """Count a round that took ``spent_s``. Its forward usually takes ``forward_s``, and plain decoding
-        would have taken ``plain_s`` for the tokens it gave."""
+    def count_time(self, plain_s: float, forward_s: float, spent_s: float, noise_s: float) -> None:
+        """Count a round that took ``spent_s``. Its forward usually takes ``forward_s``, this time ``noise_s``
+        more or less, and plain decoding would have taken ``plain_s`` for the tokens it gave."""
         won, spent = self._savings
         self._savings = Savings(won + plain_s - forward_s, spent + forward_s)
         self._saved += plain_s - spent_s
+        self._noise += noise_s
 
     def count_round(self, draft: Draft, accepted: int, seconds: float) -> None:
         """Add one round to the statistics; ``seconds`` is the time spent proposing."""
@@ -298,7 +299,8 @@ class Sequence:
         """Return the statistics with the values known only at the end; ``priced``: a plain step's cost is
         known."""
         stats, n = self.stats, self.completion_tokens
-        stats.time_saved_s = self._saved if priced and stats.rounds else None
+        is_clear = priced and stats.rounds and abs(self._saved) >= self._noise
+        stats.time_saved_s = self._saved if is_clear else None
         stats.acceptance_rate = stats.accepted / stats.drafted if stats.drafted else None
         if self.settings.reproducible:
             stats.exactness = "near-ties" if stats.rounded_tokens else "exact"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -55,9 +56,9 @@ def _translated(error: Exception, repo: str) -> errors.LocalspecError:
         case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
             return errors.HubUnavailable(f"{shown()} {WRONG}", "Correct or unset HF_ENDPOINT.")
         case httpx2.ConnectError() | httpx2.ConnectTimeout():
-            return errors.HubUnavailable(f"{shown()} cannot be reached: {error}")
+            return errors.HubUnavailable(f"{shown()} cannot be reached{because(error)}")
         case httpx2.HTTPError():
-            return errors.HubUnavailable(f"the connection to {shown()} was lost: {error}")
+            return errors.HubUnavailable(f"the connection to {shown()} was lost{because(error)}")
         case OSError(errno=number) if number in errors.FULL:
             return errors.DiskFull("the disk of the hub's cache is full")
         case OSError(errno=int()):
@@ -66,6 +67,14 @@ def _translated(error: Exception, repo: str) -> errors.LocalspecError:
                 "Set HF_HUB_CACHE to a directory that you can write to.",
             )
     return errors.HubUnavailable(f"the answer of {shown()} for {repo} is not a hub's")
+
+
+def because(error: Exception) -> str:
+    """The end of a sentence with the reason, without the system's number; without a network, a look-up of
+    names fails in different words everywhere."""
+    why = re.sub(r"\[Errno -?\d+\] ", "", str(error))
+    is_unknown = re.search(r"name resolution|not known|hostname", why)
+    return ": no address is known for it" if is_unknown else f": {why}" if why else ""
 
 
 def _refusal(response: httpx2.Response, repo: str) -> errors.LocalspecError:

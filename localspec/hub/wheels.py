@@ -27,6 +27,7 @@ import httpx2
 
 from localspec import process
 from localspec.errors import DiskFull, DownloadBroken, HubDenied, HubError, HubUnavailable, LocalspecError
+from localspec.hub.faults import because
 from localspec.models.catalogue import Wheels
 from localspec.units import MB
 
@@ -39,6 +40,7 @@ PIP = (
 )
 """the last, as pip says nothing of a refused page without it"""
 POLL_S = 0.2
+LOG = "pip.log"
 LINK = re.compile(r"""<a\s[^>]*href=["']([^"']+)["'][^>]*>\s*([^<\s]+)\s*</a>""", re.IGNORECASE)
 MAX_PAGE = 16 * MB
 CHECK = "Check the settings of your package index (`pip config list`, UV_INDEX_URL) and the network."
@@ -102,7 +104,7 @@ def _download(requirement: str, folder: Path, progress: Progress) -> Path:
 
 
 def _by_pip(requirement: str, folder: Path, progress: Progress) -> None:
-    log = folder / "pip.log"
+    log = folder / LOG
     command = (*process.python("pip"), *PIP, "--dest", str(folder), requirement)
     with log.open("wb") as output:
         pip = subprocess.Popen(
@@ -129,7 +131,7 @@ def _bytes_in(folder: Path) -> int:
     for place, _, names in os.walk(folder):
         for name in names:
             with contextlib.suppress(OSError):  # pip moves its files
-                total += os.path.getsize(os.path.join(place, name))
+                total += os.path.getsize(os.path.join(place, name)) if name != LOG else 0
     return total
 
 
@@ -139,7 +141,7 @@ def failure(requirement: str, log: str) -> LocalspecError:
         return DiskFull(f"the disk is full: {requirement} could not be downloaded")
     if re.search(r"\b(401|403) (Client )?Error|HTTP error (401|403)", log):
         return _denied(requirement)
-    if re.search(r"connection broken|Max retries|NewConnectionError|timed out", log):
+    if re.search(r"connection broken|Max retries|NewConnectionError|NameResolutionError|timed out", log):
         return HubUnavailable("the package index cannot be reached", CHECK)
     if "No matching distribution" in log:
         return _vanished(requirement)
@@ -197,7 +199,9 @@ def _from_index(requirement: str, folder: Path, progress: Progress) -> Path:
                     progress(out.tell())
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
         host = urlsplit(url).hostname
-        raise HubUnavailable(f"the package index at {host} cannot be reached: {error}", CHECK) from None
+        raise HubUnavailable(
+            f"the package index at {host} cannot be reached{because(error)}", CHECK
+        ) from None
     return wheel
 
 

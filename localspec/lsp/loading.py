@@ -7,6 +7,7 @@ from collections.abc import Callable
 from localspec.lsp.progress import Work
 from localspec.lsp.status import Status
 from localspec.protocol.messages import ModelProgress
+from localspec.wording import underway
 
 
 class Loading:
@@ -22,7 +23,8 @@ class Loading:
         if self._work is None:
             self._work = self._make(f"Loading {event.model}")
         self._work.report(event.stage, event.fraction)
-        self._status.loading = f"loading {event.model} {event.fraction:.0%}"
+        what, share = underway(f"loading {event.model}", event.fraction)
+        self._status.loading = what if share is None else f"{what} {share:.0%}"
         self._status.publish()
 
     def end(self) -> None:

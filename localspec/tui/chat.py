@@ -20,7 +20,7 @@ from localspec.protocol.sessions import Pairing, SessionContent, StoredMessage
 from localspec.tui.conversation import Answer, Question, Said, last_question, said_in, shown
 from localspec.tui.facts import Changed, Configured, Done, Ended, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
-from localspec.wording import one_line
+from localspec.wording import one_line, underway
 
 if TYPE_CHECKING:
     from localspec.client import Client, Event, Stream
@@ -298,6 +298,8 @@ class Chat:
             async for event in stream.events():
                 self._take(event, self.answer)
             opened = await stream.result()
+            if self.answer is not None:
+                self.answer.loaded_s = stream.loaded_s or 0.0
             self.session = opened.session
             self._paired(opened.pairing)
         return self.session
@@ -320,6 +322,7 @@ class Chat:
             except Gone:
                 raise Gone("the daemon ended during the answer", "Press ctrl+r to answer again.") from None
             else:
+                answer.loaded_s += stream.loaded_s or 0.0
                 answer.result = result
                 answer.status = "cancelled" if result.finish_reason == "cancelled" else "complete"
                 return
@@ -332,7 +335,7 @@ class Chat:
             case ModelProgress() if answer is not None and answer.tokens:
                 pass  # progress of another model's load
             case ModelProgress():
-                self._wait(answer, _loading(event.model, event.stage), event.fraction)
+                self._wait(answer, *underway(_loading(event.model, event.stage), event.fraction))
             case StreamProgress(stage="prefill"):
                 self._wait(answer, "reading the prompt", event.fraction)
             case StreamProgress():

@@ -60,6 +60,8 @@ class Answer:
     """tokens received with the first one: many, for a resumed answer"""
     waiting: str = ""
     """state before the first token, as shown to the user"""
+    loaded_s: float = 0.0
+    """seconds that it waited for its model to be loaded"""
     elsewhere: bool = False
     """True if another client receives it, or did so until it ended"""
 
@@ -120,7 +122,7 @@ class Answer:
         """Its times, and the effect of speculation; two lines."""
         if self.result is None:
             return "its statistics are not stored"
-        return stats_lines(self.result)
+        return stats_lines(self.result, self.loaded_s)
 
 
 Said = Question | Answer

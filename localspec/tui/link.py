@@ -92,5 +92,6 @@ class Link:
                 self._again = True
                 return client
 
-    def _starting(self) -> None:
-        self._report(Working("starting the daemon", None))
+    def _starting(self, why: str) -> None:
+        what = f"restarting the daemon: {why}" if why else "starting the daemon"
+        self._report(Working(what, None))

@@ -67,6 +67,7 @@ def test_two_lines_say_it_all() -> None:
         " · near-ties possible in 3 of 72 tokens",
     ]
     assert lines(exactness="exact")[1].endswith("(61%) · exact")
+    assert "model loaded in 2.1 s · first token after 1.2 s" in stats_lines(result_with(), 2.1)
 
 
 @pytest.mark.parametrize(

@@ -36,6 +36,7 @@ from localspec.errors import (
     VersionSkew,
 )
 from localspec.protocol import jsonrpc, messages
+from localspec.protocol.messages import ModelProgress, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
 from localspec.protocol.results import Result
@@ -332,3 +333,11 @@ async def _until_cancelled(stream: Stream[Result]) -> AsyncIterator[messages.Str
     async for delta in stream:
         await stream.cancel()
         yield delta
+
+
+@pytest.mark.parametrize("progress", [(), (ModelProgress("toy", "target", 1.0),)])
+async def test_a_stream_knows_if_it_waited_for_its_model(progress: tuple[ModelProgress, ...]) -> None:
+    stream = Stream[None](1, lambda: None)
+    for event in (*progress, StreamProgress(1, "prefill", 0.0)):
+        stream.feed(event)
+    assert (stream.loaded_s is None) == (not progress)

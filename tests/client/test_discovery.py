@@ -58,13 +58,24 @@ async def test_programs_that_start_at_once_share_one_daemon(home: Path) -> None:
 async def test_a_start_is_told_before_it_happens(home: Path) -> None:
     told: list[bool] = []
 
-    def note() -> None:
+    def note(why: str) -> None:
+        assert not why
         told.append(discovery.find() is None)
 
     for _ in range(2):
         async with await connect(on_start=note, command=ECHO_DAEMON):
             pass
     assert told == [True]
+
+
+async def test_a_restart_has_a_reason(home: Path) -> None:
+    reasons: list[str] = []
+    async with await echo():
+        pass
+    write_config(home, options={"k": 3})
+    async with await connect(on_start=reasons.append, command=ECHO_DAEMON):
+        pass
+    assert reasons == ["config.toml has changed"]
 
 
 async def test_the_daemon_is_detached(home: Path, client: Client) -> None:

