@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 from localspec.config import environment_options
@@ -13,6 +14,7 @@ from localspec.protocol.options import Options
 
 if TYPE_CHECKING:
     from localspec.client import Client
+    from localspec.hub.default import Missing
 
 DUMB = ("dumb", "unknown")
 """values of TERM for terminals that cannot move the cursor"""
@@ -37,9 +39,6 @@ def begin(
         raise InvalidOptions(
             f"a chat needs a terminal, and {other[0]}", "For one answer, use `localspec run`."
         )
-    from localspec.cli.first import prepare
-
-    prepare(options or environment_options(), yes=yes)
     gc.disable()  # imports make no garbage: looking for it takes a twentieth of the start
     from localspec.tui.app import ChatApp
 
@@ -49,10 +48,10 @@ def begin(
         from localspec.cli import answer
 
         session = answer.remote(lambda client: _stored(client, session))
-    if options is None:
-        app = ChatApp(environment_options(), settle=_settle, session=session, private=private)
-    else:
-        app = ChatApp(options, session=session, private=private)
+    given = environment_options() if options is None else options
+    needed = partial(_missing, given, yes)
+    settle = _settle if options is None else _as_given
+    app = ChatApp(given, settle=settle, missing=needed, session=session, private=private)
     app.run()
     return app.return_code or ExitCode.OK
 
@@ -61,6 +60,16 @@ def _settle(options: Options) -> Options:
     from localspec.cli.here import from_here
 
     return from_here(options)
+
+
+def _missing(options: Options, yes: bool) -> Missing | None:
+    from localspec.hub.default import missing
+
+    return missing(options, yes=yes)
+
+
+def _as_given(options: Options) -> Options:
+    return options
 
 
 async def _stored(client: Client, session: str | None) -> str:

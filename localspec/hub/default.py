@@ -1,0 +1,47 @@
+"""The default model at its first use: what is asked for, its download, and the refusal."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+from localspec.config import change, load_config
+from localspec.models.catalogue import CATALOGUE, DEFAULT
+from localspec.models.sections import Sections
+from localspec.protocol.options import Options
+from localspec.units import size
+
+WANTED = f"default model, {DEFAULT} ({size(CATALOGUE[DEFAULT].size)}),"
+QUESTION = f"The {WANTED} is not here. Download it?"
+LARGER = "For a larger model that fits this machine, and its draft model: localspec models pull"
+LATER = f"Not asked again; to get it later: localspec models pull {DEFAULT}"
+
+
+class Missing(NamedTuple):
+    """The default model where it is needed and not on this disk; ``agreed``: no question is needed."""
+
+    agreed: bool = False
+
+    def obtain(self, fetch: Callable[..., None]) -> None:
+        """Download it; ``fetch`` carries out a plan. Raises :class:`LocalspecError`."""
+        from localspec.hub.pull import from_index, obtain
+
+        obtain(from_index(CATALOGUE[DEFAULT]), fetch)
+
+    def download(self, progress: Callable[[float], None]) -> None:
+        """Download it; ``progress`` is called with the share done. Raises :class:`LocalspecError`."""
+        from localspec.hub.pull import carry_out
+
+        self.obtain(lambda plan, *why: carry_out(plan, lambda n: progress(n / plan.choice.size)))
+
+    def decline(self) -> None:
+        """Never ask again."""
+        change(("auto_pull",), "off")
+
+
+def missing(options: Options, *, yes: bool = False) -> Missing | None:
+    """The default model, if these options need it and it is not here; ``yes``: without a question."""
+    config = load_config()
+    if config.auto_pull == "off" or not Sections(config).lacks_default(options):
+        return None
+    return Missing(yes or config.auto_pull == "yes")
