@@ -11,7 +11,7 @@ import contextlib
 import hashlib
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -25,7 +25,7 @@ from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import several
 from localspec.http.conversation import ChatMessage, conversation_of, message_of
 from localspec.http.dialect import NDJSON, Dialect, sentence
-from localspec.http.endpoint import Answer, Endpoint, Nothing, begun
+from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, noting_silence
 from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, uncut
 from localspec.http.models import (
     configured_model,
@@ -220,12 +220,12 @@ async def _chunks(
     stream: Stream[Result],
     shape: Shape,
     began: float,
-) -> AsyncIterator[Any]:
-    async for piece in pieces:
-        if isinstance(piece, StreamDelta):
-            yield {**_head(body), **shape(piece.text), "done": False}
-    result = await stream.result()
-    yield {**_head(body), **shape(""), **_end(result, began)}
+) -> AsyncGenerator[Any]:
+    deltas = (piece async for piece in pieces if isinstance(piece, StreamDelta))
+    async with contextlib.aclosing(noting_silence(deltas)) as noted:
+        async for piece in noted:  # None: an empty text is the sign of life
+            yield {**_head(body), **shape("" if piece is None else piece.text), "done": False}
+    yield {**_head(body), **shape(""), **_end(await stream.result(), began)}
 
 
 async def _one(body: GenerationBody, fields: dict[str, Any]) -> AsyncIterator[Any]:

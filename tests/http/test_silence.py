@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 
+import ollama
 import pytest
 
+from localspec.client import Stream
 from localspec.errors import ContextExceeded
 from localspec.http import endpoint
 from localspec.http.endpoint import begun, noting_silence
+from localspec.http.ollama import ChatBody, Shape, _chunks
+from localspec.protocol.results import Result
 from tests.waiting import run
 
 
@@ -33,6 +38,17 @@ def test_a_stream_begins_before_its_first_piece_and_shows_that_it_lives() -> Non
         return found + [piece async for piece in noted if piece is not None]
 
     assert run(scene()) == [None, None, "a", "b"]
+
+
+def test_a_silent_chat_of_ollama_has_empty_pieces_that_its_client_reads() -> None:
+    async def scene() -> ollama.ChatResponse:
+        stream = Stream[Result](1, lambda: None)
+        shape: Shape = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
+        async with aclosing(_chunks(ChatBody(model="toy"), stream.events(), stream, shape, 0.0)) as chunks:
+            return ollama.ChatResponse.model_validate(await anext(chunks))
+
+    piece = run(scene())
+    assert piece.message.content == "" and not piece.done
 
 
 def test_an_early_error_is_raised_before_the_stream_begins() -> None:
