@@ -17,6 +17,8 @@ from rich.style import Style
 from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 
+from assets.screenshots import settings_for
+from localspec.models.catalogue import DEFAULT
 from tests.client.conftest import own_home
 from tests.nvim.editor import editing
 from tests.nvim.screen import Look, Screen
@@ -43,13 +45,15 @@ vim.cmd("syntax on")
 """
 
 
-def main(path: str) -> None:
+def main(path: str, model: str) -> None:
     """Type, wait for the suggestion, and draw the screen."""
+    settings = settings_for(model)
     with (
         own_home() as home,
         tempfile.TemporaryDirectory() as folder,
         editing(VERSION, home, init=LOOK, size=SIZE) as editor,
     ):
+        (home / "config" / "config.toml").write_text(settings)
         editor.open(Path(folder) / "decimal.py", CODE)
         editor.lua("vim.cmd('lcd ' .. ...)", folder)
         editor.type(TYPED)
@@ -96,4 +100,6 @@ def rgb(colour: int) -> tuple[int, int, int]:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", metavar="FILE.svg")
-    main(parser.parse_args().file)
+    parser.add_argument("--model", default=DEFAULT)
+    given = parser.parse_args()
+    main(given.file, given.model)

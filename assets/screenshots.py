@@ -1,4 +1,4 @@
-"""Pictures of the chat for README, of a real answer.
+"""Pictures of the chat for its page, of a real answer.
 
 .venv/bin/python -m assets.screenshots assets/pictures
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import json
 import os
 import re
 import tempfile
@@ -15,6 +16,8 @@ from pathlib import Path
 from textual.app import App
 from textual.pilot import Pilot
 
+from localspec.config import load_config
+from localspec.models.catalogue import DEFAULT
 from localspec.protocol.options import Options
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
@@ -33,11 +36,20 @@ THEMES = {"dark": "textual-dark", "light": "textual-light"}
 SIZE = (100, 28)
 
 
-def main(folder: str) -> None:
+def main(folder: str, model: str) -> None:
     """Draw them, with a daemon and a home of their own."""
+    settings = settings_for(model)
     with tempfile.TemporaryDirectory(prefix="ls") as home:
         os.environ["LOCALSPEC_HOME"] = home
+        (Path(home) / "config").mkdir()
+        (Path(home) / "config" / "config.toml").write_text(settings)
         asyncio.run(_draw(Path(folder)))
+
+
+def settings_for(model: str) -> str:
+    """Return config.toml of another home: this model by default, from the library of the user."""
+    dirs = json.dumps(load_config().model_dirs)
+    return f"model_dirs = {dirs}\n[daemon]\nport = 0\n[options]\nmodel = {json.dumps(model)}\n"
 
 
 async def _draw(folder: Path) -> None:
@@ -73,4 +85,6 @@ def svg(app: App[None]) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder")
-    main(parser.parse_args().folder)
+    parser.add_argument("--model", default=DEFAULT)
+    given = parser.parse_args()
+    main(given.folder, given.model)

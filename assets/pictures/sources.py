@@ -15,6 +15,7 @@ from rich.text import Text
 
 import localspec
 from localspec.cli.output import stats_lines
+from localspec.models.catalogue import DEFAULT
 
 PROMPT = Path(__file__).parent.parent / "examples" / "rename.txt"
 COLOURS = {"target": "white", "prompt-lookup": "black on green", "draft": "black on cyan"}
@@ -23,10 +24,10 @@ COMMAND = (
 )
 
 
-def main(path: str) -> None:
+def main(path: str, model: str) -> None:
     """Answer the prompt and save the picture as SVG."""
     answer = Text()
-    with localspec.load("bundled", proposer="prompt-lookup", k=4) as engine:
+    with localspec.load(model, proposer="prompt-lookup", k=4) as engine:
         stream = engine.chat([{"role": "user", "content": PROMPT.read_text().rstrip("\n")}], temperature=0.0)
         for chunk in stream:
             at = 0
@@ -49,4 +50,6 @@ def main(path: str) -> None:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("file", metavar="FILE.svg")
-    main(parser.parse_args().file)
+    parser.add_argument("--model", default=DEFAULT)
+    given = parser.parse_args()
+    main(given.file, given.model)

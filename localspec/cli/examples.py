@@ -23,7 +23,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "localspec run -c 'Shorter, please'",
         "echo 'def add(a, b):' | localspec run --raw --json",
     ),
-    "chat": ("localspec chat", "localspec chat -c", "localspec chat -m stdlib-6m --temperature 0 --private"),
+    "chat": ("localspec chat", "localspec chat -c", "localspec chat -m qwen2.5-coder:0.5b --private"),
     "complete": (
         "localspec complete --prefix-file before.py --suffix-file after.py",
         "head -n 20 app.py | localspec complete --language python --json",
@@ -47,22 +47,22 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "service uninstall": ("localspec service uninstall",),
     "service status": ("localspec service status", "localspec service status --json"),
     "service logs": ("localspec service logs -n 100", "localspec service logs --follow"),
-    "models": ("localspec models list", "localspec models load -m stdlib-6m"),
+    "models": ("localspec models list", "localspec models load -m qwen2.5-coder:0.5b"),
     "models list": (
         "localspec models list",
-        "localspec models list stdlib --paths",
+        "localspec models list coder --paths",
         "localspec models list ollama --json",
     ),
     "models load": (
         "localspec models load",
-        "localspec models load -m stdlib-6m --keep-alive 3600",
+        "localspec models load -m qwen2.5-coder:0.5b --keep-alive 3600",
     ),
-    "models unload": ("localspec models unload", "localspec models unload stdlib-6m"),
-    "models show": ("localspec models show stdlib-6m", "localspec models show bundled --json"),
+    "models unload": ("localspec models unload", "localspec models unload qwen2.5-coder:0.5b"),
+    "models show": ("localspec models show qwen2.5-coder:0.5b", "localspec models show bundled --json"),
     "models pair": (
         "localspec models pair",
-        "localspec models pair stdlib-6m --n-ctx 2048",
-        "localspec models pair bundled --json",
+        "localspec models pair qwen2.5-coder:0.5b --n-ctx 2048",
+        "localspec models pair qwen2.5-coder:0.5b --json",
     ),
     "models pull": (
         "localspec models pull",
@@ -77,12 +77,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "config": ("localspec config show", "localspec config set n_ctx 8192"),
     "config show": (
         "localspec config show --describe",
-        "localspec config show -m bundled",
+        "localspec config show -m qwen2.5-coder:0.5b",
         "localspec config show --json",
     ),
     "config set": (
         "localspec config set n_ctx 8192",
-        "localspec config set temperature 0.2 -m bundled",
+        "localspec config set temperature 0.2 -m qwen2.5-coder:0.5b",
         """localspec config set model_dirs '["~/models"]'""",
         "localspec config set n_ctx --unset",
     ),

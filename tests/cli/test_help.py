@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +17,7 @@ from rich.console import Console
 from localspec.cli.app import app
 from localspec.cli.examples import EXAMPLES
 from localspec.errors import ExitCode
+from localspec.models.bundled import bundled_model
 from tests.cli.harness import Cli
 from tests.waiting import DEADLINE_S
 
@@ -99,7 +101,9 @@ def project(cli: Cli) -> Path:
     cli.environment |= {"PATH": path, "HOME": str(cli.home), "SHELL": "/bin/bash"}
     # No example says how long an answer may be.
     config = cli.home / "config" / "config.toml"
-    config.write_text(config.read_text() + "[options]\nmax_tokens = 4\n")
+    shutil.copy(bundled_model("stdlib-1m"), folder / "qwen2.5-coder-0.5b.gguf")  # for the name alone
+    dirs = f"model_dirs = [{str(folder)!r}]\n"
+    config.write_text(dirs + config.read_text() + "[options]\nmax_tokens = 4\n")
     return folder
 
 
