@@ -9,7 +9,7 @@
 # make locks            locks/*.txt anew after a change of pyproject.toml; needs uv. UPGRADE=--upgrade: newest versions
 # make editors          VS Code and two Neovims into .editors, for slow tests; as root also Debian's editors
 # make vsix             the VS Code extension, as plugins/vscode/localspec-….vsix; needs Node ≥ 20
-PROMPT ?= What does `textwrap.dedent` do?
+PROMPT ?= Write a Python function that reverses the words of a sentence.
 export PROMPT
 PYTHON ?= python3
 REQUESTS ?= 20000
@@ -28,7 +28,7 @@ PYTEST := $(BIN)/python -m pytest -q -n logical --durations 15
 .PHONY: run install dev test lint types test-slow soak docs locks editors vsix clean
 
 run: $(VENV)/.installed
-	@$(BIN)/localspec run --yes --stats --temperature 0 --max-tokens 256 "$$PROMPT"
+	@$(BIN)/localspec run --yes --stats --max-tokens 256 "$$PROMPT"
 
 install: $(VENV)/.installed
 

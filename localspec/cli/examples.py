@@ -8,7 +8,7 @@ not exist), 69 daemon, backend or service unavailable, 75 busy or past the deadl
 
 EXAMPLES: dict[str, tuple[str, ...]] = {
     "": (
-        "localspec run 'What does textwrap.dedent do?'",
+        "localspec run 'Explain what a hash table is, in three sentences.'",
         "localspec models list",
         "localspec doctor",
         "localspec models pull --help",
@@ -18,7 +18,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "localspec --install-completion --shell zsh --output _localspec",
     ),
     "run": (
-        "localspec run 'What does textwrap.dedent do?'",
+        "localspec run 'Explain what a hash table is, in three sentences.'",
         "git diff | localspec run 'Write a commit message'",
         "localspec run -c 'Shorter, please'",
         "echo 'def add(a, b):' | localspec run --raw --json",
