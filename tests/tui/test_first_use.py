@@ -11,7 +11,7 @@ from localspec.hub.default import LARGER, LATER, Missing
 from localspec.tui.dialogs.confirm import Confirm
 from localspec.tui.widgets.progress import Progress
 from tests.tui.harness import playing
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, run
 
 
 class Model(Missing):
@@ -32,36 +32,50 @@ class Model(Missing):
         self.declined = True
 
 
-async def test_a_message_waits_for_the_download(home: Path) -> None:
+def test_a_message_waits_for_the_download(home: Path) -> None:
     model = Model()
-    async with playing(missing=model, settled=False) as player:
-        await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
-        await player.press("y")
-        progress = player.screen.query_one(Progress)
-        await player.until(lambda: progress.fraction == 0.5, "it shows how much is here")
-        await player.write("hi")
-        await player.press("enter")
-        await player.pause()
-        assert player.chat.answer is None
-        model.rest.set()
-        await player.until(lambda: player.chat.answer is not None and not player.chat.answering, "it answers")
-        assert model.here and player.toasts == [LARGER]
+
+    async def scene() -> None:
+        async with playing(missing=model, settled=False) as player:
+            await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
+            await player.press("y")
+            progress = player.screen.query_one(Progress)
+            await player.until(lambda: progress.fraction == 0.5, "it shows how much is here")
+            await player.write("hi")
+            await player.press("enter")
+            await player.pause()
+            assert player.chat.answer is None
+            model.rest.set()
+            await player.until(
+                lambda: player.chat.answer is not None and not player.chat.answering, "it answers"
+            )
+            assert model.here and player.toasts == [LARGER]
+
+    run(scene())
 
 
-async def test_a_refusal_is_kept(home: Path) -> None:
+def test_a_refusal_is_kept(home: Path) -> None:
     model = Model()
-    async with playing(missing=model, settled=False) as player:
-        await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
-        await player.press("escape")
-        await player.settle()
-        assert model.declined and player.toasts == [LATER] and player.chat.pairing is not None
+
+    async def scene() -> None:
+        async with playing(missing=model, settled=False) as player:
+            await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
+            await player.press("escape")
+            await player.settle()
+            assert model.declined and player.toasts == [LATER] and player.chat.pairing is not None
+
+    run(scene())
 
 
-async def test_without_a_source_the_bundled_model_answers(home: Path) -> None:
+def test_without_a_source_the_bundled_model_answers(home: Path) -> None:
     model = Model()
     model.reachable = False
-    async with playing(missing=model, settled=False) as player:
-        await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
-        await player.press("y")
-        await player.until(lambda: player.chat.pairing is not None, "a model is loaded")
-        assert any("the hub cannot be reached" in each for each in player.toasts)
+
+    async def scene() -> None:
+        async with playing(missing=model, settled=False) as player:
+            await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
+            await player.press("y")
+            await player.until(lambda: player.chat.pairing is not None, "a model is loaded")
+            assert any("the hub cannot be reached" in each for each in player.toasts)
+
+    run(scene())
