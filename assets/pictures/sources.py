@@ -17,17 +17,17 @@ import localspec
 from localspec.cli.output import stats_lines
 from localspec.models.catalogue import DEFAULT
 
-PROMPT = Path(__file__).parent.parent / "examples" / "rename.txt"
+PROMPT = Path(__file__).parent.parent / "examples" / "clear.txt"
 COLOURS = {"target": "white", "prompt-lookup": "black on green", "draft": "black on cyan"}
 COMMAND = (
-    'localspec run --temperature 0 --proposer prompt-lookup -k 4 --stats "$(cat assets/examples/rename.txt)"'
+    'localspec run --temperature 0 --proposer prompt-lookup -k 8 --stats "$(cat assets/examples/clear.txt)"'
 )
 
 
 def main(path: str, model: str) -> None:
     """Answer the prompt and save the picture as SVG."""
     answer = Text()
-    with localspec.load(model, proposer="prompt-lookup", k=4) as engine:
+    with localspec.load(model, proposer="prompt-lookup", k=8) as engine:
         stream = engine.chat([{"role": "user", "content": PROMPT.read_text().rstrip("\n")}], temperature=0.0)
         for chunk in stream:
             at = 0

@@ -95,12 +95,12 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     flags.check()
     memory_mb = load_config().daemon.memory_mb
     if repository is None:
-        if (wanted := _proposal(memory_mb, flags)) is None:
+        if (missing := _proposal(memory_mb, flags)) is None:
             output.note("Nothing was downloaded.")
             return ExitCode.ERROR
-        if not wanted:
+        if not missing:
             return ExitCode.OK
-        repository, flags = wanted[0], replace(flags, draft=len(wanted) > 1)
+        repository, flags = missing[0], replace(flags, draft=len(missing) > 1)
     if (entry := CATALOGUE.get(repository.lower())) is not None:
         flags.check_no_file(entry.name)
         target = from_index(entry)

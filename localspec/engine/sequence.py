@@ -25,6 +25,8 @@ from localspec.speculation.verify import Judge, TargetRows, judge_for, log_proba
 
 NO_SLOT = -1
 TARGET = "target"
+NOISE = 0.02
+"""share of a round's time that says nothing of drafts: on a busy machine plain rounds differ by more"""
 WIDTH_GAIN = 0.2
 """share of a round's width that goes into the usual width of a request's rounds"""
 
@@ -278,7 +280,7 @@ class Sequence:
         won, spent = self._savings
         self._savings = Savings(won + plain_s - forward_s, spent + forward_s)
         self._saved += plain_s - spent_s
-        self._noise += noise_s
+        self._noise += noise_s + NOISE * spent_s
 
     def count_round(self, draft: Draft, accepted: int, seconds: float) -> None:
         """Add one round to the statistics; ``seconds`` is the time spent proposing."""

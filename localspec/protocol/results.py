@@ -50,8 +50,8 @@ class Stats(msgspec.Struct, kw_only=True):
     messages did not fit the context. ``untemplated``: the model has no chat template, and continued the
     plain text of the messages. ``choices`` counts the rounds by proposer, or by the reason for
     no draft. ``time_saved_s`` is the time of plain decoding, at the measured cost of a plain step, less
-    the time taken; null until that cost is known, and where it is less than what the forwards over drafts
-    deviated from their usual time.
+    the time taken; null until that cost is known, and where it is within 2 % of the time taken and what the
+    forwards over drafts deviated from their usual time.
     """
 
     rounds: int = 0

@@ -338,6 +338,7 @@ async def _until_cancelled(stream: Stream[Result]) -> AsyncIterator[messages.Str
 @pytest.mark.parametrize("progress", [(), (ModelProgress("toy", "target", 1.0),)])
 async def test_a_stream_knows_if_it_waited_for_its_model(progress: tuple[ModelProgress, ...]) -> None:
     stream = Stream[None](1, lambda: None)
-    for event in (*progress, StreamProgress(1, "prefill", 0.0)):
+    for event in progress:
         stream.feed(event)
+    stream.feed(StreamProgress(1, "prefill", 0.0))
     assert (stream.loaded_s is None) == (not progress)

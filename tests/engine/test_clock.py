@@ -258,7 +258,7 @@ def test_a_plain_round_loses_nothing_by_choosing(hands: Hands, engine: Engine) -
     hands.pass_ms(8)
     clock.judged(2)
     clock.ended([play(each, 0, 0) for each in both])
-    assert [saved(each) for each in both] == pytest.approx([0.0, 0.0])
+    assert [saved(each) for each in both] == [None, None]  # within the noise
 
 
 def test_the_time_of_sampling_is_not_learnt_as_the_forwards(monkeypatch: pytest.MonkeyPatch) -> None:
