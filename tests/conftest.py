@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+from tests.real_models import note_place
+
 # The same examples on every run. The slow set looks for others, and prints how to repeat a failure.
 settings.register_profile("gate", deadline=None, derandomize=True, database=None)
 settings.register_profile("search", deadline=None, print_blob=True)
@@ -33,6 +35,9 @@ os.environ.setdefault("LOCALSPEC_AUTO_PULL", "off")
 
 # What a shell starts in the background ignores SIGINT, and so would all that is started here.
 signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# Real models for tests are the user's, and the next lines replace the home.
+note_place()
 
 # No test sees the models that the person who runs it has. At once: some modules ask for the home when
 # they are imported. Where Ollama runs as a service its models lie in a place that no home changes.
