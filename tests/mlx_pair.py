@@ -1,4 +1,4 @@
-"""The bundled pair as MLX directories, made from its GGUF files once a run."""
+"""The bundled pair, and Llama models, as MLX directories in float16, made from GGUF files once a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from gguf import GGUFReader
+from gguf import GGUFReader, ReaderTensor
+from gguf.quants import dequantize
+from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
 from localspec.models.bundled import bundled_model
@@ -43,10 +45,15 @@ QWEN2 = (
 @cache
 def mlx_model(name: str) -> Path:
     """The MLX directory of a bundled model, by its name; it is removed when the run ends."""
+    return mlx_copy(bundled_model(name), name)
+
+
+def mlx_copy(path: Path, name: str) -> Path:
+    """Write a directory ``name`` with the model of a GGUF file; it is removed when the run ends."""
     folder = _run() / name
     folder.mkdir()
-    reader = GGUFReader(bundled_model(name))
-    tensors = {_name(each.name): each.data.astype(np.float16) for each in reader.tensors}
+    reader = GGUFReader(path)
+    tensors = {_name(each.name): _weights(reader, each) for each in reader.tensors}
     save_file(tensors, folder / "model.safetensors", metadata={"format": "mlx"})
     files = {
         "config.json": _config(reader),
@@ -81,6 +88,22 @@ def _name(tensor: str) -> str:
     return f"{inside}{TENSORS[kind]}.weight"
 
 
+def _weights(reader: GGUFReader, tensor: ReaderTensor) -> NDArray[np.float16]:
+    """Its numbers; llama.cpp has the rows of Llama's queries and keys in pairs, MLX in halves."""
+    numbers = dequantize(tensor.data, tensor.tensor_type).astype(np.float16)
+    heads = {"attn_q": "head_count", "attn_k": "head_count_kv"}.get(tensor.name.split(".")[-2])
+    if heads is None or _architecture(reader) != "llama":
+        return numbers
+    count = _field(reader, f"llama.attention.{heads}")
+    halves = numbers.reshape(count, len(numbers) // count // 2, 2, -1).swapaxes(1, 2)
+    return np.ascontiguousarray(halves.reshape(numbers.shape))
+
+
+def _architecture(reader: GGUFReader) -> str:
+    name: str = _field(reader, "general.architecture")
+    return name
+
+
 def _field(reader: GGUFReader, key: str) -> Any:
     found = reader.get_field(key)
     assert found is not None, key
@@ -88,18 +111,20 @@ def _field(reader: GGUFReader, key: str) -> Any:
 
 
 def _config(reader: GGUFReader) -> dict[str, Any]:
+    kind = _architecture(reader)
+
     def of(key: str) -> Any:
-        return _field(reader, f"qwen3.{key}")
+        return _field(reader, f"{kind}.{key}")
 
     return {
-        "architectures": ["Qwen3ForCausalLM"],
-        "model_type": "qwen3",
+        "architectures": [f"{kind.capitalize()}ForCausalLM"],
+        "model_type": kind,
         "hidden_size": of("embedding_length"),
         "intermediate_size": of("feed_forward_length"),
         "num_hidden_layers": of("block_count"),
         "num_attention_heads": of("attention.head_count"),
         "num_key_value_heads": of("attention.head_count_kv"),
-        "head_dim": of("attention.key_length"),
+        "head_dim": of("attention.key_length" if kind == "qwen3" else "rope.dimension_count"),
         "rms_norm_eps": round(of("attention.layer_norm_rms_epsilon"), 9),
         "rope_theta": of("rope.freq_base"),
         "tie_word_embeddings": True,
@@ -116,8 +141,10 @@ def _config(reader: GGUFReader) -> dict[str, Any]:
 def _tokenizer(reader: GGUFReader) -> dict[str, Any]:
     tokens, types = (_field(reader, f"tokenizer.ggml.{key}") for key in ("tokens", "token_type"))
     special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
+    is_qwen = _field(reader, "tokenizer.ggml.pre") == "qwen2"
     split = {"type": "Split", "pattern": {"Regex": QWEN2}, "behavior": "Isolated", "invert": False}
-    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
+    digits = {"type": "Digits", "individual_digits": True}
+    level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": not is_qwen}
     return {
         "version": "1.0",
         "truncation": None,
@@ -126,7 +153,7 @@ def _tokenizer(reader: GGUFReader) -> dict[str, Any]:
             {"id": i, "content": tokens[i], **special} for i, kind in enumerate(types) if kind == CONTROL
         ],
         "normalizer": None,
-        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split, level]},
+        "pre_tokenizer": {"type": "Sequence", "pretokenizers": [split if is_qwen else digits, level]},
         "post_processor": None,
         "decoder": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
         "model": {
@@ -154,7 +181,7 @@ def _tokenizer_config(reader: GGUFReader) -> dict[str, Any]:
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": token("eos"),
         "pad_token": token("padding"),
-        "model_max_length": _field(reader, "qwen3.context_length"),
+        "model_max_length": _field(reader, f"{_architecture(reader)}.context_length"),
         "clean_up_tokenization_spaces": False,
         "chat_template": _field(reader, "tokenizer.chat_template"),
     }
