@@ -1,0 +1,150 @@
+"""Equality, counted: answers with speculation beside plain ones from a cold cache, token by token.
+
+    python -m assets.bench.equality --model FILE.gguf [--draft FILE.gguf] --out FILE.jsonl [--seconds 200]
+
+Every prompt is answered plainly, greedily and with a seed; then by every proposer, ``strict`` and ``auto``,
+in one of four ways that take turns: from a cold cache, again over the cells of the last answer, as a second
+turn over them, and in a batch with two others. Drafts have a forced length, those of ``auto`` its own. Groups
+of three prompts are appended to ``--out`` as they end; the same command continues behind them. The exit
+status is 1 if a text differs that was ``strict``, or whose receipt says ``exact``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import inspect
+import json
+import textwrap
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from importlib import import_module
+from itertools import islice, takewhile
+from pathlib import Path
+from typing import Any
+
+from localspec.bench.run import Order, answer, opened, rest
+from localspec.engine.engine import Engine
+from localspec.engine.load import choose_here
+from localspec.engine.sequence import Sequence as Generation
+from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.options import Options, parse_options
+from localspec.protocol.proposer_kinds import AUTO, KINDS, NONE
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, Request, TextPrompt
+
+CONFIG = EngineConfig(n_ctx=2048, parallel=4)
+MODULES = "textwrap shutil json.decoder string inspect heapq bisect calendar ast tokenize csv copy random"
+PROPOSERS = (NONE, *(kind.name for kind in KINDS), AUTO)
+LENGTHS = 2, 3, 7, 12
+"""tokens of a draft, by group"""
+SAMPLINGS = {"greedy": Options(temperature=0.0), "seeded": Options(temperature=0.7, top_p=0.95, seed=7)}
+WAYS = "cold", "again", "second turn", "batch"
+QUESTIONS = (
+    "What does Python's `{name}` do?",
+    "Add type hints to this function and return all of it:\n```python\n{source}```",
+    "Give the parameters of this function as a JSON list of name and default:\n```python\n{source}```",
+)
+OUTCOMES = "equal exact", "equal near-ties", "differ near-ties", "differ exact"
+
+
+def prompts(*, gaps: bool) -> Iterator[Prompt]:
+    """All prompts: questions, edits, JSON, halves of code and, if the model has ``gaps``, gaps."""
+    for module in map(import_module, MODULES.split()):
+        for name, function in sorted(vars(module).items()):
+            if not inspect.isfunction(function) or function.__module__ != module.__name__:
+                continue
+            source = textwrap.dedent(inspect.getsource(function))
+            if 200 < len(source) < 1200:
+                for text in QUESTIONS:
+                    yield ChatPrompt((Message("user", text.format(name=name, source=source)),))
+                yield TextPrompt(source[: len(source) // 2])
+                before, line, behind = source.partition(max(source.splitlines(), key=len))
+                yield FimPrompt(before, behind) if gaps else TextPrompt(before + line)
+
+
+def played(engine: Engine, asked: Sequence[Prompt], options: Options, way: str = "cold") -> list[Generation]:
+    """Answer prompts one after the other, or all at once; raises the first error."""
+    found = []
+    if way == "batch":
+        found = [engine.submit(Request(prompt=p, options=options, priority="chat")) for p in asked]
+        while engine.step():
+            pass
+        rest(engine)
+        assert not any(sequence.error for sequence in found)
+    for prompt in asked[len(found) :]:
+        if way == "cold":
+            engine._scheduler.prefixes.forget("run")
+        found.append(answer(engine, prompt, options)[0])
+    return found
+
+
+def compare(engine: Engine, number: int, group: Sequence[Prompt], tokens: int) -> Iterator[dict[str, Any]]:
+    """Play a group; yield a line for each answer."""
+    for name, sampling in SAMPLINGS.items():
+        plain = Options(proposer=NONE, exactness="strict", max_tokens=tokens).over(sampling)
+        first = played(engine, group, plain)
+        later = [after(*both) for both in zip(group, first, strict=True)]
+        second = played(engine, later, plain)
+        for (place, proposer), mode in (
+            (p, mode) for p in enumerate(PROPOSERS) for mode in ("strict", "auto")
+        ):
+            way = WAYS[(number + place) % len(WAYS)]
+            k = {} if proposer in (NONE, AUTO) else {"k": LENGTHS[number // len(WAYS) % len(LENGTHS)]}
+            options = parse_options({"proposer": proposer, "exactness": mode, **k}).over(plain)
+            if way == "second turn":
+                played(engine, group, options)
+            asked, truth = (later, second) if way == "second turn" else (group, first)
+            for said, own in zip(played(engine, asked, options, way), truth, strict=True):
+                equal = said.tokens == own.tokens and said.text.text == own.text.text
+                outcome = f"{'equal' if equal else 'differ'} {said.stats.exactness}"
+                counts = {"drafted": said.stats.drafted, "accepted": said.stats.accepted, outcome: 1}
+                yield {"group": number, "what": f"{mode} {name} {proposer}", "way": f"{mode} {way}", **counts}
+
+
+def after(prompt: Prompt, said: Generation) -> Prompt:
+    """The next turn of a conversation, or a text that goes on."""
+    if isinstance(prompt, ChatPrompt):
+        more = Message("assistant", said.text.text), Message("user", "Now say the same in fewer words.")
+        return ChatPrompt((*prompt.messages, *more))
+    return TextPrompt(getattr(prompt, "text", "") + said.text.text + "\n")
+
+
+def table(lines: Sequence[dict[str, Any]]) -> str:
+    """Counts by mode, sampling and proposer, and by mode and way."""
+    names, counts = ("texts", "drafted", "accepted", *OUTCOMES), dict[str, Counter[str]]()
+    for line in lines:
+        for key in (line["what"], line["way"]):
+            counts.setdefault(key, Counter()).update({"texts": 1, **{n: line.get(n, 0) for n in names[1:]}})
+    rows = [f"{key:29}" + "".join(f"{own[name]:17}" for name in names) for key, own in sorted(counts.items())]
+    return "\n".join([" " * 29 + "".join(f"{name:>17}" for name in names), *rows])
+
+
+def main() -> int:
+    """Play the groups that are missing in the file, and print the table."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--draft", default="auto")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--prompts", type=int, default=201)
+    parser.add_argument("--tokens", type=int, default=28)
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="no group begins after these")
+    given = parser.parse_args()
+    pair = choose_here(given.model, given.draft, config=CONFIG)
+    lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
+    done = {line["group"] for line in lines}
+    with opened(Order(pair, CONFIG, AUTO), lambda part, share: None) as engine, given.out.open("a") as out:
+        print(engine.target.capabilities)
+        until = time.monotonic() + given.seconds
+        asked = list(islice(prompts(gaps=engine.target.vocabulary.fim is not None), given.prompts))
+        missing = (number for number in range(len(asked) // 3) if number not in done)
+        for number in takewhile(lambda _: time.monotonic() < until, missing):
+            new = list(compare(engine, number, asked[number * 3 : number * 3 + 3], given.tokens))
+            print(*map(json.dumps, new), sep="\n", file=out, flush=True)
+            lines += new
+    print(table(lines))
+    differing = [line for line in lines if "differ near-ties" in line or "differ exact" in line]
+    return int(any("differ exact" in each or each["way"].startswith("strict") for each in differing))
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
