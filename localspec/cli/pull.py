@@ -137,9 +137,8 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     speed = "" if on_device else f", about {expected_speed(entry, cores):.0f} tokens a second"
     machine = f"{size(free)} of memory free, {counted(cores, 'core')}, {'a' if on_device else 'no'} GPU"
     pair = f"{entry.name}, and {draft} as its draft model" if draft else entry.name
-    output.note(
-        f"For this machine ({machine}): {pair}. For {entry.label}. Memory {size(planned(entry, free).total)}{speed}."
-    )
+    memory = size(planned(entry, free).total)
+    output.note(f"For this machine ({machine}): {pair}. For {entry.label}. Memory {memory}{speed}.")
     others = (each for each in CATALOGUE.values() if each is not entry and not is_here(each.name, dirs))
     listed = ", ".join(f"{each.name} ({size(each.size)})" for each in others if each.name != draft)
     output.note(f"Others, by `localspec models pull NAME`: {listed}.")
