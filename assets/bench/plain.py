@@ -29,8 +29,9 @@ LENGTHS = (200, 4000)
 
 
 def prompt_of(tokens: int) -> Question:
-    source = Path(localspec.__file__).parent.joinpath("engine", "engine.py").read_text("utf-8")
-    return Question(one((source * 4)[: tokens * CHARS_PER_TOKEN]), "raw")
+    engine = Path(localspec.__file__).parent.joinpath("engine")
+    source = "".join(path.read_text("utf-8") for path in sorted(engine.glob("*.py")))
+    return Question(one(source[: tokens * CHARS_PER_TOKEN]), "raw")
 
 
 def pairs_of(model: Path, length: int, pairs: int, threads: int) -> Iterator[tuple[Answer, Answer]]:

@@ -20,7 +20,7 @@ from localspec.protocol.proposer_kinds import AUTO
 
 ANSWERS = Path(__file__).parents[2] / "tests" / "bench" / "data" / "answers.jsonl"
 WORKLOADS = ("edit", "four turns", "chat", "code", "json", "warm memory")
-SHARES = (None, 0.6, 0.3, 0.1)
+SHARES = (None, 0.3, 0.1)
 
 
 class Machine(NamedTuple):

@@ -23,7 +23,7 @@ ENOUGH_S = 1.0
 """a model whose check takes longer is not checked while it is loaded, but later, when idle"""
 PIECE = 32
 """tokens of that context fed at once: a new request waits for no more than these"""
-WIDTHS = 2, 3, 4, 5, 8, 12, 21
+WIDTHS = 2, 3, 4, 5, 8, 16, 21
 """widths that are tried, the last one of the longest draft: kernels and costs change with them"""
 PLACES = 0, 4, 8, 13
 """numbers of 1-wide forwards before a wide one: rows may be equal by chance, four rows of Q4_K are in 3 of 8

@@ -49,13 +49,13 @@ def test_a_table_warns(found: Results, said: str, capsys: pytest.CaptureFixture[
 
 
 def test_the_simulator_counts(cli: Cli) -> None:
-    played = cli.json("bench", "simulate", str(ANSWERS), "-k", "4")["workloads"]["edit-short"]
+    played = cli.json("bench", "simulate", str(ANSWERS), "-k", "4")["workloads"]["edit"]
     assert played["rounds"] + played["accepted"] == played["tokens"] - played["requests"]
     assert 0 < played["accepted"] < played["drafted"]
 
 
 def test_a_cost_by_hand(cli: Cli) -> None:
-    flat = cli.json("bench", "simulate", str(ANSWERS), "--cost", "1=10")["workloads"]["edit-short"]
+    flat = cli.json("bench", "simulate", str(ANSWERS), "--cost", "1=10")["workloads"]["edit"]
     assert flat["speed"] == pytest.approx(flat["tokens_per_round"])
     assert "tokens/round" in cli("bench", "simulate", str(ANSWERS), "--cost", "1=10,2=11").stdout
 
