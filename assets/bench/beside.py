@@ -54,10 +54,10 @@ ARGUMENTS = {
 """kinds of llama-server's speculation, and the arguments (``--spec-…``) of which a setting has the values"""
 SETTINGS = (
     "plain",
-    "ngram-simple 3/8",
-    "ngram-map-k 3/8",
-    "ngram-map-k4v 3/8",
-    "ngram-mod 16/2/16",
+    "ngram-simple 4/16",
+    "ngram-map-k 12/48",
+    "ngram-map-k4v 8/8/2",
+    "ngram-mod 16/4/32",
     "ngram-cache",
     "draft-simple 3",
 )

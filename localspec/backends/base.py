@@ -40,6 +40,8 @@ class Capabilities:
     """the reason why no token can be rolled back, and speculation is off; empty: tokens can be rolled back"""
     exact_width: int = ANY_WIDTH
     """rounds of up to this many tokens give the rows of 1-wide forwards, to the bit"""
+    fast_alone: bool = False
+    """True if a 1-wide forward of spans that need not be exact is faster, and rounded otherwise"""
     saves: bool = False
     """True if a sequence can be saved as bytes"""
     offloaded_bytes: int = 0
@@ -53,11 +55,13 @@ class Interrupted(Exception):
 
 
 class Span(NamedTuple):
-    """Part of a forward: append ``tokens`` to ``sequence``, return logits for the last ``rows`` of them."""
+    """Part of a forward: append ``tokens`` to ``sequence``, return logits for the last ``rows`` of them.
+    ``exact``: as far as the backend can, the rows do not depend on the number of tokens."""
 
     sequence: int
     tokens: Sequence[int]
     rows: int
+    exact: bool = True
 
 
 class Logits(Protocol):

@@ -16,11 +16,9 @@ PROPOSERS = frozenset(kind.name for kind in KINDS)
 OFF = "off"
 REASONS = {
     "nothing to offer": "nothing",
-    "a plain round": "control",
     "was not worth": "not_worth",
     "drafting would cost more": "not_worth",
     "exactness = strict": "strict",
-    "no proposer was asked": "resting",
     "is not sure enough": "unsure",
     "is reading the context": "reading",
     "proposer is none": OFF,

@@ -25,9 +25,11 @@ def width_of(capabilities: Capabilities, spans: Seq[Span]) -> int:
     return max(widths) * len(widths) if capabilities.batches else sum(widths)
 
 
-def keeps_rows(capabilities: Capabilities, width: int, sequences: int = 1) -> bool:
-    """Return True if the rows of a forward equal those of 1-wide forwards of each sequence alone."""
-    return width <= capabilities.exact_width and (sequences == 1 or capabilities.exact_batches)
+def keeps_rows(capabilities: Capabilities, width: int, sequences: int = 1, *, strict: bool) -> bool:
+    """Return True if the rows of a forward equal those of 1-wide forwards of each sequence alone, for spans
+    that are exact if ``strict``."""
+    widest = 1 if capabilities.fast_alone and not strict else capabilities.exact_width
+    return width <= widest and (sequences == 1 or capabilities.exact_batches)
 
 
 def must_play_alone(capabilities: Capabilities, sequence: Sequence) -> bool:

@@ -53,13 +53,15 @@ def play_round(
         sequence.fed = target.length(sequence.slot)
     offers = proposers.propose(sequences)
     clock.proposed()
+    # A strict request whose rows others could change plays alone.
+    strict = any(s.settings.strict for s in sequences)
     spans = [
-        Span(s.slot, [*s.tokens[s.fed :], *offer.draft.tokens], len(offer.draft.tokens) + 1)
+        Span(s.slot, [*s.tokens[s.fed :], *offer.draft.tokens], len(offer.draft.tokens) + 1, strict)
         for s, offer in zip(sequences, offers, strict=True)
     ]
     forward = ForwardRows(target.forward(spans))
     width = width_of(target.capabilities, spans)
-    exact = keeps_rows(target.capabilities, width, len(spans))
+    exact = keeps_rows(target.capabilities, width, len(spans), strict=strict)
     try:
         forward.wait(whole=not all(s.sampler.params.takes_argmax for s in sequences))
     except LocalspecError as error:
@@ -97,14 +99,14 @@ def play_round(
 def _catch_up(target: Backend, sequence: Sequence) -> None:
     """Feed the tokens that the cache misses, if they are more than :data:`MISSING`, or too many for a round
     of a strict request."""
-    start, end = target.length(sequence.slot), len(sequence.tokens) - 1
+    start, end, strict = target.length(sequence.slot), len(sequence.tokens) - 1, sequence.settings.strict
     widest = widest_round(target, sequence)
     if end - start > min(MISSING, widest - 1):
         most = min(target.capabilities.max_batch, widest)
         for at in range(start, end, most):
             to = min(at + most, end)
-            target.forward([Span(sequence.slot, sequence.tokens[at:to], 0)])
-            sequence.wrote(at, to, exact=keeps_rows(target.capabilities, to - at))
+            target.forward([Span(sequence.slot, sequence.tokens[at:to], 0, strict)])
+            sequence.wrote(at, to, exact=keeps_rows(target.capabilities, to - at, strict=strict))
 
 
 def _judge(sequence: Sequence, draft: Draft, rows: TargetRows) -> _Judged:

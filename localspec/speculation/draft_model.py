@@ -241,7 +241,7 @@ class DraftModel(Proposer):
 
     def _feed(self, group: Sequence[tuple[_Drafting, list[int]]], *, rows: int) -> ForwardRows:
         started = time.perf_counter()
-        spans = [Span(d.cursor.sequence, tokens, rows) for d, tokens in group]
+        spans = [Span(d.cursor.sequence, tokens, rows, exact=False) for d, tokens in group]
         forward = ForwardRows(self.backend.forward(spans))
         if rows:
             forward.wait(whole=any(not d.ask.sampler.params.takes_argmax for d, _ in group))

@@ -47,7 +47,7 @@ class Conversation:
         found = []
         for batch in [spans] if together else [[span] for span in spans]:
             logits, start = self.backend.forward(batch), 0
-            for _, _, rows in batch:
+            for _, _, rows, _ in batch:
                 found.append(logits.rows(start, start + rows))
                 start += rows
         for i, span, right in zip(turn.rows, turn.spans, turn.right, strict=True):

@@ -84,6 +84,29 @@ def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.
     assert (rows(backend, 5) != rows(backend, 1)).any()
 
 
+@pytest.mark.parametrize(
+    ("weights", "longest", "exact", "on"),
+    [
+        ("Q8_0", 1, False, True),
+        ("Q4_K", 1, False, False),
+        ("Q4_K", 1, True, True),
+        ("Q4_K", 2, False, True),
+        ("Q4_K", 16, True, False),
+        ("Q8_0", 64, True, False),
+    ],
+)
+def test_the_mode_is_on_where_it_makes_rows_equal_or_is_faster(
+    monkeypatch: pytest.MonkeyPatch, weights: str, longest: int, exact: bool, on: bool
+) -> None:
+    switched: list[bool] = []
+    monkeypatch.setattr(reference, "_switches", lambda context: [switched.append])
+    mode = reference.ReferenceMode(None, [weights])
+    mode.for_widths(8 if not on else 64, 64 if on else 8)
+    mode.for_widths(longest, longest, exact=exact)
+    assert (switched or [False])[-1] == on
+    assert mode.fast_alone == (weights == "Q4_K")
+
+
 def test_a_library_that_does_not_lead_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localspec.backends.llama_cpp.scheduler.lib._lib", object())
     mode = reference.ReferenceMode(None, ["Q8_0"])

@@ -198,7 +198,7 @@ class BackendConformance:
         parts = [(tokens[:10], 1), (tokens[5:20], 4), (tokens[30:33], 3)]
         spans = [Span(backend.open(), part, rows) for part, rows in parts]
         together = backend.forward(spans).rows(0, 8)
-        for sequence, _, _ in spans:
+        for sequence, *_ in spans:
             backend.close(sequence)
         alone = np.concatenate([all_rows(feed(backend, backend.open(), p, rows=r), r) for p, r in parts])
         assert self.close_to(together, alone)

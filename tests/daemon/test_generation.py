@@ -193,8 +193,8 @@ async def test_models_are_listed_with_what_is_loaded(client: Raw) -> None:
     await client.call(1, "generate", prompt="x", options={"model": "stdlib-1m", "backend": "llama_cpp"})
     models = (await client.result(2, "models/list"))["models"]
     assert [(m["id"], m["loaded"]) for m in models] == [("stdlib-6m", False), ("stdlib-1m", True)]
-    options = {"model": models[0]["path"], "backend": "llama_cpp", "draft": "none"}
-    await client.call(3, "generate", prompt="x", options=options)
+    options = {"model": models[0]["path"], "backend": "llama_cpp", "draft": models[1]["path"]}
+    await client.result(3, "generate", prompt="x", options=options)
     models = (await client.result(4, "models/list"))["models"]
     assert [m["id"] for m in models if m["loaded"]] == ["stdlib-6m", "stdlib-1m"]
 

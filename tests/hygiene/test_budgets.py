@@ -26,7 +26,7 @@ CEILINGS = {
     "localspec/.": 1550,
     "localspec/backends": 3500,
     "localspec/bench": 700,
-    "localspec/cli": 4050,
+    "localspec/cli": 4000,
     "localspec/client": 1250,
     "localspec/completion": 550,
     "localspec/daemon": 5700,
@@ -46,7 +46,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2850,
-    "tests": 56200,
+    "tests": 56250,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

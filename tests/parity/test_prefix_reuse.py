@@ -111,7 +111,7 @@ class Apart(Tiled):
     """Computes the row of a wide piece in a forward of its own, as MLX does."""
 
     def forward(self, batch: Seq[Span]) -> ToyLogits:
-        sequence, tokens, rows = batch[0]
+        sequence, tokens, rows, _ = batch[0]
         headless = len(tokens) - rows
         if rows and headless >= 32 and len(batch) == 1:
             super().forward([Span(sequence, tokens[:headless], 0)])

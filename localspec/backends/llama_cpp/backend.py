@@ -158,6 +158,7 @@ class LlamaCppBackend:
             max_sequences=n_sequences,
             max_batch=max_batch,
             saves=True,
+            fast_alone=self.reference_mode.fast_alone,
             replays=self._sequences.replays,
             obstacle=obstacle,
             offloaded_bytes=offloaded_bytes(self._context, header, native.gpu_layers(config)),
@@ -174,7 +175,8 @@ class LlamaCppBackend:
         width = self._common_width(batch)
         rows = self._batch.fill(batch, self._sequences.lengths, width)
         self._sequences.settle(batch)
-        self.reference_mode.for_widths(max(len(span.tokens) for span in batch), self._batch.length)
+        longest, exact = max(len(span.tokens) for span in batch), any(span.exact for span in batch)
+        self.reference_mode.for_widths(longest, self._batch.length, exact=exact)
         code = lib.llama_decode(self._context, self._batch.native)
         if code:
             for span in batch:
@@ -185,7 +187,7 @@ class LlamaCppBackend:
                 raise EngineBusy(f"the model's KV cache has no room for {self._batch.length} more tokens")
             reason = native.last_error("no reason given")
             raise EngineError(f"llama.cpp failed to compute a forward: {reason} (llama_decode: {code})")
-        for sequence, tokens, _ in batch:
+        for sequence, tokens, *_ in batch:
             self._sequences.advance(sequence, len(tokens), max(width, len(tokens)))
         return self._output.logits(rows)
 

@@ -177,7 +177,7 @@ class MlxBackend:
             most = self.capabilities.max_batch
             raise EngineError(f"internal error: a forward of {total} tokens, 1 to {most} are possible")
         size = self.vocabulary.size
-        for sequence, tokens, _ in batch:
+        for sequence, tokens, *_ in batch:
             odd = next((token for token in tokens if not 0 <= token < size), None)
             if odd is not None:
                 # MLX would read beyond the embedding, or end this process.
@@ -200,7 +200,7 @@ class MlxBackend:
         return states, rows[0] if len(rows) == 1 else mx.concatenate(rows)
 
     def _alone(self, slot: Slot, held: Held, span: Span) -> tuple[Sequence[State], mx.array]:
-        _, tokens, rows = span
+        _, tokens, rows, _ = span
         headless = len(tokens) - rows
         if not rows or headless < HEADLESS:
             headless = 0
@@ -225,7 +225,7 @@ class MlxBackend:
         first, width = min(slot.place for slot in slots), max(len(span.tokens) for span in batch)
         filled: list[list[int]] = [[] for _ in batch]
         lengths, wanted = [0] * len(batch), list[int]()
-        for slot, (_, tokens, rows) in zip(slots, batch, strict=True):
+        for slot, (_, tokens, rows, _) in zip(slots, batch, strict=True):
             row, n = slot.place - first, len(tokens)
             filled[row] = [*tokens] + [tokens[-1]] * (width - n)
             lengths[row] = slot.length
@@ -335,5 +335,5 @@ class MlxBackend:
 def _plain_step(batch: Sequence[Span]) -> int | None:
     """Return the token of a forward that decodes one sequence by one token, as plain decoding does; None
     for any other forward."""
-    sequence, tokens, rows = batch[0]
+    _, tokens, rows, _ = batch[0]
     return tokens[0] if len(batch) == len(tokens) == rows == 1 else None
