@@ -8,8 +8,8 @@ writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority
 what it was given), ``engine`` (with how its model was to be loaded), ``odd`` (fails if its seed is odd, else
 stalls), and ``then WORD`` (answers with a line of that word).
 What it is taught it writes to ``taught`` in the cache's directory. Of a prefix the last line counts.
-The model ``broken`` cannot be loaded, ``dies`` exits while loading, ``gate:PATH`` loads as soon as someone
-writes to the FIFO, ``late:PATH`` waits so before it ends, and ``slow`` heartbeats for ever.
+The model ``broken`` cannot be loaded, nor as a draft model, ``dies`` exits while loading, ``gate:PATH`` loads
+as soon as someone writes to the FIFO, ``late:PATH`` waits so before it ends, ``slow`` heartbeats for ever.
 """
 
 from __future__ import annotations
@@ -220,7 +220,8 @@ class EchoWorker:
 
     def open(self, load: Load) -> None:
         self.send(Loading("weights", 0.5))
-        if self.name == "broken":
+        pair = pair_from(load.pair)
+        if "broken" in (self.name, pair.draft and pair.draft.path.stem):
             self.send(LoadFailed(ModelInvalid("this model is broken").as_dict()))
             sys.exit(1)
         if self.name == "dies":
@@ -231,8 +232,7 @@ class EchoWorker:
             self.send(Heartbeat(0, 0.0))
             time.sleep(BEAT_S)
         backend = load.pair.target.description.backend
-        target = pair_from(load.pair).target
-        planned = needs_of(target, None, load.engine).total if target.path.exists() else 0
+        planned = needs_of(pair.target, None, load.engine).total if pair.target.path.exists() else 0
         why = "an echo needs no draft"
         self.send(Ready(self.name, None, backend, 4096, why, self.name, planned_bytes=planned))
 

@@ -6,10 +6,13 @@ import os
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
+import pytest
+
 from localspec.config import Config, DaemonConfig
 from localspec.daemon.workers.identity import key_of_pair
 from localspec.daemon.workers.pool import Pool, chosen
 from localspec.daemon.workers.worker import Key
+from localspec.errors import ModelInvalid
 from localspec.models.candidates import Room
 from localspec.units import MB
 from tests.daemon.test_pool import ignore, pool_of
@@ -99,3 +102,11 @@ async def test_a_worker_without_a_draft_gives_way_to_one_with_it(tmp_path: Path)
         await load(pool, disk.little, "none")
         await load(pool, disk.little, str(disk.draft))
         assert sum(worker.key.model == str(disk.little) for worker, _ in pool.loaded()) == 1
+
+
+async def test_a_draft_that_cannot_be_loaded_replaces_none_at_work(tmp_path: Path) -> None:
+    disk, none = Disk(tmp_path), Key(str(tmp_path / "target.gguf"), "none", "auto")
+    async with disk.pool(2000) as pool, pool.lease(none, ignore) as plain:
+        with pytest.raises(ModelInvalid):
+            await load(pool, disk.target, str(weighing(tmp_path, "broken", 1_000, 100)))
+        assert not plain.outdated

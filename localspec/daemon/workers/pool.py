@@ -41,6 +41,8 @@ MAX_NAMES = 64
 """keys kept of one worker, found without reading the disk; paths can be spelt in any number of ways"""
 QUIET_S = 2.0
 """seconds without requests after which the other models may measure themselves, and learn"""
+CHANGED, REPLACED = "a file of it has changed", "another one has its model, with a draft model"
+"""reasons why a worker takes no more requests"""
 TICK_S = 1.0
 """longest interval between two checks of the workers, in seconds"""
 
@@ -199,10 +201,10 @@ class Pool:
         if worker is None or not worker.loaded:
             return worker
         if await asyncio.to_thread(lambda: worker.pair.is_current):
-            return worker if worker.usable else None
-        worker.outdated = True
+            return worker if worker in self._open() else None
+        worker.outdated = CHANGED
         if not worker.users:
-            log.info("%s is unloaded: a file of it has changed", worker.model)
+            log.info("%s is unloaded: %s", worker.model, CHANGED)
             await asyncio.shield(self._begin(self._dismiss([worker])))
         return None
 
@@ -242,9 +244,6 @@ class Pool:
     def _start(self, key: Key, identity: Key, choice: _Choice) -> WorkerProcess:
         if self._closed:
             raise ShuttingDown("the daemon is stopping")
-        # Its successor serves requests without a draft model too: a target is loaded once.
-        for plain in (each for each in self._open() if each.lacks_draft_of(choice.pair)):
-            plain.outdated = True
         evicted = self._make_room(choice.pair)
         worker = WorkerProcess(
             key,
@@ -282,15 +281,15 @@ class Pool:
         await asyncio.gather(*(worker.stop() for worker in tuple(self._leaving)))
 
     def _make_room(self, pair: Pair) -> list[WorkerProcess]:
-        """Remove the least recently used idle workers, as many as a model needs with its draft, or else
-        without; returns them.
+        """Remove the idle workers that a pair replaces, and the least recently used ones, as many as a model
+        needs with its draft, or else without; returns them.
 
         For a model that does not fit in any case none is removed for memory: it may fit on a device, which
         the load finds out.
         """
         idle = sorted((w for w in self._workers if not w.users), key=lambda worker: worker.last_used)
-        evicted = [worker for worker in idle if worker.outdated]
-        idle = [worker for worker in idle if not worker.outdated]
+        evicted = [worker for worker in idle if worker.outdated or worker.lacks_draft_of(pair)]
+        idle = [worker for worker in idle if worker not in evicted]
         while len(self._workers) - len(evicted) >= MAX_WORKERS:
             if not idle:
                 raise EngineBusy(f"{len(self._workers)} models are loaded, and all of them are in use")
@@ -330,7 +329,7 @@ class Pool:
             for worker in tuple(self._workers):
                 worker.give_up_if_hung(now, away_s)
                 if self.idle_left_s(worker) == 0.0:
-                    why = "a file of it has changed" if worker.outdated else "it was idle for too long"
+                    why = worker.outdated or "it was idle for too long"
                     log.info("%s is unloaded: %s", worker.model, why)
                     await self._dismiss([worker])
 
@@ -338,6 +337,9 @@ class Pool:
         if worker.loaded:
             ready = worker.ready.result()
             worker.needs = Needs(weights=ready.planned_bytes, mapped=ready.mapped_bytes)
+            # It serves requests without a draft model too. Not earlier: its load may fail.
+            for plain in (each for each in self._open() if each.lacks_draft_of(worker.pair)):
+                plain.outdated = REPLACED
             self._events.publish(ModelEvent(worker.model, "loaded"))
             self._hush()
 

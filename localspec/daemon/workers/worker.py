@@ -112,8 +112,8 @@ class WorkerProcess:
         """the keys known to mean this worker"""
         self.pair = pair
         self.needs = pair.needs
-        self.outdated = False
-        """True once a file of its models has changed: it ends after the requests that it has"""
+        self.outdated = ""
+        """the reason why it takes no more requests, and ends after those that it has; empty: it takes them"""
         self.keep_alive_s: float | None = None
         """longest idle time in seconds, if a client has set one; 0: for ever"""
         self.ready: asyncio.Future[Ready] = _future()
