@@ -13,13 +13,14 @@ from localspec.models.bundled import BUNDLED
 from localspec.models.candidates import Room
 from localspec.models.catalogue import CATALOGUE, DEFAULT
 from localspec.models.description import BACKENDS
-from localspec.models.fit import free_memory
+from localspec.models.fit import free_memory, needs_of
 from localspec.models.library import is_here
 from localspec.models.model import Model
 from localspec.models.pair import Pair, choose, is_apple_silicon
 from localspec.models.pairing import check_pair
 from localspec.models.sections import Sections
 from localspec.models.vocabulary import read_tokens
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.messages import DaemonStatus
 from localspec.protocol.options import Options
 from localspec.units import MB, size
@@ -90,7 +91,7 @@ def _pair(
         yield _pairing(pair, dirs)
     except LocalspecError as error:
         yield problem_of("pairing", error, _mend("draft"))
-    yield _memory(pair, room(pair.target))
+    yield _memory(pair, engine, room(pair.target))
 
 
 def _pairing(pair: Pair, dirs: tuple[str, ...]) -> Finding:
@@ -109,16 +110,17 @@ def _pairing(pair: Pair, dirs: tuple[str, ...]) -> Finding:
     return Finding("pairing", "ok", f"{draft.name} drafts for {name}, {why}.")
 
 
-def _memory(pair: Pair, free: int | None) -> Finding:
-    """The memory that a pair needs, beside the bytes that it can take; None: a device's memory."""
+def _memory(pair: Pair, engine: EngineConfig, free: int | None) -> Finding:
+    """The memory that a pair is to take, beside the bytes that it can take; None: a device's memory."""
     names = " with ".join(model.name for model in pair.models)
     if free is None:
         return Finding("memory", "ok", f"{names} is loaded to the device's memory.")
     try:
-        pair.needs.check(names, free)
+        needs = needs_of(pair.target, pair.draft, engine, free)
+        needs.check(names, free)
     except LocalspecError as error:
         return problem_of("memory", error, level="warning")
-    return Finding("memory", "ok", f"{names} needs {size(pair.needs.total)} of {size(free)} that are free.")
+    return Finding("memory", "ok", f"{names} needs {size(needs.total)} of {size(free)} that are free.")
 
 
 def _mend(key: str) -> str:

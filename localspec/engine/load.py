@@ -123,8 +123,8 @@ def load_engine(
     config = config or EngineConfig()
     place = memory if isinstance(memory, Path) else None
     _check_current(pair)
-    pair, needs = _fitted(pair, config, free)
-    if needs.cells:  # otherwise the backend finds the size of one
+    pair, needs = _fitted(pair, config, room := room_for(config, free).free(pair.target))
+    if needs.cells and room is not None:  # otherwise the backend finds out how many sequences have room
         config = msgspec.structs.replace(config, parallel=needs.sequences)
     reason = f"{pair.why}; {pair.drafter.why}"
     if pair.drafter.asked and pair.draft is not None:
@@ -211,13 +211,12 @@ def _left_out(error: Exception, pair: Pair) -> str:
     return why
 
 
-def _fitted(pair: Pair, config: EngineConfig, free: int | None) -> tuple[Pair, Needs]:
-    """Return the pair and its memory, without a draft model that was chosen automatically if there is no
-    memory for it.
+def _fitted(pair: Pair, config: EngineConfig, room: int | None) -> tuple[Pair, Needs]:
+    """Return the pair and its memory, without a draft model that was chosen automatically if ``room`` bytes
+    are too few for it; None: no limit.
 
     Raises :class:`ModelTooLarge`, before anything is loaded, if there is none for the models requested.
     """
-    room = room_for(config, free).free(pair.target)
     needs = needs_of(pair.target, pair.draft, config, room)
     if room is None:
         return pair, needs

@@ -40,8 +40,8 @@ class Drafter:
 
 @dataclass(frozen=True)
 class Pair:
-    """A target, its drafter, the reason for its backend (``why``), and the memory that both need; ``least``:
-    the memory without a drafter that was not requested, as such a one may be left out."""
+    """A target, its drafter, the reason for its backend (``why``), and the memory that both need at least;
+    ``least``: the memory without a drafter that was not requested, as such a one may be left out."""
 
     target: Model
     drafter: Drafter
@@ -131,12 +131,13 @@ def _drafter(target: Model, draft: str, model_dirs: tuple[str, ...], room: Room)
 
 
 def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs, Needs]:
-    """The memory that both need, and the least; zeros where a header cannot be read."""
+    """The memory that both need with as few sequences as possible: no other model leaves for more of them.
+    And the least. Zeros where a header cannot be read."""
     try:
         size = size_of(target, config)
         draft = None if drafter.model is None else size_of(drafter.model, config)
         asked = draft if drafter.asked else None
-        return size.needs(draft, config), size.needs(asked, config, 0)
+        return size.needs(draft, config, 0), size.needs(asked, config, 0)
     except ModelError:
         return NOTHING, NOTHING
 

@@ -209,6 +209,14 @@ def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None
             load_engine(asking(choice, asked), config=SMALL, free=free)
 
 
+def test_on_a_device_the_backend_finds_the_sequences_with_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localspec.engine.load._on_device", lambda model, config: True)
+    two = needs_of(model_at(TARGET), None, EngineConfig(n_ctx=256, parallel=2)).cells
+    monkeypatch.setattr("localspec.backends.sizes.free_memory", lambda: two)
+    with load_engine(choose("bundled", "none"), config=EngineConfig(n_ctx=256)) as engine:
+        assert engine.target.capabilities.max_sequences == 2
+
+
 def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
     target = tmp_path / "target.gguf"
     target.write_bytes(TARGET.read_bytes())

@@ -28,7 +28,7 @@ SMALL_MODEL = 32 * 1024 * 1024
 """bytes of weights"""
 ALL_LAYERS = 999
 MAPS = Path("/proc/self/maps")
-SHARED = " r--s "
+SHARED = "r--s"
 """mark of a mapping that is read only and shared with its file: its pages can be read again"""
 _madvise = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int)
 
@@ -130,9 +130,9 @@ def _drop_mapped() -> None:
     with contextlib.suppress(OSError):  # only Linux has this file
         maps = MAPS.read_text(errors="replace").splitlines()
         madvise = _madvise(("madvise", ctypes.CDLL(None)))
-        for start, end in (line.split()[0].split("-") for line in maps if SHARED in line):
-            first = int(start, 16)
-            madvise(first, int(end, 16) - first, mmap.MADV_DONTNEED)
+        for place in (place for place, mode, *_ in map(str.split, maps) if mode == SHARED):
+            first, end = (int(each, 16) for each in place.split("-"))
+            madvise(first, end - first, mmap.MADV_DONTNEED)
 
 
 def load_vocabulary(path: str) -> Any:
@@ -156,10 +156,10 @@ def kv_bytes_per_token(model: Any, config: EngineConfig) -> int:
 
 
 def sizes(model: Any, config: EngineConfig, size: Size | None = None) -> tuple[int, int]:
-    """See :func:`choose_sizes`; ``size`` comes from the header and is needed for recurrent models alone."""
+    """See :func:`choose_sizes`; ``size`` comes from the header, from which the memory is planned."""
     if size is not None and size.single:
         config = msgspec.structs.replace(config, parallel=1)
-    if size is not None and size.state:
+    if size is not None and (size.cell or size.state):
         taken = CellBytes(int(size.cell), size.state)
     else:
         taken = CellBytes(kv_bytes_per_token(model, config))
