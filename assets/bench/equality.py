@@ -2,11 +2,12 @@
 
     python -m assets.bench.equality --model FILE.gguf [--draft FILE.gguf] --out FILE.jsonl [--seconds 200]
 
-Every prompt is answered plainly, greedily and with a seed; then by every proposer, ``strict`` and ``auto``,
+Every prompt is answered plainly, greedily and with a seed, ``strict`` and ``auto``; then by every proposer,
 in one of four ways that take turns: from a cold cache, again over the cells of the last answer, as a second
 turn over them, and in a batch with two others. Drafts have a forced length, those of ``auto`` its own. Groups
 of three prompts are appended to ``--out`` as they end; the same command continues behind them. The exit
-status is 1 if a text differs that was ``strict``, or whose receipt says ``exact``.
+status is 1 if a text differs from the plain one of its mode that was ``strict``, or whose receipt says
+``exact``.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib import import_module
-from itertools import islice, takewhile
+from itertools import islice, product, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,7 @@ PROPOSERS = (NONE, *(kind.name for kind in KINDS), AUTO)
 LENGTHS = 2, 3, 7, 12
 """tokens of a draft, by group"""
 SAMPLINGS = {"greedy": Options(temperature=0.0), "seeded": Options(temperature=0.7, top_p=0.95, seed=7)}
+MODES = "strict", "auto"
 WAYS = "cold", "again", "second turn", "batch"
 QUESTIONS = (
     "What does Python's `{name}` do?",
@@ -80,17 +82,15 @@ def played(engine: Engine, asked: Sequence[Prompt], options: Options, way: str =
 
 def compare(engine: Engine, number: int, group: Sequence[Prompt], tokens: int) -> Iterator[dict[str, Any]]:
     """Play a group; yield a line for each answer."""
-    for name, sampling in SAMPLINGS.items():
-        plain = Options(proposer=NONE, exactness="strict", max_tokens=tokens).over(sampling)
+    for (name, sampling), mode in product(SAMPLINGS.items(), MODES):
+        plain = parse_options({"proposer": NONE, "exactness": mode, "max_tokens": tokens}).over(sampling)
         first = played(engine, group, plain)
         later = [after(*both) for both in zip(group, first, strict=True)]
         second = played(engine, later, plain)
-        for (place, proposer), mode in (
-            (p, mode) for p in enumerate(PROPOSERS) for mode in ("strict", "auto")
-        ):
+        for place, proposer in enumerate(PROPOSERS):
             way = WAYS[(number + place) % len(WAYS)]
             k = {} if proposer in (NONE, AUTO) else {"k": LENGTHS[number // len(WAYS) % len(LENGTHS)]}
-            options = parse_options({"proposer": proposer, "exactness": mode, **k}).over(plain)
+            options = parse_options({"proposer": proposer, **k}).over(plain)
             if way == "second turn":
                 played(engine, group, options)
             asked, truth = (later, second) if way == "second turn" else (group, first)

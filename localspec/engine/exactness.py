@@ -1,6 +1,7 @@
 """Exactness: which rows and cells equal, to the bit, those of plain decoding.
 
-Plain decoding reads the prompt in pieces of ``prefill_chunk`` tokens, then one token at a time, alone. A
+Plain decoding reads the prompt in pieces of ``prefill_chunk`` tokens, then one token at a time, alone; where
+the backend is ``fast_alone``, ``strict`` requests have another plain decoding than the others. A
 forward of several tokens may round differently, so that the two best tokens of a near-tie can swap, and the
 cells that it wrote move later rows. Up to some width most backends round as for one token
 (:mod:`localspec.backends.rounding`).

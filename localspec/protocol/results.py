@@ -45,9 +45,9 @@ class Stats(msgspec.Struct, kw_only=True):
 
     ``accepted / drafted`` is token-weighted; ``tokens_per_round`` counts rounds without a draft
     too. ``exactness``, at temperature 0 or with a seed: ``exact`` if the text is that of plain
-    decoding to the byte; ``near-ties`` if ``rounded_tokens`` of it were chosen from rows that may be
-    rounded otherwise, so that a near-tie may have been decided otherwise. ``truncated_messages`` old
-    messages did not fit the context. ``untemplated``: the model has no chat template, and continued the
+    decoding with the same option; ``near-ties`` if ``rounded_tokens`` of it were chosen from rows
+    that may be rounded otherwise, so that a near-tie may have been decided otherwise. ``truncated_messages``
+    old messages did not fit the context. ``untemplated``: the model has no chat template, and continued the
     plain text of the messages. ``choices`` counts the rounds by proposer, or by the reason for
     no draft. ``time_saved_s`` is the time of plain decoding, at the measured cost of a plain step, less
     the time taken; null until that cost is known, and where it is within 2 % of the time taken and what the
