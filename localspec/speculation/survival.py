@@ -16,6 +16,9 @@ SHARE = 6.0
 """the most that a request's tokens of one evidence weigh together, in tokens: a long text is one sample"""
 MEMORY = 200.0
 """weight of all requests in one evidence, in tokens: older requests fade"""
+FADE = 0.02
+"""share by which averages return to the prior with each request that compared no token: a draft model that
+was of no use is not called, and could not show that it is of use for other texts"""
 CAUTION = -0.2
 """log-odds of a request's tokens, relative to the average request, before any was compared"""
 START_FACTOR = math.exp(CAUTION)
@@ -44,8 +47,8 @@ class Survival:
     """
 
     def __init__(self, prior: Sequence[float]) -> None:
-        self._right = [PRIOR * prior[min(i, len(prior) - 1)] for i in range(BUCKETS)]
-        self._all = [PRIOR] * BUCKETS
+        self._prior = [PRIOR * prior[min(i, len(prior) - 1)] for i in range(BUCKETS)]
+        self._right, self._all = [*self._prior], [PRIOR] * BUCKETS
         self._requests: dict[int, _Local] = {}
 
     def rate(self, request: int, evidence: int) -> float:
@@ -87,9 +90,12 @@ class Survival:
         local.factor = math.exp(local.shift)
 
     def stop(self, request: int) -> None:
-        """Add the record of a request that has ended to the average."""
+        """Add the record of a request that has ended to the average; without one, the average fades."""
         local = self._requests.pop(request, None)
         if local is None:
+            for i, right in enumerate(self._prior):
+                self._right[i] += FADE * (right - self._right[i])
+                self._all[i] += FADE * (PRIOR - self._all[i])
             return
         for i, tried in enumerate(local.tried):
             if not tried:
@@ -129,11 +135,6 @@ class Calibration:
     def by_position(self, proposer: str) -> Survival:
         """The table of a proposer's first, second, … tokens, for use before they are drafted."""
         return self._table(f"{proposer}, by position", (START,))
-
-    def stop(self, request: int) -> None:
-        """Note in all tables that the request has ended."""
-        for table in self._tables.values():
-            table.stop(request)
 
     def state(self) -> dict[str, Any]:
         """The state of all tables, as JSON can hold it."""

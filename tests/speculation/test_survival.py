@@ -60,6 +60,9 @@ def test_old_texts_fade() -> None:
             survival.learn(request, 0, right=request < 300)
         survival.stop(request)
     assert survival.rate(999, 0) < 0.1
+    for request in range(400, 600):  # without a draft
+        survival.stop(request)
+    assert survival.rate(999, 0) > 0.3
 
 
 def test_the_curve_is_the_product() -> None:
@@ -77,7 +80,6 @@ def test_what_was_learnt_is_kept_for_proposers_that_come_later() -> None:
     again = Calibration()
     again.restore(json.loads(json.dumps(calibration.state())))
     assert again.by_evidence("memory", (0.7,)).rate(9, 2) == table.rate(9, 2)
-    # Nobody asked for it here: it is kept for the next run.
     later = Calibration()
     later.restore(again.state())
     assert later.state().keys() == calibration.state().keys()
