@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 LEAVING_S = 2.0
 """longest clean-up when the user leaves: the daemon may be busy"""
+TYPING_S = 0.1
+"""seconds between two looks at whether a message is being typed"""
 MOST_RECENT = 20
 """chats whose screen state is kept"""
 LONGEST_TITLE = 60
@@ -203,6 +205,8 @@ class ChatApp(App[None]):
 
         screen, loop, left = self.chat_screen, asyncio.get_running_loop(), threading.Event()
         if not model.agreed:
+            while screen.typed:  # its letters would answer the question
+                await asyncio.sleep(TYPING_S)
             agrees = await screen.ask(Confirm(QUESTION, "Download", "primary"))
             if agrees is False:
                 await asyncio.to_thread(model.decline)
