@@ -176,11 +176,6 @@ def expected_speed(entry: Entry, cores: int) -> float:
     return min(cores * BYTES_PER_S, MOST_PER_S) / entry.size
 
 
-def both(entry: Entry) -> int:
-    """Bytes of a model and its draft model."""
-    return entry.size + (0 if entry.draft is None else CATALOGUE[entry.draft].size)
-
-
 def candidates(repo: str) -> Iterator[str]:
     """Repositories of models 5 to 30 times smaller, the smallest first: the same name with another size."""
     for family, (pattern, *small) in FAMILIES.items():
