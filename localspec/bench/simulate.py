@@ -53,6 +53,7 @@ LONGEST_S = 1e6
 """seconds of a forward"""
 COSTS = "Write --cost 1=12,2=20,5=35."
 
+GREEDY = Sampler(SamplingParams(), Noise(0), seeded=False)
 WRONG = -1
 """a token that no answer has"""
 
@@ -236,7 +237,7 @@ class RecordedDraft(Proposer):
         tokens, evidence = self.log.draft[start : start + count], self.log.certainty[start : start + count]
         right = shared_length(tokens, self.log.output[start:])
         self._read += min(right, fed)
-        # What it drafts after a wrong token was not recorded, and is wrong as well.
+        # Tokens behind the first wrong one were not recorded: they count as wrong.
         tokens[right + 1 :] = [WRONG] * (count - right - 1)
         return [Draft(tuple(tokens), self.name, evidence=tuple(evidence))]
 
@@ -250,13 +251,12 @@ class RecordedDraft(Proposer):
 
 def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine, time: Time) -> Play:
     """Decode one answer again, ``k`` draft tokens a round at most."""
-    sampler = Sampler(SamplingParams(), Noise(0), seeded=False)
     context, output = [*log.prompt, *log.output[:1]], log.output
     position, rounds, drafted, right, spent, began = 1, 0, 0, 0, 0.0, time.s
     while position < len(output):
         room = min(k, len(output) - position - 1)
         savings = Savings((position - 1) * cost(1) - spent, spent)
-        (offer,) = proposer.propose([Ask(request, context, room, sampler, position, savings=savings)])
+        (offer,) = proposer.propose([Ask(request, context, room, GREEDY, position, savings=savings)])
         draft = offer.cut(room)
         accepted = shared_length(draft.tokens, output[position:])
         context += output[position : position + accepted + 1]
@@ -264,11 +264,16 @@ def play(log: Log, proposer: Proposer, request: int, *, k: int, cost: CostLine, 
             proposer.observe(request, draft, accepted)
         position += accepted + 1
         rounds, drafted, right = rounds + 1, drafted + len(draft.tokens), right + accepted
-        spent += cost(len(draft.tokens) + 1)
-        time.s += cost(len(draft.tokens) + 1)
+        took = cost(len(draft.tokens) + 1)
+        spent, time.s = spent + took, time.s + took
     proposer.stop(request)
-    plain = max(len(output) - 1, 0) * cost(1)
-    return Play(int(bool(output)), len(output), rounds, drafted, right, time.s - began, plain)
+    return result_of(log, rounds, drafted, right, time.s - began, cost)
+
+
+def result_of(log: Log, rounds: int, drafted: int, accepted: int, seconds: float, cost: CostLine) -> Play:
+    """The results of one answer, with the time of plain decoding."""
+    n = len(log.output)
+    return Play(int(n > 0), n, rounds, drafted, accepted, seconds, max(n - 1, 0) * cost(1))
 
 
 def members_of(name: str, memory: Memory) -> list[Proposer]:
@@ -292,12 +297,12 @@ def controller_over(members: Sequence[Proposer], cost: CostLine, time: Time) -> 
 def hindsight(log: Log, request: int, members: Sequence[Proposer], *, k: int, cost: CostLine) -> Play:
     """The least time that any choice of a member and a length in each round could take: no draft is verified
     further than it is right. A draft model of the log is not among the members."""
-    sampler, output = Sampler(SamplingParams(), Noise(0), seeded=False), log.output
+    output = log.output
     context, longest = [*log.prompt, *output[:1]], [0] * len(output)
     for at in range(1, len(output)):
         room = min(k, len(output) - at - 1)
         for member in members:
-            (offer,) = member.propose([Ask(request, context, room, sampler, at)])
+            (offer,) = member.propose([Ask(request, context, room, GREEDY, at)])
             longest[at] = max(longest[at], shared_length(offer.tokens[:room], output[at:]))
         context.append(output[at])
     for member in members:
@@ -310,8 +315,7 @@ def hindsight(log: Log, request: int, members: Sequence[Proposer], *, k: int, co
             for n in range(longest[at] + 1)
         )
     seconds, rounds, drafted = rest[min(1, len(output))]
-    plain = max(len(output) - 1, 0) * cost(1)
-    return Play(int(bool(output)), len(output), rounds, drafted, drafted, seconds, plain)
+    return result_of(log, rounds, drafted, drafted, seconds, cost)
 
 
 def simulate(
