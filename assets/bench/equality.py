@@ -2,7 +2,7 @@
 
     python -m assets.bench.equality --model FILE.gguf [--draft FILE.gguf] --out FILE.jsonl [--seconds 200]
 
-Every prompt is answered plainly, greedily and with a seed, ``strict`` and ``auto``; then by every proposer,
+Every prompt is answered plainly, greedily and with a seed, in every mode; then by every proposer,
 in one of four ways that take turns: from a cold cache, again over the cells of the last answer, as a second
 turn over them, and in a batch with two others. Drafts have a forced length, those of ``auto`` its own. Groups
 of three prompts are appended to ``--out`` as they end; the same command continues behind them. The exit
@@ -80,9 +80,11 @@ def played(engine: Engine, asked: Sequence[Prompt], options: Options, way: str =
     return found
 
 
-def compare(engine: Engine, number: int, group: Sequence[Prompt], tokens: int) -> Iterator[dict[str, Any]]:
+def compare(
+    engine: Engine, number: int, group: Sequence[Prompt], tokens: int, modes: Sequence[str]
+) -> Iterator[dict[str, Any]]:
     """Play a group; yield a line for each answer."""
-    for (name, sampling), mode in product(SAMPLINGS.items(), MODES):
+    for (name, sampling), mode in product(SAMPLINGS.items(), modes):
         plain = parse_options({"proposer": NONE, "exactness": mode, "max_tokens": tokens}).over(sampling)
         first = played(engine, group, plain)
         later = [after(*both) for both in zip(group, first, strict=True)]
@@ -127,6 +129,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--prompts", type=int, default=201)
     parser.add_argument("--tokens", type=int, default=28)
+    parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no group begins after these")
     given = parser.parse_args()
     pair = choose_here(given.model, given.draft, config=CONFIG)
@@ -138,7 +141,7 @@ def main() -> int:
         asked = list(islice(prompts(gaps=engine.target.vocabulary.fim is not None), given.prompts))
         missing = (number for number in range(len(asked) // 3) if number not in done)
         for number in takewhile(lambda _: time.monotonic() < until, missing):
-            new = list(compare(engine, number, asked[number * 3 : number * 3 + 3], given.tokens))
+            new = list(compare(engine, number, asked[number * 3 : number * 3 + 3], given.tokens, given.modes))
             print(*map(json.dumps, new), sep="\n", file=out, flush=True)
             lines += new
     print(table(lines))
