@@ -81,6 +81,16 @@ class Rest(msgspec.Struct, frozen=True, tag=True):
     allowed: bool
 
 
+class Turn(msgspec.Struct, frozen=True, tag=True):
+    """Compute for ``seconds`` from the begin of the turn with this ``number``, then answer TurnOver and wait.
+
+    Infinite seconds: compute without turns. Number 0: no turn, its seconds do not count.
+    """
+
+    number: int
+    seconds: float
+
+
 class Stop(msgspec.Struct, frozen=True, tag=True):
     """Free everything and exit."""
 
@@ -125,6 +135,13 @@ class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     predicted_s: float
 
 
+class TurnOver(msgspec.Struct, frozen=True, tag=True):
+    """The worker has requests and waits for its next turn; this one took ``seconds``."""
+
+    number: int
+    seconds: float
+
+
 class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
     """The tokens of a text, and the bytes that each adds to it if those were requested."""
 
@@ -139,8 +156,8 @@ class RequestEvent(NamedTuple):
     event: Event | Tokenized
 
 
-ToWorker = Load | Submit | Tokenize | Cancel | Forget | Teach | Rest | Stop
-FromWorker = Heartbeat | Loading | Ready | LoadFailed | RequestEvent
+ToWorker = Load | Submit | Tokenize | Cancel | Forget | Teach | Rest | Turn | Stop
+FromWorker = Heartbeat | Loading | Ready | LoadFailed | RequestEvent | TurnOver
 
 _encoder = msgspec.msgpack.Encoder()
 to_worker_decoder = msgspec.msgpack.Decoder(ToWorker)

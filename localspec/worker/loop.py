@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import TypeVar
@@ -32,6 +34,8 @@ from localspec.protocol.frames import (
     Tokenize,
     Tokenized,
     ToWorker,
+    Turn,
+    TurnOver,
 )
 from localspec.protocol.results import Result
 from localspec.worker.apart import LONG, Apart, Fate, size_of
@@ -123,6 +127,9 @@ class Worker:
         self._begun: set[int] = set()
         """the daemon's ids of requests whose first text was sent"""
         self._may_rest = True
+        self._turn = Turn(0, math.inf)
+        self._turn_began = 0.0
+        self._waits = False
         self._apart = Apart(channel)
         channel.on_preempt = engine.preempt
 
@@ -148,15 +155,25 @@ class Worker:
 
     def _work(self) -> bool:
         """Step the engine until there is no work; return False for a stop."""
-        while self._pulse.step(self._engine.step) or self._requests:
-            self._send_events()
-            frame = self._channel.poll()
-            while frame is not None:
+        while True:
+            while (frame := self._next()) is not None:
                 if not self._take(frame):
                     return False
-                frame = self._channel.poll()
-        self._send_events()
-        return True
+            is_busy = self._pulse.step(self._engine.step)
+            self._send_events()
+            if not (is_busy or self._requests):
+                return True
+
+    def _next(self) -> ToWorker | Call | None:
+        """Return the next frame or call that has come; wait for one if there are requests, and the turn is
+        over."""
+        spent_s = time.monotonic() - self._turn_began
+        if spent_s < self._turn.seconds or not self._requests:
+            return self._channel.poll()
+        if not self._waits:
+            self._waits = True
+            self._channel.send(TurnOver(self._turn.number, spent_s))
+        return self._channel.receive()
 
     def _idle(self) -> ToWorker | Call:
         """Return the next frame or call; do the engine's chores until it comes."""
@@ -186,17 +203,28 @@ class Worker:
         elif isinstance(frame, Forget):
             self._engine.forget(frame.source)
             self._apart.forget(frame.source)
-        elif isinstance(frame, Cancel) and frame.id in self._requests:
-            self._engine.cancel(self._requests[frame.id].id)
         elif isinstance(frame, Cancel):
-            self._apart.cancel(frame.id)
+            self._cancel(frame.id)
         elif isinstance(frame, Teach):
             self._engine.teach(frame.path, frame.text, frame.workspace)
         elif isinstance(frame, Rest):
             self._may_rest = frame.allowed
+        elif isinstance(frame, Turn):
+            self._begin_turn(frame)
         elif callable(frame):
             self._pulse.step(frame)
         return True
+
+    def _begin_turn(self, turn: Turn) -> None:
+        if turn.number != self._turn.number:
+            self._turn_began = time.monotonic()
+        self._turn, self._waits = turn, False
+
+    def _cancel(self, id: int) -> None:
+        if id in self._requests:
+            self._engine.cancel(self._requests[id].id)
+        else:
+            self._apart.cancel(id)
 
     def _find(
         self,

@@ -29,7 +29,7 @@ CEILINGS = {
     "localspec/cli": 4000,
     "localspec/client": 1250,
     "localspec/completion": 550,
-    "localspec/daemon": 5700,
+    "localspec/daemon": 5900,
     "localspec/doctor": 650,
     "localspec/engine": 3950,
     "localspec/http": 3450,
@@ -41,12 +41,12 @@ CEILINGS = {
     "localspec/service": 350,
     "localspec/speculation": 2400,
     "localspec/tui": 5850,
-    "localspec/worker": 600,
+    "localspec/worker": 650,
     "plugins/llm": 150,
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2850,
-    "tests": 56250,
+    "tests": 56500,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

@@ -31,6 +31,8 @@ from localspec.protocol.frames import (
     Tokenize,
     Tokenized,
     ToWorker,
+    Turn,
+    TurnOver,
     encode_frame,
     from_worker_decoder,
     to_worker_decoder,
@@ -69,6 +71,7 @@ TO_WORKER: list[ToWorker] = [
     Tokenize(7, "é\0", start=True, special=False, pieces=True),
     Teach("/p.py", "x = 1", "/w"),
     Rest(allowed=False),
+    Turn(2, 0.05),
     Stop(),
 ]
 FROM_WORKER: list[FromWorker] = [
@@ -86,6 +89,7 @@ FROM_WORKER: list[FromWorker] = [
     RequestEvent(1, Done(RESULT)),
     RequestEvent(7, Tokenized((5, 6), (b"\xc3", b"\xa9"))),
     RequestEvent(1, Failed(ModelNotFound("no").as_dict())),
+    TurnOver(2, 0.06),
 ]
 
 

@@ -19,7 +19,8 @@ from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.subscription import Events
 from localspec.daemon.workers.identity import identify, key_of_pair, places_among, room_within
-from localspec.daemon.workers.worker import Key, WorkerProcess
+from localspec.daemon.workers.turns import Turns
+from localspec.daemon.workers.worker import Key, Terms, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET
 from localspec.models.candidates import Room
@@ -90,6 +91,7 @@ class Pool:
         self._metrics = metrics
         self._events = events
         self._program = program
+        self._terms = Terms(program.command, config.daemon.hang_s, Turns())
         self._workers: list[WorkerProcess] = []
         self._leaving: list[WorkerProcess] = []
         """removed from the list, but not ended yet"""
@@ -247,11 +249,10 @@ class Pool:
         evicted = self._make_room(choice.pair)
         worker = WorkerProcess(
             key,
-            self._program.command,
+            self._terms,
             self._on_end,
             identity=identity,
             pair=choice.pair,
-            hang_s=self._config.daemon.hang_s,
         )
         self._workers.append(worker)
         worker.ready.add_done_callback(lambda _: self._on_ready(worker))

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from localspec.daemon.workers.link import Link
+from localspec.daemon.workers.turns import Share, Turns
 from localspec.daemon.workers.watch import Watch
 from localspec.errors import (
     EngineCrashed,
@@ -42,8 +43,9 @@ from localspec.protocol.frames import (
     Tokenize,
     Tokenized,
     ToWorker,
+    TurnOver,
 )
-from localspec.protocol.requests import Request
+from localspec.protocol.requests import Priority, Request
 
 log = logging.getLogger(__name__)
 
@@ -73,13 +75,31 @@ class Key(NamedTuple):
     backend: str
 
 
-class Job:
-    """A request in a worker: events go to ``on_event`` as they come, the end is awaited in ``end``."""
+class Terms(NamedTuple):
+    """The command that starts a worker, the seconds that any of its steps may take, and the CPU's turns."""
 
-    def __init__(self, worker: WorkerProcess, id: int, on_event: Callable[[StreamEvent], None]) -> None:
+    command: tuple[str, ...]
+    hang_s: float
+    turns: Turns
+
+
+class Job:
+    """A request in a worker: events go to ``on_event`` as they come, the end is awaited in ``end``.
+
+    ``priority``: its class, if it takes part in the turns on the CPU.
+    """
+
+    def __init__(
+        self,
+        worker: WorkerProcess,
+        id: int,
+        on_event: Callable[[StreamEvent], None],
+        priority: Priority | None,
+    ) -> None:
         self.end: asyncio.Future[Any] = _future()
         """gets a :class:`Result`, or the Tokenized of a text"""
         self.on_event = on_event
+        self.priority = priority
         self._worker = worker
         self._id = id
 
@@ -98,12 +118,11 @@ class WorkerProcess:
     def __init__(
         self,
         key: Key,
-        command: tuple[str, ...],
+        terms: Terms,
         on_end: Callable[[WorkerProcess], None],
         *,
         identity: Key,
         pair: Pair,
-        hang_s: float,
     ) -> None:
         self.key = key
         self.identity = identity
@@ -122,7 +141,7 @@ class WorkerProcess:
         self.may_rest = True
         self.last_used = time.monotonic()
         self.crashed = False
-        self._command = command
+        self._command = terms.command
         self._on_end = on_end
         self._jobs: dict[int, Job] = {}
         self._last_id = 0
@@ -130,7 +149,8 @@ class WorkerProcess:
         self._closed = False
         self._expected: LocalspecError | None = None
         self._verdict: EngineCrashed | None = None
-        self._watch = Watch(hang_s, time.monotonic())
+        self._watch = Watch(terms.hang_s, time.monotonic())
+        self._share = Share(terms.turns, self.send)
         self._process: asyncio.subprocess.Process | None = None
         self._link: Link | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -246,11 +266,12 @@ class WorkerProcess:
         Raises :class:`EngineCrashed` if the worker has ended, :class:`InvalidOptions` for a request that no
         frame can hold.
         """
-        return self._begin(lambda id: Submit(id, request, watch), on_event)
+        priority = None if self._is_on_gpu else request.goes_as
+        return self._begin(lambda id: Submit(id, request, watch), on_event, priority)
 
     async def tokenize(self, text: str, *, start: bool, special: bool, pieces: bool) -> Tokenized:
         """Tokenize a text. Raises :class:`EngineCrashed`."""
-        job = self._begin(lambda id: Tokenize(id, text, start, special, pieces), lambda _: None)
+        job = self._begin(lambda id: Tokenize(id, text, start, special, pieces), lambda _: None, None)
         try:
             tokenized: Tokenized = await job.end
         except asyncio.CancelledError:
@@ -258,7 +279,17 @@ class WorkerProcess:
             raise
         return tokenized
 
-    def _begin(self, message: Callable[[int], ToWorker], on_event: Callable[[StreamEvent], None]) -> Job:
+    @property
+    def _is_on_gpu(self) -> bool:
+        """True if a GPU holds most of the target's weights."""
+        return self.loaded and 2 * self.ready.result().offloaded_bytes > self.pair.target.weight_bytes
+
+    def _begin(
+        self,
+        message: Callable[[int], ToWorker],
+        on_event: Callable[[StreamEvent], None],
+        priority: Priority | None,
+    ) -> Job:
         """Send a message under a new id. No job is registered for one that cannot be sent."""
         if self._ended or self._verdict:
             raise EngineCrashed(f"the worker process of {self.key.model} has ended")
@@ -273,7 +304,9 @@ class WorkerProcess:
         if not self._jobs:
             self._watch.moved(time.monotonic())
         self._last_id = id
-        job = self._jobs[id] = Job(self, id, on_event)
+        job = self._jobs[id] = Job(self, id, on_event, priority)
+        if priority is not None:
+            self._share.begin(priority)
         self._write(frame)
         return job
 
@@ -342,6 +375,8 @@ class WorkerProcess:
             self._pass_on(frame.id, frame.event)
             return
         match frame:
+            case TurnOver():
+                self._share.over(frame.number, frame.seconds)
             case Loading():
                 for listener in tuple(self.listeners):
                     listener(frame)
@@ -362,7 +397,11 @@ class WorkerProcess:
 
     def _finish(self, id: int, event: Done | Tokenized | Failed) -> None:
         job = self._jobs.pop(id, None)
-        if job is None or job.end.done():
+        if job is None:
+            return
+        if job.priority is not None:
+            self._share.end(job.priority)
+        if job.end.done():
             return
         match event:
             case Done():
@@ -396,6 +435,7 @@ class WorkerProcess:
             if not future.done():
                 future.set_exception(error)
         self._jobs.clear()
+        self._share.leave()
 
     def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
