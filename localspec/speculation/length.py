@@ -5,6 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+DOUBT = 0.1
+"""least probability that a draft does not pay: a text may leave what it copies all at once, though averages
+over earlier texts promise nearly certain tokens"""
+
 
 def best_length(
     survival: Sequence[float], seconds: Sequence[float], stake: float = math.inf
@@ -23,7 +27,7 @@ def best_length(
             extra = cost - seconds[0]
             even = max(math.ceil(extra / plain), 1)
             lost = 1.0 - survival[even - 1] if even <= k else 1.0
-            if lost * extra <= stake:
+            if max(lost, DOUBT) * extra <= stake:
                 best, best_rate = k, expected / cost
     return best, best_rate
 
