@@ -15,7 +15,8 @@ from statistics import median
 from typing import NamedTuple
 
 from assets.bench.record import TAUGHT
-from localspec.bench.simulate import HINDSIGHT, MOST, CostLine, Log, read_logs, simulate
+from localspec.bench.simulate import HINDSIGHT, CostLine, Log, read_logs, simulate
+from localspec.engine.proposers import LONGEST_K
 from localspec.protocol.proposer_kinds import AUTO
 
 ANSWERS = Path(__file__).parents[2] / "tests" / "bench" / "data" / "answers.jsonl"
@@ -63,7 +64,7 @@ MACHINES = (
 
 def speeds(logs: list[Log], name: str, machine: Machine, share: float | None) -> list[float]:
     """By workload, the median speed of the answers as a multiple of plain decoding; then the least of all."""
-    plays = simulate(logs, name, k=MOST, cost=CostLine(machine.costs), draft_share=share)
+    plays = simulate(logs, name, k=LONGEST_K, cost=CostLine(machine.costs), draft_share=share)
     found: dict[str, list[float]] = {}
     for log, played in zip(logs, plays, strict=True):
         if played.speed is not None and log.workload != TAUGHT:

@@ -21,6 +21,7 @@ from localspec import home
 from localspec.backends.toy import ToyBackend
 from localspec.engine.factories import Parts, make
 from localspec.engine.learning import Learning
+from localspec.engine.proposers import LONGEST_K
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
@@ -36,8 +37,6 @@ from localspec.speculation.proposer import Nothing, Proposer
 from localspec.speculation.sampling import Sampler, SamplingParams
 from localspec.speculation.survival import BUCKETS, Calibration
 
-MOST = 20
-"""tokens of the longest draft that the options allow"""
 HINDSIGHT = "hindsight"
 DRAFT = DraftModel.name
 SIMULATED = (AUTO, HINDSIGHT, NONE, *(kind.name for kind in KINDS))
@@ -289,7 +288,7 @@ def controller_over(members: Sequence[Proposer], cost: CostLine, time: Time) -> 
     counts would depend on the load of this machine."""
     curve = CostCurve()
     for _ in range(KNOWN):
-        for width in range(1, MOST + 2):
+        for width in range(1, LONGEST_K + 2):
             curve.observe(width, 0, cost(width))
     return Controller(members, curve, Calibration(), clock=time)
 

@@ -110,7 +110,7 @@ def simulate(
         Source of draft tokens: a proposer, auto (which chooses among them), none, or hindsight, which knows
         the answer: the least time that auto could take.
     k
-        Maximum draft tokens per round, 1 to 20; otherwise 4, or 20 for auto and hindsight.
+        Maximum draft tokens per round, 1 to 20; otherwise 4, or 47 for auto and hindsight.
     cost
         Milliseconds of a forward by its width, such as 1=12,2=27,5=42.
     draft_cost
@@ -118,12 +118,12 @@ def simulate(
     as_json
         Print one JSON object.
     """
-    from localspec.bench.simulate import EXAMPLE, HINDSIGHT, MOST, by_workload, parse_costs, read_logs
+    from localspec.bench.simulate import EXAMPLE, HINDSIGHT, by_workload, parse_costs, read_logs
     from localspec.bench.simulate import simulate as run
+    from localspec.engine.proposers import LONGEST_K
 
-    if k is None:
-        k = MOST if proposer in (AUTO, HINDSIGHT) else FIXED_K
     check_value(Options, "k", k, said="-k")
+    k = k or (LONGEST_K if proposer in (AUTO, HINDSIGHT) else FIXED_K)
     line = EXAMPLE if cost is None else parse_costs(cost)
     share = None if draft_cost is None else draft_cost / 1000 / line(1)
     logs = read_logs(log)

@@ -9,6 +9,7 @@ from collections.abc import Sequence as Seq
 from operator import index
 from typing import NamedTuple
 
+from localspec.backends.sizes import WIDEST_ROUND
 from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
 from localspec.engine.settings import Settings
@@ -20,8 +21,8 @@ from localspec.speculation.proposer import PLAIN_DECODING, Nothing, Proposer
 
 DEFAULT_K = 4
 """most draft tokens a round of a proposer that no controller serves"""
-LONGEST_K = 20
-"""most draft tokens a round"""
+LONGEST_K = WIDEST_ROUND - 1
+"""most draft tokens a round that a controller serves"""
 EXACT_ALONE = nothing("exactness = strict, and no wider forward is known to round as plain decoding does")
 
 

@@ -34,7 +34,7 @@ PRIORS: tuple[tuple[str, Mapping[int, float]], ...] = (
     ("F32", {2: 1.15, 4: 1.41, 5: 1.41, 8: 1.83, 16: 2.85, 32: 5.01}),
     ("F16", {2: 1.29, 4: 1.70, 5: 1.75, 8: 2.17, 16: 3.39, 32: 5.79}),
     ("Q8", {2: 2.28, 4: 2.67, 5: 3.47, 8: 3.66, 16: 6.0, 32: 10.9}),
-    ("", {2: 1.62, 4: 2.53, 5: 3.22, 8: 4.53, 16: 7.21, 32: 14.1}),
+    ("", {2: 1.62, 4: 2.53, 5: 3.22, 8: 4.53, 16: 7.21, 32: 12.3, 48: 17.3}),
 )
 """relative costs measured on other machines, by a part of a model's description, which names its device or
 precision: MLX on Apple's GPUs, then CPUs; the last one is for all others. Of two measurements the higher one

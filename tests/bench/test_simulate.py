@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from localspec.bench.simulate import (
     EXAMPLE,
-    MOST,
     CostLine,
     Log,
     Play,
@@ -26,6 +25,7 @@ from localspec.bench.simulate import (
     write_logs,
     write_whole,
 )
+from localspec.engine.proposers import LONGEST_K
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.speculation.lookup import PromptLookup
 from localspec.speculation.proposer import Nothing
@@ -113,7 +113,7 @@ def test_a_recorded_draft_is_right_until_its_first_wrong_token() -> None:
 @pytest.mark.parametrize(("share", "drafts"), [(0.01, True), (1.5, False)])
 def test_auto_takes_a_recorded_draft_where_it_pays(share: float, drafts: bool) -> None:
     log = Log("w", "case", 0, [1], list(range(50)), draft=list(range(50)), certainty=[12] * 50)
-    (played,) = simulate([log], "auto", k=MOST, cost=CostLine({1: 1.0, 20: 2.0}), draft_share=share)
+    (played,) = simulate([log], "auto", k=LONGEST_K, cost=CostLine({1: 1.0, 20: 2.0}), draft_share=share)
     assert (played.drafted > 0) == drafts
 
 
@@ -131,8 +131,8 @@ def test_hindsight_verifies_what_is_right_where_that_pays() -> None:
 
 @pytest.mark.parametrize("name", ["auto", "prompt-lookup", "none"])
 def test_hindsight_is_never_slower(answers: list[Log], name: str) -> None:
-    best = simulate(answers, "hindsight", k=MOST, cost=EXAMPLE)
-    others = simulate(answers, name, k=MOST, cost=EXAMPLE)
+    best = simulate(answers, "hindsight", k=LONGEST_K, cost=EXAMPLE)
+    others = simulate(answers, name, k=LONGEST_K, cost=EXAMPLE)
     assert all(a.seconds <= b.seconds + 1e-9 for a, b in zip(best, others, strict=True))
 
 
@@ -167,7 +167,7 @@ def test_proposers_need_no_more_rounds_than_they_did(answers: list[Log], name: s
 
 def test_auto_saves_the_time_that_it_saved(answers: list[Log]) -> None:
     """On the example's cost curve: medians of a workload's answers, and the worst of all."""
-    plays = simulate(answers, "auto", k=MOST, cost=EXAMPLE)
+    plays = simulate(answers, "auto", k=LONGEST_K, cost=EXAMPLE)
     speeds: dict[str, list[float]] = {}
     for log, played in zip(answers, plays, strict=True):
         assert played.speed is not None
