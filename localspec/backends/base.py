@@ -42,6 +42,8 @@ class Capabilities:
     """rounds of up to this many tokens give the rows of 1-wide forwards, to the bit"""
     fast_alone: bool = False
     """True if a 1-wide forward of spans that need not be exact is faster, and rounded otherwise"""
+    splits_contexts: bool = True
+    """True if the rows of rounds may be computed otherwise behind a long context than behind a short one"""
     saves: bool = False
     """True if a sequence can be saved as bytes"""
     offloaded_bytes: int = 0

@@ -7,18 +7,16 @@ differs by type of weights, device and build of a backend's library, so it is tr
 from __future__ import annotations
 
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from dataclasses import replace
 from itertools import takewhile
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple
 
-import numpy as np
-
-from localspec.backends.base import Backend, Rows, Span
+from localspec.backends.base import Backend, Logits, Span
 
 CONTEXT = 264
-"""tokens before the rows that are compared: behind more than 256, attention has other kernels"""
+"""tokens before the compared rows if the backend ``splits_contexts``: behind 256, kernels are others"""
 ENOUGH_S = 1.0
 """a model whose check takes longer is not checked while it is loaded, but later, when idle"""
 PIECE = 32
@@ -26,11 +24,10 @@ PIECE = 32
 WIDTHS = 2, 3, 4, 5, 8, 16, 21
 """widths that are tried, the last one of the longest draft: kernels and costs change with them"""
 PLACES = 0, 4, 8, 13
-"""numbers of 1-wide forwards before a wide one: rows may be equal by chance, four rows of Q4_K are in 3 of 8
-cases"""
-TIMED = PLACES[:2]
-"""places at which all widths are timed"""
-STEPS = TIMED[-1] + max(WIDTHS)
+"""numbers of 1-wide forwards before a wide one: four rows of Q4_K are equal by chance in 3 of 8 cases"""
+STEPS = PLACES[1] + max(WIDTHS)
+BATCH = 0
+"""stands for the forwards of two sequences, among widths"""
 
 
 class Rounding(NamedTuple):
@@ -62,118 +59,120 @@ def set_rounding(backend: Backend, rounding: Rounding) -> None:
     backend.capabilities = replace(backend.capabilities, **rounding._asdict())
 
 
-def read(backend: Backend, sequence: int, tokens: list[int]) -> Generator[None, None, None]:
-    """Feed ``tokens`` in small pieces, one a step."""
-    for at in range(0, len(tokens), PIECE):
-        backend.forward([Span(sequence, tokens[at : at + PIECE], 0)])
-        yield
-
-
-class Observe(Protocol):
-    """A function that learns the cost of a forward."""
-
-    def __call__(self, width: int, context: int, seconds: float) -> None: ...
+Observe = Callable[[int, int, float], None]
+"""learns the cost of a forward of so many tokens, after so many tokens, in so many seconds"""
 
 
 class Probe:
-    """The check of one model, a step per forward, on a sequence that begins with ``CONTEXT`` tokens.
+    """The check of one model, a step per forward, on a sequence of its own.
 
-    Closing :meth:`steps` frees that sequence; the results of finished parts are kept, and the next
-    :meth:`steps` continue behind them. ``observe`` gets (width, tokens before, seconds) of each forward.
+    Closing :meth:`steps` frees that sequence; the rows of wide forwards are kept, and the next :meth:`steps`
+    try what is missing. ``observe`` learns from each forward.
     """
 
     def __init__(self, backend: Backend, observe: Observe = lambda width, context, seconds: None) -> None:
         self._backend, self._observe = backend, observe
         limits = backend.capabilities
-        self._n = max(1, min(CONTEXT, limits.n_ctx - STEPS - 1))
-        self._widths_tried = [width for width in WIDTHS if width <= limits.max_batch]
+        self._widths = [width for width in WIDTHS if width <= limits.max_batch]
+        context = CONTEXT if limits.splits_contexts else sum(self._widths)
+        self._n = max(1, min(context, limits.n_ctx - STEPS - 1))
+        self._ends = [self._n]
+        """of the pieces of the context: the last ones are as wide as the widths tried"""
+        for width in reversed(self._widths):
+            if width < self._ends[0]:
+                self._ends.insert(0, self._ends[0] - width)
+        self._ends = [*range(PIECE, self._ends[0], PIECE), *self._ends]
         # The text fed is this file: natural enough, and always there.
         text = Path(__file__).read_text(encoding="utf-8")
         self._tokens = backend.vocabulary.encode(text, special=False)[: self._n + STEPS + 1]
-        self._found: dict[str, Any] = {}
+        self._tried: set[tuple[int, int]] = set()
+        """widths, with the places where they were tried"""
+        self._rows: set[tuple[int, int, int]] = set()
+        """widths, with the places and the hashes of the rows that they gave"""
+        self._unequal: set[int] = set()
 
     def steps(self) -> Generator[None, None, Rounding]:
         """Check what is not checked yet.
 
         The reference rows are those of 1-wide forwards. A width is exact if every number of every row of such
         forwards equals the reference to the bit, at all of ``PLACES``, and all smaller widths are exact;
-        batches are exact if the same holds for the rows of two sequences together. Raises
-        :class:`EngineBusy` where no sequence is free.
+        batches are exact if the same holds for the rows of two sequences together. All widths are timed
+        twice, once while the context is read. Raises :class:`EngineBusy` where no sequence is free.
         """
         sequence = self._backend.open()
         try:
-            yield from read(self._backend, sequence, self._tokens[: self._n])
-            for part in (self._reference, self._batches, self._widths):
-                if part.__name__ not in self._found:
-                    self._backend.mark(sequence)
-                    self._found[part.__name__] = yield from part(sequence)
-                    yield from self._go_to(sequence, 0)
+            yield from self._try_batches(sequence)
+            for place in range(STEPS + 1):
+                if place in PLACES:
+                    yield from self._try_widths(sequence, place)
+                if place > PLACES[-1] + max((0, *self._equal)):
+                    break
+                yield from self._go_to(sequence, place)
+                (reference,) = yield from self._forward(sequence, 1)
+                self._unequal.update(
+                    width for width, at, row in self._rows if at == place and row != reference
+                )
         finally:
             self._backend.close(sequence)
-        exact = self._found["_widths"]
-        return Rounding(max((1, *takewhile(exact.__contains__, WIDTHS))), self._found["_batches"])
+        return Rounding(max((1, *self._equal)), BATCH not in self._unequal)
 
-    def _reference(self, sequence: int) -> Generator[None, None, Rows]:
-        rows = []
-        for place in range(STEPS + 1):
-            rows.append((yield from self._rows(sequence, place, 1)))
-        return np.concatenate(rows)
+    @property
+    def _equal(self) -> list[int]:
+        """The widths that are exact so far."""
+        return list(takewhile(lambda width: width not in self._unequal, self._widths))
 
-    def _widths(self, sequence: int) -> Generator[None, None, set[int]]:
-        """Return the widths whose rows are those of the reference at all places."""
-        exact, replays = set(self._widths_tried), self._backend.capabilities.replays
-        for place in PLACES:
-            yield from self._go_to(sequence, place)
-            self._backend.mark(sequence)
-            tried = self._widths_tried if place in TIMED else sorted(exact)
-            for width in (each for each in tried if place + each <= STEPS):
-                rows = yield from self._rows(sequence, place, width)
-                if replays:
-                    # A state may be computed otherwise than the rows beside it: the next row shows it.
-                    after = yield from self._rows(sequence, place + width, 1)
-                    rows = np.concatenate([rows, after])
+    def _go_to(self, sequence: int, place: int) -> Generator[None, None, None]:
+        """Feed what is missing before ``place``, by the same forwards each time: cells round as those do."""
+        for end in (*self._ends, *range(self._n + 1, self._n + place + 1)):
+            if (length := self._backend.length(sequence)) < end:
+                yield from self._forward(sequence, end - length)
+
+    def _try_widths(self, sequence: int, place: int) -> Generator[None, None, None]:
+        for width in self._equal:
+            if place + width <= STEPS and (width, place) not in self._tried:
                 yield from self._go_to(sequence, place)
-                if not np.array_equal(rows, self._expected(place, len(rows))):
-                    exact.discard(width)
-        return exact
+                self._backend.mark(sequence)
+                rows = yield from self._forward(sequence, width)
+                if self._backend.capabilities.replays:
+                    # A state may be computed otherwise than the rows beside it: the next row shows it.
+                    rows += yield from self._forward(sequence, 1)
+                self._rows.update((width, at, row) for at, row in enumerate(rows, place))
+                self._tried.add((width, place))
+                self._backend.truncate(sequence, self._n + place)
 
-    def _batches(self, sequence: int) -> Generator[None, None, bool]:
-        """Return True if rows are equal in a forward shared by another sequence, with as many tokens or
-        fewer."""
+    def _try_batches(self, sequence: int) -> Generator[None, None, None]:
+        """Try forwards that another sequence shares, with as many tokens or fewer."""
         backend, steps = self._backend, self._tokens[self._n :]
-        if not backend.capabilities.batches or backend.capabilities.max_sequences < 2:
-            return True
-        other = backend.fork(sequence, backend.length(sequence))
+        limits = backend.capabilities
+        if not limits.batches or limits.max_sequences < 2 or (BATCH, 0) in self._tried:
+            return
+        yield from self._go_to(sequence, 0)
+        backend.mark(sequence)
+        other = backend.fork(sequence, self._n)
         try:
             for start, stop in ((0, 1), (1, 4)):
                 mine = Span(sequence, steps[start:stop], stop - start)
-                rows = backend.forward([mine, Span(other, steps[start : start + 1], 1)]).rows(
-                    0, stop - start + 1
-                )
+                logits = backend.forward([mine, Span(other, steps[start : start + 1], 1)])
+                places, rows = (*range(start, stop), start), _hashes(logits, stop - start + 1)
+                self._rows.update((BATCH, at, row) for at, row in zip(places, rows, strict=True))
                 yield
-                expected = [self._expected(start, stop - start), self._expected(start, 1)]
-                if not np.array_equal(rows, np.concatenate(expected)):
-                    return False
         finally:
             backend.close(other)
-        return True
+        self._tried.add((BATCH, 0))
+        backend.truncate(sequence, self._n)
 
-    def _go_to(self, sequence: int, place: int) -> Generator[None, None, None]:
-        """Go to ``place`` tokens behind the context; feed again what the backend did not keep."""
-        at = min(self._n + place, self._backend.length(sequence))
-        yield from read(self._backend, sequence, self._tokens[self._backend.truncate(sequence, at) : self._n])
-        for each in range(self._backend.length(sequence) - self._n, place):
-            yield from self._rows(sequence, each, 1)
-
-    def _expected(self, place: int, count: int) -> Rows:
-        rows: Rows = self._found["_reference"][place : place + count]
-        return rows
-
-    def _rows(self, sequence: int, place: int, width: int) -> Generator[None, None, Rows]:
-        at, started = self._n + place, time.perf_counter()
-        logits = self._backend.forward([Span(sequence, self._tokens[at : at + width], width)])
-        logits.argmax()  # waits for the device
-        self._observe(width, at, time.perf_counter() - started)
-        rows = logits.rows(0, width)
+    def _forward(self, sequence: int, width: int) -> Generator[None, None, list[int]]:
+        at, started = self._backend.length(sequence), time.perf_counter()
+        tried = width == 1 or width in self._widths
+        logits = self._backend.forward([Span(sequence, self._tokens[at : at + width], tried * width)])
+        rows = []
+        if tried:
+            logits.argmax()  # waits for the device
+            self._observe(width, at, time.perf_counter() - started)
+            rows = _hashes(logits, width)
         yield
         return rows
+
+
+def _hashes(logits: Logits, rows: int) -> list[int]:
+    return [hash(row.tobytes()) for row in logits.rows(0, rows)]

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from localspec.backends.base import Backend, Span
-from localspec.backends.rounding import CONTEXT, WIDTHS, Probe, read, set_rounding
+from localspec.backends.rounding import WIDTHS, Probe, set_rounding
 from localspec.engine.learning import Learning
 from localspec.engine.priming import Primer
 from localspec.engine.scheduler import Scheduler
@@ -54,7 +54,7 @@ class Idle:
     def _measurements(self, draft: Backend | None) -> list[Chore]:
         target, learning = self._target, self._learning
         found: list[Chore] = []
-        known = learning.rounding.measured is not None and learning.costs.knows(max(WIDTHS), CONTEXT)
+        known = learning.rounding.measured is not None and learning.costs.knows(max(WIDTHS), 0)
         if not known and not target.capabilities.obstacle:
             found.append(partial(self._measure_target, Probe(target, learning.costs.observe)))
         if draft is not None and learning.draft_costs is not None:
@@ -165,18 +165,15 @@ def measure_step(backend: Backend, costs: CostCurve) -> Generator[None, None, No
 
     Raises :class:`EngineBusy` if no sequence is free.
     """
-    n = min(CONTEXT, backend.capabilities.n_ctx - TIMES)
-    if n < 1 or costs.knows(1, n):
+    if costs.knows(1, 0):
         return
     text = backend.vocabulary.encode(Path(__file__).read_text(encoding="utf-8"), special=False)
-    tokens = [text[i % len(text)] for i in range(n + TIMES)]
     sequence = backend.open()
     try:
-        yield from read(backend, sequence, tokens[:n])
-        for token in tokens[n:]:
+        for at, token in enumerate(text[:TIMES]):
             started = time.perf_counter()
             backend.forward([Span(sequence, [token], 1)]).argmax()
-            costs.observe(1, n, time.perf_counter() - started)
+            costs.observe(1, at, time.perf_counter() - started)
             yield
     finally:
         backend.close(sequence)

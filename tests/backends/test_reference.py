@@ -84,6 +84,16 @@ def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.
     assert (rows(backend, 5) != rows(backend, 1)).any()
 
 
+def test_without_the_mode_a_model_is_checked_behind_a_long_context(
+    model: Path, backend: LlamaCppBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert backend.capabilities.splits_contexts != backend.reference_mode.available
+    monkeypatch.setattr(reference, "_switches", lambda context: [])
+    other = LlamaCppBackend(model_at(model), EngineConfig(n_ctx=512, parallel=1), measured=False)
+    assert other.capabilities.splits_contexts
+    other.free()
+
+
 @pytest.mark.parametrize(
     ("weights", "longest", "exact", "on"),
     [

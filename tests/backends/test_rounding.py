@@ -89,7 +89,7 @@ def test_pauses_find_what_a_long_one_does() -> None:
     probe, pauses, found = Probe(backend), 0, None
     while found is None:
         steps = probe.steps()
-        for _ in range(60):
+        for _ in range(30):
             try:
                 next(steps)
             except StopIteration as end:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from localspec.backends.base import Span
-from localspec.backends.rounding import CONTEXT, PIECE, TIMED, WIDTHS, Probe
+from localspec.backends.rounding import CONTEXT, PIECE, WIDTHS, Probe
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine import learning
 from localspec.engine.engine import Engine
@@ -26,16 +27,9 @@ def backend(n_ctx: int = 600) -> ToyBackend:
     return ToyBackend(small_markov(1), n_ctx=n_ctx)
 
 
-def widths_of(model: ToyBackend, *, after: int) -> Counter[int]:
-    """Return the number of forwards by width, once ``after`` tokens of context were fed."""
-    found: Counter[int] = Counter()
-    fed = 0
-    for spans in model.forwards:
-        if fed < after:
-            fed += len(spans[0].tokens)
-        elif len(spans) == 1:
-            found[len(spans[0].tokens)] += 1
-    return found
+def widths_of(model: ToyBackend) -> Counter[int]:
+    """Return the number of forwards by width, without shared ones."""
+    return Counter(len(spans[0].tokens) for spans in model.forwards if len(spans) == 1)
 
 
 def measured(model: ToyBackend) -> CostCurve:
@@ -47,21 +41,23 @@ def measured(model: ToyBackend) -> CostCurve:
     return costs
 
 
-def test_every_width_is_timed_while_its_rows_are_checked() -> None:
+def test_every_width_is_timed_while_the_context_is_read_and_rows_are_checked() -> None:
     model = ToyBackend(small_markov(1), n_ctx=600, noise=0.1)
     costs = measured(model)
-    widths = widths_of(model, after=CONTEXT)
-    assert {width: widths[width] for width in WIDTHS} == dict.fromkeys(WIDTHS, len(TIMED))
+    widths = widths_of(model)
+    assert {width: widths[width] for width in WIDTHS} == dict.fromkeys(WIDTHS, 2)
     assert all(costs.knows(width, CONTEXT) for width in (1, *WIDTHS))
     assert costs.widest(CONTEXT) == WIDEST
 
 
-def test_a_model_is_measured_by_few_forwards() -> None:
-    """Tokens fed behind the context: the cost of about 200 narrow forwards on a CPU."""
+@pytest.mark.parametrize(("splits", "context"), [(True, CONTEXT), (False, sum(WIDTHS))])
+def test_a_model_is_measured_by_few_forwards(splits: bool, context: int) -> None:
+    """Few tokens behind a context that is long only where its length may change rows."""
     model = ToyBackend(small_markov(1), n_ctx=600, noise=0.1)
+    model.capabilities = replace(model.capabilities, splits_contexts=splits)
     measured(model)
-    widths = widths_of(model, after=CONTEXT)
-    assert widths[1] < 50 and sum(width * n for width, n in widths.items()) < 160
+    widths = widths_of(model)
+    assert widths[1] < 20 and context < sum(width * n for width, n in widths.items()) < context + 80
 
 
 def test_a_request_waits_for_a_small_piece_of_context_only() -> None:
@@ -74,7 +70,7 @@ def test_of_a_draft_model_only_single_tokens_are_measured() -> None:
     model, costs = backend(), CostCurve()
     for _ in measure_step(model, costs):
         pass
-    assert widths_of(model, after=CONTEXT) == {1: TIMES}
+    assert widths_of(model) == {1: TIMES}
     assert costs.knows(1, CONTEXT) and not costs.knows(2, CONTEXT)
     assert list(measure_step(model, costs)) == [] and model.open_sequences == 0
 
@@ -92,8 +88,9 @@ def test_no_forward_is_wider_than_the_backend_takes() -> None:
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 20])
 def test_a_measurement_that_is_closed_frees_what_it_used(steps: int) -> None:
-    for measuring in (Probe(model := backend()).steps(), measure_step(model, CostCurve())):
-        for _ in range(min(steps, 10)):
+    model = backend()
+    for measuring, most in ((Probe(model).steps(), 20), (measure_step(model, CostCurve()), TIMES)):
+        for _ in range(min(steps, most)):
             next(measuring)
         assert model.open_sequences == 1
         measuring.close()

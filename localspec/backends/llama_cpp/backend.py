@@ -152,6 +152,7 @@ class LlamaCppBackend:
             self.description += f", {kept} earlier states"
             if not kept and not self._drafts:
                 obstacle = NO_STATES if states else NO_ROOM
+        offloaded = offloaded_bytes(self._context, header, native.gpu_layers(config))
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
             trained_ctx=native.trained_context(self._lib_model),
@@ -161,7 +162,8 @@ class LlamaCppBackend:
             fast_alone=self.reference_mode.fast_alone,
             replays=self._sequences.replays,
             obstacle=obstacle,
-            offloaded_bytes=offloaded_bytes(self._context, header, native.gpu_layers(config)),
+            splits_contexts=offloaded > 0 or not self.reference_mode.available,
+            offloaded_bytes=offloaded,
         )
 
     def open(self) -> int:

@@ -1,13 +1,13 @@
 """Rows that do not depend on the number of rows beside them: ggml's reference mode, for forwards of rounds.
 
-On a CPU, flash attention sums a lone row over 512 cells and more in parts, one per thread, and a row
-among others in one go (ggml-cpu/ops.cpp, ``ggml_compute_forward_flash_attn_ext_f16``). That differs in
-the last bit, which quantised activations amplify to up to 0.2 logits. In reference mode every row is summed
-in one go, and forwards of 1, 2, 5 and 16 tokens give the same bits. That is faster or slower: on 2 cores a
-lone row behind 1,900 tokens takes 18.2 ms instead of 20.2 (0.5 billion parameters at Q8_0), behind 1,500
-42.8 instead of 39.7 (1.5 billion at Q4_K_M), behind 3,500 34.3 instead of 32.5 (0.5 billion). So where more
-rows of a model's weights are not equal anyway, a lone row is in it only if it must be. Long pieces of a
-prompt are much faster without it: they are computed in tiles. So are products with K-quants and similar
+On a CPU, flash attention sums a lone row over 512 cells and more in parts, one per thread, and a row among
+others in one go (ggml-cpu/ops.cpp, ``ggml_compute_forward_flash_attn_ext_f16``). That differs in the last
+bit, which quantised activations amplify to up to 0.2 logits. In reference mode every row is summed in one go,
+and forwards of 1, 2, 5 and 16 tokens give the same bits, however long the context. That is faster or slower:
+on 2 cores a lone row behind 1,900 tokens takes 18.2 ms instead of 20.2 (0.5 billion parameters at Q8_0),
+behind 1,500 42.8 instead of 39.7 (1.5 billion at Q4_K_M), behind 3,500 34.3 instead of 32.5 (0.5 billion). So
+where more rows of a model's weights are not equal anyway, a lone row is in it only if it must be. Long pieces
+of a prompt are much faster without it: they are computed in tiles. So are products with K-quants and similar
 types from eight rows on, which pays from 16 on: with 1.5 billion parameters at Q4_K_M, 8 rows cost 5.0
 forwards of one row in reference mode and 6.5 without, 12 rows 7.3 and 7.9, 16 rows 7.6 and 7.5, 32 rows 14.9
 and 12.8. In it, up to three rows of Q4_K, and up to seven of Q5_K and Q6_K, are equal.
