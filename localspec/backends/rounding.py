@@ -22,7 +22,7 @@ ENOUGH_S = 1.0
 PIECE = 32
 """tokens of that context fed at once: a new request waits for no more than these"""
 WIDTHS = 2, 3, 4, 5, 8, 16, 21
-"""widths that are tried, the last one of the longest draft: kernels and costs change with them"""
+"""widths that are tried: kernels and costs change with them"""
 PLACES = 0, 4, 8, 13
 """numbers of 1-wide forwards before a wide one: four rows of Q4_K are equal by chance in 3 of 8 cases"""
 STEPS = PLACES[1] + max(WIDTHS)

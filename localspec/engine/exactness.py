@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 
 from localspec.backends.base import ANY_WIDTH, Backend, Capabilities, Span
+from localspec.backends.rounding import WIDTHS
 from localspec.engine.sequence import Sequence
 
 
@@ -40,8 +41,11 @@ def must_play_alone(capabilities: Capabilities, sequence: Sequence) -> bool:
 
 
 def widest_round(target: Backend, sequence: Sequence) -> int:
-    """Return the most tokens that a round of the sequence may feed."""
-    return target.capabilities.exact_width if sequence.settings.strict else ANY_WIDTH
+    """Return the most tokens that a round of the sequence may feed: those of equal rows if it is strict, or
+    if that costs it next to nothing, because all widths that were tried have equal rows."""
+    widest, settings = target.capabilities.exact_width, sequence.settings
+    is_free = settings.reproducible and widest >= WIDTHS[-1]
+    return widest if settings.strict or is_free else ANY_WIDTH
 
 
 def whole_pieces(length: int, chunk: int) -> int:

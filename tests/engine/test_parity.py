@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from localspec.backends.base import ANY_WIDTH
+from localspec.backends.rounding import WIDTHS
 from localspec.backends.toy import END, ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
+from localspec.engine.exactness import widest_round
 from localspec.engine.sequence import Sequence
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.requests import Request
@@ -245,3 +249,19 @@ def test_strict_mode_is_exact_in_batches_and_over_taken_prefixes(
     sequence = together.submit(ask(first, "auto"))
     run_all(together, [sequence])
     assert answer(sequence) == fresh
+
+
+@pytest.mark.parametrize(
+    ("exact_width", "options", "widest"),
+    [
+        (3, {"exactness": "strict"}, 3),
+        (3, {}, ANY_WIDTH),
+        (WIDTHS[-1], {}, WIDTHS[-1]),
+        (WIDTHS[-1], {"temperature": 1.0}, ANY_WIDTH),
+    ],
+)
+def test_the_widest_round_keeps_equal_rows_where_they_cost_nothing(
+    exact_width: int, options: dict[str, Any], widest: int
+) -> None:
+    own = engine(1, noise=0.1, exact_width=exact_width)
+    assert widest_round(own.target, own.submit(request("a", **{"temperature": 0.0} | options))) == widest
