@@ -10,8 +10,9 @@ import pytest
 from msgspec.structs import replace
 
 from localspec.backends.base import Backend, Span
+from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.errors import EngineError, InvalidOptions, ModelInvalid, ModelTooLarge
+from localspec.errors import EngineError, InvalidOptions, ModelInvalid, ModelTooLarge, OutOfMemory
 from localspec.models.bundled import bundled_model
 from localspec.models.model import model_at
 from localspec.protocol.engine_config import EngineConfig
@@ -135,6 +136,30 @@ def test_load_progress_is_told() -> None:
     seen: list[float] = []
     LlamaCppBackend(model_at(DRAFT), SMALL, progress=seen.append).free()
     assert seen[-1] == 1.0 and seen == sorted(seen)
+
+
+def test_only_files_are_dropped_from_memory(tmp_path: Path) -> None:
+    """A GPU's driver maps its device read only and shared, too: its pages do not come back."""
+    file = tmp_path / "a model.gguf"
+    file.touch()
+    maps = f"""\
+1000-2000 r--s 00000000 00:06 142 {file}
+2000-3000 r--s 00000000 00:06 142                        /dev/null
+3000-4000 r--s 00000000 00:00 0
+4000-5000 r--p 00000000 00:06 142 {file}
+"""
+    assert native._of_files(maps) == ["1000-2000"]
+
+
+def test_a_load_that_finds_no_memory_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        native._recent.extend(
+            ("error loading model: unable to allocate CUDA0 buffer", "failed to load model")
+        )
+
+    monkeypatch.setattr(native.lib, "llama_model_load_from_file", fail)
+    with pytest.raises(OutOfMemory, match="unable to allocate CUDA0 buffer"):
+        native.load_model("m.gguf", EngineConfig(), None)
 
 
 def test_a_copy_that_fails_leaves_no_sequence_open(monkeypatch: pytest.MonkeyPatch) -> None:

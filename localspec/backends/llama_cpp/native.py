@@ -27,6 +27,8 @@ F16_BYTES, Q8_0_BYTES, Q4_0_BYTES = 2.0, 34 / 32, 18 / 32
 SMALL_MODEL = 32 * 1024 * 1024
 """bytes of weights"""
 ALL_LAYERS = 999
+NO_MEMORY = "unable to allocate"
+SMALLER = "Use a smaller model or quantisation, or set a smaller n_ctx or parallel."
 MAPS = Path("/proc/self/maps")
 SHARED = "r--s"
 """mark of a mapping that is read only and shared with its file: its pages can be read again"""
@@ -101,21 +103,25 @@ def threads(config: EngineConfig, model: Any) -> int:
 
 def gpu_layers(config: EngineConfig) -> int:
     """The most layers to put on a GPU; 0 where the library was built without GPU support."""
+    initialise()  # before the library looks for devices, or it prints them
     if not lib.llama_supports_gpu_offload():
         return 0
     return config.gpu_layers if config.gpu_layers >= 0 else ALL_LAYERS
 
 
 def load_model(path: str, config: EngineConfig, report: Callable[[float], bool] | None) -> Any:
-    """Load the weights; raises :class:`ModelInvalid` with llama.cpp's reason. ``report`` gets the fraction
-    that is loaded, and ends the load by returning False."""
+    """Load the weights; ``report`` gets the fraction that is loaded, and ends the load by returning False.
+    Raises :class:`OutOfMemory` or :class:`ModelInvalid`, with llama.cpp's reason."""
     initialise()
     params = lib.llama_model_default_params()
     params.n_gpu_layers = gpu_layers(config)
     callback = lib.llama_progress_callback(lambda fraction, _: report is None or report(fraction))
     params.progress_callback = callback
+    _recent.clear()
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
     if not model:
+        if lacking := next((line for line in _recent if NO_MEMORY in line), None):
+            raise OutOfMemory(f"llama.cpp cannot load {path}: {lacking}", SMALLER)
         raise ModelInvalid(f"llama.cpp cannot load {path}: {last_error('no reason given')}")
     _drop_mapped()
     return model
@@ -128,11 +134,17 @@ def _drop_mapped() -> None:
     1.36 for a model of 1.12, after an answer. A load without the mapping takes 1.4 s instead of 0.95.
     """
     with contextlib.suppress(OSError):  # only Linux has this file
-        maps = MAPS.read_text(errors="replace").splitlines()
         madvise = _madvise(("madvise", ctypes.CDLL(None)))
-        for place in (place for place, mode, *_ in map(str.split, maps) if mode == SHARED):
+        for place in _of_files(MAPS.read_text(errors="replace")):
             first, end = (int(each, 16) for each in place.split("-"))
             madvise(first, end - first, mmap.MADV_DONTNEED)
+
+
+def _of_files(maps: str) -> list[str]:
+    """Return the places of files that are mapped to be read. A GPU's driver maps its device likewise, whose
+    pages do not come back."""
+    found = (line.split(maxsplit=5) for line in maps.splitlines())
+    return [place for place, mode, *_, name in found if mode == SHARED and Path(name).is_file()]
 
 
 def load_vocabulary(path: str) -> Any:
@@ -196,6 +208,6 @@ def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: in
         reason = last_error("no reason given")
         raise OutOfMemory(
             f"llama.cpp cannot allocate a KV cache of {n_sequences} x {n_ctx} tokens: {reason}",
-            "Use a smaller model or quantisation, or set a smaller n_ctx or parallel.",
+            SMALLER,
         )
     return context
