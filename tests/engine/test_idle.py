@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from localspec.backends.base import Span
-from localspec.backends.rounding import CONTEXT, PIECE, WIDTHS, Probe
+from localspec.backends.rounding import CONTEXT, PIECE, SETTLING, WIDTHS, Probe
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine import learning
 from localspec.engine.engine import Engine
@@ -48,6 +48,14 @@ def test_every_width_is_timed_while_the_context_is_read_and_rows_are_checked() -
     assert {width: widths[width] for width in WIDTHS} == dict.fromkeys(WIDTHS, 2)
     assert all(costs.knows(width, CONTEXT) for width in (1, *WIDTHS))
     assert costs.widest(CONTEXT) == WIDEST
+
+
+def test_a_width_is_timed_on_a_device_once_that_has_prepared_it() -> None:
+    cpu, device = (ToyBackend(small_markov(1), n_ctx=600, noise=0.1) for _ in range(2))
+    device.capabilities = replace(device.capabilities, offloaded_bytes=1)
+    seen = [measured(each).state()["0"]["seen"] for each in (cpu, device)]
+    more = widths_of(device) - widths_of(cpu)
+    assert seen[0] == seen[1] and {more[width] for width in WIDTHS} == {SETTLING}
 
 
 @pytest.mark.parametrize(("splits", "context"), [(True, CONTEXT), (False, sum(WIDTHS))])
