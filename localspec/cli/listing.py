@@ -142,13 +142,17 @@ def state(model: ModelDescription) -> str:
 
 def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] | None:
     """Bytes that a model needs without a draft, its sequences, and bytes free; None if it is broken."""
+    from localspec.engine.load import room_for
     from localspec.models.fit import context_size, free_memory, needs_of
+    from localspec.models.machine import has_device_code
     from localspec.models.model import model_at
 
     if model.problem is not None:
         return None
     try:
-        needs = needs_of(model_at(Path(model.path)), None, config, free := free_memory())
+        target = model_at(Path(model.path))
+        room = room_for(config).free(target) if has_device_code(target.format) else None
+        needs = needs_of(target, None, config, free := free_memory() if room is None else room)
     except ModelError:  # it has changed since it was read
         return None
     n_ctx = context_size(model.context, config)

@@ -230,11 +230,13 @@ def _fitted(pair: Pair, config: EngineConfig, room: int | None) -> tuple[Pair, N
 
 
 def room_for(config: EngineConfig, free: int | None = None) -> Room:
-    """The memory for a pair: ``free`` bytes or, if that is None, all that is free when it is read; unknown on
-    a device with memory of its own."""
+    """The memory for a pair: ``free`` bytes or, if that is None, all that is free when it is read; on a
+    device with memory of its own what is free there, or unknown."""
 
     def left(target: Model) -> int | None:
-        return None if _on_device(target, config) else free_memory() if free is None else free
+        if _on_device(target, config):
+            return _free_on_device(target, config)
+        return free_memory() if free is None else free
 
     return Room(config, left)
 
@@ -248,11 +250,20 @@ def _on_device(model: Model, config: EngineConfig) -> bool:
             import mlx.core as mx
 
             return bool(mx.default_device() != mx.cpu)
-        import llama_cpp
+        from localspec.backends.llama_cpp import native
 
-        return config.gpu_layers != 0 and bool(llama_cpp.llama_supports_gpu_offload())
+        return native.gpu_layers(config) != 0
     except (ImportError, OSError):
         return False  # loading the model reports what is missing
+
+
+def _free_on_device(model: Model, config: EngineConfig) -> int | None:
+    """Bytes for a model that goes to a device whole; None: unknown, or only some layers go there."""
+    if model.format == "mlx" or config.gpu_layers > 0:
+        return None
+    from localspec.backends.llama_cpp.devices import free_bytes
+
+    return free_bytes()
 
 
 def _beyond_training(target: Model, config: EngineConfig) -> str:

@@ -117,6 +117,12 @@ def test_the_mode_is_on_where_it_makes_rows_equal_or_is_faster(
     assert mode.fast_alone == (weights == "Q4_K")
 
 
+def test_a_model_that_is_whole_on_a_gpu_has_no_such_mode(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reference, "_switches", lambda context: [print])
+    mode = reference.ReferenceMode(None, ["Q4_K"], on_cpu=False)
+    assert not mode.available and not mode.fast_alone
+
+
 def test_a_library_that_does_not_lead_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localspec.backends.llama_cpp.scheduler.lib._lib", object())
     mode = reference.ReferenceMode(None, ["Q8_0"])

@@ -9,6 +9,7 @@ from typing import Any
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 import localspec
 from localspec.backends.llama_cpp.backend import NO_STATES
@@ -215,6 +216,19 @@ def test_on_a_device_the_backend_finds_the_sequences_with_room(monkeypatch: pyte
     monkeypatch.setattr("localspec.backends.sizes.free_memory", lambda: two)
     with load_engine(choose("bundled", "none"), config=EngineConfig(n_ctx=256)) as engine:
         assert engine.target.capabilities.max_sequences == 2
+
+
+def test_on_a_device_whose_memory_is_known_that_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
+    config, free = EngineConfig(n_ctx=256), [0]
+    two, one = (needs_of(model_at(TARGET), None, replace(config, parallel=n)).total for n in (2, 1))
+    monkeypatch.setattr("localspec.engine.load._on_device", lambda model, config: True)
+    monkeypatch.setattr("localspec.backends.llama_cpp.devices.free_bytes", lambda: free[0])
+    for free[0], sequences in ((two, 2), (one, 1)):
+        with load_engine(choose("bundled", "none"), config=config, free=0) as engine:
+            assert engine.target.capabilities.max_sequences == engine.needs.sequences == sequences
+    free[0] = one - 1
+    with pytest.raises(ModelTooLarge, match="are free"):
+        load_engine(choose("bundled", "none"), config=config)
 
 
 def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:

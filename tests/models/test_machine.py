@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -20,6 +21,7 @@ from localspec.models.model import model_at
 from localspec.models.record import Record, learnt_dir
 from localspec.protocol.engine_config import EngineConfig
 from localspec.speculation.costs import PRIORS, prior_for
+from localspec.units import MB
 from tests.models.ggufs import DRAFT, TARGET
 
 SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
@@ -78,6 +80,29 @@ def test_weights_are_counted_in_the_memory_of_gpus_alone(monkeypatch: pytest.Mon
         monkeypatch.setattr(devices, "devices_of", lambda context, kind=kind: [devices.Device(kind, "x")])
         assert devices.offloaded_bytes(None, header, 999) == count, kind
         assert devices.offloaded_bytes(None, header, 0) == 0
+
+
+def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By the functions of a library with a CPU, two GPUs and an integrated one, which has the machine's."""
+    kinds, free = [0, 1, 1, 2], [99 * MB, 600 * MB, 700 * MB, 99 * MB]
+
+    def read(device: int, there: Any, whole: Any) -> None:
+        there._obj.value = free[device]
+
+    functions: dict[str, Callable[..., Any]] = {
+        "ggml_backend_dev_count": lambda: len(kinds),
+        "ggml_backend_dev_get": int,
+        "ggml_backend_dev_type": kinds.__getitem__,
+        "ggml_backend_dev_memory": read,
+    }
+    monkeypatch.setattr(devices, "exported", lambda name, *types: functions[name])
+    assert devices.free_bytes() == 1300 * MB - devices.SPARE
+    kinds[1:3] = [2, 2]
+    assert devices.free_bytes() is None
+
+
+def test_this_library_has_no_gpu() -> None:
+    assert devices.free_bytes() is None
 
 
 def learnt(directory: Path, change: Callable[[LlamaCppBackend], None] = lambda backend: None) -> Learning:

@@ -13,7 +13,7 @@ import llama_cpp.llama_cpp as lib
 from localspec.backends.base import Capabilities, Interrupted, Span
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.batch import Batch
-from localspec.backends.llama_cpp.devices import described, offloaded_bytes
+from localspec.backends.llama_cpp.devices import GPU, described, offloaded_bytes
 from localspec.backends.llama_cpp.logits import LlamaLogits, Output
 from localspec.backends.llama_cpp.reference import ReferenceMode
 from localspec.backends.llama_cpp.sequences import RecurrentSequences, Sequences
@@ -136,11 +136,10 @@ class LlamaCppBackend:
             self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences, states=states
         )
         self._abort = native.AbortFlag(self._context)
-        self.reference_mode = ReferenceMode(self._context, header.types)
-        self.description += ", rounds in reference mode" * self.reference_mode.available
         layers = lib.llama_model_n_layer(self._lib_model)
         on = described(self._context, layers=layers, layers_on_gpu=native.gpu_layers(config))
-        self.description += f", on {on}"
+        self.reference_mode = ReferenceMode(self._context, header.types, on_cpu=GPU not in on)
+        self.description += ", rounds in reference mode" * self.reference_mode.available + f", on {on}"
         max_batch = lib.llama_n_batch(self._context)
         self._batch = Batch(max_batch)
         self.vocabulary = LlamaVocabulary(self._lib_model)

@@ -38,10 +38,11 @@ Switch = Callable[[bool], None]
 
 
 class ReferenceMode:
-    """The mode of one context, whose model has weights of the types ``weights``; off in the beginning."""
+    """The mode of one context, whose model has weights of the types ``weights``; off in the beginning, and
+    not available where no layer is computed ``on_cpu``."""
 
-    def __init__(self, context: Any, weights: Iterable[str]) -> None:
-        self._switches = _switches(context)
+    def __init__(self, context: Any, weights: Iterable[str], *, on_cpu: bool = True) -> None:
+        self._switches = _switches(context) if on_cpu else []
         self._most = math.inf if ALIKE.issuperset(weights) else TILED_WEIGHTS - 1
         self._on = False
 
