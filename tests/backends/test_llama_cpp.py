@@ -157,7 +157,7 @@ def test_a_load_that_finds_no_memory_says_so(monkeypatch: pytest.MonkeyPatch) ->
             ("error loading model: unable to allocate CUDA0 buffer", "failed to load model")
         )
 
-    monkeypatch.setattr(native.lib, "llama_model_load_from_file", fail)
+    monkeypatch.setattr("localspec.backends.llama_cpp.native.lib.llama_model_load_from_file", fail)
     with pytest.raises(OutOfMemory, match="unable to allocate CUDA0 buffer"):
         native.load_model("m.gguf", EngineConfig(), None)
 
