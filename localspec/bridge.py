@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
-import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
@@ -18,8 +15,7 @@ from localspec.client import connect, discovery
 from localspec.client.wire import open_socket
 from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions
 from localspec.protocol.handshake import LONGEST_UNPROVED
-
-T = TypeVar("T")
+from localspec.thread import on_a_thread
 
 STDIN, STDOUT = 0, 1
 CHUNK = 1 << 16
@@ -81,7 +77,7 @@ async def _send_all(socket: ClientConnection, max_frame: int, answered: asyncio.
 async def _lines(longest: int) -> AsyncIterator[bytes]:
     """Lines of stdin without their ends; an unfinished last line is dropped."""
     rest = b""
-    while chunk := await _on_a_thread(partial(os.read, STDIN, CHUNK)):
+    while chunk := await on_a_thread(partial(os.read, STDIN, CHUNK)):
         *lines, rest = (rest + chunk).split(b"\n")
         if any(len(line) > longest for line in (*lines, rest)):
             raise InvalidOptions(f"a line on stdin is longer than {longest} bytes", "Send shorter messages.")
@@ -96,32 +92,9 @@ async def _print_all(socket: ClientConnection, answered: asyncio.Event) -> None:
     while True:
         frame = await socket.recv(decode=False)
         answered.set()
-        await _on_a_thread(partial(_write, frame + b"\n"))
+        await on_a_thread(partial(_write, frame + b"\n"))
 
 
 def _write(line: bytes) -> None:
     while line:
         line = line[os.write(STDOUT, line) :]
-
-
-async def _on_a_thread(function: Callable[[], T]) -> T:
-    """Run a blocking function on a thread; unlike :func:`asyncio.to_thread`, the program's end does not wait
-    for it."""
-    loop = asyncio.get_running_loop()
-    done: asyncio.Future[T] = loop.create_future()
-
-    def settle(set_value: Callable[..., None], value: object) -> None:
-        if not done.done():
-            set_value(value)
-
-    def work() -> None:
-        outcome: tuple[Callable[..., None], object]
-        try:
-            outcome = done.set_result, function()
-        except OSError as error:
-            outcome = done.set_exception, error
-        with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-            loop.call_soon_threadsafe(settle, *outcome)
-
-    threading.Thread(target=work, daemon=True).start()
-    return await done

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -80,6 +81,7 @@ def _delete(model: Pulled, file: HubFile) -> int:
         for path in (model.partial(file), *(() if used else (blob,))):
             freed += max(0, size_of(path))
             path.unlink(missing_ok=True)
+        shutil.rmtree(model.partial(file).with_suffix(".wheels"), ignore_errors=True)
     return freed
 
 

@@ -6,6 +6,7 @@ read here. Nothing of a package is run or installed.
 
 from __future__ import annotations
 
+import atexit
 import configparser
 import contextlib
 import html
@@ -114,6 +115,7 @@ def _by_pip(requirement: str, folder: Path, progress: Progress) -> None:
             stderr=output,
             **process.surroundings(added={"TMPDIR": str(folder)}),
         )
+        atexit.register(pip.kill)  # the chat's end does not wait for the thread that is here
         try:
             while pip.poll() is None:
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -122,6 +124,7 @@ def _by_pip(requirement: str, folder: Path, progress: Progress) -> None:
         finally:
             pip.kill()
             pip.wait()
+            atexit.unregister(pip.kill)
     if pip.returncode:
         raise failure(requirement, log.read_text(errors="replace"))
 

@@ -20,6 +20,7 @@ from textual.worker import WorkerFailed
 
 from localspec.errors import LocalspecError
 from localspec.protocol.options import Options
+from localspec.thread import on_a_thread
 from localspec.tui import clipboard, defects, facts, themes
 from localspec.tui.chat import Chat
 from localspec.tui.dialogs.confirm import Confirm
@@ -216,11 +217,11 @@ class ChatApp(App[None]):
 
         def report(share: float) -> None:
             if left.is_set():
-                raise asyncio.CancelledError  # what is here is kept
+                raise RuntimeError  # ends the thread; what is here is kept
             loop.call_soon_threadsafe(self._receive, facts.Working("downloading the default model", share))
 
         try:
-            await asyncio.to_thread(model.download, report)
+            await on_a_thread(lambda: model.download(report))
             screen.notify(LARGER)
         except LocalspecError as error:
             screen.show_error(error)

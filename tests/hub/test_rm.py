@@ -54,10 +54,11 @@ def test_a_pulled_model_is_removed_by_every_name(cli: Puller, tiny: Hub, name: s
 def test_the_other_quantisation_stays(cli: Puller, tiny: Hub) -> None:
     cli.json("models", "pull", REPO)
     other = Path(cli.json("models", "pull", f"{REPO}:Q8_0")["path"])
+    (cli.folder() / "blobs" / f"{sha256(Q8)}.wheels").mkdir()  # as a download that was killed leaves it
     assert removed(cli, NAME)[1] == len(Q4)
     assert other.read_bytes() == Q8 and [path.name for path in other.parent.iterdir()] == [other.name]
     assert not scan_cache_dir(cli.cache).warnings
-    assert removed(cli, REPO) == ([f"{REPO}:Q8_0"], len(Q8)) and cli.files() == []
+    assert removed(cli, REPO) == ([f"{REPO}:Q8_0"], len(Q8)) and not cli.folder().exists()
 
 
 def test_files_of_another_program_stay(cli: Puller, tiny: Hub) -> None:

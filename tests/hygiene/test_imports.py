@@ -55,6 +55,7 @@ def copy(folder: Path, module: str, text: str) -> Path:
         "protocol",
         "regular",
         "renamed",
+        "thread",
         "units",
         "wording",
     )

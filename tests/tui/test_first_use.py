@@ -19,12 +19,13 @@ class Model(Missing):
 
     rest = threading.Event()
     reachable, here, declined = True, False, False
+    rested: bool | None = None
 
     def download(self, progress: Callable[[float], None]) -> None:
         if not self.reachable:
             raise HubUnavailable("the hub cannot be reached")
         progress(0.5)
-        self.rest.wait(DEADLINE_S)
+        self.rested = self.rest.wait(DEADLINE_S)
         progress(1.0)
         self.here = True
 
@@ -32,63 +33,60 @@ class Model(Missing):
         self.declined = True
 
 
-def test_a_message_waits_for_the_download(home: Path) -> None:
+async def test_a_message_waits_for_the_download(home: Path) -> None:
     model = Model()
-
-    async def scene() -> None:
-        async with playing(missing=model, settled=False) as player:
-            await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
-            await player.press("y")
-            progress = player.screen.query_one(Progress)
-            await player.until(lambda: progress.fraction == 0.5, "it shows how much is here")
-            await player.write("hi")
-            await player.press("enter")
-            await player.pause()
-            assert player.chat.answer is None
-            model.rest.set()
-            await player.until(
-                lambda: player.chat.answer is not None and not player.chat.answering, "it answers"
-            )
-            assert model.here and player.toasts == [LARGER]
-
-    run(scene())
+    async with playing(missing=model, settled=False) as player:
+        await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
+        await player.press("y")
+        progress = player.screen.query_one(Progress)
+        await player.until(lambda: progress.fraction == 0.5, "it shows how much is here")
+        await player.write("hi")
+        await player.press("enter")
+        await player.pause()
+        assert player.chat.answer is None
+        model.rest.set()
+        await player.until(lambda: player.chat.answer is not None and not player.chat.answering, "it answers")
+        assert model.here and player.toasts == [LARGER]
 
 
-def test_a_refusal_is_kept(home: Path) -> None:
+async def test_a_refusal_is_kept(home: Path) -> None:
     model = Model()
-
-    async def scene() -> None:
-        async with playing(missing=model, settled=False) as player:
-            await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
-            await player.press("escape")
-            await player.settle()
-            assert model.declined and player.toasts == [LATER] and player.chat.pairing is not None
-
-    run(scene())
+    async with playing(missing=model, settled=False) as player:
+        await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
+        await player.press("escape")
+        await player.settle()
+        assert model.declined and player.toasts == [LATER] and player.chat.pairing is not None
 
 
-def test_without_a_source_the_bundled_model_answers(home: Path) -> None:
+async def test_without_a_source_the_bundled_model_answers(home: Path) -> None:
     model = Model()
     model.reachable = False
+    async with playing(missing=model, settled=False) as player:
+        await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
+        await player.press("y")
+        await player.until(lambda: player.chat.pairing is not None, "a model is loaded")
+        assert any("the hub cannot be reached" in each for each in player.toasts)
+
+
+async def test_letters_of_a_message_do_not_answer_the_question(home: Path) -> None:
+    async with playing() as player:
+        await player.write("no")
+        player.screen.attempt(player.app._offer(Model()))
+        await player.pause()
+        assert not isinstance(player.app.screen, Confirm)
+        await player.press("backspace", "backspace")
+        await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
+
+
+def test_leaving_does_not_wait_for_a_source_that_stalls(home: Path) -> None:
+    model = Model(agreed=True)
+    model.rest = threading.Event()
 
     async def scene() -> None:
         async with playing(missing=model, settled=False) as player:
-            await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
-            await player.press("y")
-            await player.until(lambda: player.chat.pairing is not None, "a model is loaded")
-            assert any("the hub cannot be reached" in each for each in player.toasts)
+            progress = player.screen.query_one(Progress)
+            await player.until(lambda: progress.fraction == 0.5, "it shows how much is here")
 
     run(scene())
-
-
-def test_letters_of_a_message_do_not_answer_the_question(home: Path) -> None:
-    async def scene() -> None:
-        async with playing() as player:
-            await player.write("no")
-            player.screen.attempt(player.app._offer(Model()))
-            await player.pause()
-            assert not isinstance(player.app.screen, Confirm)
-            await player.press("backspace", "backspace")
-            await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
-
-    run(scene())
+    assert model.rested is None
+    model.rest.set()
