@@ -40,8 +40,9 @@ class Settings:
 
 
 def _encoded(config: Config) -> bytes:
-    """An encoding that is equal for files with the same settings; the order of sections matters."""
-    return msgspec.json.encode(config)
+    """An encoding that is equal for files with the same settings, but for ``auto_pull``, which clients read
+    themselves; the order of sections matters."""
+    return msgspec.json.encode(msgspec.structs.replace(config, auto_pull="ask"))
 
 
 def _seen(path: Path) -> object:

@@ -22,7 +22,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_the_same_said_otherwise_is_no_change(file: Path) -> None:
     settings = Settings(load_config())
     assert settings.state() == "current"
-    file.write_text("# as it was\n[engine]\nn_ctx = 0\n")
+    file.write_text('# as it was\nauto_pull = "off"\n[engine]\nn_ctx = 0\n')
     assert settings.state() == "current"
     file.unlink()
     assert settings.state() == "current"
