@@ -43,8 +43,6 @@ SIMULATED = (AUTO, HINDSIGHT, NONE, *(kind.name for kind in KINDS))
 """values of ``--proposer``; ``hindsight``: the best choice and length in each round, by the answer itself"""
 KNOWN = 8
 """observations of a width after which its cost counts as measured"""
-
-
 MOST_BYTES = 64 << 20
 """bytes of a file of logs"""
 RECORD = "Record one with `localspec bench --record FILE`."
@@ -74,6 +72,10 @@ class Log(msgspec.Struct, frozen=True):
     output: list[Token]
     draft: list[Token] = []
     certainty: list[Certainty] = []
+
+    def __post_init__(self) -> None:
+        if len(self.draft) != len(self.certainty):
+            raise ValueError(f"draft has {len(self.draft)} values, certainty {len(self.certainty)}")
 
 
 def check_place(path: Path) -> None:

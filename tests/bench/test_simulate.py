@@ -194,13 +194,15 @@ def test_costs_that_make_no_sense(text: str) -> None:
 
 # Logs.
 
+SHORT = {"workload": "w", "case": "", "turn": 0, "prompt": [1], "output": [2], "draft": [2]}
+
 
 def test_logs_are_read_as_they_were_written(tmp_path: Path, answers: list[Log]) -> None:
     write_logs(tmp_path / "log", answers)
     assert read_logs(tmp_path / "log") == answers
 
 
-@pytest.mark.parametrize("log", [log_of([1], [-1]), log_of([2**31], [1]), {"prompt": [1]}])
+@pytest.mark.parametrize("log", [log_of([1], [-1]), log_of([2**31], [1]), {"prompt": [1]}, SHORT])
 def test_a_line_that_is_no_log_is_named(tmp_path: Path, log: Any) -> None:
     write_logs(tmp_path / "log", [log_of([1], [2]), log])
     with pytest.raises(InvalidOptions, match="log:2 is not a token log"):
