@@ -32,7 +32,6 @@ from localspec.engine.settings import settle
 from localspec.engine.stream import Stream
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.interrupt import delayed
-from localspec.memory.lesson import Lesson
 from localspec.models.fit import Needs
 from localspec.models.rendering_process import RenderingProcess
 from localspec.protocol.engine_config import EngineConfig
@@ -312,9 +311,8 @@ class Engine:
         sequence.publish()
         sequence.events.append(sequence.error or self._result(sequence))
         self.learning.count(sequence.stats)
-        if sequence.remembered and self.learning.memory is not None:
-            workspace = sequence.settings.workspace
-            self.learning.memory.learn(Lesson(sequence.tokens, workspace, sequence.source))
+        if sequence.remembered:
+            self.learning.remember(sequence.tokens, sequence.settings.workspace, sequence.source)
 
     def _result(self, sequence: Sequence) -> Result:
         return Result(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from localspec.backends.rounding import (
     set_rounding,
 )
 from localspec.engine.saved import Saved
+from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
 from localspec.models.model import Model
 from localspec.models.record import Learnt, Record
@@ -98,6 +100,9 @@ class Learning:
         chats: Saved | None = None,
     ) -> None:
         self.memory, self.chats = memory, chats
+        marks = (target.vocabulary.encode(mark, special=True) for mark in ("<think>", "</think>"))
+        self._thought = [tokens[0] if len(tokens) == 1 else -1 for tokens in marks]
+        """the tokens that begin and end a thought; -1: the model has none"""
         self.costs = CostCurve(target.description)
         self.draft_costs = CostCurve(draft.description, unknown_s=DRAFT_S) if draft is not None else None
         self.calibration = Calibration()
@@ -138,6 +143,12 @@ class Learning:
         if share is not None and self.pair is not None:
             self.pair.count(share.drafted, share.accepted)
 
+    def remember(self, tokens: Sequence[int], workspace: str | None, source: str) -> None:
+        """Have the n-gram memory learn a request's text, but not the model's thoughts."""
+        for spoken in outside(tokens, *self._thought):
+            if self.memory is not None:
+                self.memory.learn(Lesson(spoken, workspace, source))
+
     def know_rounding(self, target: Backend) -> None:
         """Set the target's rounding: as measured earlier, or by a short probe now, or as presumed."""
         if not target.capabilities.obstacle:
@@ -155,3 +166,15 @@ class Learning:
         self.save()
         if self.memory is not None:
             self.memory.close()
+
+
+def outside(tokens: Sequence[int], begin: int, end: int) -> Iterator[Sequence[int]]:
+    """The stretches of a text outside its thoughts; a thought that does not end reaches to the text's end."""
+    at = 0
+    with suppress(ValueError):  # there is no further mark
+        while True:
+            mark = tokens.index(begin, at)
+            yield tokens[at:mark]
+            at = len(tokens)
+            at = tokens.index(end, mark)
+    yield tokens[at:]

@@ -109,7 +109,7 @@ def _check_current(pair: Pair) -> None:
 def load_engine(
     pair: Pair,
     *,
-    config: EngineConfig | None = None,
+    config: EngineConfig = AS_IT_COMES,
     progress: Progress | None = None,
     memory: bool | Path = False,
     free: int | None = None,
@@ -120,10 +120,10 @@ def load_engine(
     ``free``: bytes of memory that may be used; None: all that is free now. Raises :class:`ModelError` and
     :class:`OutOfMemory`; then nothing is left open.
     """
-    config = config or EngineConfig()
     place = memory if isinstance(memory, Path) else None
     _check_current(pair)
-    pair, needs = _fitted(pair, config, room := room_for(config, free).free(pair.target))
+    room = room_for(config, free).free(pair.target)
+    pair, needs = _fitted(pair, config, room)
     if needs.cells and room is not None:  # otherwise the backend finds out how many sequences have room
         config = msgspec.structs.replace(config, parallel=needs.sequences)
     reason = f"{pair.why}; {pair.drafter.why}"

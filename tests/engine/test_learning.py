@@ -9,7 +9,7 @@ import pytest
 
 from localspec.backends.base import ANY_WIDTH
 from localspec.backends.rounding import PRESUMED, Rounding
-from localspec.backends.toy import ToyBackend, markov
+from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine import idle
 from localspec.engine.engine import Engine
 from localspec.engine.events import RoundPlayed
@@ -154,8 +154,15 @@ def test_what_was_probed_with_a_small_context_is_not_believed_of_a_larger_one(tm
 # The memory.
 
 
-def remembering(folder: Path) -> Engine:
-    target = ToyBackend(scripted(SONG))
+class Thinking(ToyVocabulary):
+    """``<`` and ``>`` stand for the marks of a thought."""
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        return super().encode(text.replace("</think>", ">").replace("<think>", "<"), special=special)
+
+
+def remembering(folder: Path, song: bytes = SONG) -> Engine:
+    target = ToyBackend(scripted(song), vocabulary=Thinking())
     memory = Memory(folder, "toy", target.vocabulary.piece)
     return Engine(target, learning=Learning(target, None, memory=memory))
 
@@ -182,6 +189,14 @@ def test_what_is_not_to_be_remembered_is_not(tmp_path: Path) -> None:
         assert drafted(engine, "la la la li", remember=False) == 0
     engine.close()
     assert not list(tmp_path.rglob("*.ngm"))
+
+
+@pytest.mark.parametrize(("end", "learns"), [(b"", False), (b">", True)])
+def test_thoughts_are_not_remembered(tmp_path: Path, end: bytes, learns: bool) -> None:
+    engine = remembering(tmp_path, b"la <one two three four five" + end + b"six seven eight nine")
+    assert drafted(engine, "la <") == 0
+    assert (drafted(engine, "la <") > 0) == learns
+    engine.close()
 
 
 def test_workspaces_do_not_see_each_other(tmp_path: Path) -> None:
