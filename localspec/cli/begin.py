@@ -50,8 +50,7 @@ def begin(
         session = answer.remote(lambda client: _stored(client, session))
     given = environment_options() if options is None else options
     needed = partial(_missing, given, yes)
-    settle = _settle if options is None else _as_given
-    app = ChatApp(given, settle=settle, missing=needed, session=session, private=private)
+    app = ChatApp(given, settle=_settle, missing=needed, session=session, private=private)
     app.run()
     return app.return_code or ExitCode.OK
 
@@ -66,10 +65,6 @@ def _missing(options: Options, yes: bool) -> Missing | None:
     from localspec.hub.default import missing
 
     return missing(options, yes=yes)
-
-
-def _as_given(options: Options) -> Options:
-    return options
 
 
 async def _stored(client: Client, session: str | None) -> str:

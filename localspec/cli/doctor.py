@@ -74,12 +74,8 @@ def _text(finding: Finding) -> str:
 
 
 def _lines(findings: Sequence[Finding]) -> list[str]:
-    levels, names = (max(len(text) for text in column) for column in _columns(findings))
+    levels, names = (max(len(getattr(each, part)) for each in findings) for part in ("level", "name"))
     return [f"{each.level:{levels}}  {each.name:{names}}  {_text(each)}" for each in findings]
-
-
-def _columns(findings: Sequence[Finding]) -> tuple[list[str], list[str]]:
-    return [each.level for each in findings], [each.name for each in findings]
 
 
 def _table(findings: Sequence[Finding]) -> str:

@@ -122,7 +122,7 @@ def forget(
     if not yes:
         held = upkeep.count(_directory(), _notice, workspace=workspace) if source is None else None
         amount = "" if held is None else f" ({counted(held, 'table')})"
-        if not _confirm(f"Forget {what}{amount}? It cannot be undone.{other}"):
+        if not asking.confirms(f"Forget {what}{amount}? It cannot be undone.{other}"):
             output.note("Nothing was forgotten.")
             return ExitCode.ERROR
     forgotten = upkeep.forget(_directory(), _notice, workspace=workspace, source=source)
@@ -155,15 +155,6 @@ def _history() -> str:
     """A sentence on the history of chats, if it exists: it holds all texts and is not forgotten."""
     path = home.history_path()
     return f" The history of chats is another file: {path}" if path.exists() else ""
-
-
-def _confirm(question: str) -> bool:
-    """Ask for a confirmation; raises :class:`InvalidOptions` without a terminal."""
-    if not asking.is_possible():
-        raise InvalidOptions(
-            "stdin is not a terminal, so the confirmation cannot be asked", "Add --yes to go on without it."
-        )
-    return asking.agrees(question)
 
 
 def prime(

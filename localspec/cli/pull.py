@@ -262,15 +262,9 @@ def remove(
     pulled = find(name, load_config().model_dirs)
     names = ", ".join(sorted({each.name for each in pulled}))
     total = sum(file.size for each in pulled for file in each.files)
-    if not yes:
-        if not asking.is_possible():
-            raise InvalidOptions(
-                "stdin is not a terminal, so the confirmation cannot be asked",
-                "Add --yes to go on without it.",
-            )
-        if not asking.agrees(f"Remove {names} ({size(total)}) from {pulled[0].cache}?"):
-            output.note("Nothing was removed.")
-            return ExitCode.ERROR
+    if not yes and not asking.confirms(f"Remove {names} ({size(total)}) from {pulled[0].cache}?"):
+        output.note("Nothing was removed.")
+        return ExitCode.ERROR
     _unload(pulled)
     freed = remove(pulled)
     if as_json:

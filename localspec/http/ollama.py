@@ -233,7 +233,7 @@ async def _one(body: GenerationBody, fields: dict[str, Any]) -> AsyncIterator[An
 
 
 def _head(body: GenerationBody) -> dict[str, Any]:
-    return {"model": body.model, "created_at": _now()}
+    return {"model": body.model, "created_at": _time(time.time())}
 
 
 def _end(result: Result, began: float) -> dict[str, Any]:
@@ -291,10 +291,6 @@ def _parameters(count: int | None) -> str:
     if count is None:
         return ""
     return f"{count / 1e9:.1f}B" if count >= 1e9 else f"{count / 1e6:.0f}M"
-
-
-def _now() -> str:
-    return _time(time.time())
 
 
 def _time(seconds: float) -> str:

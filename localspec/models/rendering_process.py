@@ -80,7 +80,7 @@ class RenderingProcess:
         while True:
             with contextlib.suppress(Empty):
                 content = self._answer.get(timeout=LOOK_S)
-                return self._ended(limits) if content is None else _decoded(content)
+                return msgspec.msgpack.decode(content, type=Rendered) if content else self._ended(limits)
             if time.monotonic() - begun > WAIT_S:
                 self.end()
                 return Rendered(error=f"its process did not answer within {WAIT_S:g} s", is_final=False)
@@ -115,10 +115,6 @@ def _exchange(process: subprocess.Popen[bytes], frame: bytes, answer: SimpleQueu
         stdin.flush()
         content = receive(stdout)
     answer.put(content)
-
-
-def _decoded(content: bytes) -> Rendered:
-    return msgspec.msgpack.decode(content, type=Rendered)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:

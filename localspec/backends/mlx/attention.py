@@ -147,7 +147,8 @@ class Attention:
 
     def set_row(self, place: int, cells: Parts) -> None:
         """Write ``cells``, made by :meth:`row`, to row ``place``; raises ValueError if they do not fit."""
-        self.set([self._placed(place, *each) for each in _pairs(self.arrays(), cells)])
+        old = self.arrays() or [None] * len(cells)
+        self.set([self._placed(place, *each) for each in zip(old, cells, strict=True)])
 
     def _placed(self, place: int, old: mx.array | None, row: mx.array) -> mx.array:
         rows, cells = (0, 0) if old is None else old.shape[::2]
@@ -178,10 +179,6 @@ class Attention:
 def group_size(numbers: int) -> int:
     """The number of quantised numbers that share a scale."""
     return GROUP if numbers % GROUP == 0 else 32
-
-
-def _pairs(old: Parts, new: Parts) -> list[tuple[mx.array | None, mx.array]]:
-    return list(zip(old or [None] * len(new), new, strict=True))
 
 
 def _grown(old: mx.array | None, shape: tuple[int, ...], like: mx.array) -> mx.array:

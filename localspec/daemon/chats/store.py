@@ -105,7 +105,9 @@ class Store:
     def __init__(self, path: str) -> None:
         self._db = sqlite3.connect(path, isolation_level=None)
         try:
-            self._db.create_function("says", 2, _says, deterministic=True)
+            self._db.create_function(
+                "says", 2, lambda text, query: query in text.casefold(), deterministic=True
+            )
             self._db.executescript(SETTINGS)
             self._check()
             self._migrate()
@@ -308,10 +310,6 @@ class Store:
 
 def _encoded(options: Options) -> str:
     return msgspec.json.encode(options).decode()
-
-
-def _says(text: str, query: str) -> bool:
-    return query in text.casefold()
 
 
 def _title(content: str) -> str:

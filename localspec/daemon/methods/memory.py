@@ -57,7 +57,8 @@ async def forget_chat(daemon: Daemon, source: str) -> None:
 
     Neither a cancel nor the loss of the client ends this: a deleted chat cannot be deleted again.
     """
-    if not await asyncio.to_thread(_has_tables):
+    tables = (home.data_dir() / "memory").rglob("*.ngm")
+    if not await asyncio.to_thread(any, tables):
         return
     try:
         async with daemon.memory_turn:
@@ -70,10 +71,6 @@ async def forget_chat(daemon: Daemon, source: str) -> None:
             f"`localspec memory forget --yes --source {source}`."
         )
         raise
-
-
-def _has_tables() -> bool:
-    return any((home.data_dir() / "memory").rglob("*.ngm"))
 
 
 async def prime(daemon: Daemon, exchange: Exchange, params: messages.MemoryPrime) -> Primed:
