@@ -24,7 +24,7 @@ from tests.nvim.editor import editing
 from tests.nvim.screen import Look, Screen
 
 VERSION = "0.12"
-SIZE = (64, 17)
+SIZE = (64, 18)
 CODE = """\
 class Decimal:
     def __add__(self, other, context=None):

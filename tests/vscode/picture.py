@@ -10,6 +10,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from assets.screenshots import settings_for
+from localspec.models.catalogue import DEFAULT
+from localspec.models.library import find
 from tests.vscode.editor import View, editing, put_command
 
 PATHS = ("plugins/vscode/images/ghost.png", "assets/pictures/vscode.png")
@@ -23,20 +26,10 @@ BEFORE = """class Registry:
     def __len__(self):
         return len(self.data)
 
-    def __contains__(self, name):
-        return name in self.data
-
-    def __iter__(self):
-        return iter(self.data)
-
-    def __eq__(self, other):"""
-SHOWN = """return self.data == other.data
-
-    def __repr__(self):
-        return repr(self.data)"""
+    def merge(self, other):"""
 ENTRIES = ("status.workbench.keyboardLayout", "status.forwardedPorts")
 """of the status bar, as a person may hide them"""
-VIEW = View(1000, 580, scale=2)
+VIEW = View(1000, 650, scale=2)
 TIDY: dict[str, Any] = {
     "breadcrumbs.enabled": False,
     "editor.cursorBlinking": "solid",
@@ -61,8 +54,13 @@ TIDY: dict[str, Any] = {
 
 def main() -> None:
     """Draw it once, with a home of its own, into both files."""
-    argparse.ArgumentParser(description=__doc__).parse_args()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--model", default=DEFAULT)
+    model = find(parser.parse_args().model)
     with tempfile.TemporaryDirectory(prefix="ls") as folder:
+        config = Path(folder, "home", "config")
+        config.mkdir(parents=True)
+        (config / "config.toml").write_text(settings_for(str(model.path)))
         picture = drawn(Path(folder))
     for path in PATHS:
         Path(path).write_bytes(picture)
@@ -75,9 +73,9 @@ def drawn(root: Path) -> bytes:
         editor.command("View: Close Primary Side Bar")
         editor.focus(NAME)
         editor.press("Alt+Backslash")
-        editor.until_ghost(lambda ghost: ghost.endswith(SHOWN), "all lines are shown")
+        left = editor.until_ghost().lstrip()
         editor.press("Enter")
-        editor.until_ghost(lambda ghost: ghost == SHOWN, "what is left is shown")
+        editor.until_ghost(lambda ghost: ghost == left, "what is left is shown")
         hidden = ", ".join(f'[id="{entry}"]' for entry in ENTRIES)
         editor.page.add_style_tag(content=f"{hidden} {{ display: none !important }}")
         editor.page.mouse.move(0, 0)
