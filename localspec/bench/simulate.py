@@ -280,7 +280,7 @@ def result_of(log: Log, rounds: int, drafted: int, accepted: int, seconds: float
 def members_of(name: str, memory: Memory) -> list[Proposer]:
     """New proposers that cost no time: the one of this name, or all of them for one that chooses."""
     target = ToyBackend()
-    parts = Parts(target, None, EngineConfig(), Learning(target, None, memory=memory))
+    parts = Parts(target, None, EngineConfig(), Learning(target, memory=memory))
     wanted = [kind for kind in KINDS if name in (AUTO, HINDSIGHT, kind.name)]
     return [made for kind in wanted if (made := make(kind, parts)) is not None]
 

@@ -206,7 +206,7 @@ def describe(found: DaemonStatus) -> str:
         f"requests running: {found.running}",
     ]
     lines += [
-        f"model: {m.model} on {m.backend}, draft {m.draft or 'none'},"
+        f"model: {m.model} on {m.backend}, draft {', '.join(each.model for each in m.drafts) or 'none'},"
         f" worker pid {m.pid}{_size(m.resident_bytes)} of {size(m.planned_bytes)} planned, {_activity(m)}"
         for m in found.models
     ] or ["model: none loaded"]

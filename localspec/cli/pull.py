@@ -279,7 +279,7 @@ def _unload(pulled: Sequence[Pulled]) -> None:
     places = {place_of(path) for each in pulled for path in each.paths}
 
     async def unload(client: Client) -> None:
-        drafting = [each for each in (await client.status()).models if each.draft_path in places]
+        drafting = [m for m in (await client.status()).models if places & {d.path for d in m.drafts}]
         if busy := [each.model for each in drafting if each.running]:
             raise EngineBusy(
                 f"a model to be removed is the draft model of {', '.join(busy)}, which has running requests",

@@ -17,9 +17,7 @@ from localspec.models.fit import free_memory, needs_of
 from localspec.models.library import is_here
 from localspec.models.model import Model
 from localspec.models.pair import Pair, choose, is_apple_silicon
-from localspec.models.pairing import check_pair
 from localspec.models.sections import Sections
-from localspec.models.vocabulary import read_tokens
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.messages import DaemonStatus
 from localspec.protocol.options import Options
@@ -95,7 +93,7 @@ def _pair(
 
 
 def _pairing(pair: Pair, dirs: tuple[str, ...]) -> Finding:
-    """The draft model; raises :class:`TokenizerMismatch` for a configured one with another vocabulary."""
+    """The draft model, or the reason for none."""
     name, drafter, draft = pair.target.name, pair.drafter, pair.draft
     if draft is None:
         known = None if drafter.asked or name not in CATALOGUE else CATALOGUE[name].draft
@@ -103,8 +101,6 @@ def _pairing(pair: Pair, dirs: tuple[str, ...]) -> Finding:
             f"`localspec models pull {known}` brings one." if known and not is_here(known, dirs) else None
         )
         return Finding("pairing", "ok", f"{name}: {drafter.why}.", wanted)
-    if drafter.asked:
-        check_pair(read_tokens(pair.target), read_tokens(draft))
     chosen = drafter.why.removeprefix(f"{draft.name} drafts: ")
     why = "as configured" if drafter.asked else f"chosen by auto: {chosen}"
     return Finding("pairing", "ok", f"{draft.name} drafts for {name}, {why}.")

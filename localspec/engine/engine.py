@@ -24,7 +24,7 @@ from localspec.engine.preemption import Preemption
 from localspec.engine.priming import workspace_of_file
 from localspec.engine.prompt import Encoded, PromptEncoder
 from localspec.engine.proposers import Limits as ProposerLimits
-from localspec.engine.proposers import assemble
+from localspec.engine.proposers import Proposers
 from localspec.engine.round import play_round
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.sequence import Limits, Sequence
@@ -46,16 +46,18 @@ PATIENT = 3
 """times that a piece of a prompt is preempted before it is read in any case"""
 LEARN_EVERY = 16
 """steps of a busy engine after which it learns for a millisecond"""
+OWN = 0
+"""the number of an engine's own draft model"""
 RELOAD = "Load the model again, then send the request again."
 
 
 class Engine:
-    """A target, its proposers, and the requests that share them.
+    """A target, its draft models, its proposers, and the requests that share them.
 
     Not thread-safe but for :meth:`encode` and :meth:`preempt`: one thread submits and steps. ``proposers``
     are the caller's own, selected by their names; ``learning`` is what earlier engines learnt. ``reason``
-    says why this draft model was paired, and ``needs`` is the planned memory; ``on_round`` is called after
-    every round, for each of its requests.
+    says why target and draft model were chosen, and ``needs`` is the planned memory; ``on_round`` is called
+    after every round, for each of its requests.
     """
 
     def __init__(
@@ -69,8 +71,8 @@ class Engine:
         learning: Learning | None = None,
     ) -> None:
         config = config or EngineConfig()
-        self.target, self.draft, self.reason, self.needs = target, draft, "", Needs()
-        self.learning = learning or Learning(target, draft)
+        self.target, self.config, self.reason, self.needs = target, config, "", Needs()
+        self.learning = learning or Learning(target)
         self.on_round: Callable[[RoundPlayed], None] | None = None
         self.options = options or Options()
         capabilities, vocabulary = target.capabilities, target.vocabulary
@@ -84,14 +86,39 @@ class Engine:
         )
         widest = partial(widest_round, target)
         limits = ProposerLimits(vocabulary.size, target.rollback, capabilities.replays, widest)
-        members = make_all(Parts(target, draft, config, self.learning))
-        self._proposers = assemble(members, proposers, self.learning, limits)
+        members = make_all(Parts(target, None, config, self.learning))
+        self._proposers = Proposers(members, proposers, self.learning, limits)
         self._scheduler = Scheduler(target, self.learning.costs, self.learning.chats)
-        self._idle = Idle(target, draft, self.learning, self._scheduler, measures=config.idle_measuring)
+        self._idle = Idle(target, self.learning, self._scheduler, measures=config.idle_measuring)
         self._preemption = Preemption(target)
         self._ids = itertools.count(1)
         self._steps = 0
         self._closed = False
+        self._drafts: dict[int | None, Backend] = {}
+        if draft is not None:
+            self.add_draft(draft)
+
+    @property
+    def draft(self) -> Backend | None:
+        """The draft model of requests that name no other."""
+        return self._drafts.get(OWN)
+
+    def add_draft(self, draft: Backend, number: int = OWN) -> None:
+        """Draft by this model, too, for the requests that are submitted with its number."""
+        self._drafts[number] = draft
+        made = make_all(Parts(self.target, draft, self.config, self.learning))
+        self._proposers.add(number, made)
+        self._idle.add_draft(draft)
+
+    def drop_draft(self, number: int) -> None:
+        """Free a draft model; its requests must have ended, or been cancelled."""
+        self._retire()
+        draft = self._drafts.pop(number, None)
+        if draft is not None:
+            self._proposers.drop(number)
+            self._idle.drop_draft(draft)
+            self.learning.drop_draft(draft)
+            draft.free()
 
     # One call per request.
 
@@ -130,9 +157,11 @@ class Engine:
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
         return self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut)
 
-    def submit(self, request: Request, encode: Callable[[], Encoded] | None = None) -> Sequence:
+    def submit(
+        self, request: Request, encode: Callable[[], Encoded] | None = None, draft: int | None = OWN
+    ) -> Sequence:
         """Queue a request; :meth:`step` advances it and appends to its ``events``. ``encode`` returns the
-        result of :meth:`encode` if that was called before.
+        result of :meth:`encode` if that was called before; ``draft`` is the number of its draft model.
 
         Raises :class:`InvalidOptions`, :class:`ContextExceeded`, :class:`FimUnsupported`, and
         :class:`EngineError` after :meth:`close`.
@@ -143,10 +172,12 @@ class Engine:
         if not self._scheduler.busy:
             self._idle.remember()
         settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
-        self._proposers.check(settings)
+        number = draft if settings.drafts and draft in self._drafts else None
+        self._proposers.check(settings.proposer, number)
         encoded = self.encode(request) if encode is None else encode()
         capabilities = self.target.capabilities
         sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, self._limits)
+        sequence.draft = number
         sequence.stats.truncated_messages = encoded.dropped
         sequence.stats.untemplated = encoded.untemplated
         if settings.proposer != "none" and capabilities.obstacle:
@@ -236,9 +267,8 @@ class Engine:
             self._idle.finish()
             self.learning.close()
             self._encoder.close()
-            for model in (self.target, self.draft):
-                if free and model is not None:
-                    model.free()
+            for model in (self.target, *self._drafts.values()) if free else ():
+                model.free()
 
     def __enter__(self) -> Engine:
         return self
@@ -310,16 +340,17 @@ class Engine:
         self._proposers.stop(sequence)
         sequence.publish()
         sequence.events.append(sequence.error or self._result(sequence))
-        self.learning.count(sequence.stats)
+        self.learning.count(sequence.stats, self._drafts.get(sequence.draft))
         if sequence.remembered:
             self.learning.remember(sequence.tokens, sequence.settings.workspace, sequence.source)
 
     def _result(self, sequence: Sequence) -> Result:
+        draft = self._drafts.get(sequence.draft)
         return Result(
             text=sequence.text.text,
             finish_reason=sequence.finish or "stop",
             model=self.target.model,
-            draft=self.draft.model if self.draft is not None and sequence.settings.drafts else None,
+            draft=None if draft is None else draft.model,
             backend=self.target.name,
             prompt_tokens=sequence.prompt_length,
             cached_tokens=sequence.cached,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from localspec.backends.base import Backend
 from localspec.engine.learning import Learning
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.proposer_kinds import KINDS, ProposerKind
+from localspec.protocol.proposer_kinds import DRAFT, KINDS, ProposerKind
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.lookup import PromptLookup
 from localspec.speculation.memory import MemoryRecall
@@ -24,13 +24,15 @@ class Parts(NamedTuple):
 
     target: Backend
     draft: Backend | None
+    """one of its draft models"""
     config: EngineConfig
     learning: Learning
 
 
 def make_all(parts: Parts) -> list[Proposer]:
-    """The registered proposers that these parts allow, in the order of the registry."""
-    made = (make(kind, parts) for kind in KINDS)
+    """The registered proposers that these parts allow, in the order of the registry: those that need a draft
+    model if there is one, otherwise the others."""
+    made = (make(kind, parts) for kind in KINDS if (kind.needs == DRAFT.needs) == (parts.draft is not None))
     return [proposer for proposer in made if proposer is not None]
 
 
@@ -54,4 +56,4 @@ def memory_recall(parts: Parts) -> Proposer | None:
 def draft_model(parts: Parts) -> Proposer | None:
     if parts.draft is None:
         return None
-    return DraftModel(parts.draft, parts.target.vocabulary.size, parts.learning.draft_costs)
+    return DraftModel(parts.draft, parts.target.vocabulary.size, parts.learning.know_draft(parts.draft).costs)

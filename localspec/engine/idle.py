@@ -38,28 +38,36 @@ class Idle:
     def __init__(
         self,
         target: Backend,
-        draft: Backend | None,
         learning: Learning,
         scheduler: Scheduler,
         *,
         measures: bool,
     ) -> None:
         self._learning, self._scheduler, self._target = learning, scheduler, target
-        self._todo = self._measurements(draft) if measures else []
+        self._measures = measures
+        self._todo = self._measurements() if measures else {}
         self._primer = None if learning.memory is None else Primer(learning.memory, target.vocabulary)
         self._measuring: Generator[None, None, None] | None = None
         self._writing: Generator[None, None, None] | None = None
         self._saved = True
 
-    def _measurements(self, draft: Backend | None) -> list[Chore]:
+    def _measurements(self) -> dict[Backend, Chore]:
+        """The measurement of each model that is not known."""
         target, learning = self._target, self._learning
-        found: list[Chore] = []
         known = learning.rounding.measured is not None and learning.costs.knows(max(WIDTHS), 0)
-        if not known and not target.capabilities.obstacle:
-            found.append(partial(self._measure_target, Probe(target, learning.costs.observe)))
-        if draft is not None and learning.draft_costs is not None:
-            found.append(partial(measure_step, draft, learning.draft_costs))
-        return found
+        if known or target.capabilities.obstacle:
+            return {}
+        return {target: partial(self._measure_target, Probe(target, learning.costs.observe))}
+
+    def add_draft(self, draft: Backend) -> None:
+        """Measure a draft model, too."""
+        if self._measures:
+            self._todo[draft] = partial(measure_step, draft, self._learning.know_draft(draft).costs)
+
+    def drop_draft(self, draft: Backend) -> None:
+        """Leave a draft model alone that is to be freed."""
+        self.interrupt()
+        self._todo.pop(draft, None)
 
     def step(self) -> bool:
         """Do one small step; return True if there is more to do."""
@@ -142,19 +150,20 @@ class Idle:
     def _measure(self) -> bool:
         if not self._todo:
             return False
+        first = next(iter(self._todo))
         if self._measuring is None:
-            self._measuring = self._todo[0]()
+            self._measuring = self._todo[first]()
         try:
             next(self._measuring)
         except StopIteration:
-            del self._todo[0]
+            del self._todo[first]
             self._measuring, self._saved = None, False
         except EngineBusy:
             self._measuring = None
             return self._scheduler.prefixes.lay_aside()
         except LocalspecError as error:
             log.warning("a measurement of the model failed: %s", error.message)
-            del self._todo[0]
+            del self._todo[first]
             self._measuring = None
         return True
 

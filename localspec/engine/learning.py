@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +24,9 @@ from localspec.models.record import Learnt, Record
 from localspec.models.tried import Tried, TriedRecord, name_of_pair
 from localspec.protocol.results import Stats
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.draft_model import DraftModel
+from localspec.speculation.draft_model import DraftModel, learnt_as
 from localspec.speculation.length import best_length
-from localspec.speculation.survival import BUCKETS, Calibration
+from localspec.speculation.survival import BUCKETS, Calibration, Survival
 
 DRAFT_S = 0.002
 """assumed seconds of a draft model's step before one was measured: few, so that it is tried"""
@@ -56,9 +57,9 @@ class KnownRounding:
 class KnownPair(TriedRecord):
     """The results of the draft model with this target, by which later pairings are chosen."""
 
-    def __init__(self, costs: CostCurve, draft_costs: CostCurve, calibration: Calibration) -> None:
+    def __init__(self, costs: CostCurve, draft_costs: CostCurve, survival: Survival) -> None:
         super().__init__()
-        self._costs, self._draft_costs, self._calibration = costs, draft_costs, calibration
+        self._costs, self._draft_costs, self._survival = costs, draft_costs, survival
 
     def count(self, drafted: int, accepted: int) -> None:
         """Add the drafted and accepted tokens of a request that has ended."""
@@ -76,26 +77,34 @@ class KnownPair(TriedRecord):
         step_s = self._draft_costs.seconds(1, SPEED_CONTEXT)
         line = self._costs.line(SPEED_CONTEXT)
         seconds = [line[k + 1] + k * step_s for k in range(BUCKETS + 1)]
-        survival = self._calibration.by_position(DraftModel.name).curve(NO_REQUEST, range(BUCKETS))
+        survival = self._survival.curve(NO_REQUEST, range(BUCKETS))
         k, rate = best_length(survival, seconds)
         return rate * seconds[0] if k else 1.0
 
 
+@dataclass(slots=True)
+class KnownDraft:
+    """All that was learnt of a draft model: the costs of its steps, and how it did with this target."""
+
+    costs: CostCurve
+    pair: KnownPair | None = None
+    records: list[Record] = field(default_factory=list)
+
+
 class Learning:
-    """All that was learnt of one pair of models.
+    """All that was learnt of a target and of its draft models.
 
     ``directory`` keeps costs and calibration between runs, by machine, backend version and model; None:
-    they end with the engine. ``models`` are the target and the draft model. If a file cannot be read or
-    written, its results are lost, and nothing else.
+    they end with the engine. ``model`` is the target. If a file cannot be read or written, its results are
+    lost, and nothing else.
     """
 
     def __init__(
         self,
         target: Backend,
-        draft: Backend | None,
         *,
         directory: Path | None = None,
-        models: tuple[Model, Model | None] | None = None,
+        model: Model | None = None,
         memory: Memory | None = None,
         chats: Saved | None = None,
     ) -> None:
@@ -104,44 +113,51 @@ class Learning:
         self._thought = [tokens[0] if len(tokens) == 1 else -1 for tokens in marks]
         """the tokens that begin and end a thought; -1: the model has none"""
         self.costs = CostCurve(target.description)
-        self.draft_costs = CostCurve(draft.description, unknown_s=DRAFT_S) if draft is not None else None
         self.calibration = Calibration()
         self.rounding = KnownRounding()
-        self.pair: KnownPair | None = None
-        self._records: list[Record] = []
-        if directory is not None:
-            pair = f"{target.description} + {draft.description if draft else 'none'}"
-            self._keep(directory, f"cost of {target.description}", self.costs)
-            limits = target.capabilities
-            probed = f"{limits.n_ctx} cells, at most {limits.max_batch} tokens at once"
-            self._keep(directory, f"exact widths of {target.description}, {probed}", self.rounding)
-            if draft is not None and self.draft_costs is not None:
-                self._keep(directory, f"cost of {draft.description}", self.draft_costs)
-            self._keep(directory, f"calibration of {pair}", self.calibration)
-            if models is not None:
-                self._know(directory, *models)
+        self._drafts: dict[Backend, KnownDraft] = {}
+        self._directory, self._model = directory, model
+        limits = target.capabilities
+        probed = f"{limits.n_ctx} cells, at most {limits.max_batch} tokens at once"
+        self._records = [
+            *self._kept(f"cost of {target.description}", self.costs),
+            *self._kept(f"exact widths of {target.description}, {probed}", self.rounding),
+            *self._kept(f"calibration of {target.description}", self.calibration),
+        ]
 
     @property
     def keeps(self) -> bool:
         """True if the results are kept after the engine's end."""
         return bool(self._records)
 
-    def _keep(self, directory: Path, what: str, learnt: Learnt) -> None:
-        record = Record(directory, what, learnt)
-        self._records.append(record)
-        record.read()
+    def _kept(self, what: str, learnt: Learnt) -> list[Record]:
+        """The record of what is learnt, which is read; none without a directory."""
+        records = [] if self._directory is None else [Record(self._directory, what, learnt)]
+        for record in records:
+            record.read()
+        return records
 
-    def _know(self, directory: Path, target: Model, draft: Model | None) -> None:
-        """Keep the results of a pair, which are needed before it is loaded."""
-        if draft is not None and self.draft_costs is not None:
-            self.pair = KnownPair(self.costs, self.draft_costs, self.calibration)
-            self._keep(directory, name_of_pair(target, draft), self.pair)
+    def know_draft(self, draft: Backend, model: Model | None = None) -> KnownDraft:
+        """Return all that was learnt of a draft model; its ``model`` is for the choice of later pairs."""
+        known = self._drafts.get(draft)
+        if known is None:
+            known = self._drafts[draft] = KnownDraft(CostCurve(draft.description, unknown_s=DRAFT_S))
+            known.records = self._kept(f"cost of {draft.description}", known.costs)
+            if model is not None and self._model is not None:
+                survival = self.calibration.by_position(learnt_as(draft))
+                known.pair = KnownPair(self.costs, known.costs, survival)
+                known.records += self._kept(name_of_pair(self._model, model), known.pair)
+        return known
 
-    def count(self, stats: Stats) -> None:
-        """Add the drafts of a request that has ended to the results of the pair."""
-        share = stats.proposers.get(DraftModel.name)
-        if share is not None and self.pair is not None:
-            self.pair.count(share.drafted, share.accepted)
+    def drop_draft(self, draft: Backend) -> None:
+        """Write what was learnt of a draft model that is to be freed."""
+        self._write(self._drafts.pop(draft).records)
+
+    def count(self, stats: Stats, draft: Backend | None) -> None:
+        """Add the drafts of a request that has ended to the results of its pair."""
+        share, known = stats.proposers.get(DraftModel.name), draft and self._drafts.get(draft)
+        if share is not None and known and known.pair is not None:
+            known.pair.count(share.drafted, share.accepted)
 
     def remember(self, tokens: Sequence[int], workspace: str | None, source: str) -> None:
         """Have the n-gram memory learn a request's text, but not the model's thoughts."""
@@ -158,7 +174,10 @@ class Learning:
 
     def save(self) -> None:
         """Write what has changed."""
-        for record in self._records:
+        self._write([*self._records, *(each for known in self._drafts.values() for each in known.records)])
+
+    def _write(self, records: list[Record]) -> None:
+        for record in records:
             record.write()
 
     def close(self) -> None:

@@ -6,7 +6,6 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -15,7 +14,7 @@ import msgspec
 from localspec import home
 from localspec.backends.base import Backend, Vocabulary
 from localspec.config import load_config
-from localspec.engine.engine import Engine
+from localspec.engine.engine import OWN, Engine
 from localspec.engine.learning import Learning
 from localspec.engine.saved import Saved
 from localspec.errors import (
@@ -26,28 +25,29 @@ from localspec.errors import (
     LocalspecError,
     ModelError,
     ModelInvalid,
+    ModelTooLarge,
 )
 from localspec.memory.memory import Memory
 from localspec.models.candidates import Room, without
 from localspec.models.fingerprint import vocab_fp
-from localspec.models.fit import Needs, free_memory, needs_of
+from localspec.models.fit import Needs, free_memory, needs_beside, needs_of
 from localspec.models.machine import machine_name
 from localspec.models.model import Model
-from localspec.models.pair import Drafter, Pair, choose, is_apple_silicon
-from localspec.models.pairing import FITS, check_pair
+from localspec.models.pair import Pair, choose, is_apple_silicon
 from localspec.models.record import learnt_dir
 from localspec.models.rendering_process import RenderingProcess
 from localspec.models.tried import note_failure
-from localspec.models.vocabulary import read_tokens
 from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.frames import Drafted
 from localspec.protocol.options import parse_options, readable
-from localspec.units import MB, size
+from localspec.units import MB
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 AS_IT_COMES = EngineConfig()
+ALONE = "; sequences of this model are computed one after the other"
 AGAIN = "Send the request again: the file is read anew."
 
 Progressed = Callable[[float], None] | None
@@ -99,13 +99,6 @@ def _mlx(model: Model, config: EngineConfig, progress: Progressed, measured: boo
     return MlxBackend(model, config, progress=progress, measured=measured)
 
 
-def _check_current(pair: Pair) -> None:
-    """Raise :class:`ModelInvalid` if a file is there and has changed since the pair was chosen."""
-    for model in pair.models:
-        if not model.is_current and model.path.exists():
-            raise ModelInvalid(f"a file of {model.own_name} has changed since it was chosen", AGAIN)
-
-
 def load_engine(
     pair: Pair,
     *,
@@ -114,64 +107,107 @@ def load_engine(
     memory: bool | Path = False,
     free: int | None = None,
 ) -> Engine:
-    """Load target and draft model, with what was learnt about them before; ``memory``: also the n-gram
-    memory and the caches of chats, or an n-gram memory in another directory alone.
+    """Load target and draft model; see :func:`load_target` and :func:`add_draft`. Raises what they raise; for
+    a draft model that was requested and has no room, before anything is loaded."""
+    config = config or EngineConfig()
+    room = room_for(config, free).free(pair.target)
+    if pair.drafter.asked and room is not None:
+        needs_of(pair.target, pair.draft, config, room).check(pair.target.name, room)
+    engine = load_target(pair, config=config, progress=progress, memory=memory, free=room)
+    try:
+        left = None if room is None else room - engine.needs.total
+        drafted = add_draft(engine, pair, progress=progress, free=left)
+    except BaseException:
+        engine.close()
+        raise
+    engine.reason += f"; {drafted.why}"
+    return engine
+
+
+def load_target(
+    pair: Pair,
+    *,
+    config: EngineConfig,
+    progress: Progress | None = None,
+    memory: bool | Path = False,
+    free: int | None = None,
+) -> Engine:
+    """Load a target, with what was learnt about it before, and as many sequences as leave room for its draft
+    model; ``memory``: also the n-gram memory and the caches of chats, or an n-gram memory in another
+    directory alone.
 
     ``free``: bytes of memory that may be used; None: all that is free now. Raises :class:`ModelError` and
     :class:`OutOfMemory`; then nothing is left open.
     """
     place = memory if isinstance(memory, Path) else None
-    _check_current(pair)
+    _check_current(pair.target)
     room = room_for(config, free).free(pair.target)
-    pair, needs = _fitted(pair, config, room)
+    needs = _planned(pair, config, room)
     if needs.cells and room is not None:  # otherwise the backend finds out how many sequences have room
         config = msgspec.structs.replace(config, parallel=needs.sequences)
-    reason = f"{pair.why}; {pair.drafter.why}"
-    if pair.drafter.asked and pair.draft is not None:
-        # Before anything is loaded, so that the error for models that are no pair comes at once.
-        reason += f"; {FITS[check_pair(read_tokens(pair.target), read_tokens(pair.draft))]}"
-
-    def part(stage: str) -> Callable[[float], None]:
-        return lambda fraction: progress(stage, fraction) if progress else None
-
     with contextlib.ExitStack() as opened:
         rendering = _rendering()
         if rendering is not None:
             opened.callback(rendering.end)
-        target = open_backend(pair.target, config, part("target"), measured=False)
+        target = open_backend(pair.target, config, _part(progress, "target"), measured=False)
         opened.callback(target.free)
         target.model = pair.target.name
-        draft: Backend | None = None
-        try:
-            draft = _open_draft(pair, target, config, part("draft"))
-        except Exception as error:
-            # No error of a draft model that was chosen automatically may cost more than the drafts.
-            if pair.drafter.asked:
-                raise
-            reason = f"{pair.why}; {without(_left_out(error, pair))}"
-            needs = needs_of(pair.target, None, config)
-        if draft is not None:
-            opened.callback(draft.free)
         learning = Learning(
             target,
-            draft,
             directory=_unless_broken(learnt_dir),
-            models=(pair.target, pair.draft if draft is not None else None),
+            model=pair.target,
             memory=_unless_broken(lambda: open_memory(pair.target, target.vocabulary, place))
             if memory and config.memory
             else None,
             chats=_unless_broken(lambda: open_chats(target, config)) if memory is True else None,
         )
         learning.know_rounding(target)
-        engine = Engine(target, draft, config=config, learning=learning)
-        if not target.capabilities.batches:
-            reason += "; sequences of this model are computed one after the other"
-        engine.reason, engine.needs = reason + _beyond_training(pair.target, config), needs
+        engine = Engine(target, config=config, learning=learning)
+        alone = "" if target.capabilities.batches else ALONE
+        engine.reason, engine.needs = pair.why + alone + _beyond_training(pair.target, config), needs
         if rendering is not None:
             with contextlib.suppress(EngineError):  # the first chat reports it
                 engine.prepare_chats(rendering)
         opened.pop_all()
         return engine
+
+
+def add_draft(
+    engine: Engine,
+    pair: Pair,
+    number: int = OWN,
+    *,
+    progress: Progress | None = None,
+    free: int | None = None,
+) -> Drafted:
+    """Load the draft model of a pair, if it has one, beside the engine's target; ``free``: as in
+    :func:`load_target`.
+
+    One that was not requested is left out where it cannot be used. Otherwise this raises :class:`ModelError`
+    and :class:`OutOfMemory`.
+    """
+    if pair.draft is None:
+        return Drafted(why=pair.drafter.why)
+    try:
+        draft, needs = _open_draft(pair, pair.draft, engine, _part(progress, "draft"), free)
+    except Exception as error:
+        # No error of a draft model that was chosen automatically may cost more than the drafts.
+        if pair.drafter.asked:
+            raise
+        return Drafted(why=without(_left_out(error, pair.target, pair.draft)))
+    engine.learning.know_draft(draft, pair.draft)
+    engine.add_draft(draft, number)
+    return Drafted(True, pair.drafter.why, needs.total, needs.mapped)
+
+
+def _part(progress: Progress | None, stage: str) -> Progressed:
+    return None if progress is None else lambda fraction: progress(stage, fraction)
+
+
+def _check_current(model: Model) -> None:
+    """Raise :class:`ModelInvalid` if a file is there and has changed since the model was chosen."""
+    if not model.is_current and model.path.exists():
+        raise ModelInvalid(f"a file of {model.own_name} has changed since it was chosen", AGAIN)
 
 
 def _rendering() -> RenderingProcess | None:
@@ -183,50 +219,51 @@ def _rendering() -> RenderingProcess | None:
 
 
 def _open_draft(
-    pair: Pair, target: Backend, config: EngineConfig, progress: Callable[[float], None]
-) -> Backend | None:
-    """Load the draft model, if there is one. Raises what loading raises, and :class:`EngineError` or
+    pair: Pair, model: Model, engine: Engine, progress: Progressed, free: int | None
+) -> tuple[Backend, Needs]:
+    """Load the draft model. Raises what loading raises, :class:`ModelTooLarge`, and :class:`EngineError` or
     :class:`ModelInvalid` if it was chosen automatically and cannot be used."""
-    if pair.draft is None:
-        return None
-    if target.capabilities.obstacle and not pair.drafter.asked:
-        raise EngineError(target.capabilities.obstacle)
+    target, limits = engine.target, engine.target.capabilities
+    if limits.obstacle and not pair.drafter.asked:
+        raise EngineError(limits.obstacle)
+    _check_current(model)
+    needs = needs_beside(pair.target, model, engine.config, limits.max_sequences)
+    room = room_for(engine.config, free).free(pair.target)
+    if room is not None:
+        needs.check(f"the draft model {model.name} beside {target.model}", room)
     # As many sequences as the target has, so that every request can have its own draft.
-    sized = msgspec.structs.replace(config, parallel=target.capabilities.max_sequences)
-    draft = open_backend(pair.draft, sized, progress, measured=False, drafts=True)
+    sized = msgspec.structs.replace(engine.config, parallel=limits.max_sequences)
+    draft = open_backend(model, sized, progress, measured=False, drafts=True)
     if draft.capabilities.obstacle and not pair.drafter.asked:
         draft.free()
-        raise ModelInvalid(f"{pair.draft.name} cannot draft: {draft.capabilities.obstacle}")
-    draft.model = pair.draft.name
-    return draft
+        raise ModelInvalid(f"{model.name} cannot draft: {draft.capabilities.obstacle}")
+    draft.model = model.name
+    return draft, needs
 
 
-def _left_out(error: Exception, pair: Pair) -> str:
+def _left_out(error: Exception, target: Model, draft: Model) -> str:
     """Return the reason why the chosen draft model is left out, and log it; an error of the model itself is
     recorded, so that another one is chosen next time."""
     why = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
-    log.warning("the draft model %s is left out: %s", pair.draft and pair.draft.path, why)
-    if isinstance(error, ModelError) and pair.draft is not None:
-        note_failure(pair.target, pair.draft, why)
+    log.warning("the draft model %s is left out: %s", draft.path, why)
+    if isinstance(error, ModelError) and not isinstance(error, ModelTooLarge):
+        note_failure(target, draft, why)
     return why
 
 
-def _fitted(pair: Pair, config: EngineConfig, room: int | None) -> tuple[Pair, Needs]:
-    """Return the pair and its memory, without a draft model that was chosen automatically if ``room`` bytes
-    are too few for it; None: no limit.
+def _planned(pair: Pair, config: EngineConfig, room: int | None) -> Needs:
+    """Return the memory of the target, with as many sequences as fit into ``room`` bytes beside the draft
+    model, or without it if both do not fit; None: no limit.
 
-    Raises :class:`ModelTooLarge`, before anything is loaded, if there is none for the models requested.
+    Raises :class:`ModelTooLarge`, before anything is loaded, if the target alone does not fit.
     """
-    needs = needs_of(pair.target, pair.draft, config, room)
-    if room is None:
-        return pair, needs
-    if pair.draft is not None and not pair.drafter.asked and needs.total > room:
-        alone = needs_of(pair.target, None, config, room)
-        if alone.total <= room:
-            short = f"{size(needs.total)} are needed with {pair.draft.name}, {size(room)} are free"
-            return replace(pair, drafter=Drafter(why=without(short), asked=False)), alone
-    needs.check(pair.target.name, room)
-    return pair, needs
+    both = needs_of(pair.target, pair.draft, config, room)
+    if room is None or both.total <= room:
+        config = msgspec.structs.replace(config, parallel=both.sequences)
+    alone = needs_of(pair.target, None, config, room)
+    if room is not None:
+        alone.check(pair.target.name, room)
+    return alone
 
 
 def room_for(config: EngineConfig, free: int | None = None) -> Room:

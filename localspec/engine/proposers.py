@@ -12,9 +12,8 @@ from typing import NamedTuple
 from localspec.backends.sizes import WIDEST_ROUND
 from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
-from localspec.engine.settings import Settings
 from localspec.errors import InvalidOptions
-from localspec.protocol.proposer_kinds import AUTO, DRAFT, KINDS, LOOKUP, NONE, Need, names
+from localspec.protocol.proposer_kinds import AUTO, KINDS, LOOKUP, NONE, Need, names
 from localspec.speculation.controller import Controller
 from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
 from localspec.speculation.proposer import PLAIN_DECODING, Nothing, Proposer
@@ -45,29 +44,47 @@ class Limits(NamedTuple):
     """the most tokens that a round of a sequence may feed"""
 
 
+class Kit(NamedTuple):
+    """The proposers for requests with one draft model, or without, by their names: ``plain`` ones draft as
+    many tokens as requested; ``controllers`` choose the length, and serve requests that do not set one."""
+
+    plain: Mapping[str, Proposer]
+    controllers: Mapping[str, Controller]
+
+
 class Proposers:
     """Calls each sequence's proposer, for all sequences of one proposer together.
 
-    ``plain`` proposers draft as many tokens as requested; ``controllers`` choose the length, and serve the
-    requests that do not set one. ``draftless`` serves ``auto`` of requests without a draft model.
+    ``members`` are the engine's own proposers that need no draft model; ``extra`` ones replace those of the
+    same names.
     """
 
     def __init__(
-        self,
-        plain: Seq[Proposer],
-        controllers: Seq[Controller],
-        limits: Limits,
-        draftless: Controller,
+        self, members: Seq[Proposer], extra: Seq[Proposer], learning: Learning, limits: Limits
     ) -> None:
-        self._plain: Mapping[str, Proposer] = {proposer.name: proposer for proposer in plain}
-        self._controllers: Mapping[str, Controller] = {each.name: each for each in controllers}
-        self._limits, self._draftless = limits, draftless
+        self._members, self._extra, self._learning, self._limits = members, extra, learning, limits
+        self._kits: dict[int | None, Kit] = {}
+        self.add(None, ())
 
-    def check(self, settings: Settings) -> None:
-        """Raise :class:`InvalidOptions` for a proposer that this engine does not have for such a request."""
-        name, known = settings.proposer, self._plain.keys() | self._controllers.keys()
-        if not settings.drafts:
-            known -= {DRAFT.name}
+    def add(self, draft: int | None, drafting: Seq[Proposer]) -> None:
+        """Serve requests with this draft model, also by the proposers ``drafting``, which need it."""
+        mine = {proposer.name: proposer for proposer in self._extra}
+        members = [mine.get(member.name, member) for member in (*self._members, *drafting)]
+        own = [[member] for member in members if member.name not in mine]
+        controllers = {
+            name: Controller(among, self._learning.costs, self._learning.calibration, name=name)
+            for name, among in [(AUTO, members), *((each[0].name, each) for each in own)]
+        }
+        plain = {proposer.name: proposer for proposer in (Nothing(), *members, *self._extra)}
+        self._kits[draft] = Kit(plain, controllers)
+
+    def drop(self, draft: int) -> None:
+        """Forget a draft model; no request with it may be asked for drafts."""
+        del self._kits[draft]
+
+    def check(self, name: str, draft: int | None) -> None:
+        """Raise :class:`InvalidOptions` for a proposer that no request with this draft model can have."""
+        known = self._kits[draft].plain.keys() | self._kits[draft].controllers.keys()
         if name not in known:
             remedy = next((REMEDIES[kind.needs] for kind in KINDS if kind.name == name), None)
             have = ", ".join(sorted(known))
@@ -91,18 +108,16 @@ class Proposers:
 
     def _of(self, sequence: Sequence) -> Proposer:
         """The proposer of a request: a controller if the request sets no length, or a plain one."""
-        name = sequence.proposer
-        if name == AUTO and not sequence.settings.drafts:
-            return self._draftless
-        controller = self._controllers.get(name)
-        if controller is not None and (sequence.settings.k is None or name not in self._plain):
+        name, kit = sequence.proposer, self._kits[sequence.draft]
+        controller = kit.controllers.get(name)
+        if controller is not None and (sequence.settings.k is None or name not in kit.plain):
             return controller
-        return self._plain[name]
+        return kit.plain[name]
 
     def _length(self, sequence: Sequence) -> int:
         if sequence.settings.k is not None:
             return sequence.settings.k
-        return LONGEST_K if sequence.proposer in self._controllers else DEFAULT_K
+        return LONGEST_K if sequence.proposer in self._kits[sequence.draft].controllers else DEFAULT_K
 
     def _ask_of(self, sequence: Sequence) -> Ask:
         rollback, replays = self._limits.rollback(sequence.slot), self._limits.replays
@@ -153,7 +168,8 @@ class Proposers:
 
     def stop(self, sequence: Sequence) -> None:
         """Report to all proposers that the request has ended: after a failure it had several."""
-        for proposer in (*self._plain.values(), *self._controllers.values(), self._draftless):
+        kit = self._kits.get(sequence.draft)
+        for proposer in (*kit.plain.values(), *kit.controllers.values()) if kit is not None else ():
             # The request has its text: an error of a proposer must not spoil that.
             with contextlib.suppress(Exception):
                 proposer.stop(sequence.id)
@@ -161,7 +177,7 @@ class Proposers:
 
 REMEDIES: dict[Need, str | None] = {
     "nothing": None,
-    "draft model": "Load the model with a draft model: `--draft NAME`.",
+    "draft model": "Choose a draft model: `--draft NAME`.",
     "memory": "Run `localspec config set memory true`.",
     "target": "Choose a model that has it, or another proposer with --proposer.",
 }
@@ -171,18 +187,3 @@ REMEDIES: dict[Need, str | None] = {
 def fallback_of(name: str) -> str:
     """The proposer that takes the place of one that failed: prompt lookup, which needs nothing, or none."""
     return LOOKUP.name if name in names() and name not in (LOOKUP.name, NONE) else NONE
-
-
-def assemble(members: Seq[Proposer], extra: Seq[Proposer], learning: Learning, limits: Limits) -> Proposers:
-    """Return an engine's own proposers, ``members``, with a controller over all of them, ``auto``, and one
-    for each, and ``extra`` ones, which replace those of the same names."""
-    mine = {proposer.name: proposer for proposer in extra}
-    members = [mine.get(member.name, member) for member in members]
-    own = [member for member in members if member.name not in mine]
-    controllers = [
-        Controller(among, learning.costs, learning.calibration, name=name)
-        for name, among in [(AUTO, members), *((each.name, [each]) for each in own)]
-    ]
-    undrafted = [member for member in members if member.name != DRAFT.name]
-    draftless = Controller(undrafted, learning.costs, learning.calibration, name=AUTO)
-    return Proposers([Nothing(), *members, *extra], controllers, limits, draftless)

@@ -83,6 +83,8 @@ class Sequence:
         self.cached = 0
         self.exact = self.canonical = self.fed = 0
         self.proposer = settings.proposer
+        self.draft: int | None = None
+        """the number of its draft model in the engine"""
         self.source = ""
         self.priority: Priority = "chat"
         self.served = 0.0

@@ -99,7 +99,7 @@ async def slots(client: Client, body: Nothing) -> Answer:
         {
             "id": i,
             "n_ctx": n_ctx,
-            "speculative": loaded is not None and loaded.draft is not None,
+            "speculative": loaded is not None and bool(loaded.drafts),
             "is_processing": i < running,
         }
         for i in range(max(_sequences(loaded), running))

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import psutil
 
-from localspec.errors import ModelTooLarge
+from localspec.errors import ModelError, ModelTooLarge
 from localspec.models.directory import ModelDirectory, number_of
 from localspec.models.gguf import EMBEDDING, GgufHeader, Tensor
 from localspec.models.model import Model
@@ -118,12 +118,15 @@ class Size(NamedTuple):
         n_cells = context_size(self.context, config) * sequences
         kept = states_kept(self.state, sequences, free) if self.rolls_back else 0
         cells = int(self.cell * n_cells) + (1 + kept + MARKS) * self.state * sequences
-        mapped, beside, overhead = self.mapped, 0, PROCESS + ROWS * self.row
-        if draft is not None:
-            mapped += draft.mapped
-            beside = draft.weights + int(draft.cell * n_cells) + (1 + MARKS) * draft.state * sequences
-            overhead += ROWS * draft.row
-        return Needs(self.weights, cells, beside, overhead, mapped, sequences)
+        more = Needs() if draft is None else self.beside(draft, config, sequences)
+        overhead = PROCESS + ROWS * self.row + more.overhead
+        return Needs(self.weights, cells, more.draft, overhead, self.mapped + more.mapped, sequences)
+
+    def beside(self, draft: Size, config: EngineConfig, sequences: int) -> Needs:
+        """The memory for a draft model beside this target with so many sequences."""
+        each = draft.cell * context_size(self.context, config) + (1 + MARKS) * draft.state
+        own = draft.weights + int(each * sequences)
+        return Needs(draft=own, overhead=ROWS * draft.row, mapped=draft.mapped)
 
 
 def needs_of(target: Model, draft: Model | None, config: EngineConfig, free: int | None = None) -> Needs:
@@ -134,6 +137,15 @@ def needs_of(target: Model, draft: Model | None, config: EngineConfig, free: int
     """
     beside = None if draft is None else size_of(draft, config)
     return size_of(target, config).needs(beside, config, free)
+
+
+def needs_beside(target: Model, draft: Model, config: EngineConfig, sequences: int) -> Needs:
+    """The memory for a draft model beside a loaded target; nothing where a header cannot be read: the load
+    reports it."""
+    try:
+        return size_of(target, config).beside(size_of(draft, config), config, sequences)
+    except ModelError:
+        return Needs()
 
 
 def preferred_sequences(each: int, weights: int) -> int:

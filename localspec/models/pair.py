@@ -15,6 +15,8 @@ from localspec.models.disk import forget_recent
 from localspec.models.fit import Needs, size_of
 from localspec.models.library import find, in_formats, named
 from localspec.models.model import Model, model_from
+from localspec.models.pairing import FITS, check_pair
+from localspec.models.vocabulary import read_tokens
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.pairs import DrafterFile, DrafterKind, PairFile
 
@@ -100,8 +102,8 @@ def choose(
     settings that the pair is loaded with.
 
     Raises the errors of :func:`find` for a model that is not found, ambiguous or damaged,
-    :class:`BackendUnavailable` for a backend that this installation does not have, and
-    :class:`InvalidOptions` for one that cannot run this model.
+    :class:`TokenizerMismatch` for a named draft model, :class:`BackendUnavailable` for a backend that this
+    installation does not have, and :class:`InvalidOptions` for one that cannot run this model.
     """
     pair = _choose(model, draft, model_dirs, backend, room)
     if not pair.is_current:
@@ -127,7 +129,8 @@ def _drafter(target: Model, draft: str, model_dirs: tuple[str, ...], room: Room)
         model, why = auto_draft(target, model_dirs, room)
         return Drafter("none" if model is None else "model", model, why, asked=False)
     found = find(draft, model_dirs, format=target.format)
-    return Drafter("model", named(found, model_dirs), "this draft model was requested")
+    fit = FITS[check_pair(read_tokens(target), read_tokens(found))]
+    return Drafter("model", named(found, model_dirs), f"this draft model was requested; {fit}")
 
 
 def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs, Needs]:

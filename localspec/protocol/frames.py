@@ -20,7 +20,7 @@ MAX_FRAME = 64 * 1024 * 1024
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """First frame to a worker: open this pair.
+    """First frame to a worker: open the target of this pair, with room for the draft model.
 
     ``free``: bytes of memory that it may use; None: all free memory.
     """
@@ -30,15 +30,31 @@ class Load(msgspec.Struct, frozen=True, tag=True):
     free: int | None = None
 
 
+class LoadDraft(msgspec.Struct, frozen=True, tag=True):
+    """Open the draft model of this pair, too; answered by Loading events and one Drafted or Failed."""
+
+    id: int
+    pair: PairFile
+    free: int | None = None
+
+
+class DropDraft(msgspec.Struct, frozen=True, tag=True):
+    """Free the draft model that the LoadDraft ``draft`` has loaded; answered by one Drafted."""
+
+    id: int
+    draft: int
+
+
 class Submit(msgspec.Struct, frozen=True, tag=True):
     """Run a request; answered by its events, ending with one Done or Failed.
 
-    ``watch``: with a Round for each of its rounds.
+    ``watch``: with a Round for each of its rounds. ``draft``: the LoadDraft of its draft model; None: none.
     """
 
     id: int
     request: Request
     watch: bool = False
+    draft: int | None = None
 
 
 class Tokenize(msgspec.Struct, frozen=True, tag=True):
@@ -96,26 +112,23 @@ class Stop(msgspec.Struct, frozen=True, tag=True):
 
 
 class Loading(msgspec.Struct, frozen=True, tag=True):
-    """Progress of the load: the ``fraction`` of its ``stage``, 0 to 1."""
+    """Progress of a load: the ``fraction`` of its ``stage``, 0 to 1."""
 
     stage: str
     fraction: float
 
 
 class Ready(msgspec.Struct, frozen=True, tag=True):
-    """The model is loaded: target and draft model, the reason for the pairing, and their paths.
+    """The target is loaded, for this reason by this backend.
 
-    ``offloaded_bytes`` of the target's weights are in a GPU's memory; ``sequences`` can run at once.
+    ``offloaded_bytes`` of its weights are in a GPU's memory; ``sequences`` can run at once.
     ``planned_bytes`` of memory are needed, ``mapped_bytes`` of them for pages of files.
     """
 
     model: str
-    draft: str | None
     backend: str
     n_ctx: int
     reason: str
-    path: str = ""
-    draft_path: str | None = None
     offloaded_bytes: int = 0
     sequences: int = 0
     planned_bytes: int = 0
@@ -149,14 +162,26 @@ class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
     pieces: tuple[bytes, ...]
 
 
+class Drafted(msgspec.Struct, frozen=True, tag="drafted"):
+    """A draft model is ``loaded``, or left out for this reason; its memory, as in :class:`Ready`."""
+
+    loaded: bool = False
+    why: str = ""
+    planned_bytes: int = 0
+    mapped_bytes: int = 0
+
+
+Answer = Tokenized | Drafted | Loading
+
+
 class RequestEvent(NamedTuple):
-    """An event of the request, or the answer to the Tokenize, with this ``id``."""
+    """An event of the request, or of the answer to another frame, with this ``id``."""
 
     id: int
-    event: Event | Tokenized
+    event: Event | Answer
 
 
-ToWorker = Load | Submit | Tokenize | Cancel | Forget | Teach | Rest | Turn | Stop
+ToWorker = Load | LoadDraft | DropDraft | Submit | Tokenize | Cancel | Forget | Teach | Rest | Turn | Stop
 FromWorker = Heartbeat | Loading | Ready | LoadFailed | RequestEvent | TurnOver
 
 _encoder = msgspec.msgpack.Encoder()

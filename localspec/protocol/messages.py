@@ -326,8 +326,17 @@ class Warmed(msgspec.Struct, frozen=True):
     reprefilled_tokens: int
 
 
+class LoadedDraft(msgspec.Struct, frozen=True):
+    """A draft model in memory, its place on the disk, and the requests that use it."""
+
+    model: str
+    path: str
+    running: int
+
+
 class LoadedModel(msgspec.Struct, frozen=True):
-    """``path`` and ``draft_path``: the models' places on the disk, alike for all of their names."""
+    """``path``: the model's place on the disk, alike for all of its names. ``draft``: the draft model of its
+    latest request."""
 
     model: str
     draft: str | None
@@ -338,9 +347,10 @@ class LoadedModel(msgspec.Struct, frozen=True):
     idle_left_s: float | None = None
     """seconds until it is unloaded if it stays unused; None: it is in use, or is not unloaded"""
     path: str = ""
-    draft_path: str | None = None
+    drafts: tuple[LoadedDraft, ...] = ()
+    """the draft models that are loaded beside it"""
     reason: str = ""
-    """the reason for the choice of the draft model"""
+    """the reason for the choice of the backend and of ``draft``"""
     n_ctx: int = 0
     """tokens of context of each sequence"""
     offloaded_bytes: int = 0

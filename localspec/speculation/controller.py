@@ -124,8 +124,8 @@ class Controller(Proposer):
         self._cheap = [member for member in members if not member.costly]
         self._costly = [member for member in members if member.costly]
         self._costs = costs
-        self._survival = {each.name: calibration.by_evidence(each.name, each.prior) for each in members}
-        self._calibrated = {member.name: calibration.by_position(member.name) for member in self._costly}
+        self._survival = {each.name: calibration.by_evidence(each.learnt_as, each.prior) for each in members}
+        self._calibrated = {each.name: calibration.by_position(each.learnt_as) for each in self._costly}
         self._requests: dict[int, _Request] = {}
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:

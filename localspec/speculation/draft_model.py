@@ -118,6 +118,10 @@ class DraftModel(Proposer):
         self._expected: dict[int, int] = {}
         """by request without a cursor: tokens that it shares with an idle one"""
 
+    @property
+    def learnt_as(self) -> str:
+        return learnt_as(self.backend)
+
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         drafts = [NOTHING for _ in asks]
         work: dict[int, _Drafting] = {}
@@ -268,6 +272,11 @@ class DraftModel(Proposer):
             self._idle.append(cursor)
             while len(self._idle) + len(self._cursors) > self.backend.capabilities.max_sequences:
                 self.backend.close(self._idle.pop(0).sequence)
+
+
+def learnt_as(backend: Backend) -> str:
+    """Return the name of what is learnt of a draft model's accuracy."""
+    return f"{DraftModel.name} {backend.description}"
 
 
 def certainty_of(probability: float) -> int:

@@ -20,6 +20,11 @@ class Proposer(ABC):
     prior: Sequence[float] = (0.7,)
     """probability that a token is right, by its evidence, before anything is learnt; the last one repeats"""
 
+    @property
+    def learnt_as(self) -> str:
+        """The name of what is learnt of its accuracy; of another draft model, something else is."""
+        return self.name
+
     @abstractmethod
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         """Return a draft for every ask, in their order; an empty one where there is nothing to offer."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 import time
 from collections.abc import Callable
@@ -12,17 +13,21 @@ from localspec.engine.engine import Engine
 from localspec.engine.events import Event as SequenceEvent
 from localspec.engine.events import RoundPlayed
 from localspec.engine.learning import SPEED_CONTEXT
-from localspec.engine.load import load_engine
+from localspec.engine.load import Progress, add_draft, load_target
 from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
 from localspec.models.model import Model
-from localspec.models.pair import Pair, pair_from
+from localspec.models.pair import pair_from
 from localspec.protocol.events import Delta, Done, Event, Failed, Round, RoundFacts
 from localspec.protocol.frames import (
+    Answer,
     Cancel,
+    Drafted,
+    DropDraft,
     Forget,
     Load,
+    LoadDraft,
     LoadFailed,
     Loading,
     Ready,
@@ -41,6 +46,8 @@ from localspec.protocol.results import Result
 from localspec.worker.apart import LONG, Apart, Fate, size_of
 from localspec.worker.channel import Call, Channel
 from localspec.worker.pulse import PERIOD_S, Pulse
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -62,30 +69,19 @@ def serve(channel: Channel) -> bool:
     try:
         with pulse.busy():
             pair = pair_from(first.pair)
-            engine = _load(channel, first, pair)
-    except LocalspecError as error:
-        channel.send(LoadFailed(error.as_dict()))
-        return True
-    except MemoryError:
-        failed = OutOfMemory(f"there is not enough memory to load {name}")
-        channel.send(LoadFailed(failed.as_dict()))
-        return True
+            sent = _thinned(channel.send)
+            engine = load_target(pair, config=first.engine, progress=sent, memory=True, free=first.free)
     except Exception as error:
-        # Of any kind: the daemon gets a message, and the log has the traceback.
-        broken = EngineError(f"{name} could not be loaded: {type(error).__name__}: {error}")
-        channel.send(LoadFailed(broken.as_dict()))
-        raise
-    draft = pair.draft if engine.draft is not None else None  # it may have been left out
+        # Of any kind: the daemon gets a message.
+        channel.send(LoadFailed(failure_of(error, name).as_dict()))
+        return True
     with engine:
         channel.send(
             Ready(
                 model=engine.target.model,
-                draft=engine.draft.model if engine.draft is not None else None,
                 backend=engine.target.name,
                 n_ctx=engine.target.capabilities.n_ctx,
                 reason=engine.reason,
-                path=pair.target.place,
-                draft_path=None if draft is None else draft.place,
                 offloaded_bytes=engine.target.capabilities.offloaded_bytes,
                 sequences=engine.target.capabilities.max_sequences,
                 planned_bytes=engine.needs.total,
@@ -96,15 +92,27 @@ def serve(channel: Channel) -> bool:
         return Worker(channel, engine, pulse).run()
 
 
-def _load(channel: Channel, load: Load, pair: Pair) -> Engine:
-    reported = {"target": -1.0, "draft": -1.0}
+def _thinned(send: Callable[[Loading], None]) -> Progress:
+    """Return a function that sends some of the progress it gets."""
+    reported = -1.0
 
     def progress(stage: str, fraction: float) -> None:
-        if fraction - reported[stage] >= PROGRESS_STEP or fraction >= 1.0 > reported[stage]:
-            reported[stage] = fraction
-            channel.send(Loading(stage, fraction))
+        nonlocal reported
+        if fraction - reported >= PROGRESS_STEP or fraction >= 1.0 > reported:
+            reported = fraction
+            send(Loading(stage, fraction))
 
-    return load_engine(pair, config=load.engine, progress=progress, memory=True, free=load.free)
+    return progress
+
+
+def failure_of(error: Exception, name: str) -> LocalspecError:
+    """Return the error of the load of a model, for the daemon; one of an unexpected kind is logged."""
+    if isinstance(error, LocalspecError):
+        return error
+    if isinstance(error, MemoryError):
+        return OutOfMemory(f"there is not enough memory to load {name}")
+    log.error("%s could not be loaded", name, exc_info=error)
+    return EngineError(f"{name} could not be loaded: {type(error).__name__}: {error}")
 
 
 def slowest_step(engine: Engine, target: Model) -> float:
@@ -196,6 +204,8 @@ class Worker:
             fate, encode = Fate(frame.request.source), partial(self._engine.encode, frame.request)
             then = partial(self._submit, frame, fate)
             self._find(frame.id, size_of(frame.request.prompt), fate, encode, then)
+        elif isinstance(frame, LoadDraft | DropDraft):
+            self._pulse.step(partial(self._change_drafts, frame))
         elif isinstance(frame, Tokenize):
             find = partial(self._engine.target.vocabulary.encode, frame.text, special=frame.special)
             fate = Fate()
@@ -207,24 +217,42 @@ class Worker:
             self._cancel(frame.id)
         elif isinstance(frame, Teach):
             self._engine.teach(frame.path, frame.text, frame.workspace)
-        elif isinstance(frame, Rest):
-            self._may_rest = frame.allowed
-        elif isinstance(frame, Turn):
-            self._begin_turn(frame)
+        elif isinstance(frame, Rest | Turn):
+            self._limit(frame)
         elif callable(frame):
             self._pulse.step(frame)
         return True
 
-    def _begin_turn(self, turn: Turn) -> None:
-        if turn.number != self._turn.number:
+    def _limit(self, frame: Rest | Turn) -> None:
+        """Note when this worker may do chores, or compute, beside others."""
+        if isinstance(frame, Rest):
+            self._may_rest = frame.allowed
+            return
+        if frame.number != self._turn.number:
             self._turn_began = time.monotonic()
-        self._turn, self._waits = turn, False
+        self._turn, self._waits = frame, False
 
     def _cancel(self, id: int) -> None:
         if id in self._requests:
             self._engine.cancel(self._requests[id].id)
         else:
             self._apart.cancel(id)
+
+    def _change_drafts(self, frame: LoadDraft | DropDraft) -> None:
+        """Load or free a draft model; the requests under way wait."""
+        if isinstance(frame, DropDraft):
+            self._engine.drop_draft(frame.draft)
+            self._send(frame.id, Drafted())
+            return
+        pair, progress = pair_from(frame.pair), _thinned(partial(self._send, frame.id))
+        try:
+            drafted = add_draft(self._engine, pair, frame.id, progress=progress, free=frame.free)
+        except Exception as error:
+            # Of any kind: it ends the requests that named this draft model, and no others.
+            failed = failure_of(error, pair.draft.name if pair.draft is not None else "")
+            self._send(frame.id, Failed(failed.as_dict()))
+        else:
+            self._send(frame.id, drafted)
 
     def _find(
         self,
@@ -243,7 +271,7 @@ class Worker:
     def _submit(self, frame: Submit, fate: Fate, encode: Callable[[], Encoded]) -> None:
         try:
             found = _nothing if fate.dropped else encode
-            sequence = self._requests[frame.id] = self._engine.submit(frame.request, found)
+            sequence = self._requests[frame.id] = self._engine.submit(frame.request, found, frame.draft)
         except LocalspecError as error:
             self._send(frame.id, Failed(error.as_dict()))
             return
@@ -300,7 +328,7 @@ class Worker:
         if not self._watched:
             self._engine.on_round = None
 
-    def _send(self, id: int, event: Event | Tokenized) -> None:
+    def _send(self, id: int, event: Event | Answer) -> None:
         self._channel.send(RequestEvent(id, event))
 
 

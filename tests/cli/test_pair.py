@@ -208,7 +208,7 @@ def test_a_draft_that_was_left_out_is_refused_where_it_is_named(
     cli("daemon", "stop")
     assert cli.json("models", "pair", "target")["draft"] == "stdlib:1m"
     loaded = cli.json("models", "load", "-m", "target")
-    assert (loaded["draft"], loaded["draft_path"]) == (None, None)
+    assert (loaded["draft"], loaded["drafts"]) == (None, [])
     named = cli("models", "load", "-m", "target", "--draft", "broken")
     assert named.returncode == 1 and "cannot load" in named.stderr
     cli("daemon", "stop")

@@ -21,7 +21,7 @@ def echo_pair(key: Key, model_dirs: tuple[str, ...], room: Room) -> Pair:
     try:
         pair = chosen(key, model_dirs, room)
     except LocalspecError:
-        pair = Pair(Model(Path("/nowhere"), "gguf", stamp=()), Drafter(), "")
+        pair = Pair(Model(Path(f"/nowhere/{key.model}"), "gguf", stamp=()), Drafter(), "")
     known = ModelDescription(
         id=key.model,
         path="",

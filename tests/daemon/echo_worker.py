@@ -8,7 +8,8 @@ writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority
 what it was given), ``engine`` (with how its model was to be loaded), ``odd`` (fails if its seed is odd, else
 stalls), and ``then WORD`` (answers with a line of that word).
 What it is taught it writes to ``taught`` in the cache's directory. Of a prefix the last line counts.
-The model ``broken`` cannot be loaded, nor as a draft model, ``dies`` exits while loading, ``gate:PATH`` loads
+The model ``broken`` cannot be loaded, nor as a draft model; a draft model ``waits`` until someone writes to
+the FIFO ``gate`` beside it. ``dies`` exits while loading, ``gate:PATH`` loads
 as soon as someone writes to the FIFO, ``late:PATH`` waits so before it ends, ``slow`` heartbeats for ever.
 """
 
@@ -28,15 +29,18 @@ import msgspec
 
 from localspec import home
 from localspec.errors import ModelInvalid, OutOfMemory
-from localspec.models.fit import needs_of
+from localspec.models.fit import needs_beside, needs_of
 from localspec.models.pair import pair_from
 from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round
 from localspec.protocol.frames import (
     HEADER,
     Cancel,
+    Drafted,
+    DropDraft,
     FromWorker,
     Heartbeat,
     Load,
+    LoadDraft,
     LoadFailed,
     Loading,
     Ready,
@@ -202,6 +206,10 @@ class EchoWorker:
             case Load() as load:
                 self.load, self.name = load, called(load)
                 self.open(load)
+            case LoadDraft() as load_draft:
+                self.draft(load_draft)
+            case DropDraft(id):
+                self.send(RequestEvent(id, Drafted()))
             case Submit() as submit:
                 self.submit(submit)
             case Cancel(id) if id in self.running and not self.running[id].deaf:
@@ -221,7 +229,7 @@ class EchoWorker:
     def open(self, load: Load) -> None:
         self.send(Loading("weights", 0.5))
         pair = pair_from(load.pair)
-        if "broken" in (self.name, pair.draft and pair.draft.path.stem):
+        if self.name == "broken":
             self.send(LoadFailed(ModelInvalid("this model is broken").as_dict()))
             sys.exit(1)
         if self.name == "dies":
@@ -233,8 +241,19 @@ class EchoWorker:
             time.sleep(BEAT_S)
         backend = load.pair.target.description.backend
         planned = needs_of(pair.target, None, load.engine).total if pair.target.path.exists() else 0
-        why = "an echo needs no draft"
-        self.send(Ready(self.name, None, backend, 4096, why, self.name, planned_bytes=planned))
+        self.send(Ready(self.name, backend, 4096, "it echoes", sequences=1, planned_bytes=planned))
+
+    def draft(self, load: LoadDraft) -> None:
+        pair = pair_from(load.pair)
+        assert pair.draft is not None and self.load is not None
+        self.send(RequestEvent(load.id, Loading("draft", 0.5)))
+        name, needs = pair.draft.path.stem, needs_beside(pair.target, pair.draft, self.load.engine, 1)
+        if name.startswith("waits"):
+            (pair.draft.path.parent / "gate").read_text()
+        if "broken" in name and pair.drafter.asked:
+            self.send(RequestEvent(load.id, Failed(ModelInvalid("this draft is broken").as_dict())))
+        else:
+            self.send(RequestEvent(load.id, Drafted("broken" not in name, "it was wanted", needs.total)))
 
     def leave(self) -> None:
         """Write the cache of the last chat, as late as was requested."""

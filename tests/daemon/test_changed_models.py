@@ -13,13 +13,16 @@ from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.subscription import Events
 from localspec.daemon.workers.pool import COMMAND, Pool, chosen
 from localspec.daemon.workers.worker import Key
-from localspec.errors import ModelNotFound
+from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.candidates import Room
 from localspec.models.pair import Pair
 from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.options import Options
+from localspec.protocol.requests import Request, TextPrompt
 from tests.daemon.test_pool import ignore
+from tests.engine.test_load import in_disguise
 from tests.models.ggufs import DRAFT
-from tests.waiting import run
+from tests.waiting import run, soon
 
 CONFIG = Config(engine=EngineConfig(n_ctx=256, parallel=1, threads=1))
 
@@ -43,8 +46,8 @@ async def load(choosing: Recorder, path: Path) -> str:
     """Load with that choice; returns the place of what is loaded."""
     pool = Pool(CONFIG, Metrics(), Events(), COMMAND._replace(choose=choosing))
     try:
-        async with pool.lease(Key(str(path), "none", "auto"), ignore) as worker:
-            return worker.ready.result().path
+        async with pool.lease(Key(str(path), "none", "auto"), ignore) as (worker, *_):
+            return worker.pair.target.place
     finally:
         await pool.close()
 
@@ -61,11 +64,31 @@ def test_the_pair_that_was_chosen_is_what_a_worker_opens() -> None:
         choosing = Recorder()
         pool = Pool(CONFIG, Metrics(), Events(), COMMAND._replace(choose=choosing))
         try:
-            async with pool.lease(Key("bundled", "auto", "llama_cpp"), ignore) as worker:
-                ready = worker.ready.result()
-                (pair,) = choosing.pairs
-                assert (ready.path, ready.draft_path) == (pair.target.place, pair.draft and pair.draft.place)
-                assert ready.reason.startswith(f"{pair.why}; {pair.drafter.why}")
+            async with pool.lease(Key("bundled", "auto", "llama_cpp"), ignore) as lease:
+                assert choosing.pairs == [lease.pair] and lease.draft == lease.worker.drafts[0].number
+                assert [each.pair for each in lease.worker.drafts] == choosing.pairs
+        finally:
+            await pool.close()
+
+    run(test())
+
+
+@pytest.mark.slow
+def test_a_draft_that_cannot_be_loaded_leaves_its_target_at_work(tmp_path: Path) -> None:
+    async def test() -> None:
+        broken = in_disguise(tmp_path / "broken.gguf")
+        pool = Pool(CONFIG, Metrics(), Events())
+        try:
+            async with pool.lease(Key("bundled", "auto", "auto"), ignore) as lease:
+                request = Request(
+                    prompt=TextPrompt("def f("), options=Options(max_tokens=40, temperature=0.0)
+                )
+                job = lease.worker.submit(request, ignore, draft=lease.draft)
+                with pytest.raises(ModelInvalid, match="cannot load"):
+                    async with pool.lease(Key("bundled", str(broken), "auto"), ignore):
+                        pass
+                result = await soon(job.end)
+                assert (result.draft, result.completion_tokens) == ("stdlib-1m", 40)
         finally:
             await pool.close()
 

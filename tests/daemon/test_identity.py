@@ -8,22 +8,22 @@ from pathlib import Path
 
 import pytest
 
-from localspec.config import Config
-from localspec.daemon.workers.identity import identify, key_of_pair
 from localspec.daemon.workers.pool import chosen
 from localspec.daemon.workers.worker import Key
 from localspec.errors import LocalspecError, ModelNotFound
 from localspec.models.candidates import Room
 from localspec.models.library import places_of
-from localspec.models.sections import Sections
+from localspec.models.model import model_at
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw
 from tests.mlx_pair import in_both_formats, mlx_model
 from tests.models.ggufs import DRAFT, TARGET, small
 
 
-def key(model: str, draft: str = "auto", backend: str = "auto", *, dirs: tuple[str, ...] = ()) -> Key:
-    return identify(Key(model, draft, backend), Sections(Config(model_dirs=dirs)))
+def key(model: str, draft: str = "none", backend: str = "auto", *, dirs: tuple[str, ...] = ()) -> Key:
+    """The places of the models that are chosen, and the backend."""
+    pair = chosen(Key(model, draft, backend), dirs, Room())
+    return Key(pair.target.place, "none" if pair.draft is None else pair.draft.place, pair.backend)
 
 
 def test_names_and_paths_of_a_file_are_one(tmp_path: Path) -> None:
@@ -31,7 +31,7 @@ def test_names_and_paths_of_a_file_are_one(tmp_path: Path) -> None:
     file = tmp_path / "deep" / "one.gguf"
     file.write_bytes(small())
     (tmp_path / "link.gguf").symlink_to(file)
-    expected = Key(str(file), "auto", "llama_cpp")
+    expected = Key(str(file), "none", "llama_cpp")
     dirs = (str(tmp_path / "deep"),)
     for name in ("one", str(file), f"{tmp_path}/deep/../deep/one.gguf", f"{tmp_path}/link.gguf"):
         for backend in ("auto", "llama_cpp"):
@@ -47,11 +47,11 @@ def test_a_place_whose_bytes_are_no_text_can_be_told(tmp_path: Path) -> None:
     assert places_of("one", dirs) == {key("one", dirs=dirs).model}
 
 
-def test_of_two_formats_a_backend_chooses_one_and_auto_leaves_it_open(tmp_path: Path) -> None:
+def test_of_two_formats_a_backend_chooses_one(tmp_path: Path) -> None:
     gguf, mlx = map(str, in_both_formats(tmp_path, "twin", "stdlib-6m"))
     dirs = (str(tmp_path),)
-    assert key("twin", backend="mlx", dirs=dirs) == key(mlx) == Key(mlx, "auto", "mlx")
-    assert key("twin", dirs=dirs) == Key(gguf, "auto", "auto")
+    assert key("twin", backend="mlx", dirs=dirs) == key(mlx) == Key(mlx, "none", "mlx")
+    assert key("twin", dirs=dirs) == Key(gguf, "none", "llama_cpp")
     assert places_of("twin", dirs) == {gguf, mlx}
 
 
@@ -63,13 +63,11 @@ def test_a_named_draft_is_resolved_beside_its_target(tmp_path: Path) -> None:
         assert key(str(target), "twin", dirs=(str(tmp_path),)).draft == str(draft)
 
 
-def test_what_is_not_there_keeps_its_name_and_needs_nothing_known() -> None:
+def test_what_is_not_there_is_not_chosen() -> None:
     for wrong in (
         *(Key("nothing", "auto", "auto"), Key(str(TARGET), "nothing", "auto"), Key(str(TARGET), "auto", "x")),
         *(Key("bundled", "auto", "mlx"), Key(str(TARGET), "auto", "mlx")),
     ):
-        sections = Sections(Config())
-        assert identify(wrong, sections) == wrong
         with pytest.raises(LocalspecError):
             chosen(wrong, (), Room())
     with pytest.raises(ModelNotFound):
@@ -83,8 +81,7 @@ def test_the_draft_that_is_chosen_is_reckoned_with_and_may_be_left_out() -> None
     assert auto.needs == named.needs and named.least.draft > auto.least.draft == plain.needs.draft == 0
     assert auto.needs.total >= plain.needs.total + auto.needs.draft
     assert auto.least == plain.least == plain.needs and auto.needs.sequences == 1
-    assert key_of_pair(auto) == key_of_pair(named) == Key(str(TARGET), str(DRAFT), "llama_cpp")
-    assert key_of_pair(plain) == Key(str(TARGET), "none", "llama_cpp")
+    assert auto.draft == named.draft == model_at(DRAFT)
     assert places_of("bundled", ()) == {str(TARGET)}
 
 

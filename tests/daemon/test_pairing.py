@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -9,14 +10,15 @@ from pathlib import Path
 import pytest
 
 from localspec.config import Config, DaemonConfig
-from localspec.daemon.workers.identity import key_of_pair
 from localspec.daemon.workers.pool import Pool, chosen
 from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelInvalid
 from localspec.models.candidates import Room
+from localspec.protocol.frames import Loading
 from localspec.units import MB
-from tests.daemon.test_pool import ignore, pool_of
+from tests.daemon.test_pool import ignore, pool_of, submit
 from tests.models.test_candidates import model
+from tests.waiting import soon, until
 
 PROCESS = 75
 
@@ -47,6 +49,10 @@ async def load(pool: Pool, path: Path, draft: str = "auto") -> None:
         pass
 
 
+def drafts(pool: Pool) -> list[str]:
+    return sorted(Path(each.place).stem for worker, _ in pool.loaded() for each in worker.drafts)
+
+
 def loaded(pool: Pool) -> set[str]:
     return {Path(worker.key.model).stem for worker, _ in pool.loaded()}
 
@@ -54,7 +60,7 @@ def loaded(pool: Pool) -> set[str]:
 def test_what_is_weighed(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
     found = chosen(Key("target", "auto", "auto"), disk.dirs, Room())
-    assert key_of_pair(found) == Key(str(disk.target), str(disk.draft), "llama_cpp")
+    assert [each.path for each in found.models] == [disk.target, disk.draft]
     assert [needs.total // MB for needs in (found.needs, found.least)] == [PROCESS + 300, PROCESS + 200]
 
 
@@ -66,47 +72,94 @@ async def test_an_idle_model_makes_room_for_a_target_whose_draft_has_none(tmp_pa
         assert loaded(pool) == {"target"}
 
 
-async def test_a_draft_that_was_left_out_takes_nobodys_place(tmp_path: Path) -> None:
-    """An echo has none: 20 MB less than a process are left beside the pair, 80 MB more beside the target."""
+async def test_a_draft_that_was_left_out_takes_no_place(tmp_path: Path) -> None:
+    """20 MB less than a process are left beside the pair, 80 MB more beside the target."""
     disk = Disk(tmp_path)
+    disk.draft.rename(tmp_path / "broken.gguf")
     async with disk.pool(2 * PROCESS + 290) as pool:
         await load(pool, disk.target)
         await load(pool, disk.little)
         assert loaded(pool) == {"target", "little"}
 
 
-async def test_without_a_draft_chosen_or_not_wanted_it_is_one_process(tmp_path: Path) -> None:
-    disk = Disk(tmp_path)
+async def test_all_drafts_of_a_target_are_in_its_process(tmp_path: Path) -> None:
+    disk, seen = Disk(tmp_path), set()
+    second = weighing(tmp_path, "second", 1_000, 10)
     async with disk.pool(2000) as pool:
-        for draft in ("none", "auto", "none"):
-            await load(pool, disk.little, draft)
-        assert len(pool.loaded()) == 1
-        await load(pool, disk.target, str(disk.draft))
-        for draft in ("auto", "none"):
-            await load(pool, disk.target, draft)
-        assert len(pool.loaded()) == 2
+        for draft, name in (("auto", "draft"), ("none", None), (str(second), "second"), ("draft", "draft")):
+            async with pool.lease(Key("target", draft, "auto"), ignore) as lease:
+                seen.add(lease.worker.pid)
+                assert (lease.pair.draft and lease.pair.draft.own_name) == name
+                assert (lease.draft is None) == (name is None)
+        assert len(seen) == 1 and drafts(pool) == ["draft", "second"]
 
 
-async def test_a_worker_without_a_draft_gives_way_to_one_with_it(tmp_path: Path) -> None:
-    """One in use ends after its requests; new ones without a draft go to the other."""
-    disk, none = Disk(tmp_path), Key(str(tmp_path / "target.gguf"), "none", "auto")
+async def test_a_draft_that_fails_costs_only_the_request_that_named_it(tmp_path: Path) -> None:
+    disk, none = Disk(tmp_path), Key("target", "none", "auto")
+    broken = weighing(tmp_path, "broken", 1_000, 100)
+    async with disk.pool(2000) as pool, pool.lease(none, ignore) as (worker, *_):
+        job = submit(worker, "stall", [])
+        with pytest.raises(ModelInvalid, match="this draft is broken"):
+            await load(pool, disk.target, str(broken))
+        async with pool.lease(none, ignore) as (same, *_):
+            assert same is worker and drafts(pool) == []
+        job.cancel()
+        assert (await soon(job.end)).finish_reason == "cancelled"
+
+
+async def test_idle_drafts_leave_before_idle_models(tmp_path: Path) -> None:
+    """The one that was unused for longest first; one in use stays."""
+    disk, second = Disk(tmp_path), weighing(tmp_path, "second", 1_000, 100)
+    async with disk.pool(2 * PROCESS + 450) as pool:
+        await load(pool, disk.target, "draft")
+        async with pool.lease(Key("target", str(second), "auto"), ignore):
+            assert drafts(pool) == ["draft", "second"]
+            await load(pool, disk.other, "none")
+            assert loaded(pool) == {"target", "other"} and drafts(pool) == ["second"]
+        await load(pool, disk.target, "draft")
+        assert loaded(pool) == {"target", "other"} and drafts(pool) == ["draft"]
+
+
+async def test_a_draft_whose_load_was_given_up_is_there_for_the_next_request(tmp_path: Path) -> None:
+    disk, waits = Disk(tmp_path), weighing(tmp_path, "waits", 1_000, 100)
+    gate, key = tmp_path / "gate", Key("target", str(waits), "auto")
+    os.mkfifo(gate)
     async with disk.pool(2000) as pool:
         await load(pool, disk.target, "none")
-        async with pool.lease(none, ignore) as plain:
-            await load(pool, disk.target, str(disk.draft))
-            assert plain.outdated and plain.usable
-            async with pool.lease(none, ignore) as other:
-                assert other is not plain
+        seen: list[Loading] = []
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), pool.lease(key, seen.append):
+                raise AssertionError("it was loaded")
+        assert [frame.stage for frame in seen] == ["draft"]
+        async with asyncio.TaskGroup() as group:
+            group.create_task(asyncio.to_thread(gate.write_text, "open"))
+            await load(pool, disk.target, str(waits))
+        assert drafts(pool) == ["waits"]
+
+
+async def test_a_draft_whose_file_has_changed_is_loaded_anew(tmp_path: Path) -> None:
+    disk, key = Disk(tmp_path), Key("target", "draft", "auto")
+    async with disk.pool(2000) as pool:
+        async with pool.lease(key, ignore) as first:
+            pass
+        os.truncate(disk.draft, 101 * MB)
+        async with pool.lease(key, ignore) as second:
+            assert second.worker is first.worker and second.draft != first.draft
+        await until(lambda: len(first.worker.drafts) == 1, "the old one is freed")
+
+
+async def test_a_draft_that_is_named_and_chosen_at_once_fails_for_the_one_alone(tmp_path: Path) -> None:
+    disk, gate = Disk(tmp_path), tmp_path / "gate"
+    disk.draft.rename(tmp_path / "waits-broken.gguf")
+    os.mkfifo(gate)
+    async with disk.pool(2000) as pool:
         await load(pool, disk.target, "none")
-        assert pool.idle_left_s(plain) == 0.0
-        await load(pool, disk.little, "none")
-        await load(pool, disk.little, str(disk.draft))
-        assert sum(worker.key.model == str(disk.little) for worker, _ in pool.loaded()) == 1
-
-
-async def test_a_draft_that_cannot_be_loaded_replaces_none_at_work(tmp_path: Path) -> None:
-    disk, none = Disk(tmp_path), Key(str(tmp_path / "target.gguf"), "none", "auto")
-    async with disk.pool(2000) as pool, pool.lease(none, ignore) as plain:
+        named = asyncio.create_task(load(pool, disk.target, "waits-broken"))
+        await until(lambda: bool(pool.loaded()[0][0].drafts), "the named one is loading")
+        chosen_one = asyncio.create_task(load(pool, disk.target))
+        await asyncio.to_thread(gate.write_text, "open")
         with pytest.raises(ModelInvalid):
-            await load(pool, disk.target, str(weighing(tmp_path, "broken", 1_000, 100)))
-        assert not plain.outdated
+            await soon(named)
+        await asyncio.to_thread(gate.write_text, "open")
+        await soon(chosen_one)
+        assert drafts(pool) == []

@@ -61,7 +61,7 @@ def test_what_options_name_which_worker() -> None:
 async def test_a_lease_lends_a_loaded_worker() -> None:
     async with pool_of() as pool:
         loading: list[Loading] = []
-        async with pool.lease(ECHO, loading.append) as worker:
+        async with pool.lease(ECHO, loading.append) as (worker, *_):
             assert [(frame.stage, frame.fraction) for frame in loading] == [("weights", 0.5)]
             assert [(w.key, ready.model) for w, ready in pool.loaded()] == [(ECHO, "echo")]
             heard: list[StreamEvent] = []
@@ -70,12 +70,12 @@ async def test_a_lease_lends_a_loaded_worker() -> None:
             assert [type(event) for event in heard] == [Progress, Delta, Delta]
             assert worker.users == 1
         assert worker.users == 0
-        async with pool.lease(ECHO, ignore) as again:
+        async with pool.lease(ECHO, ignore) as (again, *_):
             assert again is worker
 
 
 async def test_several_jobs_at_once_keep_apart() -> None:
-    async with pool_of() as pool, pool.lease(ECHO, ignore) as worker:
+    async with pool_of() as pool, pool.lease(ECHO, ignore) as (worker, *_):
         stalled = submit(worker, "stall", [])
         jobs = [submit(worker, f"job {n}", []) for n in range(10)]
         assert [(await soon(job.end)).text for job in jobs] == [f"job {n} " for n in range(10)]
@@ -118,7 +118,7 @@ async def test_a_worker_that_is_none_costs_an_error(program: Program, what: str)
 
 
 async def test_an_ended_worker_takes_no_more() -> None:
-    async with pool_of() as pool, pool.lease(ECHO, ignore) as worker:
+    async with pool_of() as pool, pool.lease(ECHO, ignore) as (worker, *_):
         await soon(asyncio.wait([submit(worker, "kill", []).end]))
         with pytest.raises(EngineCrashed, match="has ended"):
             submit(worker, "hello", [])
@@ -127,7 +127,10 @@ async def test_an_ended_worker_takes_no_more() -> None:
 
 async def test_closing_ends_every_worker_and_fails_its_jobs() -> None:
     async with pool_of() as pool:
-        async with pool.lease(ECHO, ignore) as worker, pool.lease(Key("b", "none", "toy"), ignore) as other:
+        async with (
+            pool.lease(ECHO, ignore) as (worker, *_),
+            pool.lease(Key("b", "none", "toy"), ignore) as (other, *_),
+        ):
             assert worker.pid is not None and other.pid is not None
             processes = [psutil.Process(worker.pid), psutil.Process(other.pid)]
             jobs = [submit(worker, "stall", []), submit(other, "deaf", [])]
@@ -169,7 +172,7 @@ async def test_a_lease_given_up_during_the_load_leaves_the_load(tmp_path: Path) 
                 raise AssertionError("it was loaded")
         async with asyncio.TaskGroup() as group:
             group.create_task(asyncio.to_thread(gate.write_text, "open"))
-            async with pool.lease(key, ignore) as worker:
+            async with pool.lease(key, ignore) as (worker, *_):
                 assert worker.users == 1
 
 
@@ -205,19 +208,19 @@ async def test_a_file_that_has_changed_is_loaded_anew(tmp_path: Path) -> None:
     path.write_bytes(small())
     key = Key(str(path), "none", "auto")
     async with pool_of() as pool:
-        async with pool.lease(key, ignore) as first:
+        async with pool.lease(key, ignore) as (first, *_):
             pass
-        async with pool.lease(key, ignore) as again:
+        async with pool.lease(key, ignore) as (again, *_):
             assert again is first
         path.write_bytes(small() + b"0")
-        async with pool.lease(key, ignore) as second:
+        async with pool.lease(key, ignore) as (second, *_):
             assert second is not first and not first.usable
             path.unlink()
             path.write_bytes(small() + b"1")
-            async with pool.lease(Key(f"{path.parent}/./tiny.gguf", "none", "auto"), ignore) as third:
+            async with pool.lease(Key(f"{path.parent}/./tiny.gguf", "none", "auto"), ignore) as (third, *_):
                 assert third is not second
             assert (await soon(submit(second, "one two", []).end)).text == "one two "
         assert pool.idle_left_s(second) == 0.0 and pool.idle_left_s(third) is not None
-        async with pool.lease(key, ignore) as again:
+        async with pool.lease(key, ignore) as (again, *_):
             assert again is third
         await until(lambda: not second.usable, "the outdated worker has ended")

@@ -177,6 +177,36 @@ def test_a_request_without_a_draft_model_is_served_beside_those_with_one() -> No
         engine.generate("abc", proposer="draft", draft="none")
 
 
+def test_draft_models_are_added_and_dropped_while_others_draft() -> None:
+    """Each for its own requests, in one round; what is learnt of each is its own."""
+    target, one, other = ToyBackend(markov()), ToyBackend(markov()), ToyBackend(small_markov(3))
+    other.description, other.model = "another toy", "other"
+    engine = Engine(target, one)
+    engine.add_draft(other, 7)
+    asked = request("abc", max_tokens=40, temperature=0.0, proposer="draft", k=4)
+    sequences = [engine.submit(asked, draft=number) for number in (0, 7)]
+    sequences.append(engine.submit(request("abc", max_tokens=40, temperature=0.0), draft=None))
+    left = engine.submit(asked, draft=7)
+    engine.step()
+    engine.cancel(left.id)
+    engine.drop_draft(8)
+    run_all(engine, sequences)
+    results = [event for s in sequences if isinstance(event := s.events[-1], Result)]
+    assert [result.draft for result in results] == ["toy", "other", None]
+    assert len({result.text for result in results}) == 1
+    rates = [engine.learning.calibration.by_position(f"draft {each.description}") for each in (one, other)]
+    assert rates[0] is not rates[1]
+    leaving = engine.submit(asked, draft=7)
+    engine.step()
+    engine.cancel(leaving.id)
+    engine.drop_draft(7)
+    assert leaving.finish == "cancelled" and not engine.step()
+    with pytest.raises(InvalidOptions, match="draft"):
+        engine.submit(asked, draft=7)
+    while engine.rest():
+        pass
+
+
 class TestRefusals:
     def test_an_empty_prompt(self) -> None:
         with pytest.raises(InvalidOptions, match="empty"):

@@ -167,7 +167,7 @@ def test_a_measurement_that_was_interrupted_goes_on_with_what_is_missing() -> No
 
 def test_what_a_request_taught_is_written_once_it_has_ended(tmp_path: Path) -> None:
     target = backend()
-    engine = Engine(target, learning=Learning(target, None, directory=tmp_path))
+    engine = Engine(target, learning=Learning(target, directory=tmp_path))
     rested(engine)
     before = {path: path.read_text() for path in tmp_path.iterdir()}
     run_all(engine, [engine.submit(request("abcabc", max_tokens=30, temperature=0.0))])
@@ -190,7 +190,7 @@ def test_rounding_is_measured_in_short_pauses_between_requests(
 ) -> None:
     monkeypatch.setattr(learning, "measure_rounding", lambda target: None)  # a slow model, at load
     target = ToyBackend(small_markov(1), n_ctx=600, noise=0.05)
-    engine = Engine(target, learning=Learning(target, None, directory=tmp_path))
+    engine = Engine(target, learning=Learning(target, directory=tmp_path))
     for _ in range(30):
         run_all(engine, [engine.submit(request("abc", max_tokens=2, temperature=0.0))])
         for _ in range(60):
@@ -201,7 +201,7 @@ def test_rounding_is_measured_in_short_pauses_between_requests(
 @pytest.mark.parametrize("rollback", [0, 4])
 def test_a_cache_that_cannot_be_rolled_back_is_no_reason_to_fail(tmp_path: Path, rollback: int) -> None:
     target = ToyBackend(markov(), n_ctx=600, rollback=rollback)
-    engine = Engine(target, learning=Learning(target, None, directory=tmp_path))
+    engine = Engine(target, learning=Learning(target, directory=tmp_path))
     rested(engine)
     assert target.open_sequences == 0 and (engine.learning.rounding.measured is None) == (rollback == 0)
 

@@ -21,7 +21,7 @@ from localspec.models.record import FORMAT
 from localspec.models.tried import Tried
 from localspec.protocol.results import ProposerStats, Stats
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.survival import Calibration
+from localspec.speculation.survival import Calibration, Survival
 from tests.toys import request, run_all, scripted, small_markov
 
 SONG = b"la la la li la la la lo la la la li la la la lo"
@@ -46,7 +46,7 @@ def engine_with(directory: Path | None, *, draft: bool = False, noise: float = 0
     model = ToyBackend(small_markov(4)) if draft else None
     if model is not None:
         model.description = "another toy"
-    return Engine(target, model, learning=Learning(target, model, directory=directory))
+    return Engine(target, model, learning=Learning(target, directory=directory))
 
 
 def test_costs_are_measured_while_nobody_asks_and_kept(tmp_path: Path) -> None:
@@ -54,7 +54,7 @@ def test_costs_are_measured_while_nobody_asks_and_kept(tmp_path: Path) -> None:
     assert rested(engine) > 20
     costs = engine.learning.costs
     assert all(costs.knows(width, 300) for width in (1, 2, 4, 8, 21))
-    assert engine.learning.draft_costs is not None and engine.learning.draft_costs.knows(1, 300)
+    assert engine.draft is not None and engine.learning.know_draft(engine.draft).costs.knows(1, 300)
     engine.close()
     again = engine_with(tmp_path, draft=True)
     assert again.learning.costs.line(300) == pytest.approx(costs.line(300))
@@ -77,7 +77,7 @@ def test_a_request_interrupts_and_nothing_stays_open(tmp_path: Path) -> None:
 
 def test_where_caches_hold_all_sequences_measuring_waits_for_nobody(tmp_path: Path) -> None:
     target = ToyBackend(markov(), max_sequences=1)
-    engine = Engine(target, learning=Learning(target, None, directory=tmp_path))
+    engine = Engine(target, learning=Learning(target, directory=tmp_path))
     run_all(engine, [engine.submit(request("abc", max_tokens=4, temperature=0.0))])
     rested(engine)
 
@@ -90,7 +90,7 @@ def test_rounding_is_measured_once_and_known_the_next_time(tmp_path: Path) -> No
     assert found is not None and engine.target.capabilities.exact_width == found.exact_width == 1
     engine.close()
     again = ToyBackend(small_markov(3), noise=0.05)
-    learning = Learning(again, None, directory=tmp_path)
+    learning = Learning(again, directory=tmp_path)
     learning.know_rounding(again)
     assert again.capabilities.exact_width == 1 and not again.forwards
 
@@ -98,7 +98,7 @@ def test_rounding_is_measured_once_and_known_the_next_time(tmp_path: Path) -> No
 def test_rounding_that_is_not_known_is_presumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localspec.backends.rounding.ENOUGH_S", 0.0)
     target = ToyBackend(markov())
-    learning = Learning(target, None, directory=tmp_path)
+    learning = Learning(target, directory=tmp_path)
     learning.rounding.measured = None
     monkeypatch.setattr("localspec.engine.learning.measure_rounding", lambda backend: None)
     learning.know_rounding(target)
@@ -133,7 +133,7 @@ SOUND = {"exact_width": 3, "exact_batches": True}
 
 @pytest.mark.parametrize("width", [0, -3, 9, 65, ANY_WIDTH])
 def test_a_rounding_record_with_nonsense_is_refused(width: int) -> None:
-    learning = Learning(ToyBackend(markov()), None)
+    learning = Learning(ToyBackend(markov()))
     with pytest.raises(ValueError, match="exact_width"):
         learning.rounding.restore(SOUND | {"exact_width": width})
     assert learning.rounding.measured is None
@@ -143,12 +143,12 @@ def test_a_rounding_record_with_nonsense_is_refused(width: int) -> None:
 
 def test_what_was_probed_with_a_small_context_is_not_believed_of_a_larger_one(tmp_path: Path) -> None:
     small = ToyBackend(markov(), n_ctx=64)
-    learning = Learning(small, None, directory=tmp_path)
+    learning = Learning(small, directory=tmp_path)
     learning.know_rounding(small)
     learning.save()
-    assert Learning(small, None, directory=tmp_path).rounding.measured is not None
+    assert Learning(small, directory=tmp_path).rounding.measured is not None
     large = ToyBackend(markov(), n_ctx=512)
-    assert Learning(large, None, directory=tmp_path).rounding.measured is None
+    assert Learning(large, directory=tmp_path).rounding.measured is None
 
 
 # The memory.
@@ -164,7 +164,7 @@ class Thinking(ToyVocabulary):
 def remembering(folder: Path, song: bytes = SONG) -> Engine:
     target = ToyBackend(scripted(song), vocabulary=Thinking())
     memory = Memory(folder, "toy", target.vocabulary.piece)
-    return Engine(target, learning=Learning(target, None, memory=memory))
+    return Engine(target, learning=Learning(target, memory=memory))
 
 
 def drafted(engine: Engine, text: str, **options: object) -> int:
@@ -259,15 +259,14 @@ def measured(widths: dict[int, float]) -> CostCurve:
     return costs
 
 
-def shown(*, right: bool) -> Calibration:
+def shown(*, right: bool) -> Survival:
     """Many requests whose drafts were all right, or all wrong."""
-    calibration = Calibration()
-    ahead = calibration.by_position("draft")
+    ahead = Calibration().by_position("draft")
     for number in range(100):
         for position in range(4):
             ahead.learn(number, position, right=right)
         ahead.stop(number)
-    return calibration
+    return ahead
 
 
 CHEAP, DEAR = {1: 0.010, 2: 0.0105, 4: 0.011, 8: 0.012}, {1: 0.010, 2: 0.024, 4: 0.040, 8: 0.080}
@@ -308,20 +307,10 @@ def test_the_drafts_of_all_requests_are_counted_and_kept(tmp_path: Path) -> None
     stats = Stats(proposers={"draft": ProposerStats(10, 4), "memory": ProposerStats(9, 9)})
     for times in (1, 2):
         target, draft = ToyBackend(markov()), ToyBackend(markov())
-        learning = Learning(
-            target, draft, directory=tmp_path, models=(model_at(paths[0]), model_at(paths[1]))
-        )
-        learning.count(stats)
-        learning.count(Stats())
+        learning = Learning(target, directory=tmp_path, model=model_at(paths[0]))
+        pair = learning.know_draft(draft, model_at(paths[1])).pair
+        learning.count(stats, draft)
+        learning.count(Stats(), draft)
+        learning.count(stats, None)
         learning.close()
-        assert learning.pair is not None
-        assert learning.pair.tried[:2] == (10 * times, 4 * times)
-
-
-def test_without_a_draft_there_is_nothing_to_count(tmp_path: Path) -> None:
-    learning = Learning(
-        ToyBackend(markov()), None, directory=tmp_path, models=(model_at(tmp_path / "target.gguf"), None)
-    )
-    learning.count(Stats(proposers={"draft": ProposerStats(10, 4)}))
-    learning.close()
-    assert learning.pair is None
+        assert pair is not None and pair.tried[:2] == (10 * times, 4 * times)

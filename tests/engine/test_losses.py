@@ -64,7 +64,7 @@ def decode(proposer: str, slope: float) -> tuple[float, str]:
     target = alphabet()
     target.slope = slope
     set_rounding(target, PRESUMED)
-    learning = Learning(target, None)
+    learning = Learning(target)
     learning.costs = Known(target)
     engine = Engine(target, learning=learning)
     for _ in range(3):

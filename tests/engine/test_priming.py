@@ -130,7 +130,7 @@ def test_what_may_not_be_learnt_is_not(repo: Path, memory: Listening, name: str)
 
 def engine_of(memory: Memory) -> Engine:
     target = ToyBackend(scripted(b"x = 1\ny = 2\n"), n_ctx=512)
-    return Engine(target, learning=Learning(target, None, memory=memory))
+    return Engine(target, learning=Learning(target, memory=memory))
 
 
 def complete(engine: Engine, prompt: FimPrompt, **options: object) -> None:

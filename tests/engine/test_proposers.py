@@ -178,7 +178,7 @@ def test_a_refusal_names_who_is_there_and_what_would_help() -> None:
     engine = engine_with(proposers=[Noted("mine")])
     with pytest.raises(InvalidOptions, match="available: auto, mine, none, prompt-lookup") as caught:
         engine.generate("abc", proposer="draft")
-    assert caught.value.remedy == "Load the model with a draft model: `--draft NAME`."
+    assert caught.value.remedy == "Choose a draft model: `--draft NAME`."
     with pytest.raises(InvalidOptions) as caught:
         engine.generate("abc", proposer="memory")
     assert caught.value.remedy == "Run `localspec config set memory true`."

@@ -29,7 +29,7 @@ def engine_at(directory: Path, *, limit: int = 1 << 20, model: str = "toy") -> E
     directory.mkdir(exist_ok=True)
     backend = ToyBackend(markov(), n_ctx=2048)
     chats = Saved(directory, model, limit)
-    return Engine(backend, learning=Learning(backend, None, chats=chats))
+    return Engine(backend, learning=Learning(backend, chats=chats))
 
 
 def say(engine: Engine, text: str, source: str = "chat:one", *, remember: bool = True) -> Result:

@@ -47,7 +47,7 @@ class Frail(ToyBackend):
 
 def frail(*, max_sequences: int, saved: Saved | None = None) -> tuple[Frail, Engine]:
     backend = Frail(markov(), n_ctx=1024, max_sequences=max_sequences)
-    return backend, Engine(backend, learning=Learning(backend, None, chats=saved))
+    return backend, Engine(backend, learning=Learning(backend, chats=saved))
 
 
 def asked(text: str, source: str = "run", priority: Priority = "chat", max_tokens: int = 3) -> Request:

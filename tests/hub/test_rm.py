@@ -185,9 +185,11 @@ def test_the_model_that_uses_a_draft_is_found_by_its_place(cli: Puller, hub: Hub
     try:
         cli.json("models", "load", "-m", "bundled", "--backend", "llama_cpp", "--keep-alive", "0")
         cli.json("models", "load", "-m", str(target), "--draft", path, "--keep-alive", "0")
-        drafts = {model["path"]: model["draft_path"] for model in cli.status()["models"]}
-        bundled = {str(bundled_model("stdlib-6m")): str(bundled_model("stdlib-1m"))}
-        assert drafts == bundled | {str(target): str(Path(path).resolve())}
+        drafts = {
+            model["path"]: [draft["path"] for draft in model["drafts"]] for model in cli.status()["models"]
+        }
+        bundled = {str(bundled_model("stdlib-6m")): [str(bundled_model("stdlib-1m"))]}
+        assert drafts == bundled | {str(target): [str(Path(path).resolve())]}
         assert removed(cli, path)[0]
         assert {model["path"] for model in cli.status()["models"]} == bundled.keys()
     finally:

@@ -108,7 +108,7 @@ def test_this_library_has_no_gpu() -> None:
 def learnt(directory: Path, change: Callable[[LlamaCppBackend], None] = lambda backend: None) -> Learning:
     backend = LlamaCppBackend(model_at(DRAFT), SMALL, measured=False)
     change(backend)
-    learning = Learning(backend, None, directory=directory, models=(model_at(DRAFT), None))
+    learning = Learning(backend, directory=directory, model=model_at(DRAFT))
     backend.free()
     return learning
 

@@ -56,8 +56,9 @@ def engine(*, biased: bool) -> Engine:
     target, draft = (
         ToyBackend(chain(rows), vocabulary=Three(), n_ctx=LENGTH + 50, max_sequences=2) for rows in (P, Q)
     )
-    learning = Learning(target, draft)
-    learning.costs, learning.draft_costs = Priced([1.0, 1.5, 1.51, 2.01, 2.51]), Priced([0.001])
+    learning = Learning(target)
+    learning.costs = Priced([1.0, 1.5, 1.51, 2.01, 2.51])
+    learning.know_draft(draft).costs = Priced([0.001])
     extra: list[Proposer] = [Unlikely(draft, Three.size)] if biased else []
     return Engine(target, draft, proposers=extra, learning=learning)
 

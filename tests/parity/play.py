@@ -241,9 +241,9 @@ def _engine(world: World, case: Case, hostile: Seq[Hostile], folder: Path) -> En
         draft = cast(Backend, Dying(draft, case.draft_lives))
     memory = Memory(folder, "0123456789abcdef", target.vocabulary.piece) if case.taught else None
     config = EngineConfig(prefill_chunk=case.chunk)
-    learning = Learning(target, draft, memory=memory)
+    learning = Learning(target, memory=memory)
     if case.prices is not None:
-        learning.costs, learning.draft_costs = Priced(PRICES[case.prices]), Priced([0.05])
+        learning.costs, learning.know_draft(draft).costs = Priced(PRICES[case.prices]), Priced([0.05])
     return Engine(target, draft, config=config, proposers=hostile, learning=learning)
 
 

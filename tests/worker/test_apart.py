@@ -94,7 +94,7 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
     channel = Channel(theirs, exit_s=3600.0)
     with ours, ours.makefile("rb") as stream:
         target = ToyBackend(n_ctx=2 * LONG, vocabulary=vocabulary)
-        learning = Learning(target, None, memory=memory_in(tmp_path))
+        learning = Learning(target, memory=memory_in(tmp_path))
         engine = Engine(target, learning=learning)
         worker = threading.Thread(target=Worker(channel, engine, Pulse(channel)).run, daemon=True)
         worker.start()

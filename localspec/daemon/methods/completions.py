@@ -140,7 +140,7 @@ async def _complete(
         max_predict_ms=params.max_predict_ms,
     )
     request = waited(request, began - arrived)
-    is_loaded = any(key_of(query.options) in worker.names for worker, _ in daemon.pool.loaded())
+    is_loaded = any(key_of(query.options) in worker.pairs for worker, _ in daemon.pool.loaded())
     requests = [replace(request, options=_varied(query.options, i)) for i in range(query.count)]
     try:
         raw = await asyncio.gather(*(generate(daemon, exchange, each, exchange.round) for each in requests))
@@ -222,5 +222,5 @@ def _teach(daemon: Daemon, shown: Shown) -> None:
         return
     text = shown.before + shown.text[: shown.accepted]
     for worker, _ in daemon.pool.loaded():
-        if key_of(shown.options) in worker.names:
+        if key_of(shown.options) in worker.pairs:
             worker.send(Teach(shown.path, text, shown.options.workspace))

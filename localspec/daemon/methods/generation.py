@@ -33,12 +33,13 @@ async def generate(
     async with AsyncExitStack() as lease:
         try:
             async with receiver.waiting(first_deadline(request, began)):
-                worker = await lease.enter_async_context(
+                lent = await lease.enter_async_context(
                     daemon.pool.lease(key, lambda frame: receiver.model_progress(key.model, frame))
                 )
         except TimeoutError:
             return nothing(options, "cancelled" if receiver.cancelled else "deadline")
-        job = worker.submit(waited(request, loop.time() - began), on_event, watch=receiver.watched)
+        left = waited(request, loop.time() - began)
+        job = lent.worker.submit(left, on_event, watch=receiver.watched, draft=lent.draft)
         try:
             with receiver.cancelled_by(job.cancel):
                 result: Result = await job.end

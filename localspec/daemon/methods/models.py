@@ -16,6 +16,7 @@ from localspec.daemon.workers.worker import WorkerProcess
 from localspec.errors import Gone
 from localspec.models.disk import read_disk
 from localspec.models.model import Model
+from localspec.models.pair import Pair
 from localspec.protocol import messages
 from localspec.protocol.options import Options
 
@@ -24,7 +25,7 @@ async def list_all(daemon: Daemon, exchange: Exchange, params: messages.Nothing)
     loaded = {
         (place, ready.backend)
         for worker, ready in daemon.pool.loaded()
-        for place in (worker.identity.model, ready.path)
+        for place in (worker.pair.target.place, *(each.place for each in worker.drafts if each.loaded))
     }
     # In a thread, which is not cancelled: a model may be on a disk that responds late or never.
     return await asyncio.to_thread(_listed, daemon.config.model_dirs, loaded)
@@ -55,7 +56,7 @@ async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -
                 key,
                 lambda frame: exchange.model_progress(key.model, frame),
                 keep_alive_s=params.keep_alive_s,
-            ) as worker,
+            ) as lease,
         ):
             pass
     except TimeoutError:
@@ -63,7 +64,7 @@ async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -
             "the request was cancelled; the model is still being loaded",
             "Unload it with `localspec models unload` if it is not needed.",
         ) from None
-    return described(pool, worker)
+    return described(pool, lease.worker, lease.pair)
 
 
 async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize) -> messages.Tokenized:
@@ -73,9 +74,9 @@ async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize
     try:
         async with (
             exchange.waiting(),
-            daemon.pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as worker,
+            daemon.pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as lease,
         ):
-            found = await worker.tokenize(params.text, **how)
+            found = await lease.worker.tokenize(params.text, **how)
     except TimeoutError:
         raise Gone("the request was cancelled", CANCELLED_REMEDY) from None
     pieces = found.pieces if params.pieces else [None] * len(found.tokens)
@@ -88,24 +89,24 @@ async def unload(daemon: Daemon, exchange: Exchange, params: messages.ModelUnloa
     return messages.Unloaded(tuple(await daemon.pool.unload(params.model)))
 
 
-def described(pool: Pool, worker: WorkerProcess) -> messages.LoadedModel:
-    """The description of a worker's loaded model."""
-    ready = worker.ready.result()
+def described(pool: Pool, worker: WorkerProcess, pair: Pair) -> messages.LoadedModel:
+    """The description of a worker's loaded model, as it is used in ``pair``."""
+    ready, held = worker.ready.result(), [each for each in worker.drafts if each.loaded]
     return messages.LoadedModel(
         model=ready.model,
-        draft=ready.draft,
+        draft=None if pair.draft is None else pair.draft.name,
         pid=worker.pid or 0,
         resident_bytes=None if worker.pid is None else resident_bytes(worker.pid),
         running=worker.users,
         backend=ready.backend,
         idle_left_s=pool.idle_left_s(worker),
-        path=ready.path,
-        draft_path=ready.draft_path,
-        reason=ready.reason,
+        path=pair.target.place,
+        drafts=tuple(messages.LoadedDraft(each.model, each.place, each.users) for each in held),
+        reason=f"{ready.reason}; {pair.drafter.why}",
         n_ctx=ready.n_ctx,
         offloaded_bytes=ready.offloaded_bytes,
         sequences=ready.sequences,
-        planned_bytes=ready.planned_bytes,
+        planned_bytes=sum(each.needs.total for each in (worker, *held)),
     )
 
 

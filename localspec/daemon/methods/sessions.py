@@ -14,9 +14,9 @@ from localspec.daemon.methods.generation import merged
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import Gone, InvalidOptions
-from localspec.models.pair import NO_DRAFT
 from localspec.protocol import sessions as wire
 from localspec.protocol.events import SessionEvent
+from localspec.protocol.frames import Ready
 from localspec.protocol.messages import Nothing
 from localspec.protocol.options import Options
 
@@ -118,16 +118,15 @@ async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: s
     try:
         async with (
             exchange.waiting(),
-            pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as worker,
+            pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as (worker, pair, _),
         ):
-            ready = worker.ready.result()
+            ready: Ready = worker.ready.result()
     except TimeoutError:
         raise Gone(
             f"the request was cancelled: the session was not {what}", memory.CANCELLED_REMEDY
         ) from None
-    draft, reason = ready.draft, ready.reason
-    if key.draft == "none":  # other sessions may have one in this worker
-        draft, reason = None, f"{worker.pair.why}; {NO_DRAFT}"
+    draft = None if pair.draft is None else pair.draft.name
+    reason = f"{ready.reason}; {pair.drafter.why}"
     return wire.Pairing(ready.model, draft, options.proposer or "auto", ready.backend, reason)
 
 

@@ -40,7 +40,9 @@ async def daemon_status(
         resident_bytes=models.resident_bytes(os.getpid()),
         connections=len(daemon.connections),
         running=len(daemon.busy),
-        models=tuple(models.described(daemon.pool, worker) for worker, _ in daemon.pool.loaded()),
+        models=tuple(
+            models.described(daemon.pool, worker, worker.pair) for worker, _ in daemon.pool.loaded()
+        ),
         settings=daemon.settings.state(),
         http=daemon.http_server.url,
         http_problem=None if problem is None else problem.message,

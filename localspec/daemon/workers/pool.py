@@ -1,15 +1,12 @@
-"""The pool of workers, lent to requests: one per target and draft model.
-
-Requests without a draft model go to any worker of their target.
-"""
+"""The pool of workers, lent to requests: one per target, with the draft models that requests name."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -18,17 +15,18 @@ from localspec import process
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.subscription import Events
-from localspec.daemon.workers.identity import identify, key_of_pair, places_among, room_within
+from localspec.daemon.workers.identity import places_among, room_within
 from localspec.daemon.workers.turns import Turns
-from localspec.daemon.workers.worker import Key, Terms, WorkerProcess
+from localspec.daemon.workers.worker import HeldDraft, Key, Resident, Terms, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET
 from localspec.models.candidates import Room
-from localspec.models.fit import Needs, free_memory
-from localspec.models.pair import Pair, choose
+from localspec.models.fit import Needs, free_memory, needs_beside
+from localspec.models.pair import Drafter, Pair, choose
 from localspec.models.sections import Sections
+from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.events import ModelEvent
-from localspec.protocol.frames import Forget, Load, Loading, Ready
+from localspec.protocol.frames import Drafted, Forget, Load, Loading, Ready
 from localspec.protocol.options import Options
 from localspec.units import MB
 
@@ -42,8 +40,8 @@ MAX_NAMES = 64
 """keys kept of one worker, found without reading the disk; paths can be spelt in any number of ways"""
 QUIET_S = 2.0
 """seconds without requests after which the other models may measure themselves, and learn"""
-CHANGED, REPLACED = "a file of it has changed", "another one has its model, with a draft model"
-"""reasons why a worker takes no more requests"""
+CHANGED = "a file of it has changed"
+"""the reason why a worker takes no more requests"""
 TICK_S = 1.0
 """longest interval between two checks of the workers, in seconds"""
 
@@ -63,12 +61,12 @@ class Program(NamedTuple):
     choose: Choose = chosen
 
 
-class _Choice(NamedTuple):
-    """A pair, the key with its paths for names, and the first frame to a worker."""
+class Lease(NamedTuple):
+    """A loaded worker, the pair that answers, and the number of its draft model in the worker; None: none."""
 
+    worker: WorkerProcess
     pair: Pair
-    key: Key
-    load: Load
+    draft: int | None
 
 
 COMMAND = Program(process.python("localspec.worker"))
@@ -103,41 +101,47 @@ class Pool:
     @asynccontextmanager
     async def lease(
         self, key: Key, on_loading: Callable[[Loading], None], *, keep_alive_s: float | None = None
-    ) -> AsyncIterator[WorkerProcess]:
-        """A loaded worker that stays while the lease is held, and ``keep_alive_s`` longer if that is given.
+    ) -> AsyncIterator[Lease]:
+        """A loaded worker and draft model, which stay while the lease is held, and ``keep_alive_s`` longer if
+        that is given.
 
         A request that comes during a load waits for it, and gets its progress. A model whose file has
         changed since it was chosen is loaded anew. Raises the load's error, the lookup's,
         :class:`EngineBusy` if there is no room, :class:`ShuttingDown` after :meth:`close`.
         """
-        worker = await self._taken(key, on_loading, keep_alive_s)
-        try:
-            yield worker
-        finally:
-            self._give_back(worker)
+        worker, pair = await self._known(key) or await self._chosen(key)
+        async with AsyncExitStack() as used:
+            await used.enter_async_context(self._used(worker, on_loading, keep_alive_s))
+            held = await self._draft_of(worker, key, pair)
+            if held is not None:
+                await used.enter_async_context(self._used(held, on_loading, keep_alive_s))
+                drafted: Drafted = held.ready.result()
+                if not drafted.loaded:
+                    left_out = Drafter(why=drafted.why, asked=False)
+                    worker.pairs[key] = pair = Pair(pair.target, left_out, pair.why)
+                    held = None
+            worker.pair = pair
+            yield Lease(worker, pair, None if held is None else held.number)
 
-    async def _taken(
-        self, key: Key, on_loading: Callable[[Loading], None], keep_alive_s: float | None
-    ) -> WorkerProcess:
-        """A loaded worker, with one user more."""
-        worker = await self._current(self._known(key)) or await self._identified(key)
-        worker.users += 1
+    @asynccontextmanager
+    async def _used(
+        self, resident: Resident, on_loading: Callable[[Loading], None], keep_alive_s: float | None
+    ) -> AsyncIterator[None]:
+        """Count a user more, and wait for the load."""
+        resident.users += 1
         self._hush()
         if keep_alive_s is not None:
-            worker.keep_alive_s = keep_alive_s
-        worker.listeners.append(on_loading)
+            resident.keep_alive_s = keep_alive_s
         try:
-            await asyncio.shield(worker.ready)
-        except BaseException:
-            self._give_back(worker)
-            raise
+            resident.listeners.append(on_loading)
+            try:
+                await asyncio.shield(resident.ready)
+            finally:
+                resident.listeners.remove(on_loading)
+            yield
         finally:
-            worker.listeners.remove(on_loading)
-        return worker
-
-    def _give_back(self, worker: WorkerProcess) -> None:
-        worker.users -= 1
-        worker.last_used = time.monotonic()
+            resident.users -= 1
+            resident.last_used = time.monotonic()
 
     def _hush(self) -> None:
         """Keep workers from chores while others are at work, or were within :data:`QUIET_S`."""
@@ -150,7 +154,7 @@ class Pool:
         """The workers whose model is loaded."""
         return [(each, each.ready.result()) for each in self._workers if each.usable and each.loaded]
 
-    def idle_left_s(self, worker: WorkerProcess) -> float | None:
+    def idle_left_s(self, worker: Resident) -> float | None:
         """Seconds until it is unloaded if it stays unused; None: it is in use, or is not unloaded."""
         return worker.idle_left_s(self._config.daemon.idle_unload_s, time.monotonic())
 
@@ -191,72 +195,89 @@ class Pool:
 
     # Finding.
 
-    def _known(self, key: Key) -> WorkerProcess | None:
-        return next((each for each in self._open() if key in each.names), None)
-
     def _open(self) -> list[WorkerProcess]:
         """The workers that take requests."""
         return [each for each in self._workers if each.usable and not each.outdated]
 
-    async def _current(self, worker: WorkerProcess | None) -> WorkerProcess | None:
-        """The worker, or None if a file of its models has changed: then it ends after its requests."""
-        if worker is None or not worker.loaded:
-            return worker
-        if await asyncio.to_thread(lambda: worker.pair.is_current):
-            return worker if worker in self._open() else None
-        worker.outdated = CHANGED
-        if not worker.users:
-            log.info("%s is unloaded: %s", worker.model, CHANGED)
-            await asyncio.shield(self._begin(self._dismiss([worker])))
-        return None
-
-    async def _identified(self, key: Key) -> WorkerProcess:
-        """The worker of the models that ``key`` means, perhaps loaded by another name; or a new one."""
-        identity = await asyncio.to_thread(identify, key, self.sections)
-        worker = await self._current(self._holding(identity))
+    async def _known(self, key: Key) -> tuple[WorkerProcess, Pair] | None:
+        """The worker and the pair that ``key`` was found to mean; None if a file of it has changed since."""
+        worker = next((each for each in self._open() if key in each.pairs), None)
         if worker is None:
-            free = self._free([each for each in self._workers if not each.users])
-            choice = await asyncio.to_thread(self._choose, key, free)
-            # Another request may have started it meanwhile, or have named the draft that is chosen now.
-            worker = self._holding(identity) or self._holding(choice.key)
-            worker = worker or self._start(key, identity, choice)
-        if len(worker.names) < MAX_NAMES:
-            worker.names.add(key)
-        return worker
+            return None
+        pair = worker.pairs[key]
+        if worker.loaded and not await asyncio.to_thread(lambda: pair.is_current):
+            worker.pairs.pop(key, None)
+            return None
+        return (worker, pair) if worker in self._open() else None
 
-    def _choose(self, key: Key, free: int) -> _Choice:
-        """Choose a pair that fits in ``free`` bytes; for a thread, as it reads the disk."""
+    async def _chosen(self, key: Key) -> tuple[WorkerProcess, Pair]:
+        """The pair that ``key`` means, and the worker of its target, perhaps loaded by another name; or a new
+        one. A worker of a file that has changed takes no more requests."""
+        idle = self._idle()
+        beside = {each.pair.target.place: self._free([*idle, each]) for each in self._workers}
+        free = self._free(idle)
+        pair, engine = await asyncio.to_thread(self._choose, key, lambda place: beside.get(place, free))
+        worker = next((each for each in self._open() if each.holds(pair.target)), None)
+        if worker is not None and worker.pair.target.signature != pair.target.signature:
+            worker.outdated, worker = CHANGED, None
+        worker = worker or self._start(key, pair, engine)
+        if len(worker.pairs) >= MAX_NAMES:
+            del worker.pairs[next(iter(worker.pairs))]
+        worker.pairs[key] = pair
+        return worker, pair
+
+    def _choose(self, key: Key, free: Callable[[str], int]) -> tuple[Pair, EngineConfig]:
+        """Choose a pair that fits in the memory that is ``free`` for the target at a place, and the settings
+        to load it with; for a thread, as it reads the disk."""
         engine = self.sections.engine(key.model)
-        pair = self._program.choose(key, self._config.model_dirs, room_within(engine, free))
-        return _Choice(pair, key_of_pair(pair), Load(pair.as_frame(), engine))
+        return self._program.choose(key, self._config.model_dirs, room_within(engine, free)), engine
 
-    def _holding(self, identity: Key) -> WorkerProcess | None:
-        return next((each for each in self._open() if each.answers(identity)), None)
+    async def _draft_of(self, worker: WorkerProcess, key: Key, pair: Pair) -> HeldDraft | None:
+        """The draft model of ``pair`` in its worker, which loads it if need be; None if it has none."""
+        draft, held = pair.draft, worker.draft_of(pair)
+        while held is not None and held.pair.drafter.asked != pair.drafter.asked and not held.loaded:
+            # One that was named may fail, and its error is not this request's; or the other way round.
+            await asyncio.wait([held.ready])
+            held = worker.draft_of(pair)
+        if draft is None or held is not None:
+            return held
+        ready: Ready = worker.ready.result()
+
+        def sized() -> Needs:
+            engine = self.sections.engine(key.model)
+            return needs_beside(pair.target, draft, engine, ready.sequences)
+
+        needs = await asyncio.to_thread(sized)
+        held = worker.draft_of(pair)  # another request may have begun it meanwhile
+        if held is None:
+            for other in worker.drafts:
+                if other.place == draft.place:
+                    other.outdated = CHANGED
+            leaving = self._evict([needs.total], self._idle())
+            self._remove(leaving)
+            held = HeldDraft(pair, draft, needs, worker)
+            worker.drafts.append(held)
+            self._begin(self._load_draft(held, leaving))
+        return held
 
     async def _meant(self, model: str, workers: list[WorkerProcess]) -> list[WorkerProcess]:
-        named = [each for each in workers if model in (each.model, *(key.model for key in each.names))]
+        named = [each for each in workers if model in (each.model, *(key.model for key in each.pairs))]
         if named:
             return named
-        places = {each: each.ready.result().path if each.loaded else each.identity.model for each in workers}
+        places = {each: each.pair.target.place for each in workers}
         meant = await asyncio.to_thread(places_among, model, self._config.model_dirs, set(places.values()))
         return [each for each in workers if places[each] in meant]
 
     # Starting.
 
-    def _start(self, key: Key, identity: Key, choice: _Choice) -> WorkerProcess:
+    def _start(self, key: Key, pair: Pair, engine: EngineConfig) -> WorkerProcess:
         if self._closed:
             raise ShuttingDown("the daemon is stopping")
-        evicted = self._make_room(choice.pair)
-        worker = WorkerProcess(
-            key,
-            self._terms,
-            self._on_end,
-            identity=identity,
-            pair=choice.pair,
-        )
+        leaving = self._make_room(pair)
+        worker = WorkerProcess(key, self._terms, self._on_end, pair=pair)
         self._workers.append(worker)
         worker.ready.add_done_callback(lambda _: self._on_ready(worker))
-        self._begin(self._load(worker, choice.load, evicted))
+        self._begin(self._load(worker, Load(pair.as_frame(), engine), leaving))
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._look_after())
         return worker
@@ -267,49 +288,76 @@ class Pool:
         task.add_done_callback(self._tasks.discard)
         return task
 
-    async def _load(self, worker: WorkerProcess, load: Load, evicted: Collection[WorkerProcess]) -> None:
+    async def _load(self, worker: WorkerProcess, load: Load, leaving: Collection[Resident]) -> None:
         # Their memory is needed: they end before the load begins.
-        await self._dismiss(evicted)
+        await self._dismiss(leaving)
         free = max(0, self._free(without=(worker,)))
         await worker.start(replace(load, free=free))
 
-    async def _dismiss(self, workers: Collection[WorkerProcess]) -> None:
+    async def _load_draft(self, held: HeldDraft, leaving: Collection[Resident]) -> None:
+        await self._dismiss(leaving)
+        await held.open(max(0, self._free(without=(held,))))
+
+    async def _dismiss(self, residents: Collection[Resident]) -> None:
         """End these, and wait for those that are ending already."""
-        for worker in workers:
-            if worker in self._workers:
-                self._workers.remove(worker)
-                self._leaving.append(worker)
-        await asyncio.gather(*(worker.stop() for worker in tuple(self._leaving)))
+        self._remove(residents)
+        drafts = (each for each in residents if isinstance(each, HeldDraft))
+        await asyncio.gather(*(each.stop() for each in (*self._leaving, *drafts)))
 
-    def _make_room(self, pair: Pair) -> list[WorkerProcess]:
-        """Remove the idle workers that a pair replaces, and the least recently used ones, as many as a model
-        needs with its draft, or else without; returns them.
+    def _remove(self, residents: Collection[Resident]) -> None:
+        """Keep requests from models that are to end."""
+        for each in residents:
+            if isinstance(each, WorkerProcess) and each in self._workers:
+                self._workers.remove(each)
+                self._leaving.append(each)
+            for worker in self._workers:
+                if each in worker.drafts:
+                    worker.drafts.remove(each)
 
-        For a model that does not fit in any case none is removed for memory: it may fit on a device, which
-        the load finds out.
+    def _make_room(self, pair: Pair) -> list[Resident]:
+        """Remove the idle workers that are outdated, and those idle models that :meth:`_evict` finds for a
+        pair, or else for its target; returns them."""
+        idle = self._idle()
+        workers = [each for each in idle if isinstance(each, WorkerProcess)]
+        leaving: list[Resident] = [worker for worker in workers if worker.outdated]
+        more = len(self._workers) - len(leaving) - MAX_WORKERS + 1
+        left = [worker for worker in workers if not worker.outdated]
+        if more > len(left):
+            raise EngineBusy(f"{len(self._workers)} models are loaded, and all of them are in use")
+        leaving += left[: max(0, more)]
+        idle = [each for each in idle if each not in leaving]
+        leaving += self._evict((pair.needs.total, pair.least.total), idle, leaving)
+        self._remove(leaving)
+        return leaving
+
+    def _evict(
+        self, wanted: Iterable[int], idle: list[Resident], leaving: Collection[Resident] = ()
+    ) -> list[Resident]:
+        """Return as many of the ``idle`` ones as must leave for the first number of ``wanted`` bytes that has
+        room, with those that are ``leaving``.
+
+        For a model that does not fit in any case none leaves: it may fit on a device, as the load finds out.
         """
-        idle = sorted((w for w in self._workers if not w.users), key=lambda worker: worker.last_used)
-        evicted = [worker for worker in idle if worker.outdated or worker.lacks_draft_of(pair)]
-        idle = [worker for worker in idle if worker not in evicted]
-        while len(self._workers) - len(evicted) >= MAX_WORKERS:
-            if not idle:
-                raise EngineBusy(f"{len(self._workers)} models are loaded, and all of them are in use")
-            evicted.append(idle.pop(0))
-        free = [self._free([*evicted, *idle[:n]]) for n in range(len(idle) + 1)]
-        wanted = (needs.total for needs in (pair.needs, pair.least))
+        free = [self._free([*leaving, *idle[:n]]) for n in range(len(idle) + 1)]
         enough = (n for total in wanted for n, left in enumerate(free) if total <= left)
-        evicted += idle[: next(enough, 0)]
-        for worker in evicted:
-            self._workers.remove(worker)
-            self._leaving.append(worker)
-        return evicted
+        return idle[: next(enough, 0)]
 
-    def _free(self, without: Collection[WorkerProcess]) -> int:
-        """Bytes for a new model once the workers ``without`` have ended."""
-        others = [worker for worker in self._workers if worker not in without]
+    def _residents(self) -> list[Resident]:
+        return [each for worker in self._workers for each in (worker, *worker.drafts)]
+
+    def _idle(self) -> list[Resident]:
+        """The models that may leave: draft models first, then workers, those first that are unused for
+        longest."""
+        idle = (r for r in self._residents() if not r.users and (r.loaded or isinstance(r, WorkerProcess)))
+        return sorted(idle, key=lambda r: (isinstance(r, WorkerProcess), r.last_used))
+
+    def _free(self, without: Collection[Resident]) -> int:
+        """Bytes for a new model once those in ``without`` have ended."""
+        gone = {each for one in without for each in (one, *one.drafts)}
+        others = [each for each in self._residents() if each not in gone]
         # Loaded models are missing from the free memory already, except for mapped pages of their files.
         taken = sum(each.needs.mapped if each.loaded else each.needs.total for each in others)
-        back = sum(each.needs.total - each.needs.mapped for each in without if each.loaded)
+        back = sum(each.needs.total - each.needs.mapped for each in gone if each.loaded)
         free = free_memory() + back - taken
         limit = self._config.daemon.memory_mb * MB
         return min(free, limit - sum(each.needs.total for each in others)) if limit else free
@@ -329,18 +377,16 @@ class Pool:
             self._hush()
             for worker in tuple(self._workers):
                 worker.give_up_if_hung(now, away_s)
-                if self.idle_left_s(worker) == 0.0:
-                    why = worker.outdated or "it was idle for too long"
-                    log.info("%s is unloaded: %s", worker.model, why)
-                    await self._dismiss([worker])
+            for each in self._residents():
+                if self.idle_left_s(each) == 0.0 and each in self._residents():
+                    log.info("%s is unloaded: %s", each.model, each.outdated or "it was idle for too long")
+                    self._remove([each])
+                    self._begin(self._dismiss([each]))  # not awaited: a worker that hangs does not answer
 
     def _on_ready(self, worker: WorkerProcess) -> None:
         if worker.loaded:
             ready = worker.ready.result()
             worker.needs = Needs(weights=ready.planned_bytes, mapped=ready.mapped_bytes)
-            # It serves requests without a draft model too. Not earlier: its load may fail.
-            for plain in (each for each in self._open() if each.lacks_draft_of(worker.pair)):
-                plain.outdated = REPLACED
             self._events.publish(ModelEvent(worker.model, "loaded"))
             self._hush()
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import signal
 import socket
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
@@ -24,15 +26,21 @@ from localspec.errors import (
     from_dict,
     of_system,
 )
+from localspec.models.fit import Needs
+from localspec.models.model import Model
 from localspec.models.pair import Pair
 from localspec.process import surroundings
 from localspec.protocol import frames
 from localspec.protocol.events import Done, Event, Failed, StreamEvent
 from localspec.protocol.frames import (
+    Answer,
     Cancel,
+    Drafted,
+    DropDraft,
     FromWorker,
     Heartbeat,
     Load,
+    LoadDraft,
     LoadFailed,
     Loading,
     Ready,
@@ -45,6 +53,7 @@ from localspec.protocol.frames import (
     ToWorker,
     TurnOver,
 )
+from localspec.protocol.pairs import Signature
 from localspec.protocol.requests import Priority, Request
 
 log = logging.getLogger(__name__)
@@ -84,35 +93,119 @@ class Terms(NamedTuple):
 
 
 class Job:
-    """A request in a worker: events go to ``on_event`` as they come, the end is awaited in ``end``.
+    """A frame that a worker answers: events go to ``on_event`` as they come, the end is awaited in ``end``.
 
-    ``priority``: its class, if it takes part in the turns on the CPU.
+    ``priority``: the class of a request that takes part in the turns on the CPU.
     """
 
     def __init__(
         self,
         worker: WorkerProcess,
         id: int,
-        on_event: Callable[[StreamEvent], None],
+        on_event: Callable[[Any], None],
         priority: Priority | None,
     ) -> None:
         self.end: asyncio.Future[Any] = _future()
-        """gets a :class:`Result`, or the Tokenized of a text"""
+        """gets a :class:`Result`, or the answer to another frame"""
         self.on_event = on_event
-        self.priority = priority
+        self.id, self.priority = id, priority
         self._worker = worker
-        self._id = id
 
     def cancel(self) -> None:
         """Request the end, which comes as a result with the text so far."""
-        self._worker.send(Cancel(self._id))
+        self._worker.send(Cancel(self.id))
 
 
-class WorkerProcess:
+class Resident(ABC):
+    """A model in memory, or on its way there: of ``needs``, for some ``users``.
+
+    ``ready`` gets the result of its load, or the error; ``listeners`` get its progress.
+    """
+
+    def __init__(self, needs: Needs) -> None:
+        self.needs = needs
+        self.ready: asyncio.Future[Any] = _future()
+        self.listeners: list[Callable[[Loading], None]] = []
+        self.users = 0
+        self.last_used = time.monotonic()
+        self.drafts: list[HeldDraft] = []
+        """the draft models beside it"""
+        self.outdated = ""
+        """the reason why it takes no more requests, and ends after those that it has; empty: it takes them"""
+        self.keep_alive_s: float | None = None
+        """longest idle time in seconds, if a client has set one; 0: for ever"""
+
+    @property
+    def loaded(self) -> bool:
+        """True if the load has succeeded."""
+        return self.ready.done() and not self.ready.cancelled() and self.ready.exception() is None
+
+    def idle_left_s(self, limit_s: float, now: float) -> float | None:
+        """Seconds until it has idled for too long; None: it is in use, or may idle for ever."""
+        if self.outdated and not self.users:
+            return 0.0
+        limit_s = limit_s if self.keep_alive_s is None else self.keep_alive_s
+        if self.users or not limit_s or not self.loaded:
+            return None
+        return max(0.0, self.last_used + limit_s - now)
+
+    @property
+    @abstractmethod
+    def model(self) -> str:
+        """The model's name."""
+
+    @abstractmethod
+    async def stop(self) -> None:
+        """Free its memory."""
+
+
+class HeldDraft(Resident):
+    """The draft model of ``pair`` in the worker of its target; ``ready`` gets Drafted."""
+
+    def __init__(self, pair: Pair, draft: Model, needs: Needs, worker: WorkerProcess) -> None:
+        super().__init__(needs)
+        self.pair, self.place = pair, draft.place
+        self.number = 0
+        self._name, self._worker = draft.name, worker
+
+    @property
+    def model(self) -> str:
+        return self._name
+
+    async def open(self, free: int) -> None:
+        """Load it within ``free`` bytes. One that fails, or is left out, is held no longer."""
+        try:
+            job = self._worker.load_draft(self.pair, free, self._progress)
+            self.number = job.id
+            drafted: Drafted = await job.end
+        except LocalspecError as error:
+            self._leave()
+            self.ready.set_exception(error)
+            return
+        if drafted.loaded:
+            self.needs = Needs(draft=drafted.planned_bytes, mapped=drafted.mapped_bytes)
+        else:
+            self._leave()
+        self.ready.set_result(drafted)
+
+    async def stop(self) -> None:
+        with contextlib.suppress(LocalspecError):  # its worker has ended
+            await self._worker.drop_draft(self.number)
+
+    def _leave(self) -> None:
+        if self in self._worker.drafts:
+            self._worker.drafts.remove(self)
+
+    def _progress(self, frame: Loading) -> None:
+        for listener in tuple(self.listeners):
+            listener(frame)
+
+
+class WorkerProcess(Resident):
     """A worker from its start to its end.
 
-    ``ready`` gets Ready, or the error of a load that failed. When the socket ends, every job gets
-    :class:`EngineCrashed` and ``on_end`` is called once. No method waits for a client.
+    ``ready`` gets Ready. When the socket ends, every job gets :class:`EngineCrashed` and ``on_end`` is called
+    once. No method waits for a client.
     """
 
     def __init__(
@@ -121,25 +214,15 @@ class WorkerProcess:
         terms: Terms,
         on_end: Callable[[WorkerProcess], None],
         *,
-        identity: Key,
         pair: Pair,
     ) -> None:
+        super().__init__(pair.needs)
         self.key = key
-        self.identity = identity
-        """the key with paths for names"""
-        self.names = {key}
-        """the keys known to mean this worker"""
         self.pair = pair
-        self.needs = pair.needs
-        self.outdated = ""
-        """the reason why it takes no more requests, and ends after those that it has; empty: it takes them"""
-        self.keep_alive_s: float | None = None
-        """longest idle time in seconds, if a client has set one; 0: for ever"""
-        self.ready: asyncio.Future[Ready] = _future()
-        self.listeners: list[Callable[[Loading], None]] = []
-        self.users = 0
+        """the pair of the latest request"""
+        self.pairs = {key: pair}
+        """the pairs that these keys are known to mean"""
         self.may_rest = True
-        self.last_used = time.monotonic()
         self.crashed = False
         self._command = terms.command
         self._on_end = on_end
@@ -166,46 +249,18 @@ class WorkerProcess:
         return not (self._closed or self._ended or failed or self._expected or self._verdict)
 
     @property
-    def loaded(self) -> bool:
-        """True if the load has succeeded."""
-        return self.ready.done() and not self.ready.cancelled() and self.ready.exception() is None
-
-    @property
     def model(self) -> str:
         """The model's name: its own once it is loaded, until then the client's."""
         return self.ready.result().model if self.loaded else self.key.model
 
-    def answers(self, identity: Key) -> bool:
-        """Return True if it can serve these models: by its own identity, by the draft it has chosen, or with
-        its target alone for a request without a draft."""
-        if identity == self.identity:
-            return True
-        plain = identity == self.identity._replace(draft="none")
-        if not self.loaded:
-            # A draft model that was named may fail to load, and its error is not this request's.
-            return plain and self.identity.draft == "auto"
-        ready = self.ready.result()
-        drafts = (self.identity.draft, ready.draft_path or "none", "none")
-        return (
-            plain
-            or (identity.model, identity.backend) == (ready.path, ready.backend)
-            and identity.draft in drafts
-        )
+    def holds(self, target: Model) -> bool:
+        """Return True if it has this target's file, or will have, on the same backend."""
+        held = self.pair.target
+        return (held.place, held.description.backend) == (target.place, target.description.backend)
 
-    def lacks_draft_of(self, pair: Pair) -> bool:
-        """Return True if it holds the target of ``pair``, but no draft model."""
-        held, wanted = self.pair.target, pair.target
-        is_same = (held.place, held.format) == (wanted.place, wanted.format)
-        return is_same and self.pair.draft is None and pair.draft is not None
-
-    def idle_left_s(self, limit_s: float, now: float) -> float | None:
-        """Seconds until it has idled for too long; None: it is in use, or may idle for ever."""
-        if self.outdated and not self.users:
-            return 0.0
-        limit_s = limit_s if self.keep_alive_s is None else self.keep_alive_s
-        if self.users or not limit_s or not self.loaded:
-            return None
-        return max(0.0, self.last_used + limit_s - now)
+    def draft_of(self, pair: Pair) -> HeldDraft | None:
+        """The draft model of ``pair``, if it is held, in the state in which it was chosen."""
+        return next((each for each in self.drafts if _draft_state(each.pair) == _draft_state(pair)), None)
 
     def give_up_if_hung(self, now: float, away_s: float) -> None:
         """Kill it, and fail its jobs at once, if it has work and makes no progress.
@@ -213,8 +268,8 @@ class WorkerProcess:
         ``away_s``: seconds in which the daemon could not read its frames.
         """
         self._watch.away(away_s)
-        loading = not self.ready.done()
-        if self._verdict or self._process is None or not (loading or self._jobs):
+        loading = not all(each.ready.done() for each in (self, *self.drafts))
+        if self._verdict or self._process is None or not (self._jobs or not self.ready.done()):
             return
         still_s = self._watch.still_s(now, loading=loading)
         if still_s is not None:
@@ -251,7 +306,7 @@ class WorkerProcess:
             what = f"the worker process of {self.key.model} could not be started"
             self._end(of_system(error, what) or EngineCrashed(f"{what}: {error.strerror}"))
             return
-        log.info("worker %d loads %s, draft %s", self._process.pid, self.key.model, self.key.draft)
+        log.info("worker %d loads %s", self._process.pid, self.key.model)
         self._watch.moved(time.monotonic())
         self.send(load)
         self._reading = asyncio.create_task(self._read(self._link, self._process))
@@ -259,19 +314,34 @@ class WorkerProcess:
             await self.stop()
 
     def submit(
-        self, request: Request, on_event: Callable[[StreamEvent], None], *, watch: bool = False
+        self,
+        request: Request,
+        on_event: Callable[[StreamEvent], None],
+        *,
+        watch: bool = False,
+        draft: int | None = None,
     ) -> Job:
-        """Run a request; ``watch``: with an event for each of its rounds.
+        """Run a request, with the draft model of this number; ``watch``: with an event for each of its
+        rounds.
 
         Raises :class:`EngineCrashed` if the worker has ended, :class:`InvalidOptions` for a request that no
         frame can hold.
         """
         priority = None if self._is_on_gpu else request.goes_as
-        return self._begin(lambda id: Submit(id, request, watch), on_event, priority)
+        return self._begin(lambda id: Submit(id, request, watch, draft), on_event, priority)
+
+    def load_draft(self, pair: Pair, free: int, on_event: Callable[[Loading], None]) -> Job:
+        """Load the draft model of ``pair`` within ``free`` bytes; its number is that of the job. Raises
+        :class:`EngineCrashed`."""
+        return self._begin(lambda id: LoadDraft(id, pair.as_frame(), free), on_event)
+
+    async def drop_draft(self, number: int) -> None:
+        """Free a draft model. Raises :class:`EngineCrashed`."""
+        await self._begin(lambda id: DropDraft(id, number), lambda _: None).end
 
     async def tokenize(self, text: str, *, start: bool, special: bool, pieces: bool) -> Tokenized:
         """Tokenize a text. Raises :class:`EngineCrashed`."""
-        job = self._begin(lambda id: Tokenize(id, text, start, special, pieces), lambda _: None, None)
+        job = self._begin(lambda id: Tokenize(id, text, start, special, pieces), lambda _: None)
         try:
             tokenized: Tokenized = await job.end
         except asyncio.CancelledError:
@@ -287,8 +357,8 @@ class WorkerProcess:
     def _begin(
         self,
         message: Callable[[int], ToWorker],
-        on_event: Callable[[StreamEvent], None],
-        priority: Priority | None,
+        on_event: Callable[[Any], None],
+        priority: Priority | None = None,
     ) -> Job:
         """Send a message under a new id. No job is registered for one that cannot be sent."""
         if self._ended or self._verdict:
@@ -358,7 +428,7 @@ class WorkerProcess:
         code = process.returncode
         remedy = KILLED_REMEDY if code == -signal.SIGKILL else None
         if code == -signal.SIGBUS:
-            how, remedy = f"{how}: was {self.identity.model} changed in place?", REPLACED_REMEDY
+            how, remedy = f"{how}: was {self.pair.target.place} changed in place?", REPLACED_REMEDY
         self._end(
             self._expected
             or self._verdict
@@ -389,13 +459,13 @@ class WorkerProcess:
                 if not self.ready.done():
                     self.ready.set_exception(self._expected)
 
-    def _pass_on(self, id: int, event: Event | Tokenized) -> None:
-        if isinstance(event, Done | Tokenized | Failed):
+    def _pass_on(self, id: int, event: Event | Answer) -> None:
+        if isinstance(event, Done | Tokenized | Drafted | Failed):
             self._finish(id, event)
         elif (job := self._jobs.get(id)) is not None:
             job.on_event(event)
 
-    def _finish(self, id: int, event: Done | Tokenized | Failed) -> None:
+    def _finish(self, id: int, event: Done | Tokenized | Drafted | Failed) -> None:
         job = self._jobs.pop(id, None)
         if job is None:
             return
@@ -406,7 +476,7 @@ class WorkerProcess:
         match event:
             case Done():
                 job.end.set_result(event.result)
-            case Tokenized():
+            case Tokenized() | Drafted():
                 job.end.set_result(event)
             case Failed():
                 job.end.set_exception(from_dict(event.error))
@@ -440,6 +510,10 @@ class WorkerProcess:
     def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
+
+
+def _draft_state(pair: Pair) -> tuple[Model, Signature] | None:
+    return None if pair.draft is None else (pair.draft, pair.draft.signature)
 
 
 def short_spins(environment: Mapping[str, str]) -> dict[str, str]:
