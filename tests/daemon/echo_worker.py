@@ -28,7 +28,7 @@ from pathlib import Path
 import msgspec
 
 from localspec import home
-from localspec.errors import ModelInvalid, OutOfMemory
+from localspec.errors import ModelInvalid, ModelTooLarge, OutOfMemory
 from localspec.models.fit import needs_beside, needs_of
 from localspec.models.pair import pair_from
 from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round
@@ -252,6 +252,8 @@ class EchoWorker:
             (pair.draft.path.parent / "gate").read_text()
         if "broken" in name and pair.drafter.asked:
             self.send(RequestEvent(load.id, Failed(ModelInvalid("this draft is broken").as_dict())))
+        elif pair.drafter.asked and load.free is not None and needs.total > load.free:
+            self.send(RequestEvent(load.id, Failed(ModelTooLarge("it has no room").as_dict())))
         else:
             self.send(RequestEvent(load.id, Drafted("broken" not in name, "it was wanted", needs.total)))
 

@@ -255,9 +255,11 @@ class Pool:
                     other.outdated = CHANGED
             leaving = self._evict([needs.total], self._idle())
             self._remove(leaving)
+            # Now: one that comes later and finds no room must not take this one's.
+            free = max(0, self._free(leaving))
             held = HeldDraft(pair, draft, needs, worker)
             worker.drafts.append(held)
-            self._begin(self._load_draft(held, leaving))
+            self._begin(self._load_draft(held, leaving, free))
         return held
 
     async def _meant(self, model: str, workers: list[WorkerProcess]) -> list[WorkerProcess]:
@@ -294,9 +296,9 @@ class Pool:
         free = max(0, self._free(without=(worker,)))
         await worker.start(replace(load, free=free))
 
-    async def _load_draft(self, held: HeldDraft, leaving: Collection[Resident]) -> None:
+    async def _load_draft(self, held: HeldDraft, leaving: Collection[Resident], free: int) -> None:
         await self._dismiss(leaving)
-        await held.open(max(0, self._free(without=(held,))))
+        await held.open(free)
 
     async def _dismiss(self, residents: Collection[Resident]) -> None:
         """End these, and wait for those that are ending already."""
