@@ -51,4 +51,4 @@ def choose_sizes(
 
 def widest_forward(config: EngineConfig, n_sequences: int) -> int:
     """The tokens of the widest forward: a piece of a prompt, or a round of all sequences with full drafts."""
-    return max(config.prefill_chunk, MIN_BATCH, n_sequences * WIDEST_ROUND)
+    return max(config.chunk, MIN_BATCH, n_sequences * WIDEST_ROUND)

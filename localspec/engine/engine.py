@@ -76,7 +76,7 @@ class Engine:
         self.on_round: Callable[[RoundPlayed], None] | None = None
         self.options = options or Options()
         capabilities, vocabulary = target.capabilities, target.vocabulary
-        self._limits = Limits(capabilities.n_ctx, min(config.prefill_chunk, capabilities.max_batch))
+        self._limits = Limits(capabilities.n_ctx, min(config.chunk, capabilities.max_batch))
         self._encoder = PromptEncoder(
             vocabulary,
             capabilities.n_ctx,

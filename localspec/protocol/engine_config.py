@@ -21,8 +21,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """CPU threads; 0: one per physical core"""
     gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1
     """layers on the GPU; -1: all where there is one"""
-    prefill_chunk: Annotated[int, Meta(ge=2, le=4096)] = 256
-    """tokens of prompt per forward"""
+    prefill_chunk: Annotated[int, Meta(ge=0, le=4096)] = 0
+    """tokens of prompt per forward, at least 2; 0: 256, on a GPU 512"""
     kv_bits: Literal[0, 4, 8] = 0
     """bits of a number in the cache; 0: as the model computes it"""
     ngram_min: Annotated[int, Meta(ge=1, le=5)] = 2
@@ -35,3 +35,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """keep an n-gram memory on disk, per workspace"""
     idle_measuring: bool = True
     """measure a model while it is idle; false, as with LOCALSPEC_IDLE=off: learn from requests"""
+
+    @property
+    def chunk(self) -> int:
+        """The tokens of prompt per forward."""
+        return max(2, self.prefill_chunk or 256)

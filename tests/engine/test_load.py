@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 import localspec
 from localspec.backends.llama_cpp.backend import NO_STATES
-from localspec.engine.load import choose_here, load, load_engine
+from localspec.engine.load import DEVICE_CHUNK, choose_here, load, load_engine
 from localspec.errors import (
     BackendUnavailable,
     InvalidOptions,
@@ -216,16 +216,18 @@ def test_on_a_device_the_backend_finds_the_sequences_with_room(monkeypatch: pyte
     monkeypatch.setattr("localspec.backends.sizes.free_memory", lambda: two)
     with load_engine(choose("bundled", "none"), config=EngineConfig(n_ctx=256)) as engine:
         assert engine.target.capabilities.max_sequences == 2
+        assert engine.config.chunk == DEVICE_CHUNK
 
 
 def test_on_a_device_whose_memory_is_known_that_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, free = EngineConfig(n_ctx=256), [0]
+    config, free = EngineConfig(n_ctx=256, prefill_chunk=256), [0]
     two, one = (needs_of(model_at(TARGET), None, replace(config, parallel=n)).total for n in (2, 1))
     monkeypatch.setattr("localspec.engine.load._on_device", lambda model, config: True)
     monkeypatch.setattr("localspec.backends.llama_cpp.devices.free_bytes", lambda: free[0])
     for free[0], sequences in ((two, 2), (one, 1)):
         with load_engine(choose("bundled", "none"), config=config, free=0) as engine:
             assert engine.target.capabilities.max_sequences == engine.needs.sequences == sequences
+            assert engine.config.chunk == 256
     free[0] = one - 1
     with pytest.raises(ModelTooLarge, match="are free"):
         load_engine(choose("bundled", "none"), config=config)

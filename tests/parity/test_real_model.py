@@ -93,7 +93,7 @@ def test_the_next_turn_takes_over_the_cells_of_the_last_one(engine: Engine, mode
     said = asked(engine, more, proposer="draft", k=7, **options)
     plain = asked(engine, more, cold=True, proposer="none", **options)
     if mode == "strict":
-        assert said.cached > 0 and said.cached % CONFIG.prefill_chunk == 0
+        assert said.cached > 0 and said.cached % CONFIG.chunk == 0
         assert (answer(said), said.stats.exactness) == (answer(plain), "exact")
     else:
         assert said.cached >= first.prompt_length and said.stats.exactness == "near-ties"

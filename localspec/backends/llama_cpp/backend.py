@@ -125,7 +125,7 @@ class LlamaCppBackend:
         self.description = (
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
             f" {header.file_size} bytes {_tail(path)}, {native.threads(config, self._lib_model)} threads,"
-            f" {native.gpu_layers(config)} layers on the GPU, chunks of {config.prefill_chunk}"
+            f" {native.gpu_layers(config)} layers on the GPU, chunks of {config.chunk}"
             + f", {config.kv_bits}-bit cells"
             * bool(config.kv_bits)
         )

@@ -94,7 +94,7 @@ class MlxBackend:
         self.description = (
             f"mlx {native.version()} {directory.architecture} {directory.quantisation}"
             f" {directory.size} bytes {native.tail(directory)}, {native.device()},"
-            f" chunks of {config.prefill_chunk}"
+            f" chunks of {config.chunk}"
             + f", {config.kv_bits}-bit cells" * bool(config.kv_bits)
             + f", build {build_for('mlx')}"
         )
