@@ -56,7 +56,7 @@ def prompts(*, gaps: bool) -> Iterator[Prompt]:
             if not inspect.isfunction(function) or function.__module__ != module.__name__:
                 continue
             source = textwrap.dedent(inspect.getsource(function))
-            if 200 < len(source) < 1200:
+            if 200 < len(source) < 600:
                 for text in QUESTIONS:
                     yield ChatPrompt((Message("user", text.format(name=name, source=source)),))
                 yield TextPrompt(source[: len(source) // 2])
