@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from localspec.daemon.workers.turns import GRACE_S, PATIENCE_S, SLICE_S, Share, Turns
+from localspec.daemon.workers.turns import DEBT_S, GRACE_S, PATIENCE_S, SLICE_S, Share, Turns
 from localspec.protocol.frames import Turn
 
 
@@ -150,3 +150,18 @@ def test_a_newcomer_begins_with_the_least_time_of_the_others(
     third.begin("chat")
     machine.sent()
     assert third.spent_s == pytest.approx(10 * SLICE_S)
+
+
+def test_no_worker_waits_long_for_the_time_that_it_had_before(
+    machine: Machine, two: tuple[Share, Share]
+) -> None:
+    first, second = two
+    first.begin("completion")
+    for _ in range(100):
+        machine.over(first, 1.0)
+        machine.wait()
+    first.end("completion")
+    assert first.spent_s == pytest.approx(second.spent_s + DEBT_S)
+    first.end("chat")
+    first.begin("chat")
+    assert first.spent_s == second.spent_s, "a new contest begins"

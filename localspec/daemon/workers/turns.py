@@ -22,6 +22,9 @@ SLICE_S = 0.05
 """seconds of a turn, which ends with the forward that passes them; changing turns takes about 0.5 ms"""
 GRACE_S = 0.15
 """seconds that the others wait for a worker whose turn is over"""
+DEBT_S = 0.5
+"""most seconds that a worker counts as ahead of the others, and waits for: it may have had minutes while
+its requests were of a higher class"""
 CLASSES: tuple[Priority, ...] = get_args(Priority)
 PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "background": 2.0}
 """seconds without a turn after which a worker gets one before those of a higher class"""
@@ -57,7 +60,7 @@ class Turns:
     def join(self, share: Share) -> None:
         """Let a worker compute: alone without limits, or else in turns."""
         others = self._sharing
-        share.spent_s = max(share.spent_s, min((each.spent_s for each in others), default=0.0))
+        share.spent_s = min((each.spent_s for each in others), default=0.0)
         self._sharing = [*others, share]
         if not others:
             share.free()
@@ -83,6 +86,9 @@ class Turns:
 
     def over(self, share: Share, number: int) -> None:
         """Note that a worker waits for its next turn."""
+        if share in self._sharing:
+            least = min(each.spent_s for each in self._sharing)
+            share.spent_s = min(share.spent_s, least + DEBT_S)
         if share is self._holder and number == self._number:
             self._next()
 
@@ -121,6 +127,7 @@ class Share:
         self._send = send
         self._requests = Counter[Priority]()
         self._is_free = True
+        self._number = 0
         self.waits = False
         self.since = 0.0
         """when its last turn ended"""
@@ -159,16 +166,17 @@ class Share:
 
     def over(self, number: int, seconds: float) -> None:
         """Note the end of a turn that took ``seconds``."""
+        if self.waits or number != self._number:
+            return  # of an earlier turn, or reported before
         self.waits, self.since = True, self._turns.clock()
-        if number:
-            self.spent_s += seconds
+        self.spent_s += seconds
         self._turns.over(self, number)
 
     # Called by the turns.
 
     def free(self) -> None:
         """Have it compute without limits."""
-        self.waits = False
+        self.waits, self._number = False, 0
         if not self._is_free:
             self._is_free = True
             self._send(Turn(0, math.inf))
@@ -180,6 +188,6 @@ class Share:
 
     def take(self, number: int, seconds: float) -> None:
         """Have it compute for some seconds."""
-        self._is_free = False
+        self._is_free, self._number = False, number
         self.waits = self.waits and not seconds
         self._send(Turn(number, seconds))
