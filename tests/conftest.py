@@ -16,6 +16,7 @@ import pytest
 from hypothesis import settings
 
 from tests.real_models import note_place
+from tests.waiting import pytest_pyfunc_call as pytest_pyfunc_call
 
 # The same examples on every run. The slow set looks for others, and prints how to repeat a failure.
 settings.register_profile("gate", deadline=None, derandomize=True, database=None)

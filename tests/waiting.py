@@ -24,7 +24,7 @@ def run(test: Coroutine[Any, Any, T]) -> T:
 
 
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run an asynchronous test; a hook for the conftest.py of a folder that has such tests.
+    """Run an asynchronous test.
 
     Where a fixture's value is an asynchronous context, the test is run inside it and gets what it yields.
     """

@@ -58,23 +58,19 @@ def begun(daemon: DaemonProcess) -> Iterator[subprocess.Popen[bytes]]:
 
 
 @pytest.mark.slow
-def test_starts_a_daemon_and_ends_with_stdin(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_starts_a_daemon_and_ends_with_stdin(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_config(home)
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
-
-    async def test() -> None:
-        async with bridged(home) as (client, lines):
-            found = discovery.find()
-            assert found is not None
-            try:
-                assert (await client.call(1, "daemon/status"))["result"]["pid"] == found.pid
-                lines.stdin.close()
-                assert await lines.end() == (ExitCode.OK, "")
-                assert psutil.pid_exists(found.pid), "the daemon goes on"
-            finally:
-                psutil.Process(found.pid).terminate()
-
-    run(test())
+    async with bridged(home) as (client, lines):
+        found = discovery.find()
+        assert found is not None
+        try:
+            assert (await client.call(1, "daemon/status"))["result"]["pid"] == found.pid
+            lines.stdin.close()
+            assert await lines.end() == (ExitCode.OK, "")
+            assert psutil.pid_exists(found.pid), "the daemon goes on"
+        finally:
+            psutil.Process(found.pid).terminate()
 
 
 @pytest.mark.slow
@@ -94,70 +90,55 @@ def test_a_daemon_that_cannot_start_is_told_with_the_remedy(home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_killed_daemon_ends_it_and_the_next_one_finds_another(start: StartDaemon) -> None:
-    async def test() -> None:
-        daemon = start()
-        async with bridged(daemon.home) as (_, lines):
-            daemon.process.kill()
-            code, said = await lines.end()
-            assert code == ExitCode.UNAVAILABLE
-            lost = "localspec: the connection to the daemon was lost. "
-            assert said.startswith(lost) and said.count("\n") == 1
-        start()
-        async with bridged(daemon.home) as (client, _):
-            assert (await client.call(1, "daemon/status"))["result"]["running"] == 0
-
-    run(test())
+async def test_a_killed_daemon_ends_it_and_the_next_one_finds_another(start: StartDaemon) -> None:
+    daemon = start()
+    async with bridged(daemon.home) as (_, lines):
+        daemon.process.kill()
+        code, said = await lines.end()
+        assert code == ExitCode.UNAVAILABLE
+        lost = "localspec: the connection to the daemon was lost. "
+        assert said.startswith(lost) and said.count("\n") == 1
+    start()
+    async with bridged(daemon.home) as (client, _):
+        assert (await client.call(1, "daemon/status"))["result"]["running"] == 0
 
 
 @pytest.mark.slow
-def test_half_a_line_is_not_sent(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with bridged(daemon.home) as (_, lines):
-            lines.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "daemon/shutdown", "params": {}}')
-            lines.stdin.close()
-            assert await lines.end() == (ExitCode.OK, "")
-        assert daemon.process.poll() is None
-
-    run(test())
+async def test_half_a_line_is_not_sent(daemon: DaemonProcess) -> None:
+    async with bridged(daemon.home) as (_, lines):
+        lines.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "daemon/shutdown", "params": {}}')
+        lines.stdin.close()
+        assert await lines.end() == (ExitCode.OK, "")
+    assert daemon.process.poll() is None
 
 
 @pytest.mark.slow
-def test_a_message_may_come_in_pieces_among_empty_lines(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with bridged(daemon.home) as (client, lines):
-            message = line_of("daemon/status")
-            for piece in (b"\n\r\n" + message[:20], message[20:], b"\n"):
-                lines.stdin.write(piece)
-                await lines.stdin.drain()
-            assert (await client.response(1))["result"]["running"] == 0
-
-    run(test())
+async def test_a_message_may_come_in_pieces_among_empty_lines(daemon: DaemonProcess) -> None:
+    async with bridged(daemon.home) as (client, lines):
+        message = line_of("daemon/status")
+        for piece in (b"\n\r\n" + message[:20], message[20:], b"\n"):
+            lines.stdin.write(piece)
+            await lines.stdin.drain()
+        assert (await client.response(1))["result"]["running"] == 0
 
 
 @pytest.mark.slow
-def test_bytes_that_are_no_text_harm_nobody(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with bridged(daemon.home) as (client, lines):
-            await lines.send(line_of("generate", prompt="a?", raw=True).replace(b"?", b"\xff"))
-            assert "�" in (await client.response(1))["result"]["text"]
-            assert (await client.call(2, "daemon/status"))["result"]["running"] == 0
-
-    run(test())
+async def test_bytes_that_are_no_text_harm_nobody(daemon: DaemonProcess) -> None:
+    async with bridged(daemon.home) as (client, lines):
+        await lines.send(line_of("generate", prompt="a?", raw=True).replace(b"?", b"\xff"))
+        assert "�" in (await client.response(1))["result"]["text"]
+        assert (await client.call(2, "daemon/status"))["result"]["running"] == 0
 
 
 @pytest.mark.slow
-def test_the_largest_message_passes_and_a_larger_one_ends_it(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with bridged(daemon.home) as (client, lines):
-            start, end = b'{"jsonrpc": "2.0", "id": 1, "method": "daemon/status", "x": "', b'"}'
-            await lines.send(start + b"y" * (MAX_FRAME - len(start + end)) + end)
-            assert "error" in await client.response(1)
-            await lines.send(b"y" * (MAX_FRAME + 1))
-            code, said = await lines.end()
-            assert code == ExitCode.USAGE and f"longer than {MAX_FRAME} bytes" in said
-
-    run(test())
+async def test_the_largest_message_passes_and_a_larger_one_ends_it(daemon: DaemonProcess) -> None:
+    async with bridged(daemon.home) as (client, lines):
+        start, end = b'{"jsonrpc": "2.0", "id": 1, "method": "daemon/status", "x": "', b'"}'
+        await lines.send(start + b"y" * (MAX_FRAME - len(start + end)) + end)
+        assert "error" in await client.response(1)
+        await lines.send(b"y" * (MAX_FRAME + 1))
+        code, said = await lines.end()
+        assert code == ExitCode.USAGE and f"longer than {MAX_FRAME} bytes" in said
 
 
 @pytest.mark.slow
@@ -182,16 +163,13 @@ def test_over_tcp_a_long_message_may_follow_at_once(home: Path) -> None:
         assert daemon.stop() == 0, daemon.log()
 
 
-def test_an_endless_line_ends_it_as_well(daemon: DaemonProcess) -> None:
-    async def test() -> None:
-        async with bridged(daemon.home) as (_, lines):
-            with pytest.raises((BrokenPipeError, ConnectionResetError)):
-                while True:
-                    lines.stdin.write(b"y" * MAX_FRAME)
-                    await lines.stdin.drain()
-            assert (await lines.end())[0] == ExitCode.USAGE
-
-    run(test())
+async def test_an_endless_line_ends_it_as_well(daemon: DaemonProcess) -> None:
+    async with bridged(daemon.home) as (_, lines):
+        with pytest.raises((BrokenPipeError, ConnectionResetError)):
+            while True:
+                lines.stdin.write(b"y" * MAX_FRAME)
+                await lines.stdin.drain()
+        assert (await lines.end())[0] == ExitCode.USAGE
 
 
 @pytest.mark.slow
@@ -221,29 +199,23 @@ def test_a_reader_that_is_gone_ends_it_quietly(daemon: DaemonProcess) -> None:
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGTERM, -signal.SIGTERM), (signal.SIGINT, ExitCode.INTERRUPTED)]
 )
-def test_a_signal_ends_it_quietly(daemon: DaemonProcess, number: signal.Signals, code: int) -> None:
-    async def test() -> None:
-        async with bridged(daemon.home) as (_, lines):
-            lines.process.send_signal(number)
-            assert await lines.end() == (code, "")
-
-    run(test())
+async def test_a_signal_ends_it_quietly(daemon: DaemonProcess, number: signal.Signals, code: int) -> None:
+    async with bridged(daemon.home) as (_, lines):
+        lines.process.send_signal(number)
+        assert await lines.end() == (code, "")
     assert daemon.process.poll() is None
 
 
 @pytest.mark.slow
-def test_the_daemon_sees_who_has_left(daemon: DaemonProcess) -> None:
+async def test_the_daemon_sees_who_has_left(daemon: DaemonProcess) -> None:
     async def until_connected(watcher: Raw, count: int) -> None:
         for id in itertools.count(1000 * count):
             if (await watcher.call(id, "daemon/status"))["result"]["connections"] == count:
                 return
 
-    async def test() -> None:
-        async with bridged(daemon.home) as (watcher, _):
-            async with bridged(daemon.home) as (client, lines):
-                await client.ask(1, "completion/inline", prefix="stall", suffix="", path="a.py")
-                await until_connected(watcher, 2)
-                lines.stdin.close()
-            await until_connected(watcher, 1)
-
-    run(test())
+    async with bridged(daemon.home) as (watcher, _):
+        async with bridged(daemon.home) as (client, lines):
+            await client.ask(1, "completion/inline", prefix="stall", suffix="", path="a.py")
+            await until_connected(watcher, 2)
+            lines.stdin.close()
+        await until_connected(watcher, 1)

@@ -9,7 +9,6 @@ import pytest
 from tests.bridge.harness import bridged
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.test_transcripts import TRANSCRIPTS, Replay, lines
-from tests.waiting import run
 
 ALWAYS = "completion"
 
@@ -22,12 +21,9 @@ ALWAYS = "completion"
         for path in TRANSCRIPTS
     ],
 )
-def test_replays(start: StartDaemon, path: Path) -> None:
-    async def test() -> None:
-        daemon = start()
-        async with bridged(daemon.home, initialize=False) as (client, _):
-            replay = Replay(client)
-            for line in lines(path):
-                await replay.play(line)
-
-    run(test())
+async def test_replays(start: StartDaemon, path: Path) -> None:
+    daemon = start()
+    async with bridged(daemon.home, initialize=False) as (client, _):
+        replay = Replay(client)
+        for line in lines(path):
+            await replay.play(line)

@@ -13,7 +13,6 @@ from filelock import FileLock
 from localspec.client import Client, connect, discovery
 from tests.daemon.harness import ECHO_DAEMON, write_config
 from tests.waiting import DEADLINE_S
-from tests.waiting import pytest_pyfunc_call as pytest_pyfunc_call
 
 
 @contextmanager

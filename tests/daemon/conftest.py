@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 
 from tests.daemon.harness import DaemonProcess, Raw, raw
-from tests.waiting import pytest_pyfunc_call as pytest_pyfunc_call
 
 StartDaemon = Callable[..., DaemonProcess]
 

@@ -59,37 +59,29 @@ def test_a_file_that_is_gone_after_the_choice_is_not_found(tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-def test_the_pair_that_was_chosen_is_what_a_worker_opens() -> None:
-    async def test() -> None:
-        choosing = Recorder()
-        pool = Pool(CONFIG, Metrics(), Events(), COMMAND._replace(choose=choosing))
-        try:
-            async with pool.lease(Key("bundled", "auto", "llama_cpp"), ignore) as lease:
-                assert choosing.pairs == [lease.pair] and lease.draft == lease.worker.drafts[0].number
-                assert [each.pair for each in lease.worker.drafts] == choosing.pairs
-        finally:
-            await pool.close()
-
-    run(test())
+async def test_the_pair_that_was_chosen_is_what_a_worker_opens() -> None:
+    choosing = Recorder()
+    pool = Pool(CONFIG, Metrics(), Events(), COMMAND._replace(choose=choosing))
+    try:
+        async with pool.lease(Key("bundled", "auto", "llama_cpp"), ignore) as lease:
+            assert choosing.pairs == [lease.pair] and lease.draft == lease.worker.drafts[0].number
+            assert [each.pair for each in lease.worker.drafts] == choosing.pairs
+    finally:
+        await pool.close()
 
 
 @pytest.mark.slow
-def test_a_draft_that_cannot_be_loaded_leaves_its_target_at_work(tmp_path: Path) -> None:
-    async def test() -> None:
-        broken = in_disguise(tmp_path / "broken.gguf")
-        pool = Pool(CONFIG, Metrics(), Events())
-        try:
-            async with pool.lease(Key("bundled", "auto", "auto"), ignore) as lease:
-                request = Request(
-                    prompt=TextPrompt("def f("), options=Options(max_tokens=40, temperature=0.0)
-                )
-                job = lease.worker.submit(request, ignore, draft=lease.draft)
-                with pytest.raises(ModelInvalid, match="cannot load"):
-                    async with pool.lease(Key("bundled", str(broken), "auto"), ignore):
-                        pass
-                result = await soon(job.end)
-                assert (result.draft, result.completion_tokens) == ("stdlib-1m", 40)
-        finally:
-            await pool.close()
-
-    run(test())
+async def test_a_draft_that_cannot_be_loaded_leaves_its_target_at_work(tmp_path: Path) -> None:
+    broken = in_disguise(tmp_path / "broken.gguf")
+    pool = Pool(CONFIG, Metrics(), Events())
+    try:
+        async with pool.lease(Key("bundled", "auto", "auto"), ignore) as lease:
+            request = Request(prompt=TextPrompt("def f("), options=Options(max_tokens=40, temperature=0.0))
+            job = lease.worker.submit(request, ignore, draft=lease.draft)
+            with pytest.raises(ModelInvalid, match="cannot load"):
+                async with pool.lease(Key("bundled", str(broken), "auto"), ignore):
+                    pass
+            result = await soon(job.end)
+            assert (result.draft, result.completion_tokens) == ("stdlib-1m", 40)
+    finally:
+        await pool.close()

@@ -12,7 +12,7 @@ import pytest
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, Raw, raw
 from tests.memory.hostile_repository import RULES, make, repository
-from tests.waiting import run, soon
+from tests.waiting import soon
 
 pytestmark = pytest.mark.slow
 
@@ -54,30 +54,27 @@ async def learnt(client: Raw, path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", RULES)
-def test_others_are_served_as_before(kind: str, start: StartDaemon, tmp_path: Path) -> None:
-    async def test() -> None:
-        hostile, harmless = make(tmp_path / "clone", kind), tmp_path / "own" / "a.py"
-        repository(harmless.parent)
-        daemon = start(command=REAL_DAEMON, hang_s=HANG_S, options={"model": "bundled"})
-        async with raw(daemon) as victim, raw(daemon) as attacker:
-            await seconds(victim, -1)
-            (worker,) = [each.pid for each in daemon.workers()]
-            calm, during, over = list[float](), list[float](), asyncio.Event()
-            over.set()
-            await watch(victim, over, calm)
-            over.clear()
-            watching = asyncio.create_task(watch(victim, over, during))
-            for n in range(3):
-                await complete(attacker, f"hostile {n}", hostile)
-            await complete(attacker, "harmless", harmless)
-            await soon(learnt(attacker, harmless))
-            over.set()
-            await watching
-            assert [each.pid for each in daemon.workers()] == [worker], "the worker was ended"
-            print(f"{kind}: p95 {p95(calm):.3f} s before, {p95(during):.3f} s beside it")
-            assert max(during) < LONGEST_S
-
-    run(test())
+async def test_others_are_served_as_before(kind: str, start: StartDaemon, tmp_path: Path) -> None:
+    hostile, harmless = make(tmp_path / "clone", kind), tmp_path / "own" / "a.py"
+    repository(harmless.parent)
+    daemon = start(command=REAL_DAEMON, hang_s=HANG_S, options={"model": "bundled"})
+    async with raw(daemon) as victim, raw(daemon) as attacker:
+        await seconds(victim, -1)
+        (worker,) = [each.pid for each in daemon.workers()]
+        calm, during, over = list[float](), list[float](), asyncio.Event()
+        over.set()
+        await watch(victim, over, calm)
+        over.clear()
+        watching = asyncio.create_task(watch(victim, over, during))
+        for n in range(3):
+            await complete(attacker, f"hostile {n}", hostile)
+        await complete(attacker, "harmless", harmless)
+        await soon(learnt(attacker, harmless))
+        over.set()
+        await watching
+        assert [each.pid for each in daemon.workers()] == [worker], "the worker was ended"
+        print(f"{kind}: p95 {p95(calm):.3f} s before, {p95(during):.3f} s beside it")
+        assert max(during) < LONGEST_S
 
 
 def p95(times: list[float]) -> float:

@@ -135,20 +135,16 @@ def test_a_flag_ends_the_daemon_if_others_have_the_port() -> None:
     assert "Traceback" not in done.stderr
 
 
-def test_a_program_that_is_not_there_is_told_and_tried_again(
+async def test_a_program_that_is_not_there_is_told_and_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(http_server, "COMMAND", ("/nowhere/python",))
     monkeypatch.setattr(http_server, "PAUSES_S", (0,))
-
-    async def test() -> None:
-        opening = asyncio.create_task(http_server.HttpServer().run())
-        await until(lambda: caplog.text.count("the HTTP server cannot be started") > 1, "it is told twice")
-        opening.cancel()
-        await asyncio.wait([opening])
-        assert opening.cancelled()
-
-    run(test())
+    opening = asyncio.create_task(http_server.HttpServer().run())
+    await until(lambda: caplog.text.count("the HTTP server cannot be started") > 1, "it is told twice")
+    opening.cancel()
+    await asyncio.wait([opening])
+    assert opening.cancelled()
 
 
 def test_what_is_not_installed_is_named_and_not_tried_again(tmp_path: Path) -> None:

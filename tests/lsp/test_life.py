@@ -17,7 +17,7 @@ import pytest
 from localspec.client import connect, discovery
 from tests.daemon.harness import DaemonProcess, write_config
 from tests.lsp.editor import AUTOMATIC, COMMAND, editing, texts
-from tests.waiting import DEADLINE_S, run, soon, until, until_sync
+from tests.waiting import DEADLINE_S, soon, until, until_sync
 
 URI = "file:///project/a.py"
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}}
@@ -154,83 +154,69 @@ def test_a_terminal_is_told_that_it_is_no_editor(fresh: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_daemon_that_was_killed_is_replaced_at_the_next_request(fresh: Path) -> None:
+async def test_a_daemon_that_was_killed_is_replaced_at_the_next_request(fresh: Path) -> None:
     first = DaemonProcess(fresh)
     second: list[DaemonProcess] = []
-
-    async def test() -> None:
-        async with editing() as editor:
-            editor.open(URI, "stall")
-            asked = editor.ask(URI, (0, 5), trigger=AUTOMATIC)
-            async with await connect() as client:
-                while not any(model.running for model in (await client.status()).models):
-                    pass
-            first.process.kill()
-            first.process.wait()
-            assert not (await soon(asked)).items
-            second.append(DaemonProcess(fresh))
-            editor.change(URI, (0, 0), (0, 5), "again")
-            assert texts(await editor.complete(URI, (0, 5), trigger=AUTOMATIC)) == ["again"]
-            assert editor.said == []
-
-    run(test())
+    async with editing() as editor:
+        editor.open(URI, "stall")
+        asked = editor.ask(URI, (0, 5), trigger=AUTOMATIC)
+        async with await connect() as client:
+            while not any(model.running for model in (await client.status()).models):
+                pass
+        first.process.kill()
+        first.process.wait()
+        assert not (await soon(asked)).items
+        second.append(DaemonProcess(fresh))
+        editor.change(URI, (0, 0), (0, 5), "again")
+        assert texts(await editor.complete(URI, (0, 5), trigger=AUTOMATIC)) == ["again"]
+        assert editor.said == []
     assert second[0].stop() == 0
 
 
 @pytest.mark.slow
-def test_where_no_daemon_can_start_it_says_so_once(fresh: Path) -> None:
-    async def test() -> None:
-        write_config(fresh, sections="[engine]\nthreads = -1\n")
-        async with editing() as editor:
-            editor.open(URI, "word")
-            for _ in range(3):
-                assert await editor.complete(URI, (0, 4)) == []
-            assert len(editor.said) == 1 and "engine.threads" in editor.said[0]
-            assert editor.states[-1]["kind"] == "Error"
-            await editor.do("localspec.restartDaemon")
-            assert len(editor.said) == 2, "who asks is told again"
-
-    run(test())
+async def test_where_no_daemon_can_start_it_says_so_once(fresh: Path) -> None:
+    write_config(fresh, sections="[engine]\nthreads = -1\n")
+    async with editing() as editor:
+        editor.open(URI, "word")
+        for _ in range(3):
+            assert await editor.complete(URI, (0, 4)) == []
+        assert len(editor.said) == 1 and "engine.threads" in editor.said[0]
+        assert editor.states[-1]["kind"] == "Error"
+        await editor.do("localspec.restartDaemon")
+        assert len(editor.said) == 2, "who asks is told again"
     assert discovery.find() is None
 
 
 @pytest.mark.slow
-def test_a_daemon_that_hangs_keeps_nobody_waiting(fresh: Path) -> None:
+async def test_a_daemon_that_hangs_keeps_nobody_waiting(fresh: Path) -> None:
     daemon = DaemonProcess(fresh)
-
-    async def test() -> None:
-        async with editing(options={"maxMs": 1}) as editor:
-            editor.open(URI, "word")
-            await editor.complete(URI, (0, 4))
-            daemon.process.send_signal(signal.SIGSTOP)
-            try:
-                assert await editor.complete(URI, (0, 4)) == []
-                assert editor.said == []
-            finally:
-                daemon.process.send_signal(signal.SIGCONT)
-
-    run(test())
+    async with editing(options={"maxMs": 1}) as editor:
+        editor.open(URI, "word")
+        await editor.complete(URI, (0, 4))
+        daemon.process.send_signal(signal.SIGSTOP)
+        try:
+            assert await editor.complete(URI, (0, 4)) == []
+            assert editor.said == []
+        finally:
+            daemon.process.send_signal(signal.SIGCONT)
     assert daemon.stop() == 0
 
 
 @pytest.mark.slow
-def test_the_daemon_is_started_restarted_and_starts_again(fresh: Path) -> None:
-    async def test() -> None:
-        async with editing() as editor:
-            await until(lambda: discovery.find() is not None, "the daemon has started")
-            found = discovery.find()
-            assert found is not None
-            await editor.do("localspec.restartDaemon")
-            await editor.hears("The daemon has started again")
-            after = discovery.find()
-            assert after is not None and after.pid != found.pid
-            psutil.Process(after.pid).kill()
-            editor.open(URI, "import os\n")
-            while discovery.find() in (after, None):
-                await editor.complete(URI, (1, 0))
-            assert await editor.complete(URI, (1, 0)) != []
-
-    run(test())
+async def test_the_daemon_is_started_restarted_and_starts_again(fresh: Path) -> None:
+    async with editing() as editor:
+        await until(lambda: discovery.find() is not None, "the daemon has started")
+        found = discovery.find()
+        assert found is not None
+        await editor.do("localspec.restartDaemon")
+        await editor.hears("The daemon has started again")
+        after = discovery.find()
+        assert after is not None and after.pid != found.pid
+        psutil.Process(after.pid).kill()
+        editor.open(URI, "import os\n")
+        while discovery.find() in (after, None):
+            await editor.complete(URI, (1, 0))
+        assert await editor.complete(URI, (1, 0)) != []
 
 
 def test_loading_the_command_loads_no_server() -> None:

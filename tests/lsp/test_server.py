@@ -16,7 +16,7 @@ from pygls.exceptions import JsonRpcRequestCancelled
 from localspec.client import Client, connect
 from tests.daemon.harness import DaemonProcess
 from tests.lsp.editor import AUTOMATIC, Editor, Writer, editing, texts
-from tests.waiting import run, soon, until
+from tests.waiting import soon, until
 
 URI = "file:///project/a.py"
 
@@ -61,44 +61,37 @@ async def chars(client: Client) -> float:
     ("wanted", "chosen"),
     [(None, "utf-16"), (["utf-7"], "utf-16")],
 )
-def test_what_it_can_do(fresh: Path, wanted: list[str] | None, chosen: str) -> None:
-    async def test() -> None:
-        editor = Editor()
-        general = types.GeneralClientCapabilities(position_encodings=wanted)
-        began = await editor.begin(None, {"general": general}, {"enabled": False})
-        found = began.capabilities
-        assert found.position_encoding == chosen
-        assert found.inline_completion_provider == types.InlineCompletionOptions()
-        sync = found.text_document_sync
-        assert isinstance(sync, types.TextDocumentSyncOptions)
-        assert sync.change is types.TextDocumentSyncKind.Incremental and sync.open_close
-        assert found.execute_command_provider is not None
-        assert "localspec.primeWorkspace" in found.execute_command_provider.commands
-        assert await editor.end() == (0, "")
-
-    run(test())
+async def test_what_it_can_do(fresh: Path, wanted: list[str] | None, chosen: str) -> None:
+    editor = Editor()
+    general = types.GeneralClientCapabilities(position_encodings=wanted)
+    began = await editor.begin(None, {"general": general}, {"enabled": False})
+    found = began.capabilities
+    assert found.position_encoding == chosen
+    assert found.inline_completion_provider == types.InlineCompletionOptions()
+    sync = found.text_document_sync
+    assert isinstance(sync, types.TextDocumentSyncOptions)
+    assert sync.change is types.TextDocumentSyncKind.Incremental and sync.open_close
+    assert found.execute_command_provider is not None
+    assert "localspec.primeWorkspace" in found.execute_command_provider.commands
+    assert await editor.end() == (0, "")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("encoding", ["utf-8", "utf-16", "utf-32"])
-def test_edits_come_through_in_every_encoding(echo: DaemonProcess, encoding: str) -> None:
+async def test_edits_come_through_in_every_encoding(echo: DaemonProcess, encoding: str) -> None:
     width = {"utf-8": 4, "utf-16": 2, "utf-32": 1}[encoding]
     accent = {"utf-8": 2, "utf-16": 1, "utf-32": 1}[encoding]
-
-    async def test() -> None:
-        general = types.GeneralClientCapabilities(position_encodings=[encoding])
-        async with editing(general=general) as editor:
-            editor.open(URI, "# 😋\r\n😋e\N{COMBINING ACUTE ACCENT} wor\r\nend\r\n")
-            at = width + 1 + accent
-            editor.change(URI, (1, at), (1, at + 1), "漢 ")
-            cjk = 3 if encoding == "utf-8" else 1
-            editor.change(URI, (1, at + cjk + 1 + 3), (1, at + cjk + 1 + 3), "d")
-            items = await editor.complete(URI, (1, at + cjk + 1 + 4))
-            assert texts(items) == ["😋e\N{COMBINING ACUTE ACCENT}漢 word"]
-            place = types.Position(1, at + cjk + 5)
-            assert items[0].range == types.Range(place, place)
-
-    run(test())
+    general = types.GeneralClientCapabilities(position_encodings=[encoding])
+    async with editing(general=general) as editor:
+        editor.open(URI, "# 😋\r\n😋e\N{COMBINING ACUTE ACCENT} wor\r\nend\r\n")
+        at = width + 1 + accent
+        editor.change(URI, (1, at), (1, at + 1), "漢 ")
+        cjk = 3 if encoding == "utf-8" else 1
+        editor.change(URI, (1, at + cjk + 1 + 3), (1, at + cjk + 1 + 3), "d")
+        items = await editor.complete(URI, (1, at + cjk + 1 + 4))
+        assert texts(items) == ["😋e\N{COMBINING ACUTE ACCENT}漢 word"]
+        place = types.Position(1, at + cjk + 5)
+        assert items[0].range == types.Range(place, place)
 
 
 def test_a_request_that_is_cancelled_ends_in_the_daemon(writer: Writer) -> None:
@@ -310,42 +303,35 @@ def test_an_error_is_told_once_with_its_remedy(writer: Writer) -> None:
 
 
 @pytest.mark.slow
-def test_a_model_that_is_loaded_is_shown(echo: DaemonProcess, tmp_path: Path) -> None:
+async def test_a_model_that_is_loaded_is_shown(echo: DaemonProcess, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-
-    async def test() -> None:
-        os.mkfifo(gate)
-        window = types.WindowClientCapabilities(work_done_progress=True)
-        async with editing(options={"model": f"gate:{gate}"}, window=window) as editor:
-            editor.open(URI, "word")
-            asked = editor.ask(URI, (0, 4))
-            await until(lambda: len(editor.progress) >= 2, "progress is shown")
-            begin, report = editor.progress[:2]
-            assert begin["kind"] == "begin" and begin["title"] == f"Loading gate:{gate}"
-            assert (report["percentage"], report["message"]) == (50, "weights")
-            assert editor.states[-1]["message"] == f"loading gate:{gate} 50%" and editor.states[-1]["busy"]
-            gate.write_text("go")
-            assert texts((await soon(asked)).items) == ["word"]
-            await until(lambda: editor.progress[-1]["kind"] == "end", "it ends")
-
-    run(test())
+    os.mkfifo(gate)
+    window = types.WindowClientCapabilities(work_done_progress=True)
+    async with editing(options={"model": f"gate:{gate}"}, window=window) as editor:
+        editor.open(URI, "word")
+        asked = editor.ask(URI, (0, 4))
+        await until(lambda: len(editor.progress) >= 2, "progress is shown")
+        begin, report = editor.progress[:2]
+        assert begin["kind"] == "begin" and begin["title"] == f"Loading gate:{gate}"
+        assert (report["percentage"], report["message"]) == (50, "weights")
+        assert editor.states[-1]["message"] == f"loading gate:{gate} 50%" and editor.states[-1]["busy"]
+        gate.write_text("go")
+        assert texts((await soon(asked)).items) == ["word"]
+        await until(lambda: editor.progress[-1]["kind"] == "end", "it ends")
 
 
 @pytest.mark.slow
-def test_the_status_tells_of_models_and_drafts(echo: DaemonProcess) -> None:
-    async def test() -> None:
-        async with editing() as editor:
-            editor.open(URI, "statuses")
-            await editor.complete(URI, (0, 8), trigger=AUTOMATIC)
-            told = await editor.do("localspec.showStats")
-            assert told["message"] == "1 completion · bundled · 75% of drafts accepted"
-            assert await editor.hears("localspec: 1 completion")
-            ((ours, _),) = told["timings"]
-            assert ours > 0
-            assert editor.states[-1] == {
-                "busy": False,
-                "message": "bundled · 75% of drafts accepted",
-                "kind": "Normal",
-            }
-
-    run(test())
+async def test_the_status_tells_of_models_and_drafts(echo: DaemonProcess) -> None:
+    async with editing() as editor:
+        editor.open(URI, "statuses")
+        await editor.complete(URI, (0, 8), trigger=AUTOMATIC)
+        told = await editor.do("localspec.showStats")
+        assert told["message"] == "1 completion · bundled · 75% of drafts accepted"
+        assert await editor.hears("localspec: 1 completion")
+        ((ours, _),) = told["timings"]
+        assert ours > 0
+        assert editor.states[-1] == {
+            "busy": False,
+            "message": "bundled · 75% of drafts accepted",
+            "kind": "Normal",
+        }

@@ -7,7 +7,6 @@ import pytest
 
 from tests.client.conftest import own_home
 from tests.daemon.harness import write_config
-from tests.waiting import pytest_pyfunc_call as pytest_pyfunc_call
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from localspec.memory.texts import near_files
 from localspec.tui import attach
 from localspec.tui.attach import Files, Mention, attached, detached, gathered, mention_of, mentions, ranked
 from tests.tui.harness import playing
-from tests.waiting import run, until
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -175,7 +175,7 @@ def test_it_is_asked_at_every_entry_whether_it_is_late(here: Path) -> None:
     assert not [*near_files(here, lambda: True)]
 
 
-def test_files_are_looked_for_once_at_a_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_are_looked_for_once_at_a_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     going_on, searches = Event(), list[Path]()
 
     def search(directory: Path) -> list[str]:
@@ -183,51 +183,41 @@ def test_files_are_looked_for_once_at_a_time(here: Path, monkeypatch: pytest.Mon
         going_on.wait()
         return gathered(directory)
 
-    async def test() -> None:
-        files = Files(here)
-        asked = [asyncio.create_task(files.like(typed)) for typed in ("", "o", "on", "one")]
-        await until(lambda: bool(searches), "the search has begun")
-        for each in asked[:-1]:
-            each.cancel()
-        going_on.set()
-        assert await asked[-1] == ["src/one.py"] and await files.like("two") == ["two words.md"]
-        assert searches == [here]
-
     monkeypatch.setattr(attach, "gathered", search)
-    run(test())
+    files = Files(here)
+    asked = [asyncio.create_task(files.like(typed)) for typed in ("", "o", "on", "one")]
+    await until(lambda: bool(searches), "the search has begun")
+    for each in asked[:-1]:
+        each.cancel()
+    going_on.set()
+    assert await asked[-1] == ["src/one.py"] and await files.like("two") == ["two words.md"]
+    assert searches == [here]
 
 
-def test_what_was_gathered_counts_for_a_moment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        files = Files(here)
-        assert await files.like("./one") == ["src/one.py"]
-        (here / "one.txt").touch()
-        assert await files.like("one") == ["src/one.py"]
-        monkeypatch.setattr(attach, "FRESH_S", -1.0)
-        assert sorted(await files.like("one")) == ["one.txt", "src/one.py"]
-
-    run(test())
+async def test_what_was_gathered_counts_for_a_moment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = Files(here)
+    assert await files.like("./one") == ["src/one.py"]
+    (here / "one.txt").touch()
+    assert await files.like("one") == ["src/one.py"]
+    monkeypatch.setattr(attach, "FRESH_S", -1.0)
+    assert sorted(await files.like("one")) == ["one.txt", "src/one.py"]
 
 
 @pytest.mark.slow
-def test_a_file_is_attached_and_left_out_of_an_edit(
+async def test_a_file_is_attached_and_left_out_of_an_edit(
     home: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(here)
-
-    async def test() -> None:
-        async with playing() as player:
-            await player.do('/attach "two words.md"')
-            assert player.typed == '@"two words.md" '
-            await player.press("backspace")
-            await player.write("?")
-            await player.press("enter")
-            await player.answered(None)
-            (question, answer) = player.chat.said
-            assert question.text == attached('@"two words.md"?', here) and answer.text
-            await player.press("ctrl+g")
-            assert player.typed == '@"two words.md"?'
-            await player.do("/attach")
-            assert any("no path was given" in toast for toast in player.toasts)
-
-    run(test())
+    async with playing() as player:
+        await player.do('/attach "two words.md"')
+        assert player.typed == '@"two words.md" '
+        await player.press("backspace")
+        await player.write("?")
+        await player.press("enter")
+        await player.answered(None)
+        (question, answer) = player.chat.said
+        assert question.text == attached('@"two words.md"?', here) and answer.text
+        await player.press("ctrl+g")
+        assert player.typed == '@"two words.md"?'
+        await player.do("/attach")
+        assert any("no path was given" in toast for toast in player.toasts)

@@ -8,84 +8,68 @@ import pytest
 
 from localspec.tui.conversation import Answer, Question
 from tests.tui.harness import ENDLESS, playing
-from tests.waiting import run
 
 
 @pytest.mark.slow
-def test_a_question_is_answered(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.say("What does os.path.join do?")
-            question, answer = player.chat.said
-            assert isinstance(question, Question) and question.id is not None
-            assert isinstance(answer, Answer) and answer.result is not None and answer.id is not None
-            assert answer.status == "complete" and answer.text == answer.result.text
-            assert any("What does os.path.join do?" in line for line in player.lines())
-            assert any(max(answer.text.split(), key=len) in line for line in player.lines())
-            assert sum(run.chars for run in answer.runs) == len(answer.text)
-
-    run(test())
+async def test_a_question_is_answered(home: Path) -> None:
+    async with playing() as player:
+        await player.say("What does os.path.join do?")
+        question, answer = player.chat.said
+        assert isinstance(question, Question) and question.id is not None
+        assert isinstance(answer, Answer) and answer.result is not None and answer.id is not None
+        assert answer.status == "complete" and answer.text == answer.result.text
+        assert any("What does os.path.join do?" in line for line in player.lines())
+        assert any(max(answer.text.split(), key=len) in line for line in player.lines())
+        assert sum(run.chars for run in answer.runs) == len(answer.text)
 
 
 @pytest.mark.slow
-def test_an_answer_is_stopped(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player:
-            await player.write("What does textwrap.dedent do?")
-            await player.press("enter")
-            await player.until(
-                lambda: len(player.chat.said) == 2 and player.chat.said[1].text != "", "it answers"
-            )
-            await player.press("escape")
-            await player.until(lambda: not player.chat.answering, "it has stopped")
-            answer = player.chat.answer
-            assert answer is not None and answer.status == "cancelled" and answer.ending == "cancelled"
-            assert any(line.strip() == "stopped" for line in player.lines())
-
-    run(test())
+async def test_an_answer_is_stopped(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        await player.write("What does textwrap.dedent do?")
+        await player.press("enter")
+        await player.until(
+            lambda: len(player.chat.said) == 2 and player.chat.said[1].text != "", "it answers"
+        )
+        await player.press("escape")
+        await player.until(lambda: not player.chat.answering, "it has stopped")
+        answer = player.chat.answer
+        assert answer is not None and answer.status == "cancelled" and answer.ending == "cancelled"
+        assert any(line.strip() == "stopped" for line in player.lines())
 
 
 @pytest.mark.slow
-def test_an_answer_is_given_anew(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.say("What does os.path.join do?")
-            first = player.chat.answer
-            await player.press("ctrl+r")
-            await player.answered(first)
-            assert len(player.chat.said) == 2 and player.chat.answer is not None and first is not None
-            assert player.chat.answer.text == first.text  # greedy
-
-    run(test())
+async def test_an_answer_is_given_anew(home: Path) -> None:
+    async with playing() as player:
+        await player.say("What does os.path.join do?")
+        first = player.chat.answer
+        await player.press("ctrl+r")
+        await player.answered(first)
+        assert len(player.chat.said) == 2 and player.chat.answer is not None and first is not None
+        assert player.chat.answer.text == first.text  # greedy
 
 
 @pytest.mark.slow
-def test_an_earlier_message_is_edited(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.say("What does os.path.join do?")
-            await player.say("And os.path.split?")
-            last = player.chat.answer
-            await player.press("alt+up", "k", "k", "k", "e")
-            assert player.typed == "What does os.path.join do?"
-            await player.write(" Say it shortly")
-            await player.press("enter")
-            await player.answered(last)
-            question, _ = player.chat.said
-            assert question.text == "What does os.path.join do? Say it shortly"
-            assert player.chat.answer is not None and player.chat.answer.result is not None
-
-    run(test())
+async def test_an_earlier_message_is_edited(home: Path) -> None:
+    async with playing() as player:
+        await player.say("What does os.path.join do?")
+        await player.say("And os.path.split?")
+        last = player.chat.answer
+        await player.press("alt+up", "k", "k", "k", "e")
+        assert player.typed == "What does os.path.join do?"
+        await player.write(" Say it shortly")
+        await player.press("enter")
+        await player.answered(last)
+        question, _ = player.chat.said
+        assert question.text == "What does os.path.join do? Say it shortly"
+        assert player.chat.answer is not None and player.chat.answer.result is not None
 
 
 @pytest.mark.slow
-def test_an_edit_is_left(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.say("What does os.path.join do?")
-            await player.press("ctrl+g")
-            assert player.typed
-            await player.press("escape")
-            assert not player.typed and len(player.chat.said) == 2
-
-    run(test())
+async def test_an_edit_is_left(home: Path) -> None:
+    async with playing() as player:
+        await player.say("What does os.path.join do?")
+        await player.press("ctrl+g")
+        assert player.typed
+        await player.press("escape")
+        assert not player.typed and len(player.chat.said) == 2

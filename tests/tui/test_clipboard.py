@@ -9,7 +9,6 @@ from textual.selection import SELECT_ALL
 
 from localspec.tui import clipboard
 from tests.tui.showing import TEXT, conversation, showing
-from tests.waiting import run
 
 TEXT_TOLD = "naïve 👋\n\tcode\n"
 
@@ -80,22 +79,18 @@ def test_a_tool_that_fails_is_no_matter(tools: Path, monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.slow
-def test_messages_and_what_is_selected_are_copied(
+async def test_messages_and_what_is_selected_are_copied(
     still: Path, tools: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     read = write(tools, "wl-copy")
     monkeypatch.setenv("WAYLAND_DISPLAY", "wayland-0")
-
-    async def test() -> None:
-        async with showing(conversation()) as player:
-            player.screen.action_run("copy")
-            await player.until(lambda: read.exists() and read.read_text() == TEXT, "it is copied")
-            assert player.app.clipboard == TEXT
-            player.screen.action_run("code")
-            await player.until(lambda: read.read_text().startswith("import textwrap\n"), "it is copied")
-            player.screen.selections = {player.transcript: SELECT_ALL}
-            await player.press("alt+up", "ctrl+c")
-            await player.until(lambda: read.read_text() == player.app.clipboard, "it is copied")
-            assert "What does `textwrap.dedent` do?" in read.read_text()
-
-    run(test())
+    async with showing(conversation()) as player:
+        player.screen.action_run("copy")
+        await player.until(lambda: read.exists() and read.read_text() == TEXT, "it is copied")
+        assert player.app.clipboard == TEXT
+        player.screen.action_run("code")
+        await player.until(lambda: read.read_text().startswith("import textwrap\n"), "it is copied")
+        player.screen.selections = {player.transcript: SELECT_ALL}
+        await player.press("alt+up", "ctrl+c")
+        await player.until(lambda: read.read_text() == player.app.clipboard, "it is copied")
+        assert "What does `textwrap.dedent` do?" in read.read_text()

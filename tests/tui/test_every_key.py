@@ -18,7 +18,6 @@ from localspec.tui.dialogs.confirm import Confirm, deletion
 from localspec.tui.screens.help import HelpScreen
 from tests.tui.harness import ENDLESS, Player, playing
 from tests.tui.showing import answered, conversation, showing
-from tests.waiting import run
 
 Play = Callable[[Player], Awaitable[None]]
 
@@ -115,36 +114,29 @@ HERE = (copy, code, edit, help, quit, shell_keys, newline, on_a_message, selecti
 
 @pytest.mark.slow
 @pytest.mark.parametrize("play", HERE, ids=lambda play: play.__name__)
-def test_a_key_does_what_it_is_for(still: Path, play: Play) -> None:
+async def test_a_key_does_what_it_is_for(still: Path, play: Play) -> None:
     said = [*conversation(), Question("And what of tabs?", 3), answered("```\none\n```\n- ```\n  two\n  ```")]
-
-    async def test() -> None:
-        async with showing(said, size=(60, 20)) as player:
-            await play(player)
-
-    run(test())
+    async with showing(said, size=(60, 20)) as player:
+        await play(player)
 
 
 @pytest.mark.slow
-def test_what_the_daemon_is_asked_for(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player:
-            stopped = await player.ask_on("What does textwrap.dedent do?")
-            await player.do("/stop")
-            assert stopped.status == "cancelled"
-            for command, keys in (("/regenerate", ["enter"]), ("", ["alt+up", "r"])):
-                before = player.chat.answer
-                await player.write(command)
-                await player.press(*keys)
-                await player.until(lambda b=before: player.chat.answer is not b, "it answers anew")  # type: ignore[misc]
-                assert player.chat.answering and len(player.chat.said) == 2
-                await player.press("escape")
-                await player.settle()
-            await player.do("/model stdlib-1m")
-            assert player.chat.pairing is not None and player.chat.pairing.target == "stdlib-1m"
-            assert any(toast.startswith("stdlib-1m answers") for toast in player.toasts)
-
-    run(test())
+async def test_what_the_daemon_is_asked_for(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        stopped = await player.ask_on("What does textwrap.dedent do?")
+        await player.do("/stop")
+        assert stopped.status == "cancelled"
+        for command, keys in (("/regenerate", ["enter"]), ("", ["alt+up", "r"])):
+            before = player.chat.answer
+            await player.write(command)
+            await player.press(*keys)
+            await player.until(lambda b=before: player.chat.answer is not b, "it answers anew")  # type: ignore[misc]
+            assert player.chat.answering and len(player.chat.said) == 2
+            await player.press("escape")
+            await player.settle()
+        await player.do("/model stdlib-1m")
+        assert player.chat.pairing is not None and player.chat.pairing.target == "stdlib-1m"
+        assert any(toast.startswith("stdlib-1m answers") for toast in player.toasts)
 
 
 def bound() -> Iterator[str]:

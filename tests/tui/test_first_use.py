@@ -11,7 +11,7 @@ from localspec.hub.default import LARGER, LATER, Missing
 from localspec.tui.dialogs.confirm import Confirm
 from localspec.tui.widgets.progress import Progress
 from tests.tui.harness import playing
-from tests.waiting import DEADLINE_S, run
+from tests.waiting import DEADLINE_S
 
 
 class Model(Missing):
@@ -78,15 +78,11 @@ async def test_letters_of_a_message_do_not_answer_the_question(home: Path) -> No
         await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
 
 
-def test_leaving_does_not_wait_for_a_source_that_stalls(home: Path) -> None:
+async def test_leaving_does_not_wait_for_a_source_that_stalls(home: Path) -> None:
     model = Model(agreed=True)
     model.rest = threading.Event()
-
-    async def scene() -> None:
-        async with playing(missing=model, settled=False) as player:
-            progress = player.screen.query_one(Progress)
-            await player.until(lambda: progress.fraction == 0.5, "it shows how much is here")
-
-    run(scene())
+    async with playing(missing=model, settled=False) as player:
+        progress = player.screen.query_one(Progress)
+        await player.until(lambda: progress.fraction == 0.5, "it shows how much is here")
     assert model.rested is None
     model.rest.set()

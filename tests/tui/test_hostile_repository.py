@@ -12,7 +12,7 @@ import pytest
 
 from tests.memory.hostile_repository import RULES, make
 from tests.tui.harness import playing
-from tests.waiting import run, soon, until
+from tests.waiting import soon, until
 
 pytestmark = pytest.mark.slow
 LONGEST_S = 1.0
@@ -20,20 +20,19 @@ LONGEST_S = 1.0
 
 
 @pytest.mark.parametrize("kind", RULES)
-def test_the_chat_stays_alive(kind: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with playing() as player, heartbeat() as gaps:
-            await player.write("@a")
-            await until(lambda: player.screen.files._search is not None, "files are looked for")
-            assert player.screen.files._search is not None
-            await soon(asyncio.shield(player.screen.files._search))
-            print(f"{kind}: {max(gaps):.3f} s without a beat")
-            assert max(gaps) < LONGEST_S
-
+async def test_the_chat_stays_alive(
+    kind: str, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     make(tmp_path / "clone", kind)
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
     monkeypatch.chdir(tmp_path / "clone")
-    run(test())
+    async with playing() as player, heartbeat() as gaps:
+        await player.write("@a")
+        await until(lambda: player.screen.files._search is not None, "files are looked for")
+        assert player.screen.files._search is not None
+        await soon(asyncio.shield(player.screen.files._search))
+        print(f"{kind}: {max(gaps):.3f} s without a beat")
+        assert max(gaps) < LONGEST_S
 
 
 @contextlib.asynccontextmanager

@@ -15,47 +15,37 @@ from localspec.tui.dialogs.choose import Choice, ChooseScreen
 from localspec.tui.dialogs.confirm import deletion
 from localspec.tui.screens.help import HelpScreen
 from tests.tui.showing import conversation, showing
-from tests.waiting import run
 
 
 @pytest.mark.slow
-def test_it_lists_commands_and_nothing_of_the_toolkit(still: Path) -> None:
-    async def test() -> None:
-        async with showing(size=(100, 90)) as player:
-            await player.search("")
-            shown = "\n".join(player.lines())
-            assert all(f"/{command.name}" in shown for command in REGISTERED.all())
-            assert "Screenshot" not in shown and "Maximize" not in shown and "nord" not in shown
-
-    run(test())
+async def test_it_lists_commands_and_nothing_of_the_toolkit(still: Path) -> None:
+    async with showing(size=(100, 90)) as player:
+        await player.search("")
+        shown = "\n".join(player.lines())
+        assert all(f"/{command.name}" in shown for command in REGISTERED.all())
+        assert "Screenshot" not in shown and "Maximize" not in shown and "nord" not in shown
 
 
 @pytest.mark.slow
-def test_a_command_is_run(still: Path) -> None:
-    async def test() -> None:
-        async with showing(conversation()) as player:
-            await player.search("colours")
-            await player.press("enter")
-            await player.until(lambda: player.transcript.raw, "tokens are coloured")
-
-    run(test())
+async def test_a_command_is_run(still: Path) -> None:
+    async with showing(conversation()) as player:
+        await player.search("colours")
+        await player.press("enter")
+        await player.until(lambda: player.transcript.raw, "tokens are coloured")
 
 
 @pytest.mark.slow
-def test_a_dialog_is_answered_first(still: Path) -> None:
-    async def test() -> None:
-        async with showing(conversation()) as player:
-            for dialog in (deletion("Count."), ChooseScreen("Which?", [Choice("one", "one")])):
-                await player.app.push_screen(dialog)
-                await player.press("ctrl+p")
-                assert player.app.screen is dialog
-                await player.press("escape")
-            await player.press("f1", "ctrl+p")
-            assert isinstance(player.app.screen, HelpScreen)
-            await player.press("escape", "ctrl+p")
-            assert isinstance(player.app.screen, CommandPalette)
-
-    run(test())
+async def test_a_dialog_is_answered_first(still: Path) -> None:
+    async with showing(conversation()) as player:
+        for dialog in (deletion("Count."), ChooseScreen("Which?", [Choice("one", "one")])):
+            await player.app.push_screen(dialog)
+            await player.press("ctrl+p")
+            assert player.app.screen is dialog
+            await player.press("escape")
+        await player.press("f1", "ctrl+p")
+        assert isinstance(player.app.screen, HelpScreen)
+        await player.press("escape", "ctrl+p")
+        assert isinstance(player.app.screen, CommandPalette)
 
 
 @pytest.fixture
@@ -71,24 +61,18 @@ def demanding() -> Iterator[Command]:
 
 
 @pytest.mark.slow
-def test_a_command_that_needs_an_argument_begins_to_be_typed(still: Path, demanding: Command) -> None:
-    async def test() -> None:
-        async with showing() as player:
-            await player.search("of you")
-            await player.press("enter")
-            await player.until(lambda: player.typed == "/demand ", "it begins to be typed")
-            await player.press("x")
-            assert player.typed == "/demand x"
-
-    run(test())
+async def test_a_command_that_needs_an_argument_begins_to_be_typed(still: Path, demanding: Command) -> None:
+    async with showing() as player:
+        await player.search("of you")
+        await player.press("enter")
+        await player.until(lambda: player.typed == "/demand ", "it begins to be typed")
+        await player.press("x")
+        assert player.typed == "/demand x"
 
 
 @pytest.mark.slow
-def test_a_theme_is_found_by_its_name(still: Path) -> None:
-    async def test() -> None:
-        async with showing() as player:
-            await player.search("dracula")
-            await player.press("enter")
-            await player.until(lambda: player.app.theme == "dracula", "the theme is another")
-
-    run(test())
+async def test_a_theme_is_found_by_its_name(still: Path) -> None:
+    async with showing() as player:
+        await player.search("dracula")
+        await player.press("enter")
+        await player.until(lambda: player.app.theme == "dracula", "the theme is another")

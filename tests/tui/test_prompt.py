@@ -14,7 +14,6 @@ from localspec.tui.widgets.suggestions import Suggestions
 from localspec.tui.widgets.transcript import Transcript
 from tests.memory.hostile_repository import repository
 from tests.tui.harness import ENDLESS, Player, playing
-from tests.waiting import run
 
 
 def suggested(player: Player) -> list[str]:
@@ -28,231 +27,190 @@ def composer(player: Player) -> Composer:
 
 
 @pytest.mark.slow
-def test_commands_are_suggested(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.write("/")
-            assert suggested(player) == [f"/{command.name} " for command in COMMANDS.all()]
-            await player.write("mo")
-            assert suggested(player) == ["/model "] and any("Choose the model" in e for e in player.lines())
-            await player.press("enter")
-            assert player.typed == "/model " and not player.toasts
-            await player.until(lambda: "/model stdlib-1m" in suggested(player), "models are suggested")
-            await player.write("b")
-            await player.until(lambda: suggested(player) == ["/model bundled"], "one is left")
-            await player.press("tab")
-            assert player.typed == "/model bundled"
-            composer(player).text = "/etc/hosts is a file"
-            await player.until(lambda: not suggested(player), "it is no command")
-
-    run(test())
+async def test_commands_are_suggested(home: Path) -> None:
+    async with playing() as player:
+        await player.write("/")
+        assert suggested(player) == [f"/{command.name} " for command in COMMANDS.all()]
+        await player.write("mo")
+        assert suggested(player) == ["/model "] and any("Choose the model" in e for e in player.lines())
+        await player.press("enter")
+        assert player.typed == "/model " and not player.toasts
+        await player.until(lambda: "/model stdlib-1m" in suggested(player), "models are suggested")
+        await player.write("b")
+        await player.until(lambda: suggested(player) == ["/model bundled"], "one is left")
+        await player.press("tab")
+        assert player.typed == "/model bundled"
+        composer(player).text = "/etc/hosts is a file"
+        await player.until(lambda: not suggested(player), "it is no command")
 
 
 @pytest.mark.slow
-def test_values_are_suggested_and_taken_with_the_arrows(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            composer(player).text = "/proposer "
-            composer(player).move_cursor((0, 10))
-            await player.until(lambda: len(suggested(player)) == 5, "proposers are suggested")
-            await player.press("down", "down", "up", "down")
-            await player.press("enter")
-            assert player.typed == "/proposer none"
-            await player.press("enter")
-            await player.settle()
-            assert player.chat.options.proposer == "none" and player.typed == ""
-            composer(player).text = "/set exactness "
-            composer(player).move_cursor((0, 15))
-            values = ["/set exactness auto", "/set exactness fast", "/set exactness strict"]
-            await player.until(lambda: sorted(suggested(player)) == values, "values are suggested")
-            await player.press("backspace", "backspace")
-            await player.until(lambda: suggested(player) == ["/set exactness "], "its name is suggested")
-
-    run(test())
+async def test_values_are_suggested_and_taken_with_the_arrows(home: Path) -> None:
+    async with playing() as player:
+        composer(player).text = "/proposer "
+        composer(player).move_cursor((0, 10))
+        await player.until(lambda: len(suggested(player)) == 5, "proposers are suggested")
+        await player.press("down", "down", "up", "down")
+        await player.press("enter")
+        assert player.typed == "/proposer none"
+        await player.press("enter")
+        await player.settle()
+        assert player.chat.options.proposer == "none" and player.typed == ""
+        composer(player).text = "/set exactness "
+        composer(player).move_cursor((0, 15))
+        values = ["/set exactness auto", "/set exactness fast", "/set exactness strict"]
+        await player.until(lambda: sorted(suggested(player)) == values, "values are suggested")
+        await player.press("backspace", "backspace")
+        await player.until(lambda: suggested(player) == ["/set exactness "], "its name is suggested")
 
 
 @pytest.mark.slow
-def test_a_suggestion_is_declined(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.write("/q")
-            assert suggested(player) == ["/quit "]
-            await player.press("escape", "u")
-            assert not suggested(player) and player.typed == "/qu"
-            await player.press("backspace", "backspace", "backspace")
-            await player.write("/q")
-            assert suggested(player) == ["/quit "]
-
-    run(test())
+async def test_a_suggestion_is_declined(home: Path) -> None:
+    async with playing() as player:
+        await player.write("/q")
+        assert suggested(player) == ["/quit "]
+        await player.press("escape", "u")
+        assert not suggested(player) and player.typed == "/qu"
+        await player.press("backspace", "backspace", "backspace")
+        await player.write("/q")
+        assert suggested(player) == ["/quit "]
 
 
 @pytest.mark.slow
-def test_a_suggestion_is_clicked(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.write("/co")
-            assert suggested(player) == ["/code ", "/colours ", "/copy "]
-            await player._pilot.click(Suggestions, offset=(4, 2))
-            assert player.typed == "/copy " and composer(player).has_focus
-
-    run(test())
+async def test_a_suggestion_is_clicked(home: Path) -> None:
+    async with playing() as player:
+        await player.write("/co")
+        assert suggested(player) == ["/code ", "/colours ", "/copy "]
+        await player._pilot.click(Suggestions, offset=(4, 2))
+        assert player.typed == "/copy " and composer(player).has_focus
 
 
 @pytest.mark.slow
-def test_files_are_suggested(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_files_are_suggested(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "folder").mkdir()
     for name in ("folder/one.txt", "a two.txt", "ignored.txt"):
         (tmp_path / name).write_text("x")
     (repository(tmp_path) / ".gitignore").write_text("ignored.txt\n")
     monkeypatch.chdir(tmp_path)
-
-    async def test() -> None:
-        async with playing() as player:
-            await player.write("See @")
-            files = ["@.gitignore ", '@"a two.txt" ', "@folder/one.txt "]
-            await player.until(lambda: suggested(player) == files, "files are suggested")
-            await player.write("fone")
-            await player.until(lambda: suggested(player) == ["@folder/one.txt "], "one is left")
-            await player.press("enter")
-            assert player.typed == "See @folder/one.txt "
-            await player.write("@two")
-            await player.until(lambda: suggested(player) == ['@"a two.txt" '], "the other is suggested")
-            await player.press("tab")
-            assert player.typed == 'See @folder/one.txt @"a two.txt" '
-            await player.write("me@fone")
-            await player.settle()
-            assert not suggested(player)
-
-    run(test())
+    async with playing() as player:
+        await player.write("See @")
+        files = ["@.gitignore ", '@"a two.txt" ', "@folder/one.txt "]
+        await player.until(lambda: suggested(player) == files, "files are suggested")
+        await player.write("fone")
+        await player.until(lambda: suggested(player) == ["@folder/one.txt "], "one is left")
+        await player.press("enter")
+        assert player.typed == "See @folder/one.txt "
+        await player.write("@two")
+        await player.until(lambda: suggested(player) == ['@"a two.txt" '], "the other is suggested")
+        await player.press("tab")
+        assert player.typed == 'See @folder/one.txt @"a two.txt" '
+        await player.write("me@fone")
+        await player.settle()
+        assert not suggested(player)
 
 
 @pytest.mark.slow
-def test_what_was_sent_comes_back_and_nothing_typed_is_lost(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.do("/copy 1")
-            await player.do("/colours")
-            await player.write("draft")
-            await player.press("up")
-            assert player.typed == "/colours" and not suggested(player)
-            await player.press("up", "up")
-            assert player.typed == "/copy 1"
-            await player.press("x", "down", "up")
-            assert player.typed == "x/copy 1"
-            await player.press("down", "down", "down")
-            assert player.typed == "draft"
-
-    run(test())
+async def test_what_was_sent_comes_back_and_nothing_typed_is_lost(home: Path) -> None:
+    async with playing() as player:
+        await player.do("/copy 1")
+        await player.do("/colours")
+        await player.write("draft")
+        await player.press("up")
+        assert player.typed == "/colours" and not suggested(player)
+        await player.press("up", "up")
+        assert player.typed == "/copy 1"
+        await player.press("x", "down", "up")
+        assert player.typed == "x/copy 1"
+        await player.press("down", "down", "down")
+        assert player.typed == "draft"
 
 
 @pytest.mark.slow
-def test_lines_are_gone_through_before_the_history(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.do("/colours")
-            await player.write("one")
-            await player.press("shift+enter")
-            await player.write("two")
-            await player.press("up")
-            assert player.typed == "one\ntwo" and composer(player).cursor_location[0] == 0
-            await player.press("up")
-            assert player.typed == "/colours"
-            await player.press("down")
-            assert player.typed == "one\ntwo"
-            composer(player).text = "word " * 60  # one line, wrapped
-            composer(player).move_cursor(composer(player).document.end)
-            await player.press("up")
-            assert player.typed == "word " * 60 and composer(player).cursor_location[1] < 300
-
-    run(test())
+async def test_lines_are_gone_through_before_the_history(home: Path) -> None:
+    async with playing() as player:
+        await player.do("/colours")
+        await player.write("one")
+        await player.press("shift+enter")
+        await player.write("two")
+        await player.press("up")
+        assert player.typed == "one\ntwo" and composer(player).cursor_location[0] == 0
+        await player.press("up")
+        assert player.typed == "/colours"
+        await player.press("down")
+        assert player.typed == "one\ntwo"
+        composer(player).text = "word " * 60  # one line, wrapped
+        composer(player).move_cursor(composer(player).document.end)
+        await player.press("up")
+        assert player.typed == "word " * 60 and composer(player).cursor_location[1] < 300
 
 
 @pytest.mark.slow
-def test_many_lines_are_pasted(home: Path) -> None:
+async def test_many_lines_are_pasted(home: Path) -> None:
     text = "\n".join(f"line {number} @home/x /copy" for number in range(5_000))
-
-    async def test() -> None:
-        async with playing() as player:
-            player.app.post_message(Paste(text))
-            await player.until(lambda: player.typed == text, "it is pasted")
-            assert composer(player).size.height <= 10 and not suggested(player)
-            await player.press("x", "backspace")
-            assert player.typed == text
-
-    run(test())
+    async with playing() as player:
+        player.app.post_message(Paste(text))
+        await player.until(lambda: player.typed == text, "it is pasted")
+        assert composer(player).size.height <= 10 and not suggested(player)
+        await player.press("x", "backspace")
+        assert player.typed == text
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["x" * (LONGEST_LINE + 1), "line\n" * LONGEST_PASTE])
-def test_what_is_too_long_to_be_edited_is_not_pasted(home: Path, text: str) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.write("a")
-            player.app.post_message(Paste(text))
-            await player.until(lambda: bool(player.toasts), "it is told")
-            assert "attach that: @PATH" in player.toasts[0] and player.typed == "a"
-
-    run(test())
+async def test_what_is_too_long_to_be_edited_is_not_pasted(home: Path, text: str) -> None:
+    async with playing() as player:
+        await player.write("a")
+        player.app.post_message(Paste(text))
+        await player.until(lambda: bool(player.toasts), "it is told")
+        assert "attach that: @PATH" in player.toasts[0] and player.typed == "a"
 
 
 @pytest.mark.slow
-def test_suggestions_leave_room_for_the_text(home: Path) -> None:
-    async def test() -> None:
-        async with playing(size=(60, 20)) as player:
-            await player.write("/")
-            assert any(line.startswith("│ /") for line in player.lines())
-
-    run(test())
+async def test_suggestions_leave_room_for_the_text(home: Path) -> None:
+    async with playing(size=(60, 20)) as player:
+        await player.write("/")
+        assert any(line.startswith("│ /") for line in player.lines())
 
 
 @pytest.mark.slow
-def test_a_message_that_is_not_taken_is_given_back(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.write("See @tests/tui/nothing.py")
-            await player.press("escape", "enter")
-            await player.until(lambda: bool(player.toasts), "it is told")
-            assert "there is no file tests/tui/nothing.py" in player.toasts[0]
-            assert player.typed == "See @tests/tui/nothing.py" and not player.chat.said
-            await player.press("up", "down")
-            assert player.typed == "See @tests/tui/nothing.py"
-
-    run(test())
+async def test_a_message_that_is_not_taken_is_given_back(home: Path) -> None:
+    async with playing() as player:
+        await player.write("See @tests/tui/nothing.py")
+        await player.press("escape", "enter")
+        await player.until(lambda: bool(player.toasts), "it is told")
+        assert "there is no file tests/tui/nothing.py" in player.toasts[0]
+        assert player.typed == "See @tests/tui/nothing.py" and not player.chat.said
+        await player.press("up", "down")
+        assert player.typed == "See @tests/tui/nothing.py"
 
 
 @pytest.mark.slow
-def test_an_edit_that_comes_too_early_stays_one(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player:
-            await player.write("Hi")
-            await player.press("enter")
-            await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens), "it answers")
-            await player.press("ctrl+g", "x", "enter")
-            await player.until(lambda: bool(player.toasts), "it is told")
-            assert "this chat is still answering" in player.toasts[0] and player.typed == "Hix"
-            before = player.chat.answer
-            player.chat.stop()
-            await player.until(lambda: not player.chat.answering, "it has stopped")
-            await player.press("enter")
-            await player.until(lambda: player.chat.answer is not before, "it is edited")
-            assert player.chat.said[0].text == "Hix" and len(player.chat.said) == 2
-            player.chat.stop()
-            await player.settle()
-
-    run(test())
+async def test_an_edit_that_comes_too_early_stays_one(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        await player.write("Hi")
+        await player.press("enter")
+        await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens), "it answers")
+        await player.press("ctrl+g", "x", "enter")
+        await player.until(lambda: bool(player.toasts), "it is told")
+        assert "this chat is still answering" in player.toasts[0] and player.typed == "Hix"
+        before = player.chat.answer
+        player.chat.stop()
+        await player.until(lambda: not player.chat.answering, "it has stopped")
+        await player.press("enter")
+        await player.until(lambda: player.chat.answer is not before, "it is edited")
+        assert player.chat.said[0].text == "Hix" and len(player.chat.said) == 2
+        player.chat.stop()
+        await player.settle()
 
 
 @pytest.mark.slow
-def test_tab_goes_to_the_conversation_and_a_blank_is_not_sent(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.press("space", "enter")
-            assert not player.chat.said
-            await player.say("Hi")
-            await player.press("tab")
-            assert not composer(player).has_focus and player.screen.query_one(Transcript).has_focus
-
-    run(test())
+async def test_tab_goes_to_the_conversation_and_a_blank_is_not_sent(home: Path) -> None:
+    async with playing() as player:
+        await player.press("space", "enter")
+        assert not player.chat.said
+        await player.say("Hi")
+        await player.press("tab")
+        assert not composer(player).has_focus and player.screen.query_one(Transcript).has_focus
 
 
 def test_a_history_keeps_what_was_changed_until_something_is_sent() -> None:

@@ -67,54 +67,45 @@ def test_a_connection_that_is_cut_is_made_again_and_the_answer_goes_on(tmp_path:
 
 
 @pytest.mark.slow
-def test_a_daemon_that_is_killed_takes_no_text_along(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player:
-            answer = await ask_without_end(player)
-            kill_the_daemon()
-            await player.until(lambda: not answer.growing, "the loss is noticed")
-            await player.settle()
-            assert answer.status == "failed" and answer.tokens > 20
-            assert any("the daemon ended during the answer" in line for line in player.lines())
-            await player.chat.configure(GREEDY)
-            await player.press("ctrl+r")
-            await player.answered(answer)
-            assert player.chat.answer is not None and player.chat.answer.status == "complete"
-            assert [said.id for said in player.chat.said] != [None, None]
-            assert len(player.chat.said) == 2
-
-    run(test())
+async def test_a_daemon_that_is_killed_takes_no_text_along(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        answer = await ask_without_end(player)
+        kill_the_daemon()
+        await player.until(lambda: not answer.growing, "the loss is noticed")
+        await player.settle()
+        assert answer.status == "failed" and answer.tokens > 20
+        assert any("the daemon ended during the answer" in line for line in player.lines())
+        await player.chat.configure(GREEDY)
+        await player.press("ctrl+r")
+        await player.answered(answer)
+        assert player.chat.answer is not None and player.chat.answer.status == "complete"
+        assert [said.id for said in player.chat.said] != [None, None]
+        assert len(player.chat.said) == 2
 
 
 @pytest.mark.slow
-def test_a_daemon_that_ended_between_two_questions_is_started_again(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.say(QUESTION)
-            kill_the_daemon()
-            await player.until(
-                lambda: any("no connection to the daemon" in line for line in player.lines()), "it is told"
-            )
-            await player.say("And inspect.cleandoc?")
-            assert len(player.chat.said) == 4 and player.chat.answer is not None
-            assert player.chat.answer.status == "complete"
-            session = player.chat.session
-        assert session is not None
+async def test_a_daemon_that_ended_between_two_questions_is_started_again(home: Path) -> None:
+    async with playing() as player:
+        await player.say(QUESTION)
+        kill_the_daemon()
+        await player.until(
+            lambda: any("no connection to the daemon" in line for line in player.lines()), "it is told"
+        )
+        await player.say("And inspect.cleandoc?")
+        assert len(player.chat.said) == 4 and player.chat.answer is not None
+        assert player.chat.answer.status == "complete"
+        session = player.chat.session
+    assert session is not None
+    async with await connect() as client:
+        assert len((await client.session(session)).messages) == 4
+
+
+@pytest.mark.slow
+async def test_a_daemon_that_is_stopped_ends_the_answer_as_far_as_it_came(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        answer = await ask_without_end(player)
         async with await connect() as client:
-            assert len((await client.session(session)).messages) == 4
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_daemon_that_is_stopped_ends_the_answer_as_far_as_it_came(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player:
-            answer = await ask_without_end(player)
-            async with await connect() as client:
-                await client.shutdown()
-            await player.until(lambda: not answer.growing, "it has ended")
-            assert answer.text and answer.status in ("cancelled", "failed")
-            await player.settle()
-
-    run(test())
+            await client.shutdown()
+        await player.until(lambda: not answer.growing, "it has ended")
+        assert answer.text and answer.status in ("cancelled", "failed")
+        await player.settle()

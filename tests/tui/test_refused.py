@@ -20,7 +20,6 @@ from localspec.tui.facts import Working
 from localspec.tui.link import Link
 from tests.models.ggufs import DRAFT
 from tests.tui.harness import GREEDY, playing
-from tests.waiting import run
 
 QUESTION = "What does os.path.join do?"
 NO_MODEL = replace(GREEDY, model="no-such-model", draft=None)
@@ -41,159 +40,128 @@ async def stored(chat: Chat) -> list[str]:
         return [message.content for message in (await client.session(chat.session)).messages]
 
 
-def test_a_question_that_is_not_taken_is_not_seen(home: Path) -> None:
-    async def test() -> None:
-        async with chatting(NO_MODEL) as (chat, _):
-            with pytest.raises(ModelNotFound):
-                await chat.send(QUESTION)
-            assert chat.said == [] and chat.session is None
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_it_is_given_back_to_who_typed_it(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            player.chat.options = NO_MODEL
-            await player.write("Hi")
-            await player.press("enter")
-            await player.settle()
-            assert player.typed == "Hi" and not player.chat.said
-            assert any("no-such-model" in toast for toast in player.toasts)
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_an_edit_or_another_answer_that_is_refused_leaves_all_as_it_was(home: Path) -> None:
-    async def test() -> None:
-        async with chatting() as (chat, _):
+async def test_a_question_that_is_not_taken_is_not_seen(home: Path) -> None:
+    async with chatting(NO_MODEL) as (chat, _):
+        with pytest.raises(ModelNotFound):
             await chat.send(QUESTION)
-            await chat.send("And os.path.split?")
-            before = list(chat.said)
-            first = before[0]
-            assert isinstance(first, Question) and chat.session is not None
-            async with await connect() as client:
-                await client.delete_session(chat.session)
-            with pytest.raises(SessionNotFound):
-                await chat.edit(first, "Something else")
-            assert chat.said == before
-            with pytest.raises(SessionNotFound):
-                await chat.regenerate(first)
-            assert chat.said == before
-
-    run(test())
+        assert chat.said == [] and chat.session is None
 
 
 @pytest.mark.slow
-def test_an_edit_whose_model_is_gone_is_stored_as_the_daemon_has_it(home: Path, tmp_path: Path) -> None:
+async def test_it_is_given_back_to_who_typed_it(home: Path) -> None:
+    async with playing() as player:
+        player.chat.options = NO_MODEL
+        await player.write("Hi")
+        await player.press("enter")
+        await player.settle()
+        assert player.typed == "Hi" and not player.chat.said
+        assert any("no-such-model" in toast for toast in player.toasts)
+
+
+@pytest.mark.slow
+async def test_an_edit_or_another_answer_that_is_refused_leaves_all_as_it_was(home: Path) -> None:
+    async with chatting() as (chat, _):
+        await chat.send(QUESTION)
+        await chat.send("And os.path.split?")
+        before = list(chat.said)
+        first = before[0]
+        assert isinstance(first, Question) and chat.session is not None
+        async with await connect() as client:
+            await client.delete_session(chat.session)
+        with pytest.raises(SessionNotFound):
+            await chat.edit(first, "Something else")
+        assert chat.said == before
+        with pytest.raises(SessionNotFound):
+            await chat.regenerate(first)
+        assert chat.said == before
+
+
+@pytest.mark.slow
+async def test_an_edit_whose_model_is_gone_is_stored_as_the_daemon_has_it(home: Path, tmp_path: Path) -> None:
     model = tmp_path / "model.gguf"
     model.write_bytes(DRAFT.read_bytes())
+    async with chatting(replace(GREEDY, model=str(model), draft="none")) as (chat, _):
+        await chat.send(QUESTION)
+        question = chat.said[0]
+        assert isinstance(question, Question)
+        async with await connect() as client:
+            await client.unload()
+        model.rename(tmp_path / "away")
+        await chat.edit(question, "Something else")
+        assert [said.text for said in chat.said] == ["Something else", ""] == await stored(chat)
+        assert isinstance(chat.said[1], Answer) and isinstance(chat.said[1].error, ModelError)
+        (tmp_path / "away").rename(model)
+        await chat.regenerate()
+        assert [said.text for said in chat.said] == await stored(chat) and chat.said[1].text
 
-    async def test() -> None:
-        async with chatting(replace(GREEDY, model=str(model), draft="none")) as (chat, _):
-            await chat.send(QUESTION)
-            question = chat.said[0]
-            assert isinstance(question, Question)
-            async with await connect() as client:
-                await client.unload()
-            model.rename(tmp_path / "away")
-            await chat.edit(question, "Something else")
-            assert [said.text for said in chat.said] == ["Something else", ""] == await stored(chat)
-            assert isinstance(chat.said[1], Answer) and isinstance(chat.said[1].error, ModelError)
-            (tmp_path / "away").rename(model)
+
+async def test_what_another_program_says_in_it_is_seen_before_something_is_changed(home: Path) -> None:
+    async with chatting() as (chat, _):
+        await chat.send(QUESTION)
+        assert chat.session is not None
+        for said in chat.said:
+            said.id = None  # as if it could not be learnt
+        async with await connect() as client:
+            await client.chat(chat.session, "Another one?", options=GREEDY).result()
+        with pytest.raises(Gone, match="another program"):
             await chat.regenerate()
-            assert [said.text for said in chat.said] == await stored(chat) and chat.said[1].text
-
-    run(test())
-
-
-def test_what_another_program_says_in_it_is_seen_before_something_is_changed(home: Path) -> None:
-    async def test() -> None:
-        async with chatting() as (chat, _):
-            await chat.send(QUESTION)
-            assert chat.session is not None
-            for said in chat.said:
-                said.id = None  # as if it could not be learnt
-            async with await connect() as client:
-                await client.chat(chat.session, "Another one?", options=GREEDY).result()
-            with pytest.raises(Gone, match="another program"):
-                await chat.regenerate()
-            assert [said.text for said in chat.said] == await stored(chat)
-            await chat.regenerate()
-            assert len(chat.said) == 4
-
-    run(test())
+        assert [said.text for said in chat.said] == await stored(chat)
+        await chat.regenerate()
+        assert len(chat.said) == 4
 
 
-def test_a_message_that_is_gone_is_said_to_be(home: Path) -> None:
-    async def test() -> None:
-        async with chatting() as (chat, _):
-            await chat.send(QUESTION)
-            old = chat.said[0]
-            assert isinstance(old, Question)
-            await chat.edit(old, "And os.path.split?")
-            for turn in (chat.edit(old, "x"), chat.regenerate(old)):
-                with pytest.raises(Gone, match="no longer in this chat"):
-                    await turn
-
-    run(test())
-
-
-def test_what_is_stopped_before_it_began_was_not_said(home: Path) -> None:
-    async def test() -> None:
-        async with chatting() as (chat, _):
-            turn = asyncio.create_task(chat.send(QUESTION))
-            await asyncio.sleep(0)  # it has begun, and knows of no connection yet
-            assert chat.answering
-            chat.stop()
-            with pytest.raises(Gone):
+async def test_a_message_that_is_gone_is_said_to_be(home: Path) -> None:
+    async with chatting() as (chat, _):
+        await chat.send(QUESTION)
+        old = chat.said[0]
+        assert isinstance(old, Question)
+        await chat.edit(old, "And os.path.split?")
+        for turn in (chat.edit(old, "x"), chat.regenerate(old)):
+            with pytest.raises(Gone, match="no longer in this chat"):
                 await turn
-            assert chat.said == []
-            await chat.send(QUESTION)
-            assert isinstance(chat.said[1], Answer) and chat.said[1].status == "complete"
 
-    run(test())
+
+async def test_what_is_stopped_before_it_began_was_not_said(home: Path) -> None:
+    async with chatting() as (chat, _):
+        turn = asyncio.create_task(chat.send(QUESTION))
+        await asyncio.sleep(0)  # it has begun, and knows of no connection yet
+        assert chat.answering
+        chat.stop()
+        with pytest.raises(Gone):
+            await turn
+        assert chat.said == []
+        await chat.send(QUESTION)
+        assert isinstance(chat.said[1], Answer) and chat.said[1].status == "complete"
 
 
 @pytest.mark.slow
-def test_options_that_are_set_at_once_are_all_set(home: Path) -> None:
-    async def test() -> None:
-        async with chatting() as (chat, _):
-            slow = chat.configure(replace(chat.options, model="stdlib-1m", draft="none"))
-            quick = chat.configure(replace(chat.options, temperature=0.5))
-            await asyncio.gather(slow, quick)
-            assert (chat.options.model, chat.options.temperature) == ("stdlib-1m", 0.5)
-            assert chat.pairing is not None and chat.pairing.target == "stdlib-1m"
-
-    run(test())
+async def test_options_that_are_set_at_once_are_all_set(home: Path) -> None:
+    async with chatting() as (chat, _):
+        slow = chat.configure(replace(chat.options, model="stdlib-1m", draft="none"))
+        quick = chat.configure(replace(chat.options, temperature=0.5))
+        await asyncio.gather(slow, quick)
+        assert (chat.options.model, chat.options.temperature) == ("stdlib-1m", 0.5)
+        assert chat.pairing is not None and chat.pairing.target == "stdlib-1m"
 
 
-def test_a_new_chat_is_set_as_the_one_before(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.chat.configure(replace(player.chat.options, temperature=0.25))
-            before = player.chat
-            await player.press("ctrl+n")
-            await player.until(lambda: player.chat is not before, "another chat is shown")
-            assert player.chat.options.temperature == 0.25
-
-    run(test())
+async def test_a_new_chat_is_set_as_the_one_before(home: Path) -> None:
+    async with playing() as player:
+        await player.chat.configure(replace(player.chat.options, temperature=0.25))
+        before = player.chat
+        await player.press("ctrl+n")
+        await player.until(lambda: player.chat is not before, "another chat is shown")
+        assert player.chat.options.temperature == 0.25
 
 
-def test_a_question_waits_for_the_model_that_was_chosen_before(home: Path) -> None:
-    async def test() -> None:
-        async with chatting() as (chat, told):
-            await chat.send(QUESTION)
-            told.clear()
-            choosing = asyncio.create_task(chat.configure(replace(GREEDY, model="stdlib-1m", draft=None)))
-            await asyncio.sleep(0)
-            assert told == [Working("loading stdlib-1m", None)]
-            await chat.send(QUESTION)
-            assert Working("waiting for the chosen model", None) in told
-            await choosing
-            assert chat.answer is not None and chat.answer.result is not None
-            assert chat.answer.model == chat.answer.result.model == "stdlib-1m"
-
-    run(test())
+async def test_a_question_waits_for_the_model_that_was_chosen_before(home: Path) -> None:
+    async with chatting() as (chat, told):
+        await chat.send(QUESTION)
+        told.clear()
+        choosing = asyncio.create_task(chat.configure(replace(GREEDY, model="stdlib-1m", draft=None)))
+        await asyncio.sleep(0)
+        assert told == [Working("loading stdlib-1m", None)]
+        await chat.send(QUESTION)
+        assert Working("waiting for the chosen model", None) in told
+        await choosing
+        assert chat.answer is not None and chat.answer.result is not None
+        assert chat.answer.model == chat.answer.result.model == "stdlib-1m"

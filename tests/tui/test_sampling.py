@@ -15,7 +15,6 @@ from localspec.tui.dialogs.sampling import FIELDS, SamplingScreen
 from localspec.tui.fields import field, held, text_of, value_of
 from tests.daemon.harness import write_config
 from tests.tui.harness import GREEDY, Player, playing
-from tests.waiting import run
 
 
 async def opened(player: Player, key: str = "f2") -> None:
@@ -35,91 +34,79 @@ def note(player: Player) -> str:
 
 
 @pytest.mark.slow
-def test_the_panel_sets_what_is_written(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.say("What does os.path.join do?")
-            await opened(player)
-            first = player.app.screen.query_one("#temperature", Input)
-            assert first.has_focus and first.value == "0.0" and "0 is greedy" in note(player)
-            await player.press("end", "backspace", "5", "tab", "9", "down", "2")
-            assert note(player).startswith("top_p takes a number above 0 and at most 1, not '2'")
-            await player.press("enter")  # goes nowhere while a line is wrong
-            assert isinstance(player.app.screen, SamplingScreen)
-            await player.press("backspace")
-            await left(player, "enter")
-            assert player.chat.options == Options(temperature=0.5, top_k=9, max_tokens=GREEDY.max_tokens)
-            session = player.chat.session
-            assert session is not None
-            client = await player.app.link.client()
-            assert (await client.session(session)).options == player.chat.options
-
-    run(test())
+async def test_the_panel_sets_what_is_written(home: Path) -> None:
+    async with playing() as player:
+        await player.say("What does os.path.join do?")
+        await opened(player)
+        first = player.app.screen.query_one("#temperature", Input)
+        assert first.has_focus and first.value == "0.0" and "0 is greedy" in note(player)
+        await player.press("end", "backspace", "5", "tab", "9", "down", "2")
+        assert note(player).startswith("top_p takes a number above 0 and at most 1, not '2'")
+        await player.press("enter")  # goes nowhere while a line is wrong
+        assert isinstance(player.app.screen, SamplingScreen)
+        await player.press("backspace")
+        await left(player, "enter")
+        assert player.chat.options == Options(temperature=0.5, top_k=9, max_tokens=GREEDY.max_tokens)
+        session = player.chat.session
+        assert session is not None
+        client = await player.app.link.client()
+        assert (await client.session(session)).options == player.chat.options
 
 
 @pytest.mark.slow
-def test_the_panel_is_left_as_it_was_and_says_what_holds(home: Path) -> None:
-    async def test() -> None:
-        async with playing(size=(60, 20)) as player:
-            await opened(player)
-            await player.press("end", "backspace", "3", "up")
-            last = player.app.screen.query_one("#remember", Input)
-            assert last.has_focus and "true or false" in note(player)
-            k = player.app.screen.query_one("#k", Input)
-            assert k.placeholder == "not set: as many as pay"
-            await left(player, "escape")
-            assert player.chat.options == GREEDY
-            await opened(player)
-            await left(player, "ctrl+s")
-            assert player.chat.options == GREEDY and not player.toasts
-            await opened(player)
-            await player.press("end", "backspace", "3")
-            await left(player, "ctrl+s")
-            assert player.chat.options == Options(temperature=0.3, max_tokens=GREEDY.max_tokens)
-
-    run(test())
+async def test_the_panel_is_left_as_it_was_and_says_what_holds(home: Path) -> None:
+    async with playing(size=(60, 20)) as player:
+        await opened(player)
+        await player.press("end", "backspace", "3", "up")
+        last = player.app.screen.query_one("#remember", Input)
+        assert last.has_focus and "true or false" in note(player)
+        k = player.app.screen.query_one("#k", Input)
+        assert k.placeholder == "not set: as many as pay"
+        await left(player, "escape")
+        assert player.chat.options == GREEDY
+        await opened(player)
+        await left(player, "ctrl+s")
+        assert player.chat.options == GREEDY and not player.toasts
+        await opened(player)
+        await player.press("end", "backspace", "3")
+        await left(player, "ctrl+s")
+        assert player.chat.options == Options(temperature=0.3, max_tokens=GREEDY.max_tokens)
 
 
 @pytest.mark.slow
-def test_options_are_set_by_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.do("/set temperature 0.25")
-            await player.do('/set stop ["a", "b"]')
-            await player.do("/set max_tokens")
-            await player.do("/set workspace .")
-            await player.do("/set draft none")
-            here = str(Path.cwd())
-            wanted = Options(temperature=0.25, stop=("a", "b"), workspace=here, draft="none")
-            assert player.chat.options == wanted
-            for wrong in ("/set temprature 1", "/set k many", "/set threshold 0.5"):
-                await player.do(wrong)
-            assert player.chat.options == wanted
-            for told in (
-                "did you mean 'temperature'?",
-                "k takes a whole number from 1 to 20, not 'many'",
-                "a threshold was given, but drafts are verified exactly",
-            ):
-                assert any(told in toast for toast in player.toasts), told
-
-    run(test())
+async def test_options_are_set_by_command(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with playing() as player:
+        await player.do("/set temperature 0.25")
+        await player.do('/set stop ["a", "b"]')
+        await player.do("/set max_tokens")
+        await player.do("/set workspace .")
+        await player.do("/set draft none")
+        here = str(Path.cwd())
+        wanted = Options(temperature=0.25, stop=("a", "b"), workspace=here, draft="none")
+        assert player.chat.options == wanted
+        for wrong in ("/set temprature 1", "/set k many", "/set threshold 0.5"):
+            await player.do(wrong)
+        assert player.chat.options == wanted
+        for told in (
+            "did you mean 'temperature'?",
+            "k takes a whole number from 1 to 20, not 'many'",
+            "a threshold was given, but drafts are verified exactly",
+        ):
+            assert any(told in toast for toast in player.toasts), told
 
 
 @pytest.mark.slow
-def test_a_system_prompt_is_told_before_anything_is_said(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.do("/system Answer in Latin.")
-            await player.do("/system")
-            assert "System prompt Answer in Latin." in player.toasts
-            await player.say("Hi")
-            await player.do("/system Answer in Greek.")
-            assert any("Begin a new chat with /new" in toast for toast in player.toasts)
-            assert player.chat.system == "Answer in Latin." and player.chat.session is not None
-            client = await player.app.link.client()
-            assert (await client.session(player.chat.session)).system == "Answer in Latin."
-
-    run(test())
+async def test_a_system_prompt_is_told_before_anything_is_said(home: Path) -> None:
+    async with playing() as player:
+        await player.do("/system Answer in Latin.")
+        await player.do("/system")
+        assert "System prompt Answer in Latin." in player.toasts
+        await player.say("Hi")
+        await player.do("/system Answer in Greek.")
+        assert any("Begin a new chat with /new" in toast for toast in player.toasts)
+        assert player.chat.system == "Answer in Latin." and player.chat.session is not None
+        client = await player.app.link.client()
+        assert (await client.session(player.chat.session)).system == "Answer in Latin."
 
 
 @pytest.mark.parametrize("name", Options.__struct_fields__)

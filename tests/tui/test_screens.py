@@ -17,7 +17,6 @@ from localspec.tui.dialogs.confirm import deletion
 from localspec.tui.dialogs.sampling import SamplingScreen
 from tests.tui.harness import Player
 from tests.tui.showing import answered, conversation, growing, show, showing
-from tests.waiting import run
 
 WIDE = (100, 30)
 NARROW = (60, 20)
@@ -100,41 +99,32 @@ SCREENS: tuple[tuple[Callable[[Player], Awaitable[None]], tuple[str, ...]], ...]
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
 @pytest.mark.parametrize(("moment", "texts"), SCREENS, ids=[each[0].__name__ for each in SCREENS])
-def test_a_screen(
+async def test_a_screen(
     still: Path, moment: Callable[[Player], Awaitable[None]], texts: tuple[str, ...], size: tuple[int, int]
 ) -> None:
-    async def test() -> None:
-        async with showing(conversation(), size=size) as player:
-            await moment(player)
-            await player.pause()
-            lines = player.lines()
-            assert len(lines) == size[1] and max(map(len, lines)) <= size[0]
-            seen = "\n".join(lines)
-            assert not [text for text in texts if text not in seen], seen
-
-    run(test())
+    async with showing(conversation(), size=size) as player:
+        await moment(player)
+        await player.pause()
+        lines = player.lines()
+        assert len(lines) == size[1] and max(map(len, lines)) <= size[0]
+        seen = "\n".join(lines)
+        assert not [text for text in texts if text not in seen], seen
 
 
-def test_a_window_that_is_too_small_says_so(still: Path) -> None:
-    async def test() -> None:
-        async with showing(conversation(), size=(20, 5)) as player:
-            assert player.lines() == ["The window is too", "small.", "", "", ""]
-            player.screen.notify("a long notice " * 9)
-            await player.press("x")
-            await player.resize(20, 9)
-            assert player.lines()[5].startswith("│ x")
-
-    run(test())
+async def test_a_window_that_is_too_small_says_so(still: Path) -> None:
+    async with showing(conversation(), size=(20, 5)) as player:
+        assert player.lines() == ["The window is too", "small.", "", "", ""]
+        player.screen.notify("a long notice " * 9)
+        await player.press("x")
+        await player.resize(20, 9)
+        assert player.lines()[5].startswith("│ x")
 
 
-def test_notices_cover_no_text(still: Path) -> None:
-    async def test() -> None:
-        async with showing(conversation(), size=NARROW) as player:
-            player.screen.notify("Copied.")
-            player.screen.show_error(LocalspecError("it does not fit", "Choose a smaller one."))
-            await player.until(lambda: "▌ Choose a smaller one." in player.lines(), "they are shown")
-            lines = player.lines()
-            assert lines[-8:-5] == ["▌ Copied.", "▌ it does not fit", "▌ Choose a smaller one."]
-            assert "It is meant for strings" in lines[-10] and "Ask something" in lines[-4]
-
-    run(test())
+async def test_notices_cover_no_text(still: Path) -> None:
+    async with showing(conversation(), size=NARROW) as player:
+        player.screen.notify("Copied.")
+        player.screen.show_error(LocalspecError("it does not fit", "Choose a smaller one."))
+        await player.until(lambda: "▌ Choose a smaller one." in player.lines(), "they are shown")
+        lines = player.lines()
+        assert lines[-8:-5] == ["▌ Copied.", "▌ it does not fit", "▌ Choose a smaller one."]
+        assert "It is meant for strings" in lines[-10] and "Ask something" in lines[-4]

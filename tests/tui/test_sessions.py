@@ -14,7 +14,6 @@ from localspec.protocol.sessions import SessionContent
 from localspec.tui.dialogs.confirm import Confirm
 from localspec.tui.widgets.prompt import Prompt
 from tests.tui.harness import ENDLESS, Player, playing
-from tests.waiting import run
 
 QUESTION = "What does dedent do?"
 
@@ -56,224 +55,190 @@ async def asked(player: Player) -> str:
 
 
 @pytest.mark.slow
-def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
-    async def test() -> None:
+async def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
+    async with playing() as player:
+        await say(player)
+        first = player.chat
+        assert f" {QUESTION} " in player.foot()
+        await player.do("/rename Of dedent")
+        assert (await stored(player)).title == "Of dedent" == player.chat.title
+        assert " Of dedent " in player.foot()
+        too_long = "the title has 201 characters, more than 200"
+        for title, why in (("", "no title was given"), ("x" * 201, too_long)):
+            await player.do(f"/rename {title}")
+            assert player.toasts[-1].startswith(why)
+        await player.do("/fork")
+        assert player.chat.session not in (None, first.session)
+        assert [said.text for said in player.chat.said] == [said.text for said in first.said]
+        await player.press("ctrl+n")
+        await player.settle()
+        assert player.chat.session is None and not player.chat.said and player.chat.pairing is not None
+        await player.do("/new")
+        assert not player.chat.said and not player.foot().strip("╰─╯")
+
+
+@pytest.mark.slow
+async def test_a_chat_goes_on_from_an_earlier_message(home: Path) -> None:
+    async with playing() as player:
+        await say(player)
+        await say(player, "And indent?")
+        first = player.chat
+        await player.press("alt+up", "k", "k", "f")
+        await player.until(lambda: player.chat is not first, "the copy is shown")
+        assert [m.content for m in (await stored(player)).messages] == [s.text for s in first.said[:2]]
+        await say(player, "Really?")
+        assert len(player.chat.said) == 4 and len(first.said) == 4
+
+
+@pytest.mark.slow
+async def test_what_cannot_be_done_yet_is_told(home: Path) -> None:
+    async with playing() as player:
+        for command in ("/rename Too early", "/delete", "/fork", "/export"):
+            await player.do(command)
+        nothing = "this chat has no messages yet Send a message first."
+        assert player.toasts == ["this chat is not stored yet Send a message first.", nothing]  # once
+
+
+@pytest.mark.slow
+async def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
+    async with playing() as player, await connect() as other:
+        await say(player)
+        session = player.chat.session
+        for no in ("escape", "enter"):
+            await put(player, "/delete ")
+            assert f"Delete “{QUESTION}”? This cannot be undone." in await asked(player)
+            await player.press(no)
+            await player.settle()
+            assert player.chat.session == session and not await is_gone(other, session)
+        await put(player, "/delete ")
+        await asked(player)
+        await player.press("y")
+        await player.settle()
+        assert not player.chat.said and not any(QUESTION in line for line in player.lines())
+        assert await is_gone(other, session) and player.toasts == []
+
+
+@pytest.mark.slow
+async def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
+    async with playing(ENDLESS) as player, await connect() as other:
+        await player.ask_on(QUESTION)
+        session = player.chat.session
+        await put(player, "/delete ")
+        await asked(player)
+        await player.press("left", "enter")
+        await player.settle()
+        assert await is_gone(other, session)
+        assert not player.chat.said and player.toasts == []
+
+
+@pytest.mark.slow
+async def test_a_chat_that_is_deleted_while_it_is_opened_is_not_kept(home: Path) -> None:
+    async with playing(ENDLESS) as player, await connect() as other:
+        before = {each.session for each in await other.sessions()}
+        chat = player.app.new_chat()
+        sending = asyncio.create_task(chat.send(QUESTION))
+        await asyncio.sleep(0)  # it begins; the daemon's answer takes longer
+        assert chat.answering and chat.session is None
+        await chat.discard()
+        await sending
+        assert {each.session for each in await other.sessions()} == before
+
+
+@pytest.mark.slow
+async def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
+    async with await connect() as other:
+        before = {each.session for each in await other.sessions()}
         async with playing() as player:
+            await player.do("/private")
+            assert player.chat.private and any(line.lstrip().startswith("private") for line in player.lines())
             await say(player)
-            first = player.chat
-            assert f" {QUESTION} " in player.foot()
-            await player.do("/rename Of dedent")
-            assert (await stored(player)).title == "Of dedent" == player.chat.title
-            assert " Of dedent " in player.foot()
-            too_long = "the title has 201 characters, more than 200"
-            for title, why in (("", "no title was given"), ("x" * 201, too_long)):
-                await player.do(f"/rename {title}")
-                assert player.toasts[-1].startswith(why)
+            left = player.chat.session
+            assert (await other.session(left or "")).private
             await player.do("/fork")
-            assert player.chat.session not in (None, first.session)
-            assert [said.text for said in player.chat.said] == [said.text for said in first.said]
-            await player.press("ctrl+n")
-            await player.settle()
-            assert player.chat.session is None and not player.chat.said and player.chat.pairing is not None
-            await player.do("/new")
-            assert not player.chat.said and not player.foot().strip("╰─╯")
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_chat_goes_on_from_an_earlier_message(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await say(player)
-            await say(player, "And indent?")
-            first = player.chat
-            await player.press("alt+up", "k", "k", "f")
-            await player.until(lambda: player.chat is not first, "the copy is shown")
-            assert [m.content for m in (await stored(player)).messages] == [s.text for s in first.said[:2]]
-            await say(player, "Really?")
-            assert len(player.chat.said) == 4 and len(first.said) == 4
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_what_cannot_be_done_yet_is_told(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            for command in ("/rename Too early", "/delete", "/fork", "/export"):
-                await player.do(command)
-            nothing = "this chat has no messages yet Send a message first."
-            assert player.toasts == ["this chat is not stored yet Send a message first.", nothing]  # once
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player, await connect() as other:
-            await say(player)
-            session = player.chat.session
-            for no in ("escape", "enter"):
-                await put(player, "/delete ")
-                assert f"Delete “{QUESTION}”? This cannot be undone." in await asked(player)
-                await player.press(no)
-                await player.settle()
-                assert player.chat.session == session and not await is_gone(other, session)
-            await put(player, "/delete ")
-            await asked(player)
-            await player.press("y")
-            await player.settle()
-            assert not player.chat.said and not any(QUESTION in line for line in player.lines())
-            assert await is_gone(other, session) and player.toasts == []
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player, await connect() as other:
-            await player.ask_on(QUESTION)
-            session = player.chat.session
-            await put(player, "/delete ")
-            await asked(player)
-            await player.press("left", "enter")
-            await player.settle()
-            assert await is_gone(other, session)
-            assert not player.chat.said and player.toasts == []
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_chat_that_is_deleted_while_it_is_opened_is_not_kept(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player, await connect() as other:
-            before = {each.session for each in await other.sessions()}
-            chat = player.app.new_chat()
-            sending = asyncio.create_task(chat.send(QUESTION))
-            await asyncio.sleep(0)  # it begins; the daemon's answer takes longer
-            assert chat.answering and chat.session is None
-            await chat.discard()
-            await sending
-            assert {each.session for each in await other.sessions()} == before
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
-    async def test() -> None:
-        async with await connect() as other:
-            before = {each.session for each in await other.sessions()}
-            async with playing() as player:
-                await player.do("/private")
-                assert player.chat.private and any(
-                    line.lstrip().startswith("private") for line in player.lines()
-                )
-                await say(player)
-                left = player.chat.session
-                assert (await other.session(left or "")).private
-                await player.do("/fork")
-                assert player.toasts == ["a private chat cannot be forked Save it with /export."]
-                await put(player, "/new ")
-                assert "Leave this private chat? Nothing of it is kept." in await asked(player)
-                await player.press("escape")
-                await player.settle()
-                assert player.chat.session == left
-                await player.press("ctrl+n")
-                await asked(player)
-                await player.press("y")
-                await player.settle()
-                assert not player.chat.private and await is_gone(other, left)
-                await player.do("/private")
-                await say(player)
-                last = player.chat.session
-            assert await is_gone(other, last)
-            assert {each.session for each in await other.sessions()} == before
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_who_leaves_a_private_chat_by_a_key_is_asked(home: Path) -> None:
-    async def test() -> None:
-        async with playing(private=True) as player:
-            await say(player)
-            await player.press("ctrl+q")
+            assert player.toasts == ["a private chat cannot be forked Save it with /export."]
+            await put(player, "/new ")
             assert "Leave this private chat? Nothing of it is kept." in await asked(player)
             await player.press("escape")
             await player.settle()
-            assert player.app.is_running and player.chat.said
-            await player.press("ctrl+q")
-            await asked(player)
-            await player.press("y")
-            await player.until(lambda: not player.app.is_running, "it has left")
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_private_chat_is_left_while_it_is_answered(home: Path) -> None:
-    async def test() -> None:
-        async with await connect() as other, playing(ENDLESS, private=True) as player:
-            await player.ask_on(QUESTION)
-            left = player.chat.session
-            await put(player, "/new ")
+            assert player.chat.session == left
+            await player.press("ctrl+n")
             await asked(player)
             await player.press("y")
             await player.settle()
-            assert await is_gone(other, left) and player.toasts == []
-
-    run(test())
+            assert not player.chat.private and await is_gone(other, left)
+            await player.do("/private")
+            await say(player)
+            last = player.chat.session
+        assert await is_gone(other, last)
+        assert {each.session for each in await other.sessions()} == before
 
 
 @pytest.mark.slow
-def test_a_chat_is_exported(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_who_leaves_a_private_chat_by_a_key_is_asked(home: Path) -> None:
+    async with playing(private=True) as player:
+        await say(player)
+        await player.press("ctrl+q")
+        assert "Leave this private chat? Nothing of it is kept." in await asked(player)
+        await player.press("escape")
+        await player.settle()
+        assert player.app.is_running and player.chat.said
+        await player.press("ctrl+q")
+        await asked(player)
+        await player.press("y")
+        await player.until(lambda: not player.app.is_running, "it has left")
+
+
+@pytest.mark.slow
+async def test_a_private_chat_is_left_while_it_is_answered(home: Path) -> None:
+    async with await connect() as other, playing(ENDLESS, private=True) as player:
+        await player.ask_on(QUESTION)
+        left = player.chat.session
+        await put(player, "/new ")
+        await asked(player)
+        await player.press("y")
+        await player.settle()
+        assert await is_gone(other, left) and player.toasts == []
+
+
+@pytest.mark.slow
+async def test_a_chat_is_exported(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-
-    async def test() -> None:
-        async with playing() as player:
-            await say(player)
-            await player.do("/export")
-            content = await stored(player)
-            assert player.toasts == [f"Written to {tmp_path / 'What-does-dedent-do.md'}"]
-            markdown = (tmp_path / "What-does-dedent-do.md").read_text()
-            assert all(message.content in markdown for message in content.messages)
-            assert player.chat.pairing is not None and f"· {player.chat.pairing.target}\n" in markdown
-            await player.do("/export json it.json")
-            exported = json.loads((tmp_path / "it.json").read_text())
-            assert [m["content"] for m in exported["messages"]] == [m.content for m in content.messages]
-            assert exported["session"] == content.session and exported["options"]["temperature"] == 0
-            await player.do("/export no/such/place.md")
-            assert "place.md cannot be written: No such file or directory" in player.toasts[-1]
-
-    run(test())
+    async with playing() as player:
+        await say(player)
+        await player.do("/export")
+        content = await stored(player)
+        assert player.toasts == [f"Written to {tmp_path / 'What-does-dedent-do.md'}"]
+        markdown = (tmp_path / "What-does-dedent-do.md").read_text()
+        assert all(message.content in markdown for message in content.messages)
+        assert player.chat.pairing is not None and f"· {player.chat.pairing.target}\n" in markdown
+        await player.do("/export json it.json")
+        exported = json.loads((tmp_path / "it.json").read_text())
+        assert [m["content"] for m in exported["messages"]] == [m.content for m in content.messages]
+        assert exported["session"] == content.session and exported["options"]["temperature"] == 0
+        await player.do("/export no/such/place.md")
+        assert "place.md cannot be written: No such file or directory" in player.toasts[-1]
 
 
 @pytest.mark.slow
-def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(home: Path, tmp_path: Path) -> None:
-    async def test() -> None:
-        async with playing() as player, await connect() as other:
-            await say(player)
-            said = [each.text for each in player.chat.said]
-            await other.delete_session(player.chat.session or "")
-            await player.write("Hm?")
-            await player.press("enter")
-            await player.until(lambda: bool(player.toasts), "it is told")
-            await player.settle()
-            assert "another program has deleted this chat" in player.toasts[-1]
-            assert [each.text for each in player.chat.said] == said and player.typed == "Hm?"
-            await player.do(f"/export json {tmp_path / 'kept.json'}")
-            exported = json.loads((tmp_path / "kept.json").read_text())
-            assert exported["session"] is None and exported["title"] == QUESTION
-            assert [m["content"] for m in exported["messages"][:2]] == said
-            await put(player, "/delete ")  # that it is gone already is no error
-            await asked(player)
-            await player.press("y")
-            await player.settle()
-            assert not player.chat.said and player.toasts == []
-
-    run(test())
+async def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(
+    home: Path, tmp_path: Path
+) -> None:
+    async with playing() as player, await connect() as other:
+        await say(player)
+        said = [each.text for each in player.chat.said]
+        await other.delete_session(player.chat.session or "")
+        await player.write("Hm?")
+        await player.press("enter")
+        await player.until(lambda: bool(player.toasts), "it is told")
+        await player.settle()
+        assert "another program has deleted this chat" in player.toasts[-1]
+        assert [each.text for each in player.chat.said] == said and player.typed == "Hm?"
+        await player.do(f"/export json {tmp_path / 'kept.json'}")
+        exported = json.loads((tmp_path / "kept.json").read_text())
+        assert exported["session"] is None and exported["title"] == QUESTION
+        assert [m["content"] for m in exported["messages"][:2]] == said
+        await put(player, "/delete ")  # that it is gone already is no error
+        await asked(player)
+        await player.press("y")
+        await player.settle()
+        assert not player.chat.said and player.toasts == []

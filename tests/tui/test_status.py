@@ -16,7 +16,6 @@ from localspec.tui.widgets.pulse import bars
 from localspec.tui.widgets.status import Status
 from tests.tui.harness import Player
 from tests.tui.showing import PAIRING, answered, conversation, growing, show, showing
-from tests.waiting import run
 
 
 def status(stats: Stats | None = None, *, private: bool = False) -> Status:
@@ -116,18 +115,15 @@ def test_who_drafted_is_told_once_an_answer_has_ended() -> None:
 
 
 @pytest.mark.slow
-def test_a_daemon_that_is_gone_is_told_until_one_answers(still: Path) -> None:
-    async def test() -> None:
-        async with showing(conversation()) as player:
-            player.screen.post_message(facts.ConnectionLost())
-            player.screen.show_error(LocalspecError("nothing", "Do nothing."))
-            await player.settle()
-            assert any("no connection to the daemon" in line for line in player.lines())
-            player.screen.post_message(facts.Connected(again=True))
-            await player.settle()
-            assert any("212 tok/s" in line for line in player.lines())
-
-    run(test())
+async def test_a_daemon_that_is_gone_is_told_until_one_answers(still: Path) -> None:
+    async with showing(conversation()) as player:
+        player.screen.post_message(facts.ConnectionLost())
+        player.screen.show_error(LocalspecError("nothing", "Do nothing."))
+        await player.settle()
+        assert any("no connection to the daemon" in line for line in player.lines())
+        player.screen.post_message(facts.Connected(again=True))
+        await player.settle()
+        assert any("212 tok/s" in line for line in player.lines())
 
 
 def bar(player: Player) -> str:
@@ -136,39 +132,33 @@ def bar(player: Player) -> str:
 
 
 @pytest.mark.slow
-def test_what_takes_a_while_has_a_bar_in_the_place_of_the_status(still: Path) -> None:
-    async def test() -> None:
-        async with showing(conversation()) as player:
-            player.screen.post_message(facts.Working("loading the target model", 0.25))
-            await player.settle()
-            assert bar(player) == f" loading the target model {'━' * 10}{'╌' * 30}  25%"
-            assert not player.screen.query_one(Status).display
-            player.screen.post_message(facts.Working("waiting for its turn", None))
-            await player.settle()
-            assert bar(player) == " waiting for its turn …"
-            player.screen.post_message(facts.Connected(again=False))
-            await player.settle()
-            assert not player.screen.query_one(Progress).display
-            assert any("212 tok/s" in line for line in player.lines())
-
-    run(test())
+async def test_what_takes_a_while_has_a_bar_in_the_place_of_the_status(still: Path) -> None:
+    async with showing(conversation()) as player:
+        player.screen.post_message(facts.Working("loading the target model", 0.25))
+        await player.settle()
+        assert bar(player) == f" loading the target model {'━' * 10}{'╌' * 30}  25%"
+        assert not player.screen.query_one(Status).display
+        player.screen.post_message(facts.Working("waiting for its turn", None))
+        await player.settle()
+        assert bar(player) == " waiting for its turn …"
+        player.screen.post_message(facts.Connected(again=False))
+        await player.settle()
+        assert not player.screen.query_one(Progress).display
+        assert any("212 tok/s" in line for line in player.lines())
 
 
-def test_a_prompt_is_read_until_the_first_token_comes(still: Path) -> None:
-    async def test() -> None:
-        async with showing(size=(60, 20)) as player:
-            answer = Answer(status="streaming")
-            show(player, [Question("A long one."), answer])
-            player.screen.post_message(facts.Working("reading the prompt", 1.0))
-            player.screen.post_message(facts.Grown())
-            await player.settle()
-            assert bar(player).endswith("━ 100%") and len(bar(player)) <= 60
-            answer.grow("One", [Token(0, "target", 3)])
-            player.screen.post_message(facts.Grown())
-            await player.settle()
-            assert not player.screen.query_one(Progress).display
-
-    run(test())
+async def test_a_prompt_is_read_until_the_first_token_comes(still: Path) -> None:
+    async with showing(size=(60, 20)) as player:
+        answer = Answer(status="streaming")
+        show(player, [Question("A long one."), answer])
+        player.screen.post_message(facts.Working("reading the prompt", 1.0))
+        player.screen.post_message(facts.Grown())
+        await player.settle()
+        assert bar(player).endswith("━ 100%") and len(bar(player)) <= 60
+        answer.grow("One", [Token(0, "target", 3)])
+        player.screen.post_message(facts.Grown())
+        await player.settle()
+        assert not player.screen.query_one(Progress).display
 
 
 def test_rounds_are_bars_of_eight_tokens_or_the_most() -> None:

@@ -14,7 +14,7 @@ from localspec.client import connect
 from localspec.tui.dialogs.sessions import SessionsScreen
 from localspec.tui.widgets.prompt import Prompt
 from tests.tui.harness import ENDLESS, GREEDY, Player, playing
-from tests.waiting import DEADLINE_S, run
+from tests.waiting import DEADLINE_S
 
 QUESTION = "What does os.path.commonpath do?"
 
@@ -30,118 +30,100 @@ async def open_chat(player: Player, search: str) -> None:
 
 
 @pytest.mark.slow
-def test_a_chat_is_left_while_it_is_answered_and_come_back_to(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player:
-            answer = await player.ask_on(QUESTION)
-            left = player.chat
-            await player.press("ctrl+n")
-            await player.until(lambda: player.chat is not left, "another chat is shown")
-            assert not any(QUESTION in line for line in player.lines())
-            seen = len(answer.text)
-            await player.until(lambda: len(answer.text) > seen, "the other goes on")
-            await open_chat(player, "commonpath")
-            assert player.chat is left and left.answer is answer
-            seen = len(answer.text)
-            await player.until(lambda: len(answer.text) > seen, "it still grows")
-            await player.press("escape")
-            await player.until(lambda: answer.status == "cancelled", "it is stopped")
-            await player.settle()
-            assert answer.id is not None
-            assert any(line.strip() == "stopped" for line in player.lines())
-
-    run(test())
+async def test_a_chat_is_left_while_it_is_answered_and_come_back_to(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        answer = await player.ask_on(QUESTION)
+        left = player.chat
+        await player.press("ctrl+n")
+        await player.until(lambda: player.chat is not left, "another chat is shown")
+        assert not any(QUESTION in line for line in player.lines())
+        seen = len(answer.text)
+        await player.until(lambda: len(answer.text) > seen, "the other goes on")
+        await open_chat(player, "commonpath")
+        assert player.chat is left and left.answer is answer
+        seen = len(answer.text)
+        await player.until(lambda: len(answer.text) > seen, "it still grows")
+        await player.press("escape")
+        await player.until(lambda: answer.status == "cancelled", "it is stopped")
+        await player.settle()
+        assert answer.id is not None
+        assert any(line.strip() == "stopped" for line in player.lines())
 
 
 @pytest.mark.slow
-def test_the_end_of_an_answer_that_is_not_looked_at_is_told(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player:
-            await player.ask_on(QUESTION)
-            left = player.chat
-            await player.press("ctrl+n")
-            await player.until(lambda: player.chat is not left, "another chat is shown")
-            assert player.toasts == []
-            left.stop()
-            await player.until(lambda: player.toasts == [f"{QUESTION} The answer is complete."], "it is told")
-            await player.settle()
-
-    run(test())
+async def test_the_end_of_an_answer_that_is_not_looked_at_is_told(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        await player.ask_on(QUESTION)
+        left = player.chat
+        await player.press("ctrl+n")
+        await player.until(lambda: player.chat is not left, "another chat is shown")
+        assert player.toasts == []
+        left.stop()
+        await player.until(lambda: player.toasts == [f"{QUESTION} The answer is complete."], "it is told")
+        await player.settle()
 
 
 @pytest.mark.slow
-def test_another_program_deletes_what_is_being_answered(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player, await connect() as other:
-            answer = await player.ask_on(QUESTION)
-            await other.delete_session(player.chat.session or "")
-            await player.until(lambda: not player.chat.answering, "it has ended")
-            await player.settle()
-            (toast,) = player.toasts
-            assert toast.startswith("another program has deleted this chat Save what is shown with /export")
-            assert player.chat.answer is answer and answer.text
-
-    run(test())
+async def test_another_program_deletes_what_is_being_answered(home: Path) -> None:
+    async with playing(ENDLESS) as player, await connect() as other:
+        answer = await player.ask_on(QUESTION)
+        await other.delete_session(player.chat.session or "")
+        await player.until(lambda: not player.chat.answering, "it has ended")
+        await player.settle()
+        (toast,) = player.toasts
+        assert toast.startswith("another program has deleted this chat Save what is shown with /export")
+        assert player.chat.answer is answer and answer.text
 
 
 @pytest.mark.slow
-def test_another_program_has_it_answered(home: Path) -> None:
-    async def test() -> None:
-        async with await connect() as other:
-            opened = await other.open_session(options=ENDLESS)
-            stream = other.chat(opened.session, QUESTION)
-            await anext(aiter(stream))
-            async with playing(session=opened.session) as player:
-                assert any("another program is still receiving" in line for line in player.lines())
-                assert not player.chat.answering
-                await stream.cancel()
-                answer = player.chat.answer
-                await player.until(lambda: player.chat.answer is not answer, "it is seen how it ended")
-                assert player.chat.answer is not None and player.chat.answer.text
-                assert not any("another program is still receiving" in line for line in player.lines())
-                await other.rename_session(opened.session, "Another title")
-                await player.until(lambda: player.chat.title == "Another title", "it is seen, too")
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_an_answer_whose_chat_was_left_is_followed_by_the_next_one(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player:
-            await player.ask_on(QUESTION)
-            session = player.chat.session
-        async with playing(ENDLESS, session=session, settled=False) as player:
-            await player.until(lambda: player.chat.answering, "it goes on")
+async def test_another_program_has_it_answered(home: Path) -> None:
+    async with await connect() as other:
+        opened = await other.open_session(options=ENDLESS)
+        stream = other.chat(opened.session, QUESTION)
+        await anext(aiter(stream))
+        async with playing(session=opened.session) as player:
+            assert any("another program is still receiving" in line for line in player.lines())
+            assert not player.chat.answering
+            await stream.cancel()
             answer = player.chat.answer
-            assert answer is not None
-            await player.until(lambda: answer.tokens > 20, "it grows")
-            assert player.chat.said[0].id is not None
-            await player.press("escape")
-            await player.until(lambda: answer.status == "cancelled", "it is stopped")
-            await player.settle()
-            assert player.chat.answer is answer and answer.id is not None
-            async with await connect() as other:
-                stored = await other.session(session or "")
-            assert stored.messages[-1].content == answer.text and stored.messages[-1].stream is None
-
-    run(test())
+            await player.until(lambda: player.chat.answer is not answer, "it is seen how it ended")
+            assert player.chat.answer is not None and player.chat.answer.text
+            assert not any("another program is still receiving" in line for line in player.lines())
+            await other.rename_session(opened.session, "Another title")
+            await player.until(lambda: player.chat.title == "Another title", "it is seen, too")
 
 
 @pytest.mark.slow
-def test_an_answer_that_ends_before_it_is_followed_is_read(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.say(QUESTION)
-            chat, whole = player.chat, player.chat.answer
-            assert whole is not None
-            chat._left = "a stream that nobody knows any more"
-            await chat.pick_up()
-            await player.settle()
-            assert chat.answer is not None and chat.answer is not whole
-            assert (chat.answer.text, chat.answer.status) == (whole.text, "complete")
+async def test_an_answer_whose_chat_was_left_is_followed_by_the_next_one(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        await player.ask_on(QUESTION)
+        session = player.chat.session
+    async with playing(ENDLESS, session=session, settled=False) as player:
+        await player.until(lambda: player.chat.answering, "it goes on")
+        answer = player.chat.answer
+        assert answer is not None
+        await player.until(lambda: answer.tokens > 20, "it grows")
+        assert player.chat.said[0].id is not None
+        await player.press("escape")
+        await player.until(lambda: answer.status == "cancelled", "it is stopped")
+        await player.settle()
+        assert player.chat.answer is answer and answer.id is not None
+        async with await connect() as other:
+            stored = await other.session(session or "")
+        assert stored.messages[-1].content == answer.text and stored.messages[-1].stream is None
 
-    run(test())
+
+@pytest.mark.slow
+async def test_an_answer_that_ends_before_it_is_followed_is_read(home: Path) -> None:
+    async with playing() as player:
+        await player.say(QUESTION)
+        chat, whole = player.chat, player.chat.answer
+        assert whole is not None
+        chat._left = "a stream that nobody knows any more"
+        await chat.pick_up()
+        await player.settle()
+        assert chat.answer is not None and chat.answer is not whole
+        assert (chat.answer.text, chat.answer.status) == (whole.text, "complete")
 
 
 @pytest.mark.slow
@@ -152,15 +134,12 @@ def test_an_answer_that_ends_before_it_is_followed_is_read(home: Path) -> None:
         (["-c"], "localspec: there is no stored session to continue. Start a chat first: `localspec chat`."),
     ],
 )
-def test_what_cannot_be_gone_on_with_is_told_before_the_screen_is_taken(
+async def test_what_cannot_be_gone_on_with_is_told_before_the_screen_is_taken(
     home: Path, flags: list[str], told: str
 ) -> None:
-    async def forget_all() -> None:
-        async with await connect() as other:
-            for each in await other.sessions():
-                await other.delete_session(each.session)
-
-    run(forget_all())
+    async with await connect() as other:
+        for each in await other.sessions():
+            await other.delete_session(each.session)
     command = ["-m", "localspec", "chat", *flags]
     terminal = pexpect.spawn(sys.executable, command, env=dict(os.environ), timeout=DEADLINE_S)
     terminal.expect_exact(told)
@@ -170,18 +149,15 @@ def test_what_cannot_be_gone_on_with_is_told_before_the_screen_is_taken(
 
 
 @pytest.mark.slow
-def test_the_model_of_a_chat_that_is_only_looked_at_is_not_loaded(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player, await connect() as other:
-            small = replace(GREEDY, model="stdlib-1m", draft="none")
-            session = (await other.open_session(options=small)).session
-            await other.chat(session, QUESTION).result()
-            await open_chat(player, "commonpath")
-            await player.settle()
-            assert player.chat.pairing is None and len(player.chat.said) == 2
-            await player.press("x")
-            await player.until(lambda: player.chat.pairing is not None, "it is loaded")
-            assert player.chat.pairing is not None and player.chat.pairing.target == "stdlib-1m"
-            await player.settle()
-
-    run(test())
+async def test_the_model_of_a_chat_that_is_only_looked_at_is_not_loaded(home: Path) -> None:
+    async with playing() as player, await connect() as other:
+        small = replace(GREEDY, model="stdlib-1m", draft="none")
+        session = (await other.open_session(options=small)).session
+        await other.chat(session, QUESTION).result()
+        await open_chat(player, "commonpath")
+        await player.settle()
+        assert player.chat.pairing is None and len(player.chat.said) == 2
+        await player.press("x")
+        await player.until(lambda: player.chat.pairing is not None, "it is loaded")
+        assert player.chat.pairing is not None and player.chat.pairing.target == "stdlib-1m"
+        await player.settle()

@@ -30,265 +30,220 @@ def title(player: Player) -> str:
 
 
 @pytest.mark.slow
-def test_what_is_typed_after_a_click_in_the_conversation_goes_to_the_prompt(still: Path) -> None:
-    async def test() -> None:
-        async with showing(conversation()) as player:
-            await player.click(Transcript, offset=(5, 1))
-            await player.write("ok really")
-            assert player.typed == "ok really"
-            await player.press("alt+up")
-            assert player.transcript.has_focus
-            await player.press("o")
-            assert player.typed == "ok reallyo" and not player.transcript.has_focus
-            await player.press("alt+up")
-            player.app.post_message(Paste("k\n"))
-            await player.until(lambda: player.typed == "ok reallyok\n", "it is pasted")
-            put(player, "")
-            await player.press("alt+up")
-            for letter in "here":  # in one burst, before the focus has moved
-                player.app.post_message(Key(letter, letter))
-            await player.until(lambda: len(player.typed) == 4, "it is typed")
-            assert player.typed == "here" and not player.toasts
-            await player.press("alt+up", "c")
-            await player.until(lambda: player.toasts == ["Copied."], "it is a command again")
-
-    run(test())
+async def test_what_is_typed_after_a_click_in_the_conversation_goes_to_the_prompt(still: Path) -> None:
+    async with showing(conversation()) as player:
+        await player.click(Transcript, offset=(5, 1))
+        await player.write("ok really")
+        assert player.typed == "ok really"
+        await player.press("alt+up")
+        assert player.transcript.has_focus
+        await player.press("o")
+        assert player.typed == "ok reallyo" and not player.transcript.has_focus
+        await player.press("alt+up")
+        player.app.post_message(Paste("k\n"))
+        await player.until(lambda: player.typed == "ok reallyok\n", "it is pasted")
+        put(player, "")
+        await player.press("alt+up")
+        for letter in "here":  # in one burst, before the focus has moved
+            player.app.post_message(Key(letter, letter))
+        await player.until(lambda: len(player.typed) == 4, "it is typed")
+        assert player.typed == "here" and not player.toasts
+        await player.press("alt+up", "c")
+        await player.until(lambda: player.toasts == ["Copied."], "it is a command again")
 
 
-def test_keys_that_come_at_once_are_taken_in_their_order(still: Path) -> None:
-    async def test() -> None:
-        async with showing() as player:
-            for key in ("a", "b", "c", "backspace", "d", "left", "e", "end", "f", "home", "delete", "slash"):
-                character = "/" if key == "slash" else key if len(key) == 1 else None
-                player.app.post_message(Key(key, character))
-            await player.until(lambda: len(player.typed) == 5, "it is typed")
-            assert player.typed == "/bedf"
-
-    run(test())
+async def test_keys_that_come_at_once_are_taken_in_their_order(still: Path) -> None:
+    async with showing() as player:
+        for key in ("a", "b", "c", "backspace", "d", "left", "e", "end", "f", "home", "delete", "slash"):
+            character = "/" if key == "slash" else key if len(key) == 1 else None
+            player.app.post_message(Key(key, character))
+        await player.until(lambda: len(player.typed) == 5, "it is typed")
+        assert player.typed == "/bedf"
 
 
 @pytest.mark.slow
-def test_ctrl_c_stops_an_answer_and_else_tells_how_to_leave(still: Path) -> None:
-    async def test() -> None:
-        async with showing(conversation()) as player:
-            stopped: list[bool] = []
-            for _ in range(2):
-                await player.press("ctrl+c")
-            assert player.toasts == ["Ctrl+Q leaves the chat."]
-            player.chat.said = [Question("And?", 3), growing()]
-            player.chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
+async def test_ctrl_c_stops_an_answer_and_else_tells_how_to_leave(still: Path) -> None:
+    async with showing(conversation()) as player:
+        stopped: list[bool] = []
+        for _ in range(2):
             await player.press("ctrl+c")
-            assert stopped == [True] and len(player.toasts) == 1
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_esc_leaves_one_thing_at_a_time(still: Path) -> None:
-    async def test() -> None:
-        async with showing([*conversation(), Question("And?", 3), growing()]) as player:
-            chat, stopped = player.chat, []
-            chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
-            await player.press("ctrl+g", "x", "alt+up", "escape")
-            assert not stopped and title(player) and not player.transcript.has_focus
-            await player.press("escape")
-            assert stopped == [True] and title(player)
-            chat.said[-1] = answered()
-            await player.press("escape")
-            assert stopped == [True] and not title(player)
-            await player.press("up")
-            assert player.typed == "And?x"
-
-    run(test())
+        assert player.toasts == ["Ctrl+Q leaves the chat."]
+        player.chat.said = [Question("And?", 3), growing()]
+        player.chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
+        await player.press("ctrl+c")
+        assert stopped == [True] and len(player.toasts) == 1
 
 
 @pytest.mark.slow
-def test_a_draft_outlives_an_earlier_text_that_is_sent_again(still: Path) -> None:
-    async def test() -> None:
-        async with showing() as player:
-            put(player, "/stats")
-            await player.press("escape", "enter")
-            put(player, "half a thought")
-            await player.press("up", "enter")
-            await player.settle()
-            assert len(player.toasts) == 1  # of two that are alike
-            await player.press("up", "escape", "up")
-            assert player.typed == "half a thought"
-
-    run(test())
-
-
-def test_an_edit_that_is_left_for_another_chat_comes_back_by_the_key_up(still: Path) -> None:
-    async def test() -> None:
-        async with showing(conversation()) as player:
-            await player.press("ctrl+g", "x")
-            player.screen.show(player.app.new_chat())
-            assert player.typed == ""
-            await player.press("up")
-            assert player.typed == f"{conversation()[0].text}x"
-
-    run(test())
-
-
-def test_a_command_leaves_the_edit_in_whose_place_it_was_typed(still: Path) -> None:
-    async def test() -> None:
-        async with showing(conversation()) as player:
-            put(player, "draft")
-            await player.press("ctrl+g")
-            put(player, "")
-            player.screen.post_message(Prompt.Sent("/colours"))
-            await player.settle()
-            assert player.transcript.raw and not title(player) and player.typed == "draft"
-
-    run(test())
+async def test_esc_leaves_one_thing_at_a_time(still: Path) -> None:
+    async with showing([*conversation(), Question("And?", 3), growing()]) as player:
+        chat, stopped = player.chat, []
+        chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
+        await player.press("ctrl+g", "x", "alt+up", "escape")
+        assert not stopped and title(player) and not player.transcript.has_focus
+        await player.press("escape")
+        assert stopped == [True] and title(player)
+        chat.said[-1] = answered()
+        await player.press("escape")
+        assert stopped == [True] and not title(player)
+        await player.press("up")
+        assert player.typed == "And?x"
 
 
 @pytest.mark.slow
-def test_what_is_typed_ahead_is_said_in_the_chat_that_is_gone_on_with(home: Path) -> None:
-    async def test() -> None:
-        async with await connect() as other:
-            session = (await other.open_session(options=GREEDY)).session
-            await other.chat(session, QUESTION).result()
-            async with playing(session=session, settled=False) as player:
-                put(player, "And split?")
-                await player.press("enter")
-                await player.until(lambda: len(player.chat.said) == 4, "it is said")
-                await player.settle()
-                assert player.chat.session == session and len(await other.sessions()) == 1
+async def test_a_draft_outlives_an_earlier_text_that_is_sent_again(still: Path) -> None:
+    async with showing() as player:
+        put(player, "/stats")
+        await player.press("escape", "enter")
+        put(player, "half a thought")
+        await player.press("up", "enter")
+        await player.settle()
+        assert len(player.toasts) == 1  # of two that are alike
+        await player.press("up", "escape", "up")
+        assert player.typed == "half a thought"
 
-    run(test())
+
+async def test_an_edit_that_is_left_for_another_chat_comes_back_by_the_key_up(still: Path) -> None:
+    async with showing(conversation()) as player:
+        await player.press("ctrl+g", "x")
+        player.screen.show(player.app.new_chat())
+        assert player.typed == ""
+        await player.press("up")
+        assert player.typed == f"{conversation()[0].text}x"
+
+
+async def test_a_command_leaves_the_edit_in_whose_place_it_was_typed(still: Path) -> None:
+    async with showing(conversation()) as player:
+        put(player, "draft")
+        await player.press("ctrl+g")
+        put(player, "")
+        player.screen.post_message(Prompt.Sent("/colours"))
+        await player.settle()
+        assert player.transcript.raw and not title(player) and player.typed == "draft"
 
 
 @pytest.mark.slow
-def test_what_is_said_before_the_last_turn_is_stored_is_told_and_can_be_stopped(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.say(QUESTION)
-            await player.chat._turn.acquire()
-            for _ in range(2):
-                put(player, "And split?")
-                await player.press("enter")
-                await player.until(lambda: player.chat.answering, "it waits")
-            await player.until(lambda: bool(player.toasts), "the second is refused")
-            assert player.typed == "And split?" and "this chat is still answering" in player.toasts[0]
-            put(player, "")
-            await player.press("escape")
-            await player.settle()
-            assert player.typed == "And split?" and not player.chat.answering
-            player.chat._turn.release()
+async def test_what_is_typed_ahead_is_said_in_the_chat_that_is_gone_on_with(home: Path) -> None:
+    async with await connect() as other:
+        session = (await other.open_session(options=GREEDY)).session
+        await other.chat(session, QUESTION).result()
+        async with playing(session=session, settled=False) as player:
+            put(player, "And split?")
             await player.press("enter")
             await player.until(lambda: len(player.chat.said) == 4, "it is said")
             await player.settle()
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_connection_that_is_awaited_is_stopped_with_esc(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            link = player.app.link
-            await link._connecting.acquire()
-            put(player, QUESTION)
-            await player.press("enter")
-            await player.until(lambda: player.chat.answering, "it waits")
-            await player.press("escape")
-            await player.settle()
-            assert player.typed == QUESTION and player.chat.said == []
-            told = "the answer was stopped before it began Send the message again, or another one."
-            assert player.toasts == [told]
-            link._connecting.release()
-
-    run(test())
+            assert player.chat.session == session and len(await other.sessions()) == 1
 
 
 @pytest.mark.slow
-def test_a_chat_that_is_come_back_to_is_as_it_was_left(home: Path) -> None:
-    async def test() -> None:
-        async with playing() as player:
-            await player.say(QUESTION)
-            left, answer = player.chat, player.chat.answer
-            await player.press("ctrl+n")
-            await player.until(lambda: player.chat is not left, "another is shown")
-            await player.settle()
-            assert await player.app.stored_chat(left.session or "") is left
-            assert left.answer is answer and answer is not None and answer.result is not None and answer.runs
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_what_was_said_in_private_is_not_given_back_to_another_chat(home: Path) -> None:
-    async def test() -> None:
-        async with playing(private=True) as player:
-            await player.say(QUESTION)
-            link, private = player.app.link, player.chat
-            await link._connecting.acquire()
-            put(player, "my secret")
-            await player.press("enter")
-            await player.until(lambda: private.answering, "it waits")
-            player.screen.show(player.app.new_chat())
-            private.stop()
-            link._connecting.release()
-            await player.app.discard(private)
-            await player.settle()
-            assert player.typed == "" and player.chat not in player.app._recent
-
-    run(test())
-
-
-@pytest.mark.slow
-def test_a_turn_that_begins_while_its_chat_is_opened_again_is_seen(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player:
-            await player.ask_on(QUESTION)
-            await player.press("escape")
-            await player.settle()
-            chat, session = player.chat, player.chat.session
-            opening = asyncio.ensure_future(chat.restore(session or ""))
+async def test_what_is_said_before_the_last_turn_is_stored_is_told_and_can_be_stopped(home: Path) -> None:
+    async with playing() as player:
+        await player.say(QUESTION)
+        await player.chat._turn.acquire()
+        for _ in range(2):
             put(player, "And split?")
             await player.press("enter")
-            await opening
-            await player.until(lambda: bool(chat.answer and chat.answer.growing), "it is answered")
-            assert len(chat.said) == 4
-            await player.press("escape")
-            await player.settle()
-            assert len(chat.said) == 4
-
-    run(test())
+            await player.until(lambda: player.chat.answering, "it waits")
+        await player.until(lambda: bool(player.toasts), "the second is refused")
+        assert player.typed == "And split?" and "this chat is still answering" in player.toasts[0]
+        put(player, "")
+        await player.press("escape")
+        await player.settle()
+        assert player.typed == "And split?" and not player.chat.answering
+        player.chat._turn.release()
+        await player.press("enter")
+        await player.until(lambda: len(player.chat.said) == 4, "it is said")
+        await player.settle()
 
 
 @pytest.mark.slow
-def test_another_programs_turn_leaves_what_is_looked_at(home: Path) -> None:
-    async def test() -> None:
-        async with playing(size=(60, 16)) as player, await connect() as other:
-            for _ in range(4):
-                await player.say("Hi")
-            await player.press("alt+up", "up", "up", "up")
-            transcript, chosen = player.transcript, player.transcript.chosen
-            assert chosen is not None and transcript._following is False
-            y = transcript.scroll_offset.y
-            await other.chat(player.chat.session or "", QUESTION).result()
-            await player.until(lambda: len(player.chat.said) == 10, "it is seen")
-            await player.settle()
-            assert transcript.chosen is chosen and transcript.scroll_offset.y == y
-            assert any("more below" in line for line in player.lines())
-
-    run(test())
+async def test_a_connection_that_is_awaited_is_stopped_with_esc(home: Path) -> None:
+    async with playing() as player:
+        link = player.app.link
+        await link._connecting.acquire()
+        put(player, QUESTION)
+        await player.press("enter")
+        await player.until(lambda: player.chat.answering, "it waits")
+        await player.press("escape")
+        await player.settle()
+        assert player.typed == QUESTION and player.chat.said == []
+        told = "the answer was stopped before it began Send the message again, or another one."
+        assert player.toasts == [told]
+        link._connecting.release()
 
 
-def test_a_key_for_a_chat_that_has_left_the_list_is_none(home: Path) -> None:
-    async def test() -> None:
-        async with playing(ENDLESS) as player:
-            await player.press("ctrl+s")
-            await player.until(lambda: isinstance(player.app.screen, SessionsScreen), "the list is there")
-            screen = player.app.screen
-            for what in ("rename", "delete"):
-                screen.post_message(SessionList.Asked(what, "gone"))
-            await player.pause()
-            assert player.app.screen is screen
+@pytest.mark.slow
+async def test_a_chat_that_is_come_back_to_is_as_it_was_left(home: Path) -> None:
+    async with playing() as player:
+        await player.say(QUESTION)
+        left, answer = player.chat, player.chat.answer
+        await player.press("ctrl+n")
+        await player.until(lambda: player.chat is not left, "another is shown")
+        await player.settle()
+        assert await player.app.stored_chat(left.session or "") is left
+        assert left.answer is answer and answer is not None and answer.result is not None and answer.runs
 
-    run(test())
+
+@pytest.mark.slow
+async def test_what_was_said_in_private_is_not_given_back_to_another_chat(home: Path) -> None:
+    async with playing(private=True) as player:
+        await player.say(QUESTION)
+        link, private = player.app.link, player.chat
+        await link._connecting.acquire()
+        put(player, "my secret")
+        await player.press("enter")
+        await player.until(lambda: private.answering, "it waits")
+        player.screen.show(player.app.new_chat())
+        private.stop()
+        link._connecting.release()
+        await player.app.discard(private)
+        await player.settle()
+        assert player.typed == "" and player.chat not in player.app._recent
+
+
+@pytest.mark.slow
+async def test_a_turn_that_begins_while_its_chat_is_opened_again_is_seen(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        await player.ask_on(QUESTION)
+        await player.press("escape")
+        await player.settle()
+        chat, session = player.chat, player.chat.session
+        opening = asyncio.ensure_future(chat.restore(session or ""))
+        put(player, "And split?")
+        await player.press("enter")
+        await opening
+        await player.until(lambda: bool(chat.answer and chat.answer.growing), "it is answered")
+        assert len(chat.said) == 4
+        await player.press("escape")
+        await player.settle()
+        assert len(chat.said) == 4
+
+
+@pytest.mark.slow
+async def test_another_programs_turn_leaves_what_is_looked_at(home: Path) -> None:
+    async with playing(size=(60, 16)) as player, await connect() as other:
+        for _ in range(4):
+            await player.say("Hi")
+        await player.press("alt+up", "up", "up", "up")
+        transcript, chosen = player.transcript, player.transcript.chosen
+        assert chosen is not None and transcript._following is False
+        y = transcript.scroll_offset.y
+        await other.chat(player.chat.session or "", QUESTION).result()
+        await player.until(lambda: len(player.chat.said) == 10, "it is seen")
+        await player.settle()
+        assert transcript.chosen is chosen and transcript.scroll_offset.y == y
+        assert any("more below" in line for line in player.lines())
+
+
+async def test_a_key_for_a_chat_that_has_left_the_list_is_none(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        await player.press("ctrl+s")
+        await player.until(lambda: isinstance(player.app.screen, SessionsScreen), "the list is there")
+        screen = player.app.screen
+        for what in ("rename", "delete"):
+            screen.post_message(SessionList.Asked(what, "gone"))
+        await player.pause()
+        assert player.app.screen is screen
 
 
 @pytest.mark.parametrize("where", ["in a message", "in a worker"])

@@ -17,7 +17,6 @@ from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.pulse import Pulse
 from tests.tui.harness import Player
 from tests.tui.showing import conversation, growing, show, showing
-from tests.waiting import run
 
 
 async def command(player: Player, text: str) -> None:
@@ -67,19 +66,16 @@ async def test_statistics_of_the_last_answer(still: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_theme_is_kept_for_the_next_chat(still: Path) -> None:
-    async def test() -> None:
-        async with showing() as player:
-            await command(player, "/theme gruvbox")
-            assert player.app.theme == "gruvbox"
-        async with showing() as player:
-            assert player.app.theme == "gruvbox"
-            await command(player, "/theme gruvbx")
-            assert "did you mean 'gruvbox'?" in player.toasts[0]
-            await command(player, "/theme")
-            assert isinstance(player.app.screen, CommandPalette)
-
-    run(test())
+async def test_a_theme_is_kept_for_the_next_chat(still: Path) -> None:
+    async with showing() as player:
+        await command(player, "/theme gruvbox")
+        assert player.app.theme == "gruvbox"
+    async with showing() as player:
+        assert player.app.theme == "gruvbox"
+        await command(player, "/theme gruvbx")
+        assert "did you mean 'gruvbox'?" in player.toasts[0]
+        await command(player, "/theme")
+        assert isinstance(player.app.screen, CommandPalette)
     assert stat.S_IMODE((still / "state" / "chat-theme").stat().st_mode) == 0o600
 
 
