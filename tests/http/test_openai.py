@@ -145,69 +145,55 @@ def test_content_in_parts(client: openai.OpenAI) -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "error", "sentence"),
+    ("said", "sentence"),
     [
-        ({"model": "nobody-has-this"}, openai.NotFoundError, "nobody-has-this"),
-        ({"temperature": 9}, openai.BadRequestError, "temperature"),
-        ({"n": 17}, openai.BadRequestError, "n takes a whole number from 1 to 16, not 17"),
-        (
-            {"tools": [{"type": "function", "function": {"name": "f"}}]},
-            openai.BadRequestError,
-            "tools is not",
-        ),
-        ({"tool_choice": "required"}, openai.BadRequestError, "tool_choice is not"),
-        ({"reasoning_effort": "low"}, openai.BadRequestError, "reasoning_effort is not"),
-        ({"response_format": {"type": "json_object"}}, openai.BadRequestError, "response_format"),
-        ({"logit_bias": {"1": 10_001}}, openai.BadRequestError, "logit_bias"),
-        ({"logprobs": True, "top_logprobs": 21}, openai.BadRequestError, "top_logprobs takes a whole number"),
-        ({"top_logprobs": 3}, openai.BadRequestError, "top_logprobs needs logprobs"),
-        ({"extra_body": {"guided_json": {"type": "object"}}}, openai.BadRequestError, "guided_json is not"),
+        ({"model": "nobody-has-this"}, "nobody-has-this"),
+        ({"temperature": 9}, "temperature"),
+        ({"n": 17}, "n takes a whole number from 1 to 16, not 17"),
+        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools is not"),
+        ({"tool_choice": "required"}, "tool_choice is not"),
+        ({"reasoning_effort": "low"}, "reasoning_effort is not"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"logit_bias": {"1": 10_001}}, "logit_bias"),
+        ({"logprobs": True, "top_logprobs": 21}, "top_logprobs takes a whole number"),
+        ({"top_logprobs": 3}, "top_logprobs needs logprobs"),
+        ({"extra_body": {"guided_json": {"type": "object"}}}, "guided_json is not"),
         (
             {"extra_body": {"continue_final_message": True, "add_generation_prompt": True}},
-            openai.BadRequestError,
             "add_generation_prompt and continue_final_message are both true",
         ),
-        ({"extra_body": {"continue_final_message": True}}, openai.BadRequestError, "continue_final_message"),
+        ({"extra_body": {"continue_final_message": True}}, "continue_final_message"),
         (
             {"messages": [{"role": "assistant", "content": text} for text in "ab"]},
-            openai.BadRequestError,
             "messages ends with two assistant messages",
         ),
-        ({"messages": []}, openai.BadRequestError, "messages is empty"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, openai.BadRequestError, "no role named 'tool'"),
+        ({"messages": []}, "messages is empty"),
+        ({"messages": [{"role": "tool", "content": "x"}]}, "no role named 'tool'"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
-            openai.BadRequestError,
             "image_url",
         ),
-        (
-            {"messages": [{"role": "user", "content": [{"type": "image_url", "text": "x"}]}]},
-            openai.BadRequestError,
-            "image_url",
-        ),
-        ({"extra_body": {"grammar": "root ::= [0-9]"}}, openai.BadRequestError, "grammar is not"),
-        ({"extra_body": {"mirostat": 2}}, openai.BadRequestError, "mirostat is not"),
-        ({"extra_body": {"prompt_logprobs": 0}}, openai.BadRequestError, "or set it to false"),
-        ({"extra_body": {"localspec": {"propposer": "none"}}}, openai.BadRequestError, "'proposer'"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "text": "x"}]}]}, "image_url"),
+        ({"extra_body": {"grammar": "root ::= [0-9]"}}, "grammar is not"),
+        ({"extra_body": {"mirostat": 2}}, "mirostat is not"),
+        ({"extra_body": {"prompt_logprobs": 0}}, "or set it to false"),
+        ({"extra_body": {"localspec": {"propposer": "none"}}}, "'proposer'"),
         (
             {"messages": [{"role": "assistant", "content": "x", "tool_calls": [{"id": "1"}]}]},
-            openai.BadRequestError,
             "tool_calls is not supported",
         ),
         (
             {"messages": [{"role": "assistant", "content": "x", "function_call": {"name": "f"}}]},
-            openai.BadRequestError,
             "function_call is not supported. Leave function_call out.",
         ),
-        ({"stop": ["x"] * 65}, openai.BadRequestError, "stop"),
-        ({"max_tokens": 8.5}, openai.BadRequestError, "max_tokens: expected int"),
-        ({"messages": [{"role": "user", "content": "word " * 9000}]}, openai.BadRequestError, "context"),
+        ({"stop": ["x"] * 65}, "stop"),
+        ({"max_tokens": 8.5}, "max_tokens: expected int"),
+        ({"messages": [{"role": "user", "content": "word " * 9000}]}, "context"),
     ],
     ids=str,
 )
-def test_what_is_refused(
-    client: openai.OpenAI, said: dict[str, Any], error: type[openai.APIStatusError], sentence: str
-) -> None:
+def test_what_is_refused(client: openai.OpenAI, said: dict[str, Any], sentence: str) -> None:
+    error = openai.NotFoundError if "model" in said else openai.BadRequestError
     for stream in (False, True):
         with pytest.raises(error) as refused:
             client.chat.completions.create(**{**SHORT, "messages": HELLO, "stream": stream, **said})
@@ -291,14 +277,6 @@ def test_time_is_up_in_an_answer(client: openai.OpenAI) -> None:
     for each in (hurried, end):
         assert each.choices[0].finish_reason == "length"
         assert each.model_extra is not None and each.model_extra["localspec"]["finish_reason"] == "deadline"
-
-
-def test_a_wrong_key(door: HttpServer) -> None:
-    with (
-        openai.OpenAI(base_url=f"{door.url}/v1", api_key="wrong", max_retries=0) as client,
-        pytest.raises(openai.AuthenticationError),
-    ):
-        client.models.list()
 
 
 @pytest.mark.parametrize(

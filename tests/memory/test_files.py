@@ -16,7 +16,7 @@ from typing import Any
 import psutil
 import pytest
 
-from localspec.errors import DiskFull, InvalidOptions, NewerFormat, StorageError
+from localspec.errors import InvalidOptions, NewerFormat, StorageError
 from localspec.memory.files import TableFiles, name_of
 from localspec.memory.header import HEADER_BYTES, STATE, STATE_AT, State
 from localspec.memory.sources import tag_of
@@ -360,10 +360,6 @@ def test_the_header_keeps_the_path_and_cuts_what_has_no_room(tmp_path: Path) -> 
     assert table.header.workspace == str(tmp_path.resolve())
     long = table.header._replace(workspace="/é" * 4000)
     assert len(long.pack(State(epoch=1))) == HEADER_BYTES
-
-
-def test_disk_full_is_a_storage_error() -> None:
-    assert issubclass(DiskFull, StorageError)
 
 
 def test_a_newer_versions_file_is_left_for_it(tmp_path: Path) -> None:
