@@ -66,6 +66,7 @@ async def test_events_tell_of_loading_queueing_prefill_and_text(home: Path, clie
     assert [type(event) for event in events if not isinstance(event, messages.StreamDelta)] == [
         messages.StreamProgress,
         messages.ModelProgress,
+        messages.ModelProgress,
         messages.StreamProgress,
         messages.SpeculationDegraded,
     ]
