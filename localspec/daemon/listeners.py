@@ -9,6 +9,7 @@ import socket
 from functools import partial
 from http import HTTPStatus
 from pathlib import Path
+from typing import Any, cast
 
 from websockets.asyncio.server import Server, ServerConnection, serve, unix_serve
 from websockets.http11 import Request, Response
@@ -17,10 +18,9 @@ from websockets.typing import Subprotocol
 from localspec import home
 from localspec.daemon import files
 from localspec.daemon.access import guard, loopback, token
-from localspec.daemon.access.admission import Admission, Listening
 from localspec.daemon.access.challenge import authenticated
 from localspec.daemon.access.guard import Gate
-from localspec.daemon.access.transport import CLOSE_S, Socket
+from localspec.daemon.access.transport import CLOSE_S, Socket, Waiting
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
 from localspec.protocol.handshake import LONGEST_UNPROVED
@@ -40,7 +40,6 @@ class Listeners:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._admission = Admission()
         self._servers: list[Server] = []
 
     async def listen_unix(self) -> str | None:
@@ -80,11 +79,10 @@ class Listeners:
             server.close(close_connections=False)
 
     async def closed(self, timeout_s: float) -> None:
-        """Wait for the end of the connections, at most ``timeout_s`` seconds, then release the reserve."""
+        """Wait for the end of the connections, at most ``timeout_s`` seconds."""
         closing = [asyncio.create_task(server.wait_closed()) for server in self._servers]
         if closing:
             await asyncio.wait(closing, timeout=timeout_s)
-        self._admission.close()
 
     def _opened(self, port: int) -> socket.socket:
         try:
@@ -96,12 +94,12 @@ class Listeners:
             return loopback.listen(0)
 
     async def _serve(self, listening: socket.socket, gate: Gate) -> None:
-        limits = self._daemon.config.daemon
+        limits, waiting = self._daemon.config.daemon, Waiting()
         start = serve if gate.tcp else unix_serve
         self._servers.append(
             await start(
-                lambda connection: self._handle(connection, gate),
-                sock=Listening.of(listening, self._admission),
+                lambda connection: self._handle(connection, gate, waiting),
+                sock=listening,
                 subprotocols=[Subprotocol(SUBPROTOCOL)],
                 process_request=lambda connection, request: self._admit(connection, request, gate),
                 compression=None,
@@ -111,7 +109,7 @@ class Listeners:
                 open_timeout=OPEN_S,
                 close_timeout=CLOSE_S,
                 server_header=None,
-                create_connection=Socket,
+                create_connection=cast(Any, partial(Socket, waiting=waiting)),
             )
         )
 
@@ -139,10 +137,10 @@ class Listeners:
         """Accept messages up to the daemon's ``max_frame`` from now on."""
         connection.protocol.max_message_size = self._daemon.config.daemon.max_frame
 
-    async def _handle(self, connection: ServerConnection, gate: Gate) -> None:
+    async def _handle(self, connection: ServerConnection, gate: Gate, waiting: Waiting) -> None:
         if not await self._is_known(connection, gate):
             return
-        self._admission.admit(connection.transport.get_extra_info("socket").fileno())
+        waiting.pop(connection, None)
         await Connection(connection, self._daemon).serve()
 
     async def _is_known(self, connection: ServerConnection, gate: Gate) -> bool:

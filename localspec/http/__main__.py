@@ -20,7 +20,6 @@ import msgspec
 from localspec import home
 from localspec.config import WITHOUT_TOKEN, Config, load_config
 from localspec.daemon.access import loopback, token
-from localspec.daemon.access.admission import Admission, Listening
 from localspec.daemon.http_server import lacking
 from localspec.daemon.log import OneLine
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, LocalspecError
@@ -80,7 +79,7 @@ async def _serve(config: Config) -> None:
     import uvicorn
 
     from localspec.http.app import create
-    from localspec.http.patience import PLACES, impatient
+    from localspec.http.patience import CONNECTIONS, Impatient
 
     token.read_or_create(home.http_token_path())
     app = create(
@@ -91,15 +90,15 @@ async def _serve(config: Config) -> None:
     )
     if config.http.without_token:
         log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
-    admission = Admission(PLACES, "that had not shown the token")
-    listening = Listening.of(loopback.listen(config.http.port), admission)
+    listening = loopback.listen(config.http.port)
     server = uvicorn.Server(
         uvicorn.Config(
             app,
             access_log=False,
             date_header=False,
-            http=impatient(admission),
+            http=Impatient,
             lifespan="off",
+            limit_concurrency=CONNECTIONS,
             log_config=None,
             server_header=False,
             timeout_graceful_shutdown=CLOSE_S,
@@ -109,10 +108,7 @@ async def _serve(config: Config) -> None:
     )
     _ends_with_stdin(server)
     _print_line(f"http://{loopback.address(listening)}")
-    try:
-        await server.serve(sockets=[listening])
-    finally:
-        admission.close()
+    await server.serve(sockets=[listening])
 
 
 def _token() -> str | None:

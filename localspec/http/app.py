@@ -24,7 +24,7 @@ from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorize
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
 from localspec.http.endpoint import Answer, Endpoint, Plain, answered, body_of, noting_silence
-from localspec.http.gate import OWNER, TOKEN_REMEDY, WORK, Gate, Refusal
+from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal
 from localspec.http.models import settle_model
 from localspec.http.schema import schema_of
 from localspec.http.unauthenticated import confine
@@ -174,11 +174,6 @@ class Address:
                 await held.aclose()
             await response(scope, receive, send)
 
-    def _begin(self, request: Request) -> None:
-        """Protect the connection from eviction; not at open endpoints, where requests wait for a place."""
-        if not self._endpoint.open and (work := request.scope["state"].get(WORK)) is not None:
-            work()
-
     async def _work(self, request: Request, body: msgspec.Struct, client: Client) -> Answer:
         is_owner = request.scope["state"][OWNER]
         await settle_model(client, body, is_owner=is_owner)
@@ -192,7 +187,6 @@ class Address:
             is_owner = request.scope["state"][OWNER]
             room = self._rooms.owner if is_owner else self._rooms.others
             await held.enter_async_context(room.taken())
-            self._begin(request)
             answer, client = await answered(partial(self._work, request, body), request)
         except ClientDisconnect:
             return Response(status_code=499)  # the client has disconnected

@@ -19,12 +19,8 @@ from localspec.daemon.access.guard import LOOPBACK, bearers, is_listed, is_token
 from localspec.errors import DaemonError, LocalspecError
 from localspec.protocol.options import LONGEST_SHOWN
 
-ADMIT = "admit"
-"""key in a request's state: the function to call once the token was verified"""
 OWNER = "owner"
 """key in a request's state: True if the request has the token"""
-WORK = "work"
-"""key in a request's state: the function to call once the request runs"""
 OWN_SITES = ("none", "same-origin")
 """values of ``Sec-Fetch-Site`` for a request that no other site caused"""
 
@@ -75,8 +71,6 @@ class Gate:
                 await _preflight(headers)(scope, receive, send)
                 return
         is_owner = self._shows_token(headers)
-        if is_owner and (admit := scope.get("state", {}).get(ADMIT)) is not None:
-            admit()
         if refused is None and not is_owner:
             refused = self._unauthenticated(scope["method"], path, page is not None)
         if refused is not None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
+from typing import Any
 
 import pytest
 from websockets.asyncio.client import connect
@@ -20,12 +22,13 @@ async def test_who_sends_is_told_that_the_client_is_gone() -> None:
     """Over one that was closed with something still to be written, which then was written."""
     accepted: asyncio.Queue[ServerConnection] = asyncio.Queue()
     over = asyncio.Event()
+    made: Any = partial(Socket, waiting={})
 
     async def handle(socket: ServerConnection) -> None:
         accepted.put_nowait(socket)
         await over.wait()
 
-    async with serve(handle, "127.0.0.1", 0, compression=None, create_connection=Socket) as server:
+    async with serve(handle, "127.0.0.1", 0, compression=None, create_connection=made) as server:
         port = server.sockets[0].getsockname()[1]
         async with connect(f"ws://127.0.0.1:{port}", proxy=None, max_size=None) as client:
             socket = await accepted.get()
