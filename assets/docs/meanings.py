@@ -50,8 +50,6 @@ MEANINGS = {
     "best_of": "try so many answers, return the `n` most probable; not in streams",
     # llama.cpp.
     "n_probs": "probabilities of so many tokens at each position",
-    "n_keep": "no effect: a context never shifts; `generation_settings` repeats it",
-    "n_discard": "no effect: a context never shifts; `generation_settings` repeats it",
     "response_fields": "only these fields of the answer; `/` separates the names of a path",
     "return_tokens": "ids of the tokens",
     "input_prefix": "text before the gap",

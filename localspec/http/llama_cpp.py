@@ -69,8 +69,6 @@ class GenerationBody(TimedSampling, kw_only=True):
     n_cmpl: int | None = None
     n_probs: int | None = None
     logprobs: int | bool | None = None
-    n_keep: int | None = None
-    n_discard: int | None = None
     stream: bool | None = None
     response_fields: list[str] | None = None
     return_tokens: bool | None = None
@@ -243,12 +241,6 @@ def _request_fields(body: GenerationBody, options: Options, prompt: prompts.Sing
         options,
         samplers=samplers.active(body.samplers),
         fills=isinstance(body, InfillBody),
-        stream=bool(body.stream),
-        n_probs=body.n_probs or 0,
-        timings_per_token=bool(body.timings_per_token),
-        n_keep=body.n_keep or 0,
-        n_discard=body.n_discard or 0,
-        min_keep=body.min_keep or 0,
     )
     return {"prompt": prompt, "generation_settings": settings}
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
-from localspec.errors import ModelError
 from localspec.http.models import configured
-from localspec.models.card import card_of
 from localspec.models.fit import context_size
 from localspec.models.sections import Sections
 from localspec.protocol.messages import ModelDescription
@@ -18,7 +15,7 @@ Metas = dict[str, dict[str, Any]]
 
 
 async def metas_of(models: Mapping[str, ModelDescription]) -> Metas:
-    """Return the ``meta`` of each model by its name; what cannot be read of a model's files is left out."""
+    """Return the ``meta`` of each model by its name."""
     return await asyncio.to_thread(_read, models)
 
 
@@ -28,14 +25,10 @@ def _read(models: Mapping[str, ModelDescription]) -> Metas:
 
 
 def _meta(model: ModelDescription, sections: Sections) -> dict[str, Any]:
-    facts: dict[str, Any] = {
+    return {
         "n_ctx": context_size(model.context, sections.engine(model.path)),
         "n_ctx_train": model.context,
         "n_params": model.parameters,
         "size": model.size,
         "ftype": model.quantisation,
     }
-    try:
-        return facts | card_of(Path(model.path))._asdict()
-    except (ModelError, OSError):
-        return facts

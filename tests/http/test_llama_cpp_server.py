@@ -74,12 +74,8 @@ def test_what_the_server_says_of_itself(door: HttpServer) -> None:
     found = door.ask("GET", "/models").json()
     (card, *_), (listed, *_) = found["data"], found["models"]
     meta = card["meta"]
-    assert meta.items() >= {"n_ctx": 2048, "n_ctx_train": 2048, "n_vocab": 8192, "vocab_type": 2}.items()
-    assert (
-        meta["n_params"] > 1e6
-        and meta["n_embd"] == 256
-        and (meta["ftype"], listed["type"]) == ("F16", "model")
-    )
+    assert meta.items() >= {"n_ctx": 2048, "n_ctx_train": 2048, "ftype": "F16"}.items()
+    assert meta["n_params"] > 1e6 and listed["type"] == "model"
     assert listed["name"] == card["id"] and listed["capabilities"] == ["completion"]
     assert listed["size"] == meta["size"] > 1e6
     one = door.ask("GET", f"/v1/models/{card['id']}").json()
