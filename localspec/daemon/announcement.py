@@ -15,14 +15,12 @@ from pathlib import Path
 import msgspec
 
 from localspec import home
-from localspec.daemon import files
 from localspec.errors import LocalspecError, of_system
 from localspec.protocol.messages import Discovery
 
 log = logging.getLogger(__name__)
 
 CHECK_S = 5.0
-FEW_FILES = 64
 
 
 class Announcement:
@@ -31,10 +29,10 @@ class Announcement:
     def __init__(self, found: Discovery, path: Path, directories: tuple[Path, ...]) -> None:
         self._found = found
         self._path = path
-        self._socket = None if found.socket is None else Path(found.socket)
-        # Held open, so that no other file gets their inode numbers.
-        self._held = {each: _opened(each) for each in (path.parent, *directories)}
-        self._socket_id = None if self._socket is None else _identity(self._socket)
+        self._socket: tuple[Path, ...] = () if found.socket is None else (Path(found.socket),)
+        self._known: dict[Path, tuple[int, int]] = {
+            each: _numbers(os.stat(each)) for each in (path.parent, *directories, *self._socket)
+        }
 
     def make(self) -> None:
         """Write the discovery file."""
@@ -49,12 +47,8 @@ class Announcement:
         if self._lost() is None:
             if self._is_mine():
                 self._path.unlink(missing_ok=True)
-            if self._socket is not None:
-                self._socket.unlink(missing_ok=True)
-        for descriptor in self._held.values():
-            if descriptor is not None:
-                os.close(descriptor)
-        self._held.clear()
+            for socket in self._socket:
+                socket.unlink(missing_ok=True)
 
     async def keep(self) -> None:
         """Write the discovery file again when it was deleted; return once :meth:`_lost` finds a path lost."""
@@ -71,11 +65,9 @@ class Announcement:
 
         The discovery file counts only where it names another daemon or is malformed. None if nothing is lost.
         """
-        for path, descriptor in self._held.items():
-            if descriptor is not None and _is_other(path, _numbers(os.fstat(descriptor))):
+        for path, identity in self._known.items():
+            if _is_other(path, identity):
                 return path
-        if self._socket is not None and _is_other(self._socket, self._socket_id):
-            return self._socket
         return self._path if self._is_mine() is False else None
 
     def _is_mine(self) -> bool | None:
@@ -88,17 +80,7 @@ class Announcement:
             return False
 
 
-def _opened(directory: Path) -> int | None:
-    """Open a directory, so that its inode number is not reused.
-
-    None if the process may open fewer than :data:`FEW_FILES` files: then only the socket shows that the home
-    is lost.
-    """
-    few = files.limit(FEW_FILES) < FEW_FILES
-    return None if few else os.open(directory, os.O_RDONLY)
-
-
-def _is_other(path: Path, identity: tuple[int, int] | None) -> bool:
+def _is_other(path: Path, identity: tuple[int, int]) -> bool:
     """Return True if ``path`` is missing or no longer has the ``identity`` (device, inode).
 
     False if it cannot be examined, as for lack of descriptors or after a disk error.
@@ -109,13 +91,6 @@ def _is_other(path: Path, identity: tuple[int, int] | None) -> bool:
         return True
     except OSError:
         return False
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        return _numbers(os.stat(path))
-    except OSError:
-        return None
 
 
 def _numbers(found: os.stat_result) -> tuple[int, int]:
