@@ -44,8 +44,7 @@ def widest_round(target: Backend, sequence: Sequence) -> int:
     """Return the most tokens that a round of the sequence may feed: those of equal rows if it is strict, or
     if that costs it next to nothing, because all widths that were tried have equal rows."""
     widest, settings = target.capabilities.exact_width, sequence.settings
-    is_free = settings.reproducible and widest >= WIDTHS[-1]
-    return widest if settings.strict or is_free else ANY_WIDTH
+    return widest if settings.strict or settings.reproducible and widest >= WIDTHS[-1] else ANY_WIDTH
 
 
 def whole_pieces(length: int, chunk: int) -> int:

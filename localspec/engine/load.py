@@ -48,8 +48,7 @@ T = TypeVar("T")
 
 AS_IT_COMES = EngineConfig()
 DEVICE_CHUNK = 512
-"""tokens of a prompt per forward on a GPU: an H100 reads 25,300 a second of a 1.5B in these pieces, 18,900 in
-pieces of 256, and 29,700 in pieces of 2,048, which a completion would wait for on smaller ones"""
+"""tokens of a prompt per forward on a GPU: an H100 reads a 1.5B 1.34 times as fast as in pieces of 256"""
 ALONE = "; sequences of this model are computed one after the other"
 AGAIN = "Send the request again: the file is read anew."
 
@@ -112,7 +111,6 @@ def load_engine(
 ) -> Engine:
     """Load target and draft model; see :func:`load_target` and :func:`add_draft`. Raises what they raise; for
     a draft model that was requested and has no room, before anything is loaded."""
-    config = config or EngineConfig()
     room = room_for(config, free).free(pair.target)
     if pair.drafter.asked and room is not None:
         needs_of(pair.target, pair.draft, config, room).check(pair.target.name, room)
