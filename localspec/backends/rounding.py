@@ -70,7 +70,7 @@ class Probe:
     """The check of one model, a step per forward, on a sequence of its own.
 
     Closing :meth:`steps` frees that sequence; the rows of wide forwards are kept, and the next :meth:`steps`
-    try what is missing. ``observe`` learns from each forward.
+    try what is missing. ``observe`` learns from each forward, at the end.
     """
 
     def __init__(self, backend: Backend, observe: Observe = lambda width, context, seconds: None) -> None:
@@ -94,6 +94,7 @@ class Probe:
         self._rows: set[tuple[int, int, int]] = set()
         """widths, with the places and the hashes of the rows that they gave"""
         self._unequal: set[int] = set()
+        self._times: list[tuple[int, int, float]] = []
 
     def steps(self) -> Generator[None, None, Rounding]:
         """Check what is not checked yet.
@@ -118,6 +119,9 @@ class Probe:
                 )
         finally:
             self._backend.close(sequence)
+        # Not earlier: the first forwards after a load are slow, and a request may come between.
+        for each in self._times:
+            self._observe(*each)
         return Rounding(max((1, *self._equal)), BATCH not in self._unequal)
 
     @property
@@ -174,7 +178,7 @@ class Probe:
         if tried:
             logits.argmax()  # waits for the device
             if timed:
-                self._observe(width, at, time.perf_counter() - started)
+                self._times.append((width, at, time.perf_counter() - started))
             rows = _hashes(logits, width)
         yield
         return rows

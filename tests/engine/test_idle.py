@@ -58,6 +58,16 @@ def test_a_width_is_timed_on_a_device_once_that_has_prepared_it() -> None:
     assert seen[0] == seen[1] and {more[width] for width in WIDTHS} == {SETTLING}
 
 
+def test_a_check_that_is_interrupted_teaches_no_costs() -> None:
+    """Its first forwards are slow, and a request that believed them would not draft."""
+    costs = CostCurve()
+    steps = Probe(ToyBackend(small_markov(1), n_ctx=600), costs.observe).steps()
+    for _ in range(20):
+        next(steps)
+    steps.close()
+    assert costs.measured() == {}
+
+
 @pytest.mark.parametrize(("splits", "context"), [(True, CONTEXT), (False, sum(WIDTHS))])
 def test_a_model_is_measured_by_few_forwards(splits: bool, context: int) -> None:
     """Few tokens behind a context that is long only where its length may change rows."""
