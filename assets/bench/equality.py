@@ -33,7 +33,7 @@ from localspec.protocol.options import Options, parse_options
 from localspec.protocol.proposer_kinds import AUTO, KINDS, NONE
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, Request, TextPrompt
 
-CONFIG = EngineConfig(n_ctx=2048, parallel=4)
+CONFIG = EngineConfig(n_ctx=2048, parallel=4, prefill_chunk=32)
 MODULES = "textwrap shutil json.decoder string inspect heapq bisect calendar ast tokenize csv copy random"
 PROPOSERS = (NONE, *(kind.name for kind in KINDS), AUTO)
 LENGTHS = 2, 3, 7, 12
@@ -56,7 +56,7 @@ def prompts(*, gaps: bool) -> Iterator[Prompt]:
             if not inspect.isfunction(function) or function.__module__ != module.__name__:
                 continue
             source = textwrap.dedent(inspect.getsource(function))
-            if 200 < len(source) < 600:
+            if 100 < len(source) < 400:
                 for text in QUESTIONS:
                     yield ChatPrompt((Message("user", text.format(name=name, source=source)),))
                 yield TextPrompt(source[: len(source) // 2])
