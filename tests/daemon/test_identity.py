@@ -114,6 +114,6 @@ async def test_the_daemon_starts_one_worker_for_all_names(start: StartDaemon, tm
         assert all(["result" in await client.response(number) for number in range(3)])
         assert len(await pids(client)) == 1
         same = [str(tmp_path / "one.gguf"), f"{tmp_path}/../{tmp_path.name}/one.gguf"]
-        models = [{"model": name} for name in same] + [{"model": same[0], "backend": "llama_cpp"}]
+        models = [{"model": name} for name in same]
         assert len(await pids(client, *models, *models)) == 1
         assert len(await pids(client, {"model": str(tmp_path / "other.gguf")})) == 2

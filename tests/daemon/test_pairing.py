@@ -163,14 +163,3 @@ async def test_a_draft_that_is_named_and_chosen_at_once_fails_for_the_one_alone(
         await asyncio.to_thread(gate.write_text, "open")
         await soon(chosen_one)
         assert drafts(pool) == []
-
-
-async def test_of_two_drafts_that_come_at_once_the_first_gets_the_room(tmp_path: Path) -> None:
-    disk, second = Disk(tmp_path), weighing(tmp_path, "second", 1_000, 100)
-    async with disk.pool(PROCESS + 350) as pool:
-        await load(pool, disk.target, "draft")
-        loads = (
-            load(pool, disk.target, str(each)) for each in (second, weighing(tmp_path, "third", 1_000, 100))
-        )
-        results = await asyncio.gather(*loads, return_exceptions=True)
-        assert sorted(type(each).__name__ for each in results) == ["ModelTooLarge", "NoneType"]
