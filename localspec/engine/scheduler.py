@@ -20,14 +20,11 @@ from localspec.engine.prefixes import WORTH, Prefixes, Taken
 from localspec.engine.saved import File, Saved
 from localspec.engine.sequence import NO_SLOT, Sequence
 from localspec.errors import EngineError, LocalspecError
-from localspec.protocol.requests import Priority
+from localspec.protocol.requests import CLASSES, PATIENCE_S, Priority
 from localspec.speculation.costs import WIDE, CostCurve
 
 log = logging.getLogger(__name__)
 
-CLASSES: tuple[Priority, ...] = ("completion", "chat", "background")
-PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "background": 2.0}
-"""seconds without a step after which a request gets one before those of a higher class"""
 PASSES: dict[Priority, int] = {"completion": 4, "chat": 4, "background": 16}
 """requests of higher classes that get a slot before a waiting one; then it is the first"""
 JOINT_COST = 1.1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
@@ -11,6 +11,9 @@ from localspec.protocol.options import Options
 
 Priority = Literal["completion", "chat", "background"]
 """the class of a request, the highest priority first"""
+CLASSES: tuple[Priority, ...] = get_args(Priority)
+PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "background": 2.0}
+"""seconds without a step, or a turn on the CPU, after which one goes before those of a higher class"""
 
 
 class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from localspec.daemon.workers.turns import DEBT_S, GRACE_S, PATIENCE_S, SLICE_S, Share, Turns
+from localspec.daemon.workers.turns import DEBT_S, GRACE_S, SLICE_S, Share, Turns
 from localspec.protocol.frames import Turn
+from localspec.protocol.requests import PATIENCE_S
 
 
 class Machine:

@@ -10,12 +10,12 @@ import pytest
 from localspec.backends.base import Span
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.prompt import Encoded
-from localspec.engine.scheduler import CLASSES, Scheduler
+from localspec.engine.scheduler import Scheduler
 from localspec.engine.sequence import Limits, Sequence
 from localspec.engine.settings import settle
 from localspec.errors import EngineError
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Priority, TextPrompt
+from localspec.protocol.requests import CLASSES, Priority, TextPrompt
 from localspec.speculation.costs import CostCurve
 
 DEAR = {1: 1.0, 2: 2.4, 3: 2.7, 4: 3.4, 8: 4.4, 16: 6.8}

@@ -13,10 +13,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol, get_args
+from typing import Protocol
 
 from localspec.protocol.frames import Turn
-from localspec.protocol.requests import Priority
+from localspec.protocol.requests import CLASSES, PATIENCE_S, Priority
 
 SLICE_S = 0.05
 """seconds of a turn, which ends with the forward that passes them; changing turns takes about 0.5 ms"""
@@ -25,9 +25,6 @@ GRACE_S = 0.15
 DEBT_S = 0.5
 """most seconds that a worker counts as ahead of the others, and waits for: it may have had minutes while
 its requests were of a higher class"""
-CLASSES: tuple[Priority, ...] = get_args(Priority)
-PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "background": 2.0}
-"""seconds without a turn after which a worker gets one before those of a higher class"""
 
 
 class Handle(Protocol):
