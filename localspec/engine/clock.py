@@ -49,7 +49,9 @@ class RoundClock:
 
     def ended(self, played: Seq[Played]) -> None:
         """Account for the round, which is over."""
-        context = max(p.before for p in played)
+        context, is_plain = 0, True
+        for p in played:
+            context, is_plain = max(context, p.before), is_plain and not p.draft.tokens
         if len(played) == 1:
             # A round of several requests says little about the cost of one's widths.
             self._costs.observe(self._width, context, self._forwarded - self._proposed)
@@ -57,10 +59,10 @@ class RoundClock:
         seconds = self._costs.at(context)
         plain = seconds(len(played))
         # At the usual cost: a forward that was held up by something else is not counted as a loss.
-        forward = seconds(self._width)
+        forward = plain if self._width == len(played) else seconds(self._width)
         self._spent = paid = time.perf_counter() - self._started
         noise = abs(self._forwarded - self._proposed - forward)
-        if not any(p.draft.tokens for p in played):
+        if is_plain:
             # The forward was plain decoding, at the machine's present speed: only the rest is a loss.
             paid += plain - (self._forwarded - self._proposed)
             noise = 0.0

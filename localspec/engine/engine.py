@@ -112,7 +112,7 @@ class Engine:
 
     def drop_draft(self, number: int) -> None:
         """Free a draft model; its requests must have ended, or been cancelled."""
-        self._retire()
+        self._scheduler.retire(self._conclude)
         draft = self._drafts.pop(number, None)
         if draft is not None:
             self._proposers.drop(number)
@@ -212,7 +212,7 @@ class Engine:
         scheduler.expire()
         # Requests leave before others are admitted: a newer completion takes over the cache of the one that
         # was cancelled for it.
-        self._retire()
+        self._scheduler.retire(self._conclude)
         for suspended in scheduler.admit():
             self._proposers.stop(suspended)
         served = scheduler.next()
@@ -225,7 +225,7 @@ class Engine:
         self._steps += 1
         if self._steps % LEARN_EVERY == 0:
             self._idle.learn()
-        self._retire()
+        self._scheduler.retire(self._conclude)
         return scheduler.busy
 
     def rest(self) -> bool:
@@ -304,8 +304,7 @@ class Engine:
                 sequence.events.append(Progress(length, sequence.cached, end))
             if answers:
                 rows = TargetRows(ForwardRows(logits), 0)
-                first = sequence.emit(rows, (sequence.judge(rows).token(0, None),))
-                sequence.extend(first, exact=sequence.exact == length)
+                sequence.extend(sequence.choose(rows), exact=sequence.exact == length)
                 sequence.publish()
         except Interrupted:
             sequence.interruptions += 1
@@ -331,9 +330,6 @@ class Engine:
                 return
             for sequence in sequences:
                 self._decode([sequence])
-
-    def _retire(self) -> None:
-        self._scheduler.retire(self._conclude)
 
     def _conclude(self, sequence: Sequence) -> None:
         """Append the last events of a request."""

@@ -23,6 +23,8 @@ from localspec.engine.sequence import Sequence
 
 def width_of(capabilities: Capabilities, spans: Seq[Span]) -> int:
     """Return the number of tokens that a forward computes, padding included."""
+    if len(spans) == 1:
+        return len(spans[0].tokens)
     widths = [len(span.tokens) for span in spans]
     return max(widths) * len(widths) if capabilities.batches else sum(widths)
 

@@ -32,6 +32,9 @@ class Offer(NamedTuple):
     seconds: float
 
 
+PLAIN, ALONE = Offer(PLAIN_DECODING, 0.0), Offer(EXACT_ALONE, 0.0)
+
+
 class Limits(NamedTuple):
     """The engine's limits for all drafts."""
 
@@ -93,15 +96,15 @@ class Proposers:
     def propose(self, sequences: Seq[Sequence]) -> list[Offer]:
         """Return an offer for every sequence, cut to the length that is of use; a proposer that fails is
         replaced at once."""
-        if all(sequence.proposer == NONE for sequence in sequences):
-            return [Offer(PLAIN_DECODING, 0.0) for _ in sequences]
         offers: dict[int, Offer] = {}
         groups: dict[Proposer, list[Sequence]] = {}
         for sequence in sequences:
-            if self._limits.widest(sequence) > 1:
+            if sequence.proposer == NONE:
+                offers[sequence.id] = PLAIN
+            elif self._limits.widest(sequence) > 1:
                 groups.setdefault(self._of(sequence), []).append(sequence)
             else:
-                offers[sequence.id] = Offer(EXACT_ALONE, 0.0)
+                offers[sequence.id] = ALONE
         for group in groups.values():
             offers |= self._ask(group)
         return [offers[s.id] for s in sequences]
@@ -158,8 +161,6 @@ class Proposers:
 
     def observe(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
         """Report to the proposer how many tokens of its draft were accepted."""
-        if not draft.tokens:
-            return
         try:
             self._of(sequence).observe(sequence.id, draft, accepted)
         except Exception as error:

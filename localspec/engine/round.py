@@ -11,26 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from typing import NamedTuple
 
 from localspec.backends.base import Backend, Span
 from localspec.engine.clock import Played, RoundClock
 from localspec.engine.events import RoundPlayed
 from localspec.engine.exactness import keeps_rows, widest_round, width_of
-from localspec.engine.proposers import Proposers
+from localspec.engine.proposers import Offer, Proposers
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.errors import LocalspecError
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import Draft
-from localspec.speculation.verify import ForwardRows, TargetRows, Verdict, verify
+from localspec.speculation.verify import ForwardRows, TargetRows
 
 MISSING = 24
 """the most tokens that a cache may miss; if it misses more, they are fed in forwards of their own"""
-
-
-class _Judged(NamedTuple):
-    verdict: Verdict
-    emitted: Emitted
 
 
 def play_round(
@@ -45,51 +39,43 @@ def play_round(
     Raises what the target's forward raises; then no token was added. If its rows cannot be read, all
     sequences end with that error. An error after that ends only its own sequence.
     """
-    clock = RoundClock(costs)
+    clock, strict, whole = RoundClock(costs), False, False
     for sequence in sequences:
-        # A failed forward may have cost a recurrent state its cells.
-        sequence.kept(target.length(sequence.slot))
         _catch_up(target, sequence)
-        sequence.fed = target.length(sequence.slot)
+        # A strict request whose rows others could change plays alone.
+        strict |= sequence.settings.strict
+        whole |= not sequence.settings.sampling.takes_argmax
     offers = proposers.propose(sequences)
     clock.proposed()
-    # A strict request whose rows others could change plays alone.
-    strict = any(s.settings.strict for s in sequences)
-    spans = [
-        Span(s.slot, [*s.tokens[s.fed :], *offer.draft.tokens], len(offer.draft.tokens) + 1, strict)
-        for s, offer in zip(sequences, offers, strict=True)
-    ]
+    spans = _spans(sequences, offers, strict=strict)
     forward = ForwardRows(target.forward(spans))
     width = width_of(target.capabilities, spans)
     exact = keeps_rows(target.capabilities, width, len(spans), strict=strict)
     try:
-        forward.wait(whole=not all(s.sampler.params.takes_argmax for s in sequences))
+        forward.wait(whole=whole)
     except LocalspecError as error:
         # After a failure the content of a device's cells is unknown.
         for sequence in sequences:
             sequence.error = error
         return
     clock.forwarded(width)
-    judged, start = [], 0
-    for sequence, offer in zip(sequences, offers, strict=True):
-        try:
-            judged.append(_judge(sequence, offer.draft, TargetRows(forward, start)))
-        except LocalspecError as error:
-            sequence.error = error
-            judged.append(_Judged(Verdict((), 0), Emitted(())))
-        start += len(offer.draft.tokens) + 1
-    clock.judged(max(1, sum(len(each.verdict.tokens) for each in judged)))
+    chosen, start, tokens = [], 0, 0
+    for sequence, span, offer in zip(sequences, spans, offers, strict=True):
+        chosen.append(_chosen(sequence, TargetRows(forward, start), offer.draft))
+        start, tokens = start + span.rows, tokens + len(chosen[-1].tokens)
+    clock.judged(max(1, tokens))
     played = []
-    for sequence, offer, judgement in zip(sequences, offers, judged, strict=True):
-        before, emitted = len(sequence.tokens), sequence.emitted
+    for sequence, offer, choice in zip(sequences, offers, chosen, strict=True):
+        before, emitted_before = len(sequence.tokens), sequence.emitted
         try:
-            accepted = _settle(target, sequence, judgement, exact=exact)
+            accepted = _settle(target, sequence, choice, exact=exact)
         except LocalspecError as error:
             accepted, sequence.error = 0, error
         sequence.count_round(offer.draft, accepted, offer.seconds)
-        proposers.observe(sequence, offer.draft, accepted)
+        if offer.draft.tokens:
+            proposers.observe(sequence, offer.draft, accepted)
         sequence.publish()
-        played.append(Played(sequence, offer.draft, accepted, before, sequence.emitted - emitted))
+        played.append(Played(sequence, offer.draft, accepted, before, sequence.emitted - emitted_before))
     clock.ended(played)
     if report is not None:
         for each in played:
@@ -97,9 +83,14 @@ def play_round(
 
 
 def _catch_up(target: Backend, sequence: Sequence) -> None:
-    """Feed the tokens that the cache misses, if they are more than :data:`MISSING`, or too many for a round
-    of a strict request."""
+    """Note how many tokens are fed; before that feed those that the cache misses, if they are more than
+    :data:`MISSING`, or too many for a round of a strict request."""
     start, end, strict = target.length(sequence.slot), len(sequence.tokens) - 1, sequence.settings.strict
+    sequence.fed = start
+    if start == end:
+        return
+    # A recurrent state cannot go back to every length, and a failed forward may have cost it its cells.
+    sequence.kept(start)
     widest = widest_round(target, sequence)
     if end - start > min(MISSING, widest - 1):
         most = min(target.capabilities.max_batch, widest)
@@ -107,22 +98,34 @@ def _catch_up(target: Backend, sequence: Sequence) -> None:
             to = min(at + most, end)
             target.forward([Span(sequence.slot, sequence.tokens[at:to], 0, strict)])
             sequence.wrote(at, to, exact=keeps_rows(target.capabilities, to - at, strict=strict))
+        sequence.fed = target.length(sequence.slot)
 
 
-def _judge(sequence: Sequence, draft: Draft, rows: TargetRows) -> _Judged:
-    """Verify one sequence's draft against its rows."""
-    verdict = verify(draft.tokens, sequence.judge(rows, draft), end_tokens=sequence.end_tokens)
-    return _Judged(verdict, sequence.emit(rows, verdict.tokens, verdict.accepted, draft.source))
+def _spans(sequences: Seq[Sequence], offers: Seq[Offer], *, strict: bool) -> list[Span]:
+    spans = []
+    for sequence, (draft, _) in zip(sequences, offers, strict=True):
+        tokens = [*sequence.tokens[sequence.fed :], *draft.tokens]
+        spans.append(Span(sequence.slot, tokens, len(draft.tokens) + 1, strict))
+    return spans
 
 
-def _settle(target: Backend, sequence: Sequence, judged: _Judged, *, exact: bool) -> int:
+def _chosen(sequence: Sequence, rows: TargetRows, draft: Draft) -> Emitted:
+    """Return the tokens that the sequence's rows give; none if they cannot be read, which ends it."""
+    try:
+        return sequence.choose(rows, draft)
+    except LocalspecError as error:
+        sequence.error = error
+        return Emitted(())
+
+
+def _settle(target: Backend, sequence: Sequence, chosen: Emitted, *, exact: bool) -> int:
     """Extend the sequence by the verified tokens, then truncate the target's cache to the accepted ones;
     return how many draft tokens those are. ``exact``: the rows are those of plain decoding, if the cells
     before them are. The caller publishes the text."""
     before = len(sequence.tokens) - 1
     exact &= sequence.exact == sequence.fed
-    used = sequence.extend(judged.emitted, exact=exact)
-    accepted = min(judged.verdict.accepted, used)
+    used = sequence.extend(chosen, exact=exact)
+    accepted = min(chosen.accepted, used)
     # An accepted end token belongs neither to the text nor to the cells that the next turn starts from.
     kept = target.truncate(sequence.slot, min(before + 1 + accepted, len(sequence.tokens)))
     sequence.wrote(sequence.fed, kept, exact=exact)

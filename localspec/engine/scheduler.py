@@ -66,7 +66,7 @@ class Scheduler:
         """
         moved: list[Sequence] = []
         stuck: set[Priority] = set()
-        while (sequence := self._first(stuck)) is not None:
+        while self._waiting and (sequence := self._first(stuck)) is not None:
             if self._is_full:
                 victim = self._victim(sequence.priority)
                 if victim is None or not self._suspend(victim):
@@ -241,7 +241,9 @@ class Scheduler:
     def retire(self, conclude: Callable[[Sequence], None]) -> None:
         """Remove ended requests, one after the other: release its slot, ``conclude`` it, drop it."""
         for book in (self.running, self._waiting):
-            for sequence in [s for s in book if s.ended]:
+            for sequence in tuple(book):
+                if sequence.finish is None and sequence.error is None:
+                    continue
                 sequence.state = None
                 if sequence.slot != NO_SLOT:
                     self.prefixes.keep(sequence)

@@ -21,7 +21,7 @@ from localspec.speculation.draft import NOTHING, Ask, Draft, Savings
 from localspec.speculation.early_end import EarlyEnd, EndScore
 from localspec.speculation.noise import Noise
 from localspec.speculation.sampling import Sampler
-from localspec.speculation.verify import Judge, TargetRows, judge_for, log_probability, most_probable
+from localspec.speculation.verify import TargetRows, judge_for, log_probability, most_probable, verify
 
 NO_SLOT = -1
 TARGET = "target"
@@ -115,9 +115,9 @@ class Sequence:
             settings.sampling, Noise(seed), seeded=settings.seed is not None, prompt=encoded.tokens
         )
         self._vocabulary = vocabulary
-        self._end_tokens = encoded.end_tokens
+        self.end_tokens = encoded.end_tokens
         self._end_score = (
-            EndScore(self._end_tokens, vocabulary.size)
+            EndScore(self.end_tokens, vocabulary.size)
             if encoded.early_end and settings.sampling.greedy
             else None
         )
@@ -141,10 +141,6 @@ class Sequence:
     @property
     def ended(self) -> bool:
         return self.finish is not None or self.error is not None
-
-    @property
-    def end_tokens(self) -> frozenset[int]:
-        return self._end_tokens
 
     @property
     def newest(self) -> int:
@@ -186,32 +182,31 @@ class Sequence:
             missing=len(self.tokens) - 1 - self.fed,
         )
 
-    def judge(self, rows: TargetRows, draft: Draft = NOTHING) -> Judge:
-        """Return the judge of ``draft`` and of the token after it; row 0 follows the newest token.
+    def choose(self, rows: TargetRows, draft: Draft = NOTHING) -> Emitted:
+        """Return the accepted tokens of ``draft`` and the target's own after them, with log-probabilities if
+        requested; row 0 follows the newest token.
 
         An editor's completion ends where the model is unsure, but never before its first token: so a request
         gets some text, even the one that follows an accepted completion that ended this way.
         """
         judge = judge_for(rows, self.sampler, draft, len(self.tokens), self.settings.tau)
-        return judge if self._end_score is None or not self.prefilled else EarlyEnd(judge, self._end_score)
-
-    def emit(
-        self, rows: TargetRows, tokens: tuple[int, ...], accepted: int = 0, source: str = TARGET
-    ) -> Emitted:
-        """Return ``tokens``, chosen by the first of ``rows``, with log-probabilities if requested."""
+        if self._end_score is not None and self.prefilled:
+            judge = EarlyEnd(judge, self._end_score)
+        tokens, accepted = verify(draft.tokens, judge, end_tokens=self.end_tokens)
         if not self.settings.logprobs:
-            return Emitted(tokens, accepted, source)
+            return Emitted(tokens, accepted, draft.source)
         most = self.settings.top_logprobs
         decided = ((rows.row(i), token) for i, token in enumerate(tokens))
         likely = (Likelihood(log_probability(row, token), most_probable(row, most)) for row, token in decided)
-        return Emitted(tokens, accepted, source, tuple(likely))
+        return Emitted(tokens, accepted, draft.source, tuple(likely))
 
     # Updated by a forward.
 
     def wrote(self, start: int, end: int, *, exact: bool) -> None:
         """Note that cells ``start`` to ``end`` were written; ``exact``: as plain decoding would, if those
         before them are exact."""
-        self.kept(min(start, end))
+        if min(start, end) < self.exact:
+            self.kept(min(start, end))
         if exact and self.exact == start:
             self.exact = end
 
@@ -229,7 +224,7 @@ class Sequence:
         plain decoding chooses them, too, to the bit of every row."""
         used, likely, before = 0, emitted.likely, len(self.tokens)
         for token in emitted.tokens:
-            if self.ended:
+            if self.finish is not None:
                 break
             source = emitted.source if used < emitted.accepted else TARGET
             self._append(token, source, likely[used] if likely else None)
@@ -240,13 +235,14 @@ class Sequence:
         return used
 
     def _append(self, token: int, source: str, likely: Likelihood | None) -> None:
-        if token in self._end_tokens:
+        if token in self.end_tokens:
             self.finish = "stop"
             return
         self.tokens.append(token)
-        self.sampler.observe(token)
-        self._last = time.perf_counter()
-        if self.completion_tokens == 1:
+        if self.settings.sampling.penalises:
+            self.sampler.observe(token)
+        self._last, answered = time.perf_counter(), len(self.tokens) - self.prompt_length
+        if answered == 1:
             self._first = self._last
             self.deadline = min(self._over, time.monotonic() + self._predict_s)
         piece = self._vocabulary.piece
@@ -257,14 +253,14 @@ class Sequence:
             stopped = self.text.push(token, piece(token), source, likely.logprob, top)
         if stopped:
             self.finish = "stop_string"
-        elif self.completion_tokens == self.settings.max_tokens:
+        elif answered == self.settings.max_tokens:
             self.finish = "length"
         elif len(self.tokens) > self._n_ctx:
             self.finish = "context_full"
 
     def publish(self) -> None:
         """Append an event with the text that has become certain, if any."""
-        if self.ended and self.finish != "stop_string":
+        if self.finish != "stop_string" and self.ended:
             self.text.flush()
         delta = self.text.take()
         if delta is not None:

@@ -69,4 +69,4 @@ class EarlyEnd(Judge):
     def _row(self, i: int) -> Row:
         """Return the row without NaNs; raises :class:`EngineError` where no logit is finite."""
         row = self.rows.row(i)
-        return row if self.rows.is_sound(i) else numbers(row)
+        return numbers(row) if self.rows.choice(i) is None else row

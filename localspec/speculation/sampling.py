@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
@@ -45,26 +45,25 @@ class SamplingParams:
     """number of newest tokens that penalties apply to; None or negative: all"""
     logit_bias: tuple[tuple[int, float], ...] = ()
     """pairs of a token and the number added to its logit"""
+    greedy: bool = field(init=False)
+    penalises: bool = field(init=False)
+    alters: bool = field(init=False)
+    """True if a logit bias or penalties change logits before a token is chosen"""
+    takes_argmax: bool = field(init=False)
+    """True if the choice is the argmax of the unchanged row"""
 
-    @property
-    def greedy(self) -> bool:
-        return self.temperature < COLD
-
-    @property
-    def penalises(self) -> bool:
-        if self.repeat_last_n == 0:
-            return False
-        return self.repeat_penalty != 1.0 or self.frequency_penalty != 0.0 or self.presence_penalty != 0.0
-
-    @property
-    def alters(self) -> bool:
-        """True if a logit bias or penalties change logits before a token is chosen."""
-        return self.penalises or bool(self.logit_bias)
-
-    @property
-    def takes_argmax(self) -> bool:
-        """True if the choice is the argmax of the unchanged row."""
-        return self.greedy and not self.alters
+    def __post_init__(self) -> None:
+        # Computed once: these are read in every round.
+        penalties = (self.repeat_penalty - 1.0, self.frequency_penalty, self.presence_penalty)
+        penalises = self.repeat_last_n != 0 and any(penalties)
+        greedy, alters = self.temperature < COLD, penalises or bool(self.logit_bias)
+        for name, value in (
+            ("greedy", greedy),
+            ("penalises", penalises),
+            ("alters", alters),
+            ("takes_argmax", greedy and not alters),
+        ):
+            object.__setattr__(self, name, value)
 
     @property
     def cuts(self) -> Cuts:
@@ -173,9 +172,8 @@ class Sampler:
         self._memory: Scores = np.empty(0, dtype=np.float32)
 
     def observe(self, token: int) -> None:
-        """Append ``token`` to the answer."""
-        if self.params.penalises:
-            self._past.observe(token)
+        """Append ``token`` to the answer; of no effect without penalties."""
+        self._past.observe(token)
 
     def scores(self, row: NDArray[np.float32], drafted: Sequence[int]) -> NDArray[np.float32]:
         """Return ``row``, shape (vocabulary,), after logit bias and penalties; ``drafted`` precedes it.

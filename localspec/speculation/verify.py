@@ -6,8 +6,8 @@ accepted as long as they are the judge's own choice. There is a judge for each w
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from math import isfinite, log
 from typing import NamedTuple
 
 import numpy as np
@@ -30,11 +30,11 @@ class ForwardRows:
         self._rows: dict[int, Row] = {}
         # Not cached properties, which take a lock on Python 3.11: this is read in every round.
         self._argmax: Sequence[int] | None = None
-        self._peaks: Sequence[float] | None = None
+        self._choices: Sequence[int | None] | None = None
 
     def wait(self, *, whole: bool) -> None:
         """Wait until the device has finished; ``whole``: for whole rows, not only their best tokens."""
-        _ = self.row(0) if whole else self.argmax
+        _ = self.row(0) if whole else self.choices
 
     @property
     def argmax(self) -> Sequence[int]:
@@ -47,10 +47,12 @@ class ForwardRows:
         return self._logits.margins()
 
     @property
-    def peaks(self) -> Sequence[float]:
-        if self._peaks is None:
-            self._peaks = self._logits.peaks()
-        return self._peaks
+    def choices(self) -> Sequence[int | None]:
+        """The argmax of every row; None where its logit is not finite. Other logits are not examined."""
+        if self._choices is None:
+            best, peaks = self._logits.argmax(), self._logits.peaks()
+            self._choices = [t if isfinite(p) else None for t, p in zip(best, peaks, strict=True)]
+        return self._choices
 
     def row(self, i: int) -> Row:
         if i not in self._rows:
@@ -64,12 +66,9 @@ class TargetRows:
     def __init__(self, forward: ForwardRows, start: int) -> None:
         self._forward, self._start = forward, start
 
-    def argmax(self, i: int) -> int:
-        return self._forward.argmax[self._start + i]
-
-    def is_sound(self, i: int) -> bool:
-        """Return True if row ``i``'s logit at its argmax is finite; other logits are not examined."""
-        return math.isfinite(self._forward.peaks[self._start + i])
+    def choice(self, i: int) -> int | None:
+        """Return the argmax of row ``i``; None if its logit is not finite."""
+        return self._forward.choices[self._start + i]
 
     def row(self, i: int) -> Row:
         return self._forward.row(self._start + i)
@@ -115,8 +114,8 @@ class Matching(Judge):
     """
 
     def __init__(self, rows: TargetRows, sampler: Sampler, draft: Sequence[int], position: int) -> None:
-        super().__init__(rows)
-        self.sampler, self.draft, self.position = sampler, draft, position
+        # As the base class does: this runs in every round.
+        self.rows, self.sampler, self.draft, self.position = rows, sampler, draft, position
 
     def token(self, i: int, drafted: int | None) -> int:
         return self.sampler.pick(self.rows.row(i), self.draft[:i], self.position + i)
@@ -126,7 +125,8 @@ class Greedy(Matching):
     """The most probable token; rows whose best logit is finite stay on the device."""
 
     def token(self, i: int, drafted: int | None) -> int:
-        return self.rows.argmax(i) if self.rows.is_sound(i) else super().token(i, drafted)
+        choice = self.rows.choice(i)
+        return super().token(i, drafted) if choice is None else choice
 
 
 class Rejection(Judge):
@@ -194,4 +194,4 @@ def most_probable(row: Row, count: int) -> tuple[tuple[int, float], ...]:
 def _log_total(row: Row) -> float:
     """The logarithm of the sum of all exponentials."""
     top = float(row.max())
-    return top + math.log(sum_of(np.exp(row - np.float32(top))))
+    return top + log(sum_of(np.exp(row - np.float32(top))))

@@ -17,22 +17,18 @@ class Batch:
     """
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.size, self.length = size, 0
         self.native = lib.llama_batch_init(size, 0, 1)
         self._token, self._position = self.native.token, self.native.pos
         self._sequence, self._wanted = self.native.seq_id, self.native.logits
         for i in range(size):
             self.native.n_seq_id[i] = 1
 
-    @property
-    def length(self) -> int:
-        return int(self.native.n_tokens)
-
     def fill(self, spans: Sequence[Span], lengths: Mapping[int, int], width: int) -> int:
         """Replace the content by the spans, each behind the cells of its sequence (``lengths``) and padded to
         ``width`` tokens; return the number of rows of logits requested."""
         token, position, sequence, wanted = self._token, self._position, self._sequence, self._wanted
-        at = 0
+        at = rows = 0
         for span in spans:
             n = max(len(span.tokens), width)
             if at + n > self.size:
@@ -45,8 +41,9 @@ class Batch:
                 sequence[at][0] = span.sequence
                 wanted[at] = first_row <= i <= last
                 at += 1
-        self.native.n_tokens = at
-        return sum(span.rows for span in spans)
+            rows += span.rows
+        self.length = self.native.n_tokens = at
+        return rows
 
     def free(self) -> None:
         lib.llama_batch_free(self.native)

@@ -45,15 +45,9 @@ class ReferenceMode:
         self._switches = _switches(context) if on_cpu else []
         self._most = math.inf if ALIKE.issuperset(weights) else TILED_WEIGHTS - 1
         self._on = False
-
-    @property
-    def available(self) -> bool:
-        return bool(self._switches)
-
-    @property
-    def fast_alone(self) -> bool:
-        """True if lone rows are summed in parts unless they must be exact."""
-        return self.available and self._most < math.inf
+        self.available = bool(self._switches)
+        self.fast_alone = self.available and self._most < math.inf
+        """True if lone rows are summed in parts unless they must be exact"""
 
     def for_widths(self, longest: int, total: int, *, exact: bool = True) -> None:
         """Switch the mode for a forward of at most ``longest`` tokens a sequence and ``total`` in all. It
