@@ -1,39 +1,40 @@
-"""A recorded wire: frames between an editor and its daemon pass unchanged, and are kept.
-
-The tap has the token: it proves that to both sides in the other's place, as proofs hold for one port alone.
-"""
+"""A recorded wire: lines between an editor and its daemon pass unchanged, and are kept."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import sys
 import threading
+from asyncio import StreamReader, StreamWriter
+from asyncio.subprocess import PIPE
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from websockets.asyncio.client import ClientConnection
-from websockets.asyncio.server import ServerConnection, serve
-from websockets.exceptions import ConnectionClosed
-from websockets.typing import Subprotocol
-
-from localspec.client.wire import open_socket
-from localspec.daemon.access.challenge import authenticated
-from localspec.protocol.handshake import NONCE_PREFIX
 from tests.vscode.editor import put_program
 from tests.waiting import DEADLINE_S, until_sync
 
 Frame = dict[str, Any]
 
 COMMAND = """#!{python}
-import json, subprocess, sys
-done = subprocess.run([{python!r}, "-m", "localspec", *sys.argv[1:]], stdout=subprocess.PIPE)
-found = json.loads(done.stdout)
-sys.stdout.write(json.dumps({{**found, "url": {url!r}}} if "url" in found else found))
-sys.exit(done.returncode)
+import os, socket, sys, threading
+if sys.argv[1:] != ["bridge"]:
+    os.execv({python!r}, [{python!r}, "-m", "localspec", *sys.argv[1:]])
+tap = socket.create_connection(("127.0.0.1", {port}))
+def say():
+    while data := os.read(0, 65536):
+        tap.sendall(data)
+    os._exit(0)
+threading.Thread(target=say).start()
+while data := tap.recv(65536):
+    os.write(1, data)
+os._exit(0)
 """
+LONGEST = 1 << 26
+"""bytes of a line"""
 
 
 class Tap:
@@ -41,8 +42,8 @@ class Tap:
 
     def __init__(self, home: Path) -> None:
         self.frames: list[tuple[str, Frame]] = []
-        self.url = ""
-        self.editors: set[ServerConnection] = set()
+        self.port = 0
+        self.editors: set[StreamWriter] = set()
         """connected editors"""
         self._home = home
         self._loop = asyncio.new_event_loop()
@@ -52,7 +53,7 @@ class Tap:
 
     def put_command(self, folder: Path) -> None:
         """Write a command ``localspec`` that sends editors to this tap."""
-        put_program(folder / "localspec", COMMAND.format(python=sys.executable, url=self.url))
+        put_program(folder / "localspec", COMMAND.format(python=sys.executable, port=self.port))
 
     def mark(self) -> int:
         """From where on to look."""
@@ -93,7 +94,7 @@ class Tap:
     def cut(self) -> None:
         """Every connection is lost."""
         for editor in tuple(self.editors):
-            asyncio.run_coroutine_threadsafe(editor.close(), self._loop).result(DEADLINE_S)
+            self._loop.call_soon_threadsafe(editor.close)
 
     def run(self, ready: threading.Event) -> None:
         """Listen until :meth:`stop`, in a thread of its own."""
@@ -104,46 +105,41 @@ class Tap:
         self._loop.call_soon_threadsafe(self._over.set)
 
     async def _serve(self, ready: threading.Event) -> None:
-        subprotocols = [Subprotocol("localspec.v1")]
-        async with serve(self._pass_on, "127.0.0.1", 0, subprotocols=subprotocols, max_size=None) as server:
-            host, port = next(iter(server.sockets)).getsockname()[:2]
-            self.url = f"ws://{host}:{port}"
+        async with await asyncio.start_server(self._pass_on, "127.0.0.1", 0, limit=LONGEST) as server:
+            self.port = server.sockets[0].getsockname()[1]
             ready.set()
             await self._over.wait()
 
-    async def _pass_on(self, editor: ServerConnection) -> None:
-        """Connect to the daemon as the editor does, and forward the frames of both."""
-        found = json.loads((self._home / "runtime" / "daemon.json").read_bytes())
-        assert editor.request is not None
-        words = editor.request.headers["Sec-WebSocket-Protocol"].split(",")
-        (nonce,) = [word.strip().removeprefix(NONCE_PREFIX) for word in words if NONCE_PREFIX in word]
-        token = Path(found["token_file"]).read_text()
-        assert await authenticated(editor, nonce, token, editor.local_address[1])
+    async def _pass_on(self, said: StreamReader, editor: StreamWriter) -> None:
+        """Be the editor's bridge, by another one."""
         self.editors.add(editor)
-        async with await open_socket(url=found["url"], token=token) as daemon:
-            ends = [
-                asyncio.create_task(self._hand("editor", editor, daemon)),
-                asyncio.create_task(self._hand("daemon", daemon, editor)),
-            ]
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            for end in ends:
-                end.cancel()
+        bridge = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "localspec", "bridge"),
+            stdin=PIPE,
+            stdout=PIPE,
+            env={**os.environ, "LOCALSPEC_HOME": str(self._home)},
+            limit=LONGEST,
+        )
+        assert bridge.stdin is not None and bridge.stdout is not None
+        ends = [
+            asyncio.create_task(self._hand("editor", said, bridge.stdin)),
+            asyncio.create_task(self._hand("daemon", bridge.stdout, editor)),
+        ]
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
         self.editors.discard(editor)
+        editor.close()
+        bridge.stdin.close()
+        await bridge.wait()
 
-    async def _hand(
-        self,
-        who: str,
-        source: ServerConnection | ClientConnection,
-        target: ServerConnection | ClientConnection,
-    ) -> None:
-        try:
-            async for text in source:
-                self.frames.append((who, json.loads(text)))
-                if who == "daemon":
-                    await self._answering.wait()
-                await target.send(text)
-        except ConnectionClosed:
-            pass
+    async def _hand(self, who: str, source: StreamReader, target: StreamWriter) -> None:
+        while line := await source.readline():
+            self.frames.append((who, json.loads(line)))
+            if who == "daemon":
+                await self._answering.wait()
+            target.write(line)
+            await target.drain()
 
 
 @contextmanager

@@ -1,12 +1,11 @@
 /** The only connection to the daemon, made at a request, and again after it was lost. */
 
 import { Backoff } from "./backoff";
-import { type Address, daemon } from "./daemon";
-import { authenticated, newNonce, offered } from "./handshake";
+import { type Bridge, bridge, restartDaemon } from "./bridge";
 import { type ModelProgress, PROTOCOL } from "./protocol";
 import { Rpc, RpcError } from "./rpc";
 
-const HANDSHAKE_MS = 10_000;
+const PATIENCE_MS = 60_000;
 
 /** Code of a request that ended because the connection was lost. */
 export const DISCONNECTED = "disconnected";
@@ -28,7 +27,7 @@ export interface Watcher {
 
 export class Connection {
   private readonly backoff = new Backoff();
-  private socket: WebSocket | undefined;
+  private bridge: Bridge | undefined;
   private opening: Promise<Rpc> | undefined;
   private lastError: RpcError | undefined;
   private isOver = false;
@@ -76,8 +75,8 @@ export class Connection {
   }
 
   private close(): void {
-    this.socket?.close();
-    this.socket = undefined;
+    this.bridge?.close();
+    this.bridge = undefined;
     this.opening = undefined;
   }
 
@@ -113,53 +112,35 @@ export class Connection {
   }
 
   private async connect(action: Action, attempt: Attempt): Promise<Rpc> {
-    const address = await daemon(this.command(), action);
+    if (action === "restart") {
+      await restartDaemon(this.command());
+    }
+    let initialized = false;
+    const rpc: Rpc = new Rpc((message) => own.send(message));
+    rpc.on("model/progress", (params) => this.watcher.progress(params as unknown as ModelProgress));
+    const ended = (error: RpcError): void => {
+      rpc.end(initialized ? gone("The connection to the daemon was lost.") : error);
+      attempt.lost();
+    };
+    const own = await bridge(this.command(), (message) => rpc.receive(message), ended);
     if (!attempt.isCurrent()) {
+      own.close();
       throw gone("This attempt to connect was replaced by a newer one.");
     }
-    const nonce = newNonce();
-    const socket = new WebSocket(address.url, offered(nonce));
-    this.socket = socket;
-    const rpc = new Rpc((frame) => socket.send(frame));
-    rpc.on("model/progress", (params) => this.watcher.progress(params as unknown as ModelProgress));
-    socket.addEventListener("message", (event) => rpc.receive(String(event.data)));
-    socket.addEventListener("close", () => {
-      rpc.end(gone("The connection to the daemon was lost."));
-      attempt.lost();
-    });
-    // The handler is set before the socket is open: the challenge may come with the last byte of the upgrade.
-    const proved = authenticated(rpc, address.url, address.token, nonce);
-    proved.catch(() => undefined);
-    const late = setTimeout(() => socket.close(), HANDSHAKE_MS);
+    this.bridge = own;
+    const late = setTimeout(() => own.close(), PATIENCE_MS);
     try {
-      await opened(socket, address);
-      await proved;
       const client = { name: "vscode", version: this.version };
       await rpc.request("initialize", { protocol: PROTOCOL, client }).result;
+      initialized = true;
     } catch (error) {
-      socket.close();
+      own.close();
       throw error;
     } finally {
       clearTimeout(late);
     }
     return rpc;
   }
-}
-
-function opened(socket: WebSocket, address: Address): Promise<void> {
-  return new Promise((resolve, reject) => {
-    socket.addEventListener("open", () => resolve(), { once: true });
-    const fail = (): void =>
-      reject(
-        new RpcError({
-          code: "unreachable",
-          message: `The connection to the daemon at ${address.url} failed.`,
-          remedy: "Run “localspec: Restart Daemon”; if VS Code uses a proxy, exclude 127.0.0.1 from it (http.noProxy).",
-        }),
-      );
-    socket.addEventListener("error", fail, { once: true });
-    socket.addEventListener("close", fail, { once: true });
-  });
 }
 
 function gone(message: string): RpcError {

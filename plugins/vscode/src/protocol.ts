@@ -1,14 +1,6 @@
 /** The wire's messages, as far as an editor needs them. */
 
 export const PROTOCOL = 1;
-export const SUBPROTOCOL = "localspec.v1";
-
-/** The output of `localspec daemon start --json`. */
-export interface Discovery {
-  readonly pid: number;
-  readonly url: string | null;
-  readonly token_file: string;
-}
 
 export interface File {
   readonly path: string;

@@ -42,22 +42,13 @@ interface Frame {
   readonly error?: { readonly message?: unknown; readonly data?: Partial<ErrorData> };
 }
 
-/** The one method taken from an unauthenticated peer, in messages of so many characters; others end it with `error`. */
-export interface Distrust {
-  readonly method: string;
-  readonly longest: number;
-  readonly error: RpcError;
-}
-
 type Handler = (params: Record<string, unknown>) => void;
 
 export class Rpc {
   private readonly waiting = new Map<number, Waiting>();
   private readonly handlers = new Map<string, Handler>();
-  private readonly endings: ((error: RpcError) => void)[] = [];
   private lastId = 0;
   private ended: RpcError | undefined;
-  private distrusted: Distrust | undefined;
 
   constructor(private readonly send: (frame: string) => void) {}
 
@@ -69,19 +60,6 @@ export class Rpc {
   /** Set the handler of a kind of notification. */
   on(method: string, handler: Handler): void {
     this.handlers.set(method, handler);
-  }
-
-  /** Accept nothing else from the peer until it is trusted. */
-  distrust(only: Distrust): void {
-    this.distrusted = only;
-  }
-
-  /** Accept all messages from now on, but no second proof. */
-  trust(): void {
-    if (this.distrusted !== undefined) {
-      this.handlers.delete(this.distrusted.method);
-      this.distrusted = undefined;
-    }
   }
 
   request<T>(method: string, params?: object): Request<T> {
@@ -105,12 +83,7 @@ export class Rpc {
 
   /** Handle a frame of the daemon; an invalid one is ignored. */
   receive(text: string): void {
-    const only = this.distrusted;
-    const frame = only !== undefined && text.length > only.longest ? undefined : parsed(text);
-    if (only !== undefined && frame?.method !== only.method) {
-      this.end(only.error);
-      return;
-    }
+    const frame = parsed(text);
     if (frame === undefined) {
       return;
     }
@@ -121,15 +94,9 @@ export class Rpc {
     }
   }
 
-  /** Add a handler that is called once, at the connection's end. */
-  onEnd(handler: (error: RpcError) => void): void {
-    this.endings.push(handler);
-  }
-
   /** End the connection: waiting and later requests fail with `error`. */
   end(error: RpcError): void {
     this.ended ??= error;
-    this.endings.splice(0).forEach((each) => each(error));
     const waiting = [...this.waiting.values()];
     this.waiting.clear();
     waiting.forEach((each) => each.reject(error));
