@@ -6,7 +6,6 @@ import asyncio
 import os
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
@@ -14,7 +13,6 @@ from websockets.exceptions import ConnectionClosed
 from localspec.client import connect, discovery
 from localspec.client.wire import open_socket
 from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions
-from localspec.protocol.handshake import LONGEST_UNPROVED
 from localspec.thread import on_a_thread
 
 STDIN, STDOUT = 0, 1
@@ -29,8 +27,7 @@ def bridge() -> int:
 async def _bridge() -> int:
     socket, max_frame = await _socket()
     async with socket:
-        answered = asyncio.Event()
-        both = _send_all(socket, max_frame, answered), _print_all(socket, answered)
+        both = _send_all(socket, max_frame), _print_all(socket)
         tasks = [asyncio.create_task(each) for each in both]
         try:
             # The first end of the two counts: stdin was closed, or the daemon is lost.
@@ -56,20 +53,12 @@ async def _socket() -> tuple[ClientConnection, int]:
         if found is None:
             remedy = "Start the bridge again: it starts the daemon."
             raise DaemonUnavailable("the daemon ended while the bridge connected to it", remedy)
-        # Over TCP, both sides prove that they know the token; connect has read it a moment ago.
-        token = "" if found.socket else Path(found.token_file).read_text(encoding="ascii").strip()
-        socket = await open_socket(path=found.socket, url=found.url, token=token)
-        return socket, client.welcome.limits.max_frame
+        return await open_socket(path=found.socket), client.welcome.limits.max_frame
 
 
-async def _send_all(socket: ClientConnection, max_frame: int, answered: asyncio.Event) -> None:
-    """Send stdin's lines until it ends; long lines after the first wait until the daemon has ``answered`` the
-    first, since it accepts them only then (:mod:`localspec.protocol.handshake`)."""
-    is_first = True
+async def _send_all(socket: ClientConnection, max_frame: int) -> None:
+    """Send stdin's lines until it ends."""
     async for line in _lines(max_frame):
-        if not is_first and len(line) > LONGEST_UNPROVED:
-            await answered.wait()
-        is_first = False
         # Invalid UTF-8 is replaced; an error here would end the whole connection.
         await socket.send(line.decode(errors="replace"))
 
@@ -86,13 +75,11 @@ async def _lines(longest: int) -> AsyncIterator[bytes]:
                 yield line
 
 
-async def _print_all(socket: ClientConnection, answered: asyncio.Event) -> None:
+async def _print_all(socket: ClientConnection) -> None:
     """Write frames to stdout until the connection is lost. While stdout is not read, nothing is read from the
     daemon either, and it drops clients that do not read."""
     while True:
-        frame = await socket.recv(decode=False)
-        answered.set()
-        await on_a_thread(partial(_write, frame + b"\n"))
+        await on_a_thread(partial(_write, await socket.recv(decode=False) + b"\n"))
 
 
 def _write(line: bytes) -> None:

@@ -59,8 +59,10 @@ Origin = Annotated[str, Meta(pattern=ORIGIN, title=ORIGINS)]
 class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The daemon's addresses and limits."""
 
+    tcp: bool = False
+    """listen on a loopback TCP port, too, for clients with the token; localspec's own use the Unix socket"""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8737
-    """loopback TCP port; another free one if taken"""
+    """the TCP port; 0: any free one"""
     max_frame: Bytes = 4 * 1024 * 1024
     """bytes per WebSocket message"""
     max_connections: Limit = 64

@@ -19,6 +19,8 @@ APP = "localspec"
 PRIVATE = 0o700
 OLDER_LOGS = 3
 HISTORY = "history.sqlite"
+SOCKET_PATH_BYTES = 103
+"""the longest address of a Unix socket that every system accepts"""
 
 
 def _place(kind: str) -> Path:
@@ -73,6 +75,16 @@ def cache_dir() -> Path:
 def runtime_dir() -> Path:
     """The directory of the socket, the lock and the discovery file, readable by its owner only."""
     return private_dir(_place("runtime"))
+
+
+def socket_path() -> Path:
+    """The daemon's Unix socket; if the home's path is too long for one, it is in a short one instead, as
+    private, among the temporary files."""
+    path = runtime_dir() / "daemon.sock"
+    if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
+        return path
+    key = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
+    return private_dir(Path(tempfile.gettempdir()) / f"{APP}-{key}") / path.name
 
 
 def discovery_path() -> Path:

@@ -7,7 +7,6 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
-from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
@@ -65,7 +64,7 @@ def start(*, as_json: AsJson = False) -> int:
     if as_json:
         output.json(found)
     else:
-        output.write(f"The daemon runs (pid {found.pid}) at {found.socket or found.url}\n")
+        output.write(f"The daemon runs (pid {found.pid}) at {found.socket}\n")
         if status.http is not None:
             output.write(f"The HTTP server is at {status.http}\n")
         if status.history_problem is not None:
@@ -76,9 +75,9 @@ def start(*, as_json: AsJson = False) -> int:
 
 def _warnings(found: Discovery, status: DaemonStatus) -> Iterator[str]:
     """Yield a warning for each setting of config.toml that the daemon could not follow."""
-    wanted, used = load_config().daemon.port, urlsplit(found.url or "").port
-    if used is not None and wanted not in (0, used) and status.settings == "current":
-        yield f"port {wanted} is in use; this time {found.url} is used"
+    settings = load_config().daemon
+    if settings.tcp and found.url is None and status.settings == "current":
+        yield f"TCP port {settings.port} cannot be used; `localspec daemon logs` shows why"
     if status.http_problem is not None:
         remedy = f". {status.http_remedy}" if status.http_remedy else ""
         yield f"HTTP server: {status.http_problem}{remedy}"
@@ -118,7 +117,7 @@ def token(*, new: bool = False, wire: Annotated[bool, Parameter(negative="")] = 
     new
         Create a new token first; the old one is no longer valid.
     wire
-        Print the token of the daemon's own wire over TCP instead.
+        Print the token of the daemon's own wire over TCP (`daemon.tcp`) instead.
     """
 
     path = home.token_path() if wire else home.http_token_path()
@@ -200,7 +199,7 @@ def describe(found: DaemonStatus) -> str:
     failed = "closed" if found.http_problem is None else f"failed ({found.http_problem})"
     lines = [
         f"localspec {found.version}, pid {found.pid}, up {found.uptime_s:.0f} s{_size(found.resident_bytes)}",
-        f"listening: {found.socket or '-'} and {found.url or '-'}",
+        f"listening: Unix socket {found.socket}{f' and {found.url}' if found.url else ''}",
         f"HTTP server: {found.http or failed}",
         f"connections: {found.connections}",
         f"requests running: {found.running}",

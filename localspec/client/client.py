@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
+
+from websockets.asyncio.client import ClientConnection
 
 from localspec import home
 from localspec._version import __version__
@@ -20,9 +21,7 @@ from localspec.errors import (
     EngineBusy,
     InvalidOptions,
     LocalspecError,
-    QueueFull,
     ShuttingDown,
-    Unauthorized,
 )
 from localspec.protocol.events import EventKind
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed, TableStats
@@ -417,13 +416,14 @@ async def connect(
 
     ``start`` also replaces an idle daemon that is older than this client, or whose ``config.toml`` has
     changed. ``on_start`` is called before ``command`` is started, with the reason if another daemon has ended
-    for it. ``url`` is the address of another daemon
-    over TCP, with ``token`` or else this user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`,
+    for it. ``url`` is the address of a daemon over TCP (``daemon.tcp``), which gets ``token`` or else this
+    user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`,
     :class:`VersionSkew`.
     """
     if url is not None:
-        place = home.token_path() if token is None else token
-        return await _open(None, url, place, name, forwarded=True)
+        if token is None:
+            token = await asyncio.to_thread(_read_token)
+        return await _welcomed(await open_socket(url=url, token=token), name)
     found = discovery.find()
     client = None if found is None else await _answering(found, name)
     why = ""
@@ -437,7 +437,7 @@ async def connect(
         raise DaemonUnavailable("no daemon is running", "Run `localspec daemon start`.")
     on_start(why)
     found = await asyncio.to_thread(discovery.start_daemon, command)
-    return await _open(found.socket, found.url, Path(found.token_file), name)
+    return await _welcomed(await open_socket(path=found.socket), name)
 
 
 def _can_start() -> bool:
@@ -472,25 +472,15 @@ async def _stopped(client: Client) -> bool:
 
 
 async def _answering(found: Discovery, name: str) -> Client | None:
-    """A client of the daemon found; None if that daemon was killed, whatever listens in its place.
-
-    Raises :class:`QueueFull` and :class:`Unauthorized` if it runs and refuses the connection."""
+    """A client of the daemon found; None if that daemon was killed."""
     try:
-        return await _open(found.socket, found.url, Path(found.token_file), name)
+        return await _welcomed(await open_socket(path=found.socket), name)
     except DaemonUnavailable:
         return None
-    except (QueueFull, Unauthorized):
-        if await asyncio.to_thread(discovery.runs, found):
-            raise
-        return None
 
 
-async def _open(
-    path: str | None, url: str | None, token: Path | str, name: str, *, forwarded: bool = False
-) -> Client:
-    if path is None and isinstance(token, Path):
-        token = await asyncio.to_thread(_read_token, token)
-    wire = Wire(await open_socket(path=path, url=url, token=str(token), forwarded=forwarded))
+async def _welcomed(socket: ClientConnection, name: str) -> Client:
+    wire = Wire(socket)
     params = Initialize(protocol=PROTOCOL, client=ClientInfo(name=name, version=__version__))
     try:
         welcome: Initialized = await wire.request("initialize", params, Initialized).result()
@@ -501,13 +491,14 @@ async def _open(
         raise
 
 
-def _read_token(path: Path) -> str:
+def _read_token() -> str:
+    path = home.token_path()
     try:
         return path.read_text(encoding="ascii").strip()
     except OSError as error:
         raise DaemonUnavailable(
             f"the token in {path} cannot be read: {error.strerror}",
-            "Give the daemon's token; a missing file is written anew by `localspec daemon restart`.",
+            "Set `daemon.tcp` and run `localspec daemon restart`, or give the token of that daemon.",
         ) from None
 
 

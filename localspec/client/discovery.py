@@ -12,7 +12,6 @@ import sys
 import threading
 import time
 from typing import Annotated, BinaryIO
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Meta
@@ -93,27 +92,11 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
 
 
 def runs(found: Discovery) -> bool:
-    """True if the daemon ``found`` runs: it holds its lock and listens.
-
-    Another program may listen at the address of a killed daemon, but does not hold its lock."""
-    from filelock import FileLock, Timeout
-
+    """True if the daemon ``found`` listens."""
     try:
-        with FileLock(home.runtime_dir() / "daemon.lock", timeout=0):
-            return False
-    except Timeout:
-        return _listens(found)
-
-
-def _listens(found: Discovery) -> bool:
-    try:
-        if found.socket is not None:
-            with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-                probe.settimeout(PROBE_S)
-                probe.connect(found.socket)
-        else:
-            url = urlsplit(found.url or "")
-            socket.create_connection((url.hostname or "", url.port or 0), PROBE_S).close()
+        with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+            probe.settimeout(PROBE_S)
+            probe.connect(found.socket)
     except OSError:
         return False
     return True

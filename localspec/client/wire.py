@@ -14,7 +14,6 @@ from websockets.asyncio.client import connect as tcp_connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
-from localspec.client.handshake import authenticate, port_of
 from localspec.client.stream import Event, Stream
 from localspec.client.subscription import Subscription
 from localspec.errors import (
@@ -27,52 +26,39 @@ from localspec.errors import (
 )
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.events import LiveEvent
-from localspec.protocol.handshake import LONGEST_UNPROVED, NONCE_PREFIX, new_nonce
 from localspec.protocol.jsonrpc import INVALID_PARAMS, Call, ErrorObject, Id, ProtocolFault, Response
 
 OPEN_S = 5.0
 FULL_REMEDY = "Close other clients, or raise daemon.max_connections and run `localspec daemon restart`."
 ADDRESS_REMEDY = "Check the address against that of `localspec daemon status`, then try again."
+SETTINGS: dict[str, Any] = {
+    "subprotocols": [Subprotocol(messages.SUBPROTOCOL)],
+    "compression": None,
+    "max_size": None,
+    "open_timeout": OPEN_S,
+    # The system closes the socket of an ended daemon; a daemon that is merely suspended keeps it.
+    "ping_interval": None,
+    "close_timeout": 1,
+    "user_agent_header": None,
+}
 LONGEST_REFUSAL = 500
 """characters of a refusal's text"""
 
 
 async def open_socket(
-    *, path: str | None = None, url: str | None = None, token: str = "", forwarded: bool = False
+    *, path: str | None = None, url: str | None = None, token: str = ""
 ) -> ClientConnection:
-    """Connect and shake hands, over a Unix socket or else over TCP, where both sides prove that they have the
-    token (:mod:`localspec.protocol.handshake`); ``forwarded``: the daemon's port may differ from the URL's.
+    """Connect and shake hands, over a Unix socket or else over TCP, where ``token`` is sent.
 
     Raises :class:`DaemonUnavailable` if no daemon answers, :class:`Unauthorized` if it refuses this client,
     and :class:`QueueFull` if it has no connection left.
     """
     if path is not None:
-        return await _connected(path, unix_connect(path, **_settings(), max_size=None))
-    url, nonce = url or "", new_nonce()
+        return await _connected(path, unix_connect(path, **SETTINGS))
+    bearer = {"Authorization": f"Bearer {token}"}
     # No proxy, whatever the environment says: the daemon is on this machine.
-    opening = tcp_connect(
-        url, proxy=None, **_settings(Subprotocol(NONCE_PREFIX + nonce)), max_size=LONGEST_UNPROVED
-    )
-    socket = await _connected(url, opening)
-    try:
-        await authenticate(socket, nonce, token, None if forwarded else port_of(url))
-    except BaseException:
-        socket.transport.abort()
-        raise
-    socket.protocol.max_message_size = None
-    return socket
-
-
-def _settings(*more: Subprotocol) -> dict[str, Any]:
-    return {
-        "subprotocols": [Subprotocol(messages.SUBPROTOCOL), *more],
-        "compression": None,
-        "open_timeout": OPEN_S,
-        # The system closes the socket of an ended daemon; a daemon that is merely suspended keeps it.
-        "ping_interval": None,
-        "close_timeout": 1,
-        "user_agent_header": None,
-    }
+    opening = tcp_connect(url or "", proxy=None, additional_headers=bearer, **SETTINGS)
+    return await _connected(url or "", opening)
 
 
 async def _connected(place: str, opening: Awaitable[ClientConnection]) -> ClientConnection:

@@ -29,9 +29,9 @@ class Announcement:
     def __init__(self, found: Discovery, path: Path, directories: tuple[Path, ...]) -> None:
         self._found = found
         self._path = path
-        self._socket: tuple[Path, ...] = () if found.socket is None else (Path(found.socket),)
+        self._socket = Path(found.socket)
         self._known: dict[Path, tuple[int, int]] = {
-            each: _numbers(os.stat(each)) for each in (path.parent, *directories, *self._socket)
+            each: _numbers(os.stat(each)) for each in (path.parent, *directories, self._socket)
         }
 
     def make(self) -> None:
@@ -47,8 +47,7 @@ class Announcement:
         if self._lost() is None:
             if self._is_mine():
                 self._path.unlink(missing_ok=True)
-            for socket in self._socket:
-                socket.unlink(missing_ok=True)
+            self._socket.unlink(missing_ok=True)
 
     async def keep(self) -> None:
         """Write the discovery file again when it was deleted; return once :meth:`_lost` finds a path lost."""

@@ -57,5 +57,5 @@ class Daemon:
         self.http_server = HttpServer()
         self.stopping = asyncio.Event()
         self.started = time.monotonic()
-        self.socket: str | None = None
+        self.socket = ""
         self.url: str | None = None

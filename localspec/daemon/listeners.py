@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import os
 import socket
 from functools import partial
 from http import HTTPStatus
@@ -18,36 +17,30 @@ from websockets.typing import Subprotocol
 from localspec import home
 from localspec.daemon import files
 from localspec.daemon.access import guard, loopback, token
-from localspec.daemon.access.challenge import authenticated
 from localspec.daemon.access.guard import Gate
-from localspec.daemon.access.transport import CLOSE_S, Socket, Waiting
+from localspec.daemon.access.transport import CLOSE_S, Socket
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
-from localspec.protocol.handshake import LONGEST_UNPROVED
 from localspec.protocol.messages import FULL, SUBPROTOCOL
 
 log = logging.getLogger(__name__)
 
-SOCKET_NAME = "daemon.sock"
-SOCKET_PATH_BYTES = 103
-"""the longest address of a Unix socket that every system accepts"""
 OPEN_S = 3.0
-"""seconds that a handshake may take, without the proof of the token that follows it"""
+"""seconds that a handshake may take"""
+HANDSHAKES = 32
+"""connections of one listening socket that may be shaking hands while all places are taken"""
 
 
 class Listeners:
-    """A Unix socket for this user and a TCP port for clients with the token."""
+    """A Unix socket for this user and, if configured, a TCP port for clients with the token."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._servers: list[Server] = []
 
-    async def listen_unix(self) -> str | None:
-        """Listen on the home's socket; returns its path, or None if there can be none."""
-        path = home.runtime_dir() / SOCKET_NAME
-        if len(os.fsencode(path)) > SOCKET_PATH_BYTES:
-            log.warning("%s is too long for a Unix socket: the daemon listens on TCP only", path)
-            return None
+    async def listen_unix(self) -> str:
+        """Listen on the home's socket; returns its path."""
+        path = home.socket_path()
         path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(str(path))
@@ -55,23 +48,21 @@ class Listeners:
         await self._serve(listening, Gate(False, lambda: None, self._origins()))
         return str(path)
 
-    async def listen_tcp(self, token_path: Path) -> str | None:
-        """Listen on the port of the settings, or another one; returns its URL, or None if no port can be
-        opened and the Unix socket is used alone. Raises :class:`OSError`."""
-        port = self._daemon.config.daemon.port
-        try:
-            listening = self._opened(port)
-        except OSError as error:
-            if self._daemon.socket is None:
-                raise
-            log.warning(
-                "no TCP port can be opened (%s): the daemon listens on its Unix socket only", error.strerror
-            )
+    async def listen_tcp(self) -> str | None:
+        """Listen on the port of the settings; returns its URL, or None without ``daemon.tcp``, or if the port
+        cannot be used, which is logged."""
+        settings, token_path = self._daemon.config.daemon, home.token_path()
+        if not settings.tcp:
             return None
-        address = loopback.address(listening)
+        try:
+            token.read_or_create(token_path)
+            listening = loopback.listen(settings.port)
+        except OSError as error:
+            log.warning("TCP port %d cannot be used: %s", settings.port, error.strerror or error)
+            return None
         # The token is read each time: a new one is valid at once.
         await self._serve(listening, Gate(True, partial(_token, token_path), self._origins()))
-        return f"ws://{address}"
+        return f"ws://{loopback.address(listening)}"
 
     def close(self) -> None:
         """Accept no more connections; open ones stay."""
@@ -84,37 +75,32 @@ class Listeners:
         if closing:
             await asyncio.wait(closing, timeout=timeout_s)
 
-    def _opened(self, port: int) -> socket.socket:
-        try:
-            return loopback.listen(port)
-        except OSError as error:
-            if error.errno in loopback.LACKING:
-                raise
-            log.warning("port %d cannot be used (%s): a free one is used instead", port, error.strerror)
-            return loopback.listen(0)
-
     async def _serve(self, listening: socket.socket, gate: Gate) -> None:
-        limits, waiting = self._daemon.config.daemon, Waiting()
+        limits = self._daemon.config.daemon
         start = serve if gate.tcp else unix_serve
         self._servers.append(
             await start(
-                lambda connection: self._handle(connection, gate, waiting),
+                self._handle,
                 sock=listening,
                 subprotocols=[Subprotocol(SUBPROTOCOL)],
                 process_request=lambda connection, request: self._admit(connection, request, gate),
                 compression=None,
-                max_size=LONGEST_UNPROVED,
+                max_size=limits.max_frame,
                 ping_interval=limits.ping_interval_s,
                 ping_timeout=limits.ping_interval_s,
                 open_timeout=OPEN_S,
                 close_timeout=CLOSE_S,
                 server_header=None,
-                create_connection=cast(Any, partial(Socket, waiting=waiting)),
+                create_connection=cast(Any, partial(Socket, made=set(), most=self._most() + HANDSHAKES)),
             )
         )
 
     def _origins(self) -> frozenset[str]:
         return frozenset(self._daemon.config.http.origins)
+
+    def _most(self) -> int:
+        """The number of clients that may be connected."""
+        return files.connections(self._daemon.config.daemon.max_connections)
 
     def _admit(self, connection: ServerConnection, request: Request, gate: Gate) -> Response | None:
         """The response to plain HTTP or a refused handshake; None to upgrade the connection."""
@@ -127,35 +113,12 @@ class Listeners:
             return connection.respond(HTTPStatus.OK, "ok\n")
         if path == guard.METRICS_PATH:
             return connection.respond(HTTPStatus.OK, self._daemon.metrics.text())
-        if len(self._daemon.connections) >= files.connections(self._daemon.config.daemon.max_connections):
+        if len(self._daemon.connections) >= self._most():
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{FULL}\n")
-        if not gate.tcp or guard.nonce_of(request.headers) is None:
-            self._trust(connection)  # before the answer: no frame may come earlier
         return None
 
-    def _trust(self, connection: ServerConnection) -> None:
-        """Accept messages up to the daemon's ``max_frame`` from now on."""
-        connection.protocol.max_message_size = self._daemon.config.daemon.max_frame
-
-    async def _handle(self, connection: ServerConnection, gate: Gate, waiting: Waiting) -> None:
-        if not await self._is_known(connection, gate):
-            return
-        waiting.pop(connection, None)
+    async def _handle(self, connection: ServerConnection) -> None:
         await Connection(connection, self._daemon).serve()
-
-    async def _is_known(self, connection: ServerConnection, gate: Gate) -> bool:
-        """Return True if the client is authenticated: by the Unix socket, by the token, or by a proof of it.
-
-        A token in the handshake was checked by :meth:`_admit`; a proof is awaited here.
-        """
-        nonce = guard.nonce_of(connection.request.headers) if connection.request is not None else None
-        if not gate.tcp or nonce is None:
-            return True
-        secret, port = gate.token(), connection.local_address[1]
-        if secret is None or not await authenticated(connection, nonce, secret, port):
-            return False
-        self._trust(connection)
-        return True
 
 
 def _token(path: Path) -> str | None:

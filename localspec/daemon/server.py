@@ -9,7 +9,6 @@ import signal
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from pathlib import Path
 
 from websockets.frames import CloseCode
 
@@ -17,13 +16,12 @@ from localspec import home
 from localspec._version import __version__
 from localspec.config import Config
 from localspec.daemon import supervisor
-from localspec.daemon.access import token
 from localspec.daemon.announcement import Announcement
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.http_server import was_left_open
 from localspec.daemon.listeners import Listeners
 from localspec.daemon.workers.pool import COMMAND, Program
-from localspec.errors import FULL, DaemonUnavailable
+from localspec.errors import DaemonUnavailable
 from localspec.protocol.messages import PROTOCOL, Discovery
 
 log = logging.getLogger(__name__)
@@ -65,7 +63,7 @@ class Server:
             if daemon.http_server.flag or self._config.http.enabled:
                 self._http = asyncio.create_task(self._serve_http())
             on_ready()
-            log.info("localspec %s listens on %s and %s", __version__, daemon.socket, daemon.url)
+            log.info("localspec %s listens on %s, TCP: %s", __version__, daemon.socket, daemon.url or "off")
             await self._until_stopped()
             if self._http is not None and self._http.done():
                 self._http.result()  # raises its error, if it has one
@@ -88,11 +86,10 @@ class Server:
 
     async def _listen(self) -> None:
         daemon, listeners = self._daemon, self._listeners
-        token_path = home.token_path()
-        _ensure_token(token_path)
         daemon.socket = await listeners.listen_unix()
-        daemon.url = await listeners.listen_tcp(token_path)
-        found = Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, str(token_path))
+        daemon.url = await listeners.listen_tcp()
+        token_file = str(home.token_path())
+        found = Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, token_file)
         self._announcement = Announcement(found, home.discovery_path(), (home.data_dir(),))
         self._announcement.make()
 
@@ -138,13 +135,3 @@ def _on_signals(stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
-
-
-def _ensure_token(path: Path) -> None:
-    """Write a token for TCP if there is none; on a full disk only the Unix socket can be used."""
-    try:
-        token.read_or_create(path)
-    except OSError as error:
-        if error.errno not in FULL:
-            raise
-        log.warning("%s cannot be written (%s): TCP connections are refused", path, error.strerror)

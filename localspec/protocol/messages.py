@@ -1,4 +1,4 @@
-"""The wire's methods and notifications, each defined once; those of the proof over TCP are in ``handshake``.
+"""The wire's methods and notifications, each defined once.
 
 :data:`METHODS` maps a method to its parameters; :func:`params_of` validates them.
 """
@@ -370,7 +370,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     version: str
     protocol: int
     uptime_s: float
-    socket: str | None
+    socket: str
     url: str | None
     resident_bytes: int | None
     connections: int
@@ -450,7 +450,7 @@ class Discovery(msgspec.Struct, frozen=True):
     pid: int
     version: str
     protocol: int
-    socket: str | None
+    socket: str
     url: str | None
     token_file: str
 

@@ -21,7 +21,7 @@ from localspec.errors import ExitCode
 from tests.bridge.harness import COMMAND, bridged
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import INITIALIZE, DaemonProcess, Raw, write_config
-from tests.waiting import DEADLINE_S, run
+from tests.waiting import DEADLINE_S
 
 MAX_FRAME = 65536
 
@@ -139,28 +139,6 @@ async def test_the_largest_message_passes_and_a_larger_one_ends_it(daemon: Daemo
         await lines.send(b"y" * (MAX_FRAME + 1))
         code, said = await lines.end()
         assert code == ExitCode.USAGE and f"longer than {MAX_FRAME} bytes" in said
-
-
-@pytest.mark.slow
-def test_over_tcp_a_long_message_may_follow_at_once(home: Path) -> None:
-    """Until the token is proved the daemon takes short ones alone."""
-    far = home / ("far" * 40)  # too long for the path of a Unix socket
-    far.mkdir()
-    daemon = DaemonProcess(far)
-    assert daemon.found.socket is None
-
-    async def test() -> None:
-        for _ in range(5):
-            async with bridged(far, initialize=False) as (client, lines):
-                both = line_of("initialize", **INITIALIZE) + line_of("unknown", text="x" * 3_000_000)
-                lines.stdin.write(both)
-                assert "result" in json.loads(await lines.recv())
-                assert "error" in json.loads(await lines.recv())
-
-    try:
-        run(test())
-    finally:
-        assert daemon.stop() == 0, daemon.log()
 
 
 async def test_an_endless_line_ends_it_as_well(daemon: DaemonProcess) -> None:

@@ -192,10 +192,10 @@ def test_who_starts_it_is_told_that_its_port_is_taken(cli: Cli) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         cli("config", "set", "daemon.port", str(port))
+        cli("config", "set", "daemon.tcp", "true")
         done = cli("daemon", "start", "--json")
-        url = json.loads(done.stdout)["url"]
-        assert done.returncode == 0
-        assert f"localspec: port {port} is in use; this time {url} is used\n" in done.stderr
+        assert done.returncode == 0 and json.loads(done.stdout)["url"] is None
+        assert f"localspec: TCP port {port} cannot be used" in done.stderr
 
 
 def test_a_door_that_cannot_be_is_not_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,10 +212,11 @@ def test_the_log_holds_no_prompt(cli: Cli) -> None:
 
 
 def test_the_wires_token_is_printed_and_replaced_under_a_daemon_that_runs(cli: Cli) -> None:
-    cli.json("daemon", "start")
+    cli("config", "set", "daemon.tcp", "true")
+    cli("daemon", "restart")
     path = cli.home / "data" / "token"
-    old = path.read_text()
-    assert cli("daemon", "token", "--wire").stdout == f"{old}\n"
+    old = cli("daemon", "token", "--wire").stdout.strip()
+    assert path.read_text() == old
     new = cli("daemon", "token", "--wire", "--new").stdout.strip()
     assert new == path.read_text() != old
     assert cli("daemon", "token").stdout.strip() not in (old, new), "that of the HTTP server is another one"

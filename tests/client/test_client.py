@@ -18,8 +18,7 @@ from websockets.typing import Subprotocol
 
 from localspec.client import Client, Stream, connect, discovery
 from localspec.client.stream import Reading
-from localspec.daemon.access.challenge import authenticated
-from localspec.daemon.access.guard import nonce_of
+from localspec.daemon.access import token
 from localspec.errors import (
     DaemonUnavailable,
     EngineBusy,
@@ -41,6 +40,7 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
 from localspec.protocol.results import Result
 from tests.client.conftest import echo
+from tests.daemon.harness import write_config
 from tests.waiting import soon
 
 
@@ -182,13 +182,18 @@ async def test_errors_are_typed(shared: Path, client: Client) -> None:
     assert caught.value.code == "internal"
 
 
-async def test_over_tcp_with_the_token(shared: Path) -> None:
+async def test_over_tcp_with_the_token_of_the_moment(home: Path) -> None:
+    write_config(home, tcp=True)
     async with await echo() as local:
         url = (await local.status()).url
         async with await connect(url=url) as client:
             assert (await client.generate("hello").result()).text == "hello "
+        old = (home / "data" / "token").read_text()
+        token.create(home / "data" / "token")
         with pytest.raises(Unauthorized, match="token"):
-            await connect(url=url, token="0" * 64)
+            await connect(url=url, token=old)
+        async with await connect(url=url) as client:
+            assert (await client.status()).connections == 2
 
 
 @pytest.mark.slow
@@ -228,13 +233,6 @@ async def test_closing_ends_the_requests(shared: Path) -> None:
             pass
 
 
-async def proved(socket: ServerConnection) -> None:
-    """Shake hands as a daemon whose token is empty."""
-    assert socket.request is not None
-    nonce = nonce_of(socket.request.headers)
-    assert nonce is not None and await authenticated(socket, nonce, "", socket.local_address[1])
-
-
 async def refuse(socket: ServerConnection) -> None:
     """As a daemon of another protocol does."""
     call = jsonrpc.decode(await socket.recv())
@@ -254,7 +252,6 @@ async def test_a_server_of_another_protocol_or_none_is_told(
     home: Path, say: Callable[[ServerConnection], Awaitable[None]], error: type[LocalspecError], what: str
 ) -> None:
     async def handle(socket: ServerConnection) -> None:
-        await proved(socket)
         await say(socket)
         await socket.wait_closed()
 

@@ -21,10 +21,11 @@ STILL_S = 60.0
 
 async def test_clients_send_no_pings_of_their_own(home: Path) -> None:
     """The kernel reports the end of a daemon; silence alone ends no connection."""
-    async with await connect(command=ECHO_DAEMON) as client:
+    write_config(home, tcp=True)
+    async with await connect(command=ECHO_DAEMON):
         found = discovery.find()
-        assert found is not None and found.socket is not None
-        url, token = (await client.status()).url, Path(found.token_file).read_text()
+        assert found is not None
+        url, token = found.url, Path(found.token_file).read_text()
         for socket in (await open_socket(path=found.socket), await open_socket(url=url, token=token)):
             assert socket.ping_interval is None
             await socket.close()
@@ -32,7 +33,7 @@ async def test_clients_send_no_pings_of_their_own(home: Path) -> None:
 
 @pytest.mark.slow
 async def test_an_answer_goes_on_after_the_daemon_stood_still(home: Path) -> None:
-    """The command's, and that of a client over TCP; both are what they are without a pause."""
+    """It is what it is without a pause."""
     write_config(home, options={"max_tokens": 1500, "temperature": 0.0, "proposer": "none"})
     words = (sys.executable, "-P", "-m", "localspec", "run", "--raw", "def fib(n):")
     expected = subprocess.run(words, capture_output=True, timeout=4 * DEADLINE_S, check=True).stdout

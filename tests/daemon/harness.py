@@ -15,10 +15,12 @@ from typing import Any
 
 import msgspec
 import psutil
+import pytest
 from websockets.asyncio.client import ClientConnection, unix_connect
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
+from localspec.client import Client, connect
 from localspec.protocol.messages import Discovery
 from tests.waiting import DEADLINE_S, soon
 
@@ -66,11 +68,11 @@ class DaemonProcess:
 
     @property
     def socket(self) -> str:
-        assert self.found.socket is not None
         return self.found.socket
 
     @property
     def port(self) -> int:
+        """The TCP port; the settings need ``tcp``."""
         assert self.found.url is not None
         return int(self.found.url.rpartition(":")[2])
 
@@ -93,6 +95,13 @@ class DaemonProcess:
         code = self.process.wait(DEADLINE_S)
         has_stopped = code == -signal.SIGTERM and "server: stopped" in self.log()
         return 0 if has_stopped else code
+
+
+async def client_of(home: Path) -> Client:
+    """A client of the daemon that runs in a home."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LOCALSPEC_HOME", str(home))
+        return await connect(start=False, name="test")
 
 
 class Raw:

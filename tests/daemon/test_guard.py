@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.datastructures import Headers
 
 from localspec.daemon.access.guard import Gate, refusal
+from tests.client.conftest import own_home
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.handshake import answer, request
 from tests.daemon.harness import DaemonProcess
@@ -20,6 +23,14 @@ FOREIGN_HOSTS = (
     *("example.org", "localhost.example.org", "127.0.0.1.example.org", "127.0.0.1@example.org"),
     *("127.0.0.2", "0.0.0.0", "localhost:8737x", "", "\xff\xfe[::", None),
 )
+
+
+@pytest.fixture(scope="module")
+def daemon() -> Iterator[DaemonProcess]:
+    with own_home() as home:
+        daemon = DaemonProcess(home, tcp=True)
+        yield daemon
+        assert daemon.stop() == 0, daemon.log()
 
 
 def filled(daemon: DaemonProcess, headers: dict[str, str | None]) -> dict[str, str | None]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -89,49 +86,3 @@ def test_looking_after_the_home_costs_next_to_nothing(start: StartDaemon) -> Non
     with pytest.raises(psutil.TimeoutExpired):
         process.wait(2 * CHECK_S)
     assert sum(process.cpu_times()[:2]) - before < 0.05 * (time.monotonic() - began)
-
-
-ONLY = {
-    "IPv6": "ip link set lo up && ip addr del 127.0.0.1/8 dev lo",
-    "nothing": "ip link set lo up && ip addr flush dev lo",
-}
-ASK = """
-import asyncio, sys
-from localspec.client import connect
-from localspec.client.discovery import find
-async def ask():
-    async with await connect() as client:
-        found = find()
-        print(found.url and found.url.rpartition(":")[0], bool(found.socket))
-        print((await client.generate("hello").result()).finish_reason)
-        if found.url:
-            async with await connect(url=found.url) as other:
-                print((await other.status()).pid == found.pid)
-        await client.shutdown()
-asyncio.run(ask())
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("only", "told"), [("IPv6", ["ws://[::1] True", "stop", "True"]), ("nothing", ["None True", "stop"])]
-)
-def test_a_machine_without_127_0_0_1_has_a_daemon_all_the_same(
-    home: Path, only: str, told: list[str]
-) -> None:
-    inside = ("unshare", "-n", "sh", "-c")
-    tried = subprocess.run((*inside, ONLY[only]), capture_output=True, check=False)
-    if tried.returncode != 0:
-        pytest.skip(f"no namespace of networks can be made here: {tried.stderr.decode().strip()}")
-    (home / "config").mkdir()
-    (home / "config" / "config.toml").write_text("[options]\nmax_tokens = 4\n")
-    asked = subprocess.run(
-        (*inside, f'{ONLY[only]} && exec "$@"', "sh", sys.executable, "-c", ASK),
-        env={**os.environ, "LOCALSPEC_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=4 * DEADLINE_S,
-    )
-    assert asked.stdout.replace("length", "stop").split("\n")[:-1] == told, asked.stderr
-    log = (home / "state" / "daemon.log").read_text()
-    assert ("its Unix socket only" in log) == (only == "nothing")

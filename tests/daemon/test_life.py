@@ -41,10 +41,10 @@ def test_what_it_leaves_on_disk_is_private(daemon: DaemonProcess) -> None:
         "version": __version__,
         "protocol": 1,
         "socket": str(daemon.home / "runtime" / "daemon.sock"),
-        "url": f"ws://127.0.0.1:{daemon.port}",
+        "url": None,
         "token_file": str(daemon.home / "data" / "token"),
     }
-    for name in ("runtime/daemon.json", "runtime/daemon.sock", "data/token", "data/history.sqlite"):
+    for name in ("runtime/daemon.json", "runtime/daemon.sock", "data/history.sqlite"):
         assert mode(daemon.home / name) == 0o600, name
     for name in ("data/history.sqlite-wal", "data/history.sqlite-shm"):
         assert mode(daemon.home / name) == 0o600, name
@@ -52,9 +52,12 @@ def test_what_it_leaves_on_disk_is_private(daemon: DaemonProcess) -> None:
         assert mode(daemon.home / name) == 0o700, name
 
 
-def test_it_listens_on_loopback_only(daemon: DaemonProcess) -> None:
-    listening = [c for c in psutil.Process(daemon.process.pid).net_connections() if c.status == "LISTEN"]
-    assert [c.laddr.ip for c in listening] == ["127.0.0.1"]
+@pytest.mark.parametrize(("config", "hosts"), [({}, []), ({"tcp": True}, ["127.0.0.1"])])
+def test_it_listens_on_no_port_by_default_and_on_loopback_only(
+    start: StartDaemon, config: dict[str, bool], hosts: list[str]
+) -> None:
+    connections = psutil.Process(start(**config).process.pid).net_connections("inet")
+    assert [each.laddr.ip for each in connections if each.status == "LISTEN"] == hosts
 
 
 async def test_it_is_small_when_idle(start: StartDaemon) -> None:
@@ -184,7 +187,7 @@ def test_a_second_daemon_finds_the_first_and_exits(daemon: DaemonProcess, flags:
 def test_a_lock_that_nobody_answers_for_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
     monkeypatch.setattr(instance, "PATIENCE_S", 0.3)
-    stale = Discovery(2**22 + 1, "0", 1, None, "ws://127.0.0.1:9", "token")
+    stale = Discovery(2**22 + 1, "0", 1, "/nowhere", None, "token")
     homes.write_private(homes.discovery_path(), msgspec.json.encode(stale).decode())
     with FileLock(home / "runtime" / "daemon.lock"), pytest.raises(DaemonUnavailable, match="holds the lock"):
         instance.claim()
@@ -195,11 +198,10 @@ def test_a_lock_that_nobody_answers_for_is_told(home: Path, monkeypatch: pytest.
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken_is_replaced(start: StartDaemon) -> None:
+def test_a_port_that_is_taken_leaves_the_unix_socket(start: StartDaemon) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        daemon = start(port=taken.getsockname()[1])
-        assert daemon.port != taken.getsockname()[1]
-        assert "a free one" in daemon.log()
+        daemon = start(tcp=True, port=taken.getsockname()[1])
+    assert daemon.found.url is None and "cannot be used" in daemon.log()
 
 
 @pytest.mark.slow
@@ -219,7 +221,7 @@ def test_a_wrong_configuration_is_named(home: Path) -> None:
 
 @pytest.mark.slow
 async def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: StartDaemon) -> None:
-    first = start()
+    first = start(tcp=True)
     async with raw(first) as client:
         await client.begin(1, "generate", prompt="stall")
     (worker,) = first.workers()
@@ -227,7 +229,7 @@ async def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: 
     until_sync(lambda: gone(worker), "the worker is gone")
     assert first.discovery_path.exists()
     token = first.token
-    second = start()
+    second = start(tcp=True)
     assert second.found.pid != first.found.pid
     assert second.token == token
 
@@ -235,14 +237,14 @@ async def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: 
 @pytest.mark.slow
 @pytest.mark.parametrize("damage", ["chmod 644", "short", "empty"])
 def test_a_token_that_was_open_or_damaged_is_replaced(start: StartDaemon, damage: str) -> None:
-    first = start()
+    first = start(tcp=True)
     path, token = Path(first.found.token_file), first.token
     first.stop()
     if damage == "chmod 644":
         path.chmod(0o644)
     else:
         path.write_text("" if damage == "empty" else token[:32])
-    second = start()
+    second = start(tcp=True)
     assert second.token != token
     assert len(second.token) == 64
     assert mode(path) == 0o600

@@ -22,7 +22,7 @@ async def test_who_sends_is_told_that_the_client_is_gone() -> None:
     """Over one that was closed with something still to be written, which then was written."""
     accepted: asyncio.Queue[ServerConnection] = asyncio.Queue()
     over = asyncio.Event()
-    made: Any = partial(Socket, waiting={})
+    made: Any = partial(Socket, made=set(), most=2)
 
     async def handle(socket: ServerConnection) -> None:
         accepted.put_nowait(socket)

@@ -16,7 +16,7 @@ from localspec.doctor.finding import Finding
 from localspec.errors import LocalspecError, Unauthorized, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery
 
-FOUND = Discovery(7, __version__, 1, "/run/daemon.sock", "ws://127.0.0.1:1", "/token")
+FOUND = Discovery(7, __version__, 1, "/run/daemon.sock", None, "/token")
 RUNNING = DaemonStatus(
     pid=7,
     version=__version__,

@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 import httpx2
 
 from localspec import home as homes
-from localspec.client import Client, connect
+from localspec.client import Client
 from tests.client.conftest import own_home
-from tests.daemon.harness import ECHO_DAEMON, REAL_DAEMON, DaemonProcess
+from tests.daemon.harness import ECHO_DAEMON, REAL_DAEMON, DaemonProcess, client_of
 from tests.waiting import DEADLINE_S, run, until_sync
 
 SECTION = "[http]\nenabled = true\nport = 0\n"
@@ -79,7 +79,7 @@ async def _status(daemon: DaemonProcess) -> Any:
 
 async def wire(daemon: DaemonProcess) -> Client:
     """The same daemon, on its own wire."""
-    return await connect(start=False, url=daemon.found.url, token=daemon.token.strip(), name="test")
+    return await client_of(daemon.home)
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import psutil
 import pytest
 
 from localspec import home
+from localspec.daemon.access import token
 from tests.http.server import SECTION, HttpServer, opened, wire
 from tests.waiting import DEADLINE_S, run
 
@@ -311,6 +312,6 @@ def localspec(*words: str) -> str:
 
 
 def test_the_token_of_the_wire_opens_nothing_here(echo: HttpServer) -> None:
-    wires = echo.daemon.token.strip()
+    wires = token.create(echo.daemon.home / "data" / "token")
     assert wires != echo.token
     assert echo.ask("GET", "/v1/models", authorization=f"Bearer {wires}").status_code == 401

@@ -27,7 +27,7 @@ CEILINGS = {
     "localspec/backends": 3550,
     "localspec/bench": 700,
     "localspec/cli": 4000,
-    "localspec/client": 1250,
+    "localspec/client": 1150,
     "localspec/completion": 550,
     "localspec/daemon": 5650,
     "localspec/doctor": 650,
@@ -37,7 +37,7 @@ CEILINGS = {
     "localspec/lsp": 1500,
     "localspec/memory": 2350,
     "localspec/models": 4800,
-    "localspec/protocol": 1850,
+    "localspec/protocol": 1800,
     "localspec/service": 350,
     "localspec/speculation": 2400,
     "localspec/tui": 5850,
@@ -45,7 +45,7 @@ CEILINGS = {
     "plugins/llm": 150,
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
-    "plugins/vscode": 2850,
+    "plugins/vscode": 2650,
     "tests": 55800,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""

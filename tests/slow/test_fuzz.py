@@ -40,7 +40,7 @@ def test_frames(seed: int) -> None:
 
 
 def test_connections(start: StartDaemon, seed: int) -> None:
-    daemon = start(max_frame=65536, max_queued=10_000)
+    daemon = start(tcp=True, max_frame=65536, max_queued=10_000)
     print(asyncio.run(besiege(daemon, CONNECTIONS, seed, patient=True)))
 
 
@@ -49,7 +49,7 @@ def test_who_sends_no_handshake_is_closed(start: StartDaemon) -> None:
     scripts = [Script("nothing", True, [], "stay"), Script("a byte", False, [b"G"], "stay")]
 
     async def test() -> None:
-        daemon = start()
+        daemon = start(tcp=True)
         await asyncio.gather(*(play(daemon, script, Tally()) for script in scripts))
 
     asyncio.run(test())

@@ -9,8 +9,9 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from localspec.client import Client, connect
+from localspec.client import Client
 from localspec.protocol.messages import Completions, Discovery, Trigger
+from tests.daemon.harness import client_of
 from tests.waiting import run
 
 T = TypeVar("T")
@@ -54,11 +55,9 @@ class Asking:
 
     def _with_client(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """In a thread of its own: the browser's driver has an event loop in this one."""
-        found = self.found()
-        token = Path(found.token_file).read_text().strip()
 
         async def ask() -> T:
-            async with await connect(start=False, url=found.url, token=token, name="test") as client:
+            async with await client_of(self._home) as client:
                 return await work(client)
 
         with ThreadPoolExecutor(1) as thread:

@@ -1,9 +1,8 @@
 """The checks of a handshake before the connection is upgraded.
 
 Web pages can open WebSockets to loopback, which CORS does not prevent, so a browser's ``Origin`` is refused,
-and a ``Host`` that is not loopback (DNS rebinding). Over TCP the token is required as well, or a nonce: then
-the connection is upgraded, and no request is accepted until the client has proved that it has the token.
-Malformed headers are refused like wrong ones: nothing here raises.
+and a ``Host`` that is not loopback (DNS rebinding). Over TCP the token is required as well. Malformed headers
+are refused like wrong ones: nothing here raises.
 """
 
 from __future__ import annotations
@@ -16,7 +15,6 @@ from http import HTTPStatus
 
 from websockets.datastructures import Headers
 
-from localspec.protocol.handshake import NONCE, NONCE_PREFIX
 from localspec.protocol.messages import BEARER
 
 LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
@@ -32,8 +30,8 @@ Refusal = tuple[HTTPStatus, str]
 class Gate:
     """The requirements of one listening socket: an ``Origin``, if sent, must be among ``origins``.
 
-    Over ``tcp`` a loopback ``Host`` is required, and the token, except for ``/healthz`` and for the socket's
-    path, where a nonce suffices. ``token`` reads the token; None if there is none, which admits no client.
+    Over ``tcp`` a loopback ``Host`` is required, and the token, except for ``/healthz``. ``token`` reads it;
+    None if there is none, which admits no client.
     """
 
     tcp: bool
@@ -51,7 +49,7 @@ def refusal(method: str, path: str, headers: Headers, gate: Gate) -> Refusal | N
         return HTTPStatus.NOT_FOUND, f"Only {SOCKET_PATH}, {HEALTH_PATH} and {METRICS_PATH} exist."
     if method != "GET":
         return HTTPStatus.METHOD_NOT_ALLOWED, "Only the method GET is allowed."
-    if gate.tcp and path != HEALTH_PATH and not _is_authenticated(path, headers, gate):
+    if gate.tcp and path != HEALTH_PATH and not _is_authenticated(headers, gate):
         return HTTPStatus.UNAUTHORIZED, "The token is missing or wrong."
     return None
 
@@ -78,26 +76,9 @@ def is_token(shown: list[str], token: str) -> bool:
     return bool(shown) and all([hmac.compare_digest(one.encode(), token.encode()) for one in shown])
 
 
-def nonce_of(headers: Headers) -> str | None:
-    """The nonce of a client that will prove that it has the token; None for one that sends the token."""
-    nonces = _offered(headers, NONCE_PREFIX)
-    is_one = len(nonces) == 1 and NONCE.fullmatch(nonces[0]) is not None
-    return nonces[0] if is_one and not _shown(headers) else None
-
-
-def _is_authenticated(path: str, headers: Headers, gate: Gate) -> bool:
-    """Return True if the token was sent, or a nonce for a proof that follows."""
-    if path == SOCKET_PATH and nonce_of(headers) is not None:
-        return True
-    token = gate.token()
-    return token is not None and is_token(_shown(headers), token)
-
-
-def _shown(headers: Headers) -> list[str]:
-    return [*bearers(headers.get_all("Authorization")), *_offered(headers, BEARER)]
-
-
-def _offered(headers: Headers, prefix: str) -> list[str]:
-    """Return the offered subprotocols that begin with ``prefix``, without it."""
+def _is_authenticated(headers: Headers, gate: Gate) -> bool:
+    """Return True if the token was sent, as a header or as a subprotocol."""
     names = (name.strip() for name in ",".join(headers.get_all("Sec-WebSocket-Protocol")).split(","))
-    return [name.removeprefix(prefix) for name in names if name.startswith(prefix)]
+    offered = [name.removeprefix(BEARER) for name in names if name.startswith(BEARER)]
+    token = gate.token()
+    return token is not None and is_token([*bearers(headers.get_all("Authorization")), *offered], token)

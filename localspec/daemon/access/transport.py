@@ -1,4 +1,4 @@
-"""A WebSocket whose handshakes end: the opening one gives way to newer ones, the closing one has a deadline.
+"""A WebSocket of which a server has a limited number, and whose closing handshake has a deadline.
 
 A peer that sends a close frame but keeps its end of the socket open would otherwise hold its place and its
 requests for ever: the library enforces the deadline only while something is awaited.
@@ -13,32 +13,23 @@ from websockets.asyncio.server import ServerConnection
 
 CLOSE_S = 0.5
 """longest duration of the closing handshake, in seconds"""
-PLACES = 32
-"""connections of one listening socket that may be shaking hands; a newer one replaces the oldest"""
-
-Waiting = dict[ServerConnection, None]
-"""connections that are shaking hands, the oldest first"""
 
 
 class Socket(ServerConnection):
-    """A connection that is aborted at the deadline of the closing handshake (``close_timeout``).
-
-    It is in ``waiting`` until it is closed, or removed there as its handshake is complete.
-    """
+    """A connection that is aborted at the deadline of the closing handshake (``close_timeout``), and at once
+    if ``made``, the connections of its server, has more than ``most``, those shaking hands included."""
 
     _bounded = False
 
-    def __init__(self, *args: Any, waiting: Waiting, **options: Any) -> None:
+    def __init__(self, *args: Any, made: set[ServerConnection], most: int, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._waiting = waiting
+        self._made, self._most = made, most
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self._waiting[self] = None
-        if len(self._waiting) > PLACES:
-            oldest = next(iter(self._waiting))
-            del self._waiting[oldest]
-            oldest.transport.abort()
+        self._made.add(self)
+        if len(self._made) > self._most:
+            self.transport.abort()
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
@@ -47,7 +38,7 @@ class Socket(ServerConnection):
             self.loop.call_at(self.close_deadline, self.transport.abort)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._waiting.pop(self, None)
+        self._made.discard(self)
         super().connection_lost(exc)
         # asyncio raises AttributeError if a transport that has written all and closed is aborted, which the
         # library does when it sends to a lost client.
