@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -14,19 +14,12 @@ from localspec import home, process
 from localspec.cli import answer, output
 from localspec.config import load_config
 from localspec.daemon.access.token import create, read_or_create
-from localspec.daemon.http_server import lacking
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
 from localspec.units import size
 
-if TYPE_CHECKING:
-    from localspec.client import Client
-
 AsJson = Annotated[bool, Parameter(name="--json")]
 STOP_S = 10.0
-HTTP_SERVER_S = 10.0
-"""seconds to wait for the HTTP server"""
-HTTP_SERVER_STEP_S = 0.05
 CHANGED = {
     "changed": "config.toml has changed since the daemon started; the next command replaces an idle daemon.",
     "broken": "config.toml is not valid (see `localspec doctor`); the daemon keeps its earlier settings.",
@@ -41,6 +34,8 @@ def run(*, http: Annotated[bool, Parameter(negative="")] = False) -> int:
     http
         Also start the HTTP server, for clients of OpenAI's, llama.cpp's and Ollama's servers.
     """
+    from localspec.http.server import lacking
+
     if http and (missing := lacking()):
         raise DaemonUnavailable(
             f"the HTTP server cannot start: {' and '.join(missing)} cannot be imported", INSTALL_HTTP
@@ -87,7 +82,7 @@ async def _started() -> tuple[Discovery, DaemonStatus]:
     from localspec.client import connect, discovery
 
     async with await connect() as client:
-        status = await _with_http_server(client)
+        status = await client.status()
         found = discovery.find()
     if found is None:
         raise DaemonUnavailable(
@@ -95,18 +90,6 @@ async def _started() -> tuple[Discovery, DaemonStatus]:
             "Run the command again; `localspec daemon logs` shows why the daemon ended.",
         )
     return found, status
-
-
-async def _with_http_server(client: Client) -> DaemonStatus:
-    """The daemon's status once its HTTP server is open or has failed; at once if none is enabled."""
-    status = await client.status()
-    if load_config().http.enabled and status.settings == "current":
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(HTTP_SERVER_S):
-                while status.http is None and status.http_problem is None:
-                    await asyncio.sleep(HTTP_SERVER_STEP_S)
-                    status = await client.status()
-    return status
 
 
 def token(*, new: bool = False, wire: Annotated[bool, Parameter(negative="")] = False) -> int:

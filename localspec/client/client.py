@@ -7,14 +7,12 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypedDict, Unpack
 
-from websockets.asyncio.client import ClientConnection
-
 from localspec import home
 from localspec._version import __version__
 from localspec.client import discovery
 from localspec.client.stream import Stream
 from localspec.client.subscription import Subscription
-from localspec.client.wire import Wire, open_socket
+from localspec.client.wire import Socket, Wire, open_socket
 from localspec.config import load_config
 from localspec.errors import (
     DaemonUnavailable,
@@ -423,7 +421,7 @@ async def connect(
     if url is not None:
         if token is None:
             token = await asyncio.to_thread(_read_token)
-        return await _welcomed(await open_socket(url=url, token=token), name)
+        return await initialized(await open_socket(url=url, token=token), name)
     found = discovery.find()
     client = None if found is None else await _answering(found, name)
     why = ""
@@ -437,7 +435,7 @@ async def connect(
         raise DaemonUnavailable("no daemon is running", "Run `localspec daemon start`.")
     on_start(why)
     found = await asyncio.to_thread(discovery.start_daemon, command)
-    return await _welcomed(await open_socket(path=found.socket), name)
+    return await initialized(await open_socket(path=found.socket), name)
 
 
 def _can_start() -> bool:
@@ -474,12 +472,13 @@ async def _stopped(client: Client) -> bool:
 async def _answering(found: Discovery, name: str) -> Client | None:
     """A client of the daemon found; None if that daemon was killed."""
     try:
-        return await _welcomed(await open_socket(path=found.socket), name)
+        return await initialized(await open_socket(path=found.socket), name)
     except DaemonUnavailable:
         return None
 
 
-async def _welcomed(socket: ClientConnection, name: str) -> Client:
+async def initialized(socket: Socket, name: str) -> Client:
+    """The client named ``name`` on an open connection. Raises :class:`VersionSkew`."""
     wire = Wire(socket)
     params = Initialize(protocol=PROTOCOL, client=ClientInfo(name=name, version=__version__))
     try:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import itertools
 from collections.abc import Awaitable
-from typing import Any
+from typing import Any, Protocol
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, unix_connect
@@ -79,10 +79,23 @@ async def _connected(place: str, opening: Awaitable[ClientConnection]) -> Client
         raise DaemonUnavailable(f"no daemon answers at {place}: {error}") from None
 
 
+class Socket(Protocol):
+    """A connection to the daemon; all raise :class:`ConnectionClosed`, except :meth:`close`."""
+
+    async def send(self, message: str, /) -> None:
+        """Send a message, waiting for room."""
+
+    async def recv(self) -> str | bytes:
+        """Wait for the next message."""
+
+    async def close(self) -> None:
+        """Close the connection."""
+
+
 class Wire:
     """Matches responses to requests; every request ends, at the latest with the connection."""
 
-    def __init__(self, socket: ClientConnection) -> None:
+    def __init__(self, socket: Socket) -> None:
         self._socket = socket
         self._ids = itertools.count(1)
         self._live: dict[Id, tuple[Stream[Any], Any]] = {}

@@ -23,6 +23,7 @@ from localspec.daemon.log import OneLine, keep_small, redirect
 from localspec.daemon.server import Server
 from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError
+from localspec.http.server import served
 from localspec.wording import printable
 
 log = logging.getLogger("localspec.daemon")
@@ -49,7 +50,7 @@ def main(arguments: list[str] | None = None, worker: Program = COMMAND) -> int:
     try:
         if given.log:
             redirect()
-        server = partial(Server, worker=worker, http=given.http)
+        server = partial(Server, worker=worker, serve_http=served, http=given.http)
         by_hand = not (given.log or given.ready_fd is not None or supervisor.is_there())
         return _run(given.ready_fd, server, bounded=given.log, must_be_mine=by_hand or given.http)
     except LocalspecError as error:

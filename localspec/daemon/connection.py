@@ -7,7 +7,6 @@ import logging
 from collections.abc import Coroutine
 from typing import Any
 
-from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
@@ -17,6 +16,7 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods import table
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.relay.outbox import Outbox
+from localspec.daemon.relay.socket import Socket
 from localspec.daemon.relay.subscription import Subscription
 from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew, of_system
 from localspec.protocol import jsonrpc, messages
@@ -33,7 +33,7 @@ class Connection:
     The end of the connection cancels its requests; the streams of chats go on for a while.
     """
 
-    def __init__(self, socket: ServerConnection, daemon: Daemon) -> None:
+    def __init__(self, socket: Socket, daemon: Daemon) -> None:
         self.daemon = daemon
         limits = daemon.config.daemon
         self.outbox = Outbox(socket, limits.send_buffer, limits.slow_client_s, self._drop)
@@ -97,10 +97,11 @@ class Connection:
                 await self.outbox.sent.wait()
                 await self._socket.close(code, reason)
         except TimeoutError:
-            self._socket.transport.abort()
+            self._socket.abort()
 
     async def _receive_all(self) -> None:
-        async for message in self._socket:
+        while True:
+            message = await self._socket.recv()
             if isinstance(message, bytes):
                 await self.close(CloseCode.UNSUPPORTED_DATA, "text frames only")
                 return

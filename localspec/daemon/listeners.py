@@ -21,6 +21,7 @@ from localspec.daemon.access.guard import Gate
 from localspec.daemon.access.transport import CLOSE_S, Socket
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
+from localspec.daemon.relay.socket import WebSocket
 from localspec.protocol.messages import FULL, SUBPROTOCOL
 
 log = logging.getLogger(__name__)
@@ -118,7 +119,7 @@ class Listeners:
         return None
 
     async def _handle(self, connection: ServerConnection) -> None:
-        await Connection(connection, self._daemon).serve()
+        await Connection(WebSocket(connection), self._daemon).serve()
 
 
 def _token(path: Path) -> str | None:

@@ -17,8 +17,9 @@ from localspec._version import __version__
 from localspec.config import Config
 from localspec.daemon import supervisor
 from localspec.daemon.announcement import Announcement
+from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.http_server import was_left_open
+from localspec.daemon.http_server import Serve, was_left_open
 from localspec.daemon.listeners import Listeners
 from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import DaemonUnavailable
@@ -29,6 +30,7 @@ log = logging.getLogger(__name__)
 DRAIN_S = 1.0
 """seconds for which answers go on when the daemon stops"""
 DRAIN_STEP_S = 0.02
+RESTART, RUN = "`localspec daemon restart`", "`localspec daemon run --http`"
 END_S = 1.0
 """longest wait for the end of the requests that are cancelled after that"""
 
@@ -36,9 +38,11 @@ END_S = 1.0
 class Server:
     """One daemon, from its first listening socket to its last."""
 
-    def __init__(self, config: Config, worker: Program = COMMAND, *, http: bool = False) -> None:
+    def __init__(
+        self, config: Config, worker: Program = COMMAND, *, serve_http: Serve, http: bool = False
+    ) -> None:
         self._config = config
-        self._http: asyncio.Task[None] | None = None
+        self._serve_http = serve_http
         self._daemon = Daemon(config, worker)
         self._daemon.http_server.flag = self._must_open_http = http
         self._listeners = Listeners(self._daemon)
@@ -53,27 +57,30 @@ class Server:
         await daemon.history.open()
         async with AsyncExitStack() as stack:
             stack.push_async_callback(daemon.history.close)
-            # The HTTP server ends last, so that its streams end like all others.
-            stack.push_async_callback(self._close_http)
-            stack.push_async_callback(self._stop)
             # Before clients can find the daemon and stop it.
             _on_signals(daemon.stopping.set)
-            await self._listen()
             daemon.http_server.flag |= was_left_open()
             if daemon.http_server.flag or self._config.http.enabled:
-                self._http = asyncio.create_task(self._serve_http())
+                # It ends last, so that its streams end like all others.
+                await self._open_http(stack)
+            stack.push_async_callback(self._stop)
+            await self._listen()
             on_ready()
             log.info("localspec %s listens on %s, TCP: %s", __version__, daemon.socket, daemon.url or "off")
             await self._until_stopped()
-            if self._http is not None and self._http.done():
-                self._http.result()  # raises its error, if it has one
 
-    async def _serve_http(self) -> None:
+    async def _open_http(self, stack: AsyncExitStack) -> None:
+        http, daemon = self._daemon.http_server, self._daemon
         try:
-            await self._daemon.http_server.run(must_open=self._must_open_http)
-        except DaemonUnavailable:
-            self._daemon.stopping.set()
-            raise
+            http.url = await stack.enter_async_context(
+                self._serve_http(self._config, lambda socket: Connection(socket, daemon).serve())
+            )
+            log.info("the HTTP server listens at %s", http.url)
+        except DaemonUnavailable as error:
+            if self._must_open_http:
+                raise DaemonUnavailable(error.message, error.remedy.replace(RESTART, RUN)) from None
+            http.problem = error
+            log.error("HTTP server: %s. %s", error.message, error.remedy)
 
     async def _until_stopped(self) -> None:
         """Wait for a requested stop, or for the removal of the home."""
@@ -118,11 +125,6 @@ class Server:
         await asyncio.gather(*(c.close(CloseCode.GOING_AWAY, reason) for c in tuple(daemon.connections)))
         await self._listeners.closed(END_S)
         log.info("stopped")
-
-    async def _close_http(self) -> None:
-        if self._http is not None:
-            self._http.cancel()
-            await asyncio.wait([self._http])
 
     async def _drain(self) -> None:
         """Wait at most :data:`DRAIN_S` for running answers to end."""

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
-from functools import partial
+from functools import cache, partial
 from http import HTTPStatus
 from typing import Any, NamedTuple
 
@@ -23,7 +23,7 @@ from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
-from localspec.http.endpoint import Answer, Endpoint, Plain, answered, body_of, noting_silence
+from localspec.http.endpoint import Answer, Connect, Endpoint, Plain, answered, body_of, noting_silence
 from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal
 from localspec.http.models import settle_model
 from localspec.http.schema import schema_of
@@ -74,11 +74,13 @@ def not_offered(method: str, path: str) -> NothingThere:
 
 def create(
     token: Callable[[], str | None],
+    connect: Connect,
     without_token: tuple[str, ...] = (),
     most: int = 32,
     origins: tuple[str, ...] = (),
 ) -> Starlette:
-    """Build the HTTP application; ``token`` reads its token, ``without_token`` names dialects open to all.
+    """Build the HTTP application; ``token`` reads its token, ``connect`` opens a request's connection to the
+    daemon, ``without_token`` names dialects open to all.
 
     At most ``most`` requests with the token run at once, each on its own connection to the daemon, and half
     as many without it. Web pages of ``origins`` are accepted with the token.
@@ -109,12 +111,12 @@ def create(
         return response
 
     async def schema(request: Request) -> Response:
-        return _json(schema_of(DIALECTS))
+        return Response(encoded_schema(), media_type="application/json")
 
     routes = [
         Route(
             endpoint.path,
-            Address(dialect, endpoint, opened if endpoint.open else shared),
+            Address(dialect, endpoint, opened if endpoint.open else shared, connect),
             methods=[endpoint.method],
         )
         for dialect in DIALECTS
@@ -126,6 +128,11 @@ def create(
         middleware=[gate],
         exception_handlers={HTTPException: lost},
     )
+
+
+@cache
+def encoded_schema() -> bytes:
+    return msgspec.json.encode(schema_of(DIALECTS))
 
 
 class Room:
@@ -162,10 +169,11 @@ class Address:
     released before the end of the answer is sent, so that the client's next request finds a place.
     """
 
-    def __init__(self, dialect: Dialect, endpoint: Endpoint, rooms: Rooms) -> None:
+    def __init__(self, dialect: Dialect, endpoint: Endpoint, rooms: Rooms, connect: Connect) -> None:
         self._dialect = dialect
         self._endpoint = endpoint
         self._rooms = rooms
+        self._connect = connect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with AsyncExitStack() as held:
@@ -187,7 +195,7 @@ class Address:
             is_owner = request.scope["state"][OWNER]
             room = self._rooms.owner if is_owner else self._rooms.others
             await held.enter_async_context(room.taken())
-            answer, client = await answered(partial(self._work, request, body), request)
+            answer, client = await answered(partial(self._work, request, body), request, self._connect)
         except ClientDisconnect:
             return Response(status_code=499)  # the client has disconnected
         except LocalspecError as error:

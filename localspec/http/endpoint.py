@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
-from localspec.client import Client, connect
+from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.options import readable
 
@@ -18,12 +19,18 @@ MAX_BODY = 4 << 20
 BODY_S = 30.0
 SILENCE_S = 5.0
 """seconds without a piece until a stream's head is sent, and between signs of life; clients wait for 10"""
+AT_ONCE = 1 << 16
+"""bytes of a body that are decoded in the event loop, which other clients wait for"""
+DECODING = ThreadPoolExecutor(1, "localspec-http")
+"""decodes longer ones, one at a time: several threads would slow the event loop down"""
 WHOLE = 2.0**53
 """from here on a float no longer stands for one whole number"""
 REMEDY = "See /openapi.json for the fields and their types."
 
 T = TypeVar("T")
 
+Connect = Callable[[], Awaitable[Client]]
+"""opens a connection to the daemon for one request"""
 Answer = Any
 """the content of a response: a JSON value, a :class:`Plain` text, or an :class:`AsyncIterator` of JSON values
 that are sent as they come"""
@@ -81,12 +88,14 @@ async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
         raise TooSlow(f"the body did not arrive within {BODY_S:g} s") from None
 
 
-async def answered(work: Callable[[Client], Awaitable[Answer]], request: Request) -> tuple[Answer, Client]:
+async def answered(
+    work: Callable[[Client], Awaitable[Answer]], request: Request, connect: Connect
+) -> tuple[Answer, Client]:
     """Return the answer, and the connection to the daemon, which the caller closes once the answer was sent.
 
     Raises :class:`LocalspecError`, and :class:`ClientDisconnect` if the client has disconnected.
     """
-    client = await connect(start=False, name="http")
+    client = await connect()
     try:
         return await _unless_gone(request, work(client)), client
     except BaseException:
@@ -149,6 +158,12 @@ async def _read(struct: type[T], request: Request) -> T:
             raise BodyTooLarge(f"the request body is longer than {MAX_BODY} bytes")
     if not read:
         raise InvalidOptions("the request body is empty", REMEDY)
+    if len(read) <= AT_ONCE:
+        return _decoded(read, struct)
+    return await asyncio.get_running_loop().run_in_executor(DECODING, _decoded, read, struct)
+
+
+def _decoded(read: bytearray, struct: type[T]) -> T:
     try:
         return msgspec.convert(_whole(msgspec.json.decode(read)), struct)
     except msgspec.ValidationError as error:

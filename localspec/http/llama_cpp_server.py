@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from localspec._version import __version__
 from localspec.client import Client
@@ -14,10 +15,12 @@ from localspec.http.endpoint import Answer, Nothing, Plain
 from localspec.http.generation import generation_settings
 from localspec.http.models import DEFAULT_MODEL, configured, named_models
 from localspec.http.ollama import tag
-from localspec.models.card import Texts, texts_of
 from localspec.models.fit import context_size
 from localspec.protocol.messages import LoadedModel
 from localspec.protocol.proposer_kinds import KINDS
+
+if TYPE_CHECKING:
+    from localspec.models.card import Texts
 
 CAPS = {
     "supports_string_content": True,
@@ -147,6 +150,8 @@ def _sequences(loaded: LoadedModel | None) -> int:
 
 def _texts(path: str) -> Texts:
     """Return the model's special texts; without any if its files cannot be read."""
+    from localspec.models.card import Texts, texts_of  # imports jinja2
+
     try:
         return texts_of(Path(path))
     except (LocalspecError, OSError):

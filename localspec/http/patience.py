@@ -13,6 +13,8 @@ PROGRESS_S = 20.0
 """a connection is aborted if the client reads nothing of a waiting answer for so long"""
 CONNECTIONS = 128
 """the number of open connections; requests on further ones are answered with status 503"""
+REFUSED = 2 * CONNECTIONS
+"""the number from which on further ones are closed unread: they are files of the daemon's process"""
 
 
 class Impatient(H11Protocol):
@@ -27,6 +29,9 @@ class Impatient(H11Protocol):
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
+        if len(self.connections) > REFUSED:
+            transport.abort()
+            return
         self._wait()
         self._watch()
 

@@ -17,8 +17,8 @@ import pytest
 from websockets.asyncio.client import unix_connect
 from websockets.typing import Subprotocol
 
-from localspec.daemon import http_server
 from localspec.errors import ExitCode
+from localspec.http import server
 from localspec.protocol import jsonrpc
 from tests.cli.harness import CONFIG, LONG, Cli
 from tests.daemon.harness import INITIALIZE, gone
@@ -199,7 +199,7 @@ def test_who_starts_it_is_told_that_its_port_is_taken(cli: Cli) -> None:
 
 
 def test_a_door_that_cannot_be_is_not_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(http_server, "PACKAGES", ("starlette", "nobody_has_this"))
+    monkeypatch.setattr(server, "PACKAGES", ("starlette", "nobody_has_this"))
     done = cli("daemon", "run", "--http")
     assert done.returncode == 69 and "nobody_has_this cannot be imported. Install it" in done.stderr
 

@@ -14,6 +14,7 @@ from websockets.asyncio.server import ServerConnection, serve
 
 from localspec.daemon.relay.deltas import MERGED_BYTES, Deltas
 from localspec.daemon.relay.outbox import Outbox
+from localspec.daemon.relay.socket import WebSocket
 from localspec.protocol.results import Token
 from tests.waiting import soon, until
 
@@ -34,7 +35,7 @@ class Pair:
         def on_slow() -> None:
             self.slow += 1
 
-        return Outbox(self.server, limit, patience, on_slow)
+        return Outbox(WebSocket(self.server), limit, patience, on_slow)
 
     async def read(self, count: int) -> list[Any]:
         return [json.loads(await soon(self.client.recv())) for _ in range(count)]

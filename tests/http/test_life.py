@@ -1,9 +1,8 @@
-"""The HTTP server's process: started with the daemon, again when it was killed, ended with it."""
+"""The HTTP server in the daemon: opened with it, or with a reason why not, and ended with it."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import signal
 import socket
@@ -11,21 +10,18 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from localspec import home
 from localspec.client import connect
+from localspec.config import Config
 from localspec.daemon import http_server
+from localspec.errors import DaemonUnavailable
+from localspec.http.server import served
 from tests.client.conftest import own_home
-from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, gone, write_config
-from tests.http.server import SECTION, HttpServer, _status, door_of, opened
-from tests.waiting import DEADLINE_S, run, until, until_sync
-
-
-def process_of(door: HttpServer) -> psutil.Process:
-    (process,) = [each for each in door.daemon.workers() if "localspec.http" in each.cmdline()]
-    return process
+from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, write_config
+from tests.http.server import _status, door_of, opened
+from tests.waiting import DEADLINE_S, run, until_sync
 
 
 def read(connection: socket.socket) -> bytes:
@@ -34,13 +30,6 @@ def read(connection: socket.socket) -> bytes:
     while chunk := connection.recv(1 << 16):
         said += chunk
     return said
-
-
-def test_without_the_setting_there_is_no_door() -> None:
-    with own_home() as path:
-        daemon = DaemonProcess(path)
-        assert not [each for each in daemon.workers() if "localspec.http" in each.cmdline()]
-        assert daemon.stop() == 0
 
 
 @pytest.mark.slow
@@ -72,50 +61,32 @@ def test_it_is_open_in_the_daemon_that_replaces_one_with_the_flag() -> None:
         assert old.stop() == 0
 
 
-@pytest.mark.slow
-def test_it_ends_with_the_daemon() -> None:
-    with opened() as door:
-        process = process_of(door)
-        assert door.daemon.stop() == 0
-        assert gone(process)
-        door.daemon.process.returncode = 0
-
-
-@pytest.mark.slow
-def test_it_ends_with_a_daemon_that_was_killed() -> None:
+def test_without_the_setting_there_is_no_server_and_nothing_of_it_is_loaded(tmp_path: Path) -> None:
+    code = "import sys, localspec.daemon.__main__; print(*sys.modules)"
+    loaded = subprocess.run((sys.executable, "-c", code), capture_output=True, text=True).stdout.split()
+    assert "localspec.http.server" in loaded and not {"starlette", "uvicorn", "h11"}.intersection(loaded)
     with own_home() as path:
-        daemon = DaemonProcess(path, sections=SECTION)
-        process = process_of(door_of(daemon, path))
-        daemon.stop(signal.SIGKILL)
-        until_sync(lambda: gone(process), "the door is closed")
+        daemon = DaemonProcess(path)
+        assert run(_status(daemon)).http is None
+        assert daemon.stop() == 0
 
 
-@pytest.mark.slow
-def test_one_that_was_killed_is_opened_again_and_nobody_else_notices() -> None:
-    with opened() as door:
-        before = process_of(door)
-        before.kill()
-        until_sync(lambda: gone(before), "it is dead")
-        # The daemon notices the end after the test does: until then it names the old address.
-        ended = "the HTTP server ended (-9); it is restarted in 1 s"
-        until_sync(lambda: ended in door.daemon.log(), "the daemon has noticed")
-        again = door_of(door.daemon, door.daemon.home)
-        assert again.token == door.token and process_of(again).pid != before.pid
-        assert again.ask("GET", "/health").status_code == 200
-
-
-@pytest.mark.slow
-def test_a_port_that_others_have_is_named_and_tried_again() -> None:
+def test_a_port_that_others_have_is_named_and_the_daemon_goes_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken, own_home() as path:
         port = taken.getsockname()[1]
         daemon = DaemonProcess(path, sections=f"[http]\nenabled = true\nport = {port}\n")
-        sentence = f"port {port} is used by another program"
-        until_sync(lambda: sentence in daemon.log(), "it is told")
-        until_sync(lambda: sentence in str(run(_status(daemon)).http_problem), "whoever asks is told, too")
-        taken.close()
-        assert door_of(daemon, path).port == port
-        assert run(_status(daemon)).http_problem is None
+        status = run(_status(daemon))
+        assert status.http is None and status.http_problem == f"port {port} is used by another program"
+        assert f"{status.http_problem}. {status.http_remedy}" in daemon.log()
         assert daemon.stop() == 0
+
+
+async def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "uvicorn", None)
+    with pytest.raises(DaemonUnavailable, match="the HTTP server lacks uvicorn") as raised:
+        async with served(Config(), lambda end: end.close()):
+            pass
+    assert raised.value.remedy.startswith("Install it") and "[http]" in raised.value.remedy
 
 
 def test_a_flag_ends_the_daemon_if_others_have_the_port() -> None:
@@ -131,36 +102,8 @@ def test_a_flag_ends_the_daemon_if_others_have_the_port() -> None:
         )
     step = "Run `localspec config set http.port N` (0: any free port), then `localspec daemon run --http`."
     assert done.returncode == 69
-    assert f"\nlocalspec: port {port} is used by another program. {step}\n" in done.stderr
+    assert f"localspec: port {port} is used by another program. {step}\n" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-async def test_a_program_that_is_not_there_is_told_and_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    monkeypatch.setattr(http_server, "COMMAND", ("/nowhere/python",))
-    monkeypatch.setattr(http_server, "PAUSES_S", (0,))
-    opening = asyncio.create_task(http_server.HttpServer().run())
-    await until(lambda: caplog.text.count("the HTTP server cannot be started") > 1, "it is told twice")
-    opening.cancel()
-    await asyncio.wait([opening])
-    assert opening.cancelled()
-
-
-def test_what_is_not_installed_is_named_and_not_tried_again(tmp_path: Path) -> None:
-    (tmp_path / "starlette").mkdir()
-    (tmp_path / "starlette" / "__init__.py").write_text("raise ImportError(name='starlette')")
-    done = subprocess.run(
-        (sys.executable, "-m", "localspec.http"),
-        env={**os.environ, "PYTHONPATH": f"{tmp_path}:{os.environ.get('PYTHONPATH', '')}"},
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
-    error = json.loads(done.stdout)
-    assert done.returncode == 69 and error["message"] == "the HTTP server lacks starlette"
-    assert error["remedy"].startswith("Install it") and "[http]" in error["remedy"]
 
 
 @pytest.mark.slow
@@ -170,14 +113,13 @@ def test_answers_that_the_end_of_the_daemon_cuts_short_are_not_told_as_whole(num
     with opened() as door, door.sent("/completion", body | {"stream": True}) as streams:
         with door.sent("/completion", body) as whole:
             until_sync(lambda: door.running() == 2, "both are at work")
-            process = process_of(door)
             door.daemon.process.send_signal(number)
             told = b"the daemon was stopped before the answer was complete. Try again in a moment."
             said, refused = read(streams), read(whole)
             assert said.startswith(b"HTTP/1.1 200") and b"stalling" in said and told in said
             assert refused.startswith(b"HTTP/1.1 503") and told in refused
             assert b'"stop":true' not in said + refused
-        until_sync(lambda: gone(process), "the door is closed")
+        assert door.daemon.process.wait(DEADLINE_S) == 0
         assert "Traceback" not in door.daemon.log()
 
 

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 
+import psutil
 import pytest
 
-from localspec.http.patience import CONNECTIONS, HEAD_S, PROGRESS_S
+from localspec.http.patience import CONNECTIONS, HEAD_S, PROGRESS_S, REFUSED
 from tests.http.server import SECTION, HttpServer, opened
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -59,10 +60,20 @@ def test_there_are_but_so_many_connections_and_silent_ones_end(door: HttpServer)
     assert "Traceback" not in door.daemon.log()
 
 
+def test_far_too_many_are_closed_unread(door: HttpServer) -> None:
+    with ExitStack() as stack:
+        for _ in range(REFUSED):
+            stack.enter_context(silent(door))
+        until_sync(lambda: connected_to(door) == REFUSED, "all are accepted")
+        with silent(door) as further, suppress(ConnectionResetError):
+            assert further.recv(1) == b""
+        assert connected_to(door) == REFUSED
+
+
 def connected_to(door: HttpServer) -> int:
     """Return the connections that the HTTP server holds open."""
-    (process,) = [each for each in door.daemon.workers() if "localspec.http" in each.cmdline()]
-    return len([each for each in process.net_connections("tcp") if each.status == "ESTABLISHED"])
+    found = psutil.Process(door.daemon.process.pid).net_connections("tcp")
+    return len([each for each in found if each.status == "ESTABLISHED" and each.laddr.port == door.port])
 
 
 @pytest.mark.timeout(100)

@@ -7,15 +7,13 @@ merged, and a client that leaves the buffer full for too long is dropped.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import deque
 from collections.abc import Callable
 
-from websockets.asyncio.server import ServerConnection
 from websockets.exceptions import ConnectionClosed
-from websockets.protocol import State
 
 from localspec.daemon.relay.deltas import Deltas, Merged
+from localspec.daemon.relay.socket import Socket
 from localspec.protocol.results import Token
 
 LIVE_SHARE = 8
@@ -27,9 +25,7 @@ OVERFLOW = 16
 class Outbox:
     """A queue of ``limit`` bytes; ``on_slow`` is called once it has been full for ``patience`` seconds."""
 
-    def __init__(
-        self, socket: ServerConnection, limit: int, patience: float, on_slow: Callable[[], None]
-    ) -> None:
+    def __init__(self, socket: Socket, limit: int, patience: float, on_slow: Callable[[], None]) -> None:
         self._socket = socket
         self._limit = limit
         self._patience = patience
@@ -96,9 +92,7 @@ class Outbox:
 
     async def _take(self) -> str | None:
         while True:
-            if self._socket.paused:
-                with contextlib.suppress(OSError):  # of a lost connection: sending raises ConnectionClosed
-                    await self._socket.drain()
+            await self._socket.drain()
             while not self._items:
                 self._filled.clear()
                 self._is_idle = True
@@ -117,13 +111,11 @@ class Outbox:
 
     def _flush(self) -> None:
         """Write the queue to a client that reads; leave the rest, and the end, to :meth:`run`."""
-        socket = self._socket
-        while self._items and self._items[0] is not None and not socket.paused and socket.state is State.OPEN:
+        while self._items and self._items[0] is not None and self._socket.is_ready:
             item = self._items.popleft()
             assert item is not None
             if (frame := self._frame(item)) is not None:
-                socket.protocol.send_text(frame.encode())
-                socket.send_data()
+                self._socket.write(frame)
         self._is_idle = not self._items
         if self._items:
             self._filled.set()

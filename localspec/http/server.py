@@ -1,0 +1,139 @@
+"""The HTTP server: the application on a loopback port, in the daemon's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import errno
+import logging
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
+from importlib.util import find_spec
+from socket import socket
+from typing import Any
+
+from localspec import home
+from localspec.client import Client
+from localspec.client.client import initialized
+from localspec.config import WITHOUT_TOKEN, Config
+from localspec.daemon.access import loopback, token
+from localspec.errors import INSTALL_HTTP, DaemonUnavailable
+from localspec.http.pipe import End
+
+log = logging.getLogger(__name__)
+
+PACKAGES = ("starlette", "uvicorn")
+ANOTHER_PORT = "Run `localspec config set http.port N` (0: any free port), then `localspec daemon restart`."
+BACKLOG = 128
+"""connections that are accepted in one turn of the event loop, before their number is checked"""
+CLOSE_S = 2
+IDLE_S = 60
+"""longer than clients keep a connection (5 s in httpx), so that none is closed while it is used again"""
+
+Join = Callable[[End], Coroutine[Any, Any, None]]
+"""serves an end of a pipe like the socket of a client, until it is closed"""
+
+
+def lacking() -> list[str]:
+    """The packages that the HTTP server needs and that are not installed."""
+    return [name for name in PACKAGES if find_spec(name) is None]
+
+
+@asynccontextmanager
+async def served(config: Config, join: Join) -> AsyncIterator[str]:
+    """Serve HTTP while entered, each request on a pipe that ``join`` serves; yields the address.
+
+    Raises :class:`DaemonUnavailable` if a package is missing or the port cannot be opened.
+    """
+    try:
+        import uvicorn
+
+        from localspec.http.app import create
+        from localspec.http.patience import CONNECTIONS, Impatient
+    except ImportError as error:
+        packages = " and ".join(lacking()) or error.name
+        remedy = f"{INSTALL_HTTP} Then start the daemon again."
+        raise DaemonUnavailable(f"the HTTP server lacks {packages}", remedy) from None
+    logging.getLogger("uvicorn").setLevel(logging.ERROR)  # malformed HTTP is answered, not logged
+    listening = _listening(config.http.port)
+    if config.http.without_token:
+        log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
+    pipes = Pipes(join)
+    app = create(
+        _token,
+        pipes.open,
+        config.http.without_token,
+        most=max(1, config.daemon.max_connections // 2),
+        origins=config.http.origins,
+    )
+    settings = uvicorn.Config(
+        app,
+        access_log=False,
+        backlog=BACKLOG,
+        date_header=False,
+        http=Impatient,
+        lifespan="off",
+        limit_concurrency=CONNECTIONS,
+        log_config=None,
+        server_header=False,
+        timeout_graceful_shutdown=CLOSE_S,
+        timeout_keep_alive=IDLE_S,
+        ws="none",
+    )
+    settings.load()
+    # Not serve(), which handles signals and wakes the process ten times a second.
+    server = uvicorn.Server(settings)
+    server.lifespan = settings.lifespan_class(settings)
+    await server.startup(sockets=[listening])
+    try:
+        yield f"http://{loopback.address(listening)}"
+    finally:
+        await server.shutdown(sockets=[listening])
+        await pipes.closed()
+
+
+class Pipes:
+    """The open pipes of requests."""
+
+    def __init__(self, join: Join) -> None:
+        self._join = join
+        self._joined: set[asyncio.Task[None]] = set()
+
+    async def open(self) -> Client:
+        """Return a client of the daemon on a pipe of its own."""
+        end = End()
+        task = asyncio.create_task(self._serve(end.peer))
+        self._joined.add(task)
+        task.add_done_callback(self._joined.discard)
+        return await initialized(end, "http")
+
+    async def closed(self) -> None:
+        """Wait for the end of the pipes, whose clients are closed."""
+        if self._joined:
+            await asyncio.wait(self._joined, timeout=CLOSE_S)
+
+    async def _serve(self, end: End) -> None:
+        try:
+            await self._join(end)
+        finally:
+            await end.close()
+
+
+def _listening(port: int) -> socket:
+    """The socket, and its token on the disk. Raises :class:`DaemonUnavailable`."""
+    try:
+        token.read_or_create(home.http_token_path())
+        return loopback.listen(port)
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            message = f"port {port} is used by another program"
+        else:
+            message = f"port {port} cannot be opened: {error.strerror}"
+        raise DaemonUnavailable(message, ANOTHER_PORT) from None
+
+
+def _token() -> str | None:
+    """Read the current token, so that a new one holds at once; None if it cannot be read."""
+    with contextlib.suppress(OSError):
+        return token.read(home.http_token_path())
+    return None
