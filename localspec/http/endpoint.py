@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -160,7 +161,16 @@ async def _read(struct: type[T], request: Request) -> T:
         raise InvalidOptions("the request body is empty", REMEDY)
     if len(read) <= AT_ONCE:
         return _decoded(read, struct)
-    return await asyncio.get_running_loop().run_in_executor(DECODING, _decoded, read, struct)
+    return await asyncio.get_running_loop().run_in_executor(DECODING, _decoded_aside, read, struct)
+
+
+def _decoded_aside(read: bytearray, struct: type[T]) -> T:
+    """Decode a large body without collections, which all threads wait for: 0.6 s for a million lists."""
+    gc.disable()
+    try:
+        return _decoded(read, struct)
+    finally:
+        gc.enable()
 
 
 def _decoded(read: bytearray, struct: type[T]) -> T:

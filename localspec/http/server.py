@@ -8,7 +8,9 @@ import errno
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.util import find_spec
+from pathlib import Path
 from socket import socket
 from typing import Any
 
@@ -60,7 +62,7 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
         log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
     pipes = Pipes(join)
     app = create(
-        _token,
+        partial(_token, home.http_token_path()),
         pipes.open,
         config.http.without_token,
         most=max(1, config.daemon.max_connections // 2),
@@ -132,8 +134,8 @@ def _listening(port: int) -> socket:
         raise DaemonUnavailable(message, ANOTHER_PORT) from None
 
 
-def _token() -> str | None:
+def _token(path: Path) -> str | None:
     """Read the current token, so that a new one holds at once; None if it cannot be read."""
     with contextlib.suppress(OSError):
-        return token.read(home.http_token_path())
+        return token.read(path)
     return None
