@@ -32,7 +32,7 @@ CEILINGS = {
     "localspec/daemon": 5650,
     "localspec/doctor": 650,
     "localspec/engine": 4050,
-    "localspec/http": 3350,
+    "localspec/http": 3450,
     "localspec/hub": 1200,
     "localspec/lsp": 1500,
     "localspec/memory": 2350,

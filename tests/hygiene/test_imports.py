@@ -37,6 +37,7 @@ LAYERS = (
     "worker",
     "daemon",
     "client",
+    "http",
     "hub",
 )
 

@@ -54,7 +54,7 @@ def test_a_connection_that_is_cut_is_made_again_and_the_answer_goes_on(tmp_path:
                 answer = player.chat.answer
                 assert answer is not None and answer.growing
                 client = await player.app.link.client()
-                client._wire._socket.transport.abort()
+                client._wire._socket.transport.abort()  # type: ignore[attr-defined]
                 print("two", file=lines, flush=True)
             await player.until(lambda: not answer.growing, "it has ended")
             assert (answer.status, answer.text) == ("complete", "onetwo")
