@@ -33,7 +33,6 @@ from localspec.engine.stream import Stream
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.interrupt import delayed
 from localspec.models.fit import Needs
-from localspec.models.rendering_process import RenderingProcess
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.events import Progress
 from localspec.protocol.options import Options, parse_options, readable
@@ -240,10 +239,6 @@ class Engine:
         cancelled; from any thread. The piece is read later, and not preempted more than PATIENT times."""
         self._preemption.request()
 
-    def prepare_chats(self, process: RenderingProcess) -> None:
-        """Compile the chat template in ``process``, which was started before the models were loaded."""
-        self._encoder.prepare(process)
-
     def forget(self, source: str) -> None:
         """Drop all that was computed for requests of ``source``, on disk too, and all that is still to be
         learnt from them."""
@@ -266,7 +261,6 @@ class Engine:
             self._idle.interrupt()
             self._idle.finish()
             self.learning.close()
-            self._encoder.close()
             for model in (self.target, *self._drafts.values()) if free else ():
                 model.free()
 

@@ -35,7 +35,6 @@ from localspec.models.machine import machine_name
 from localspec.models.model import Model
 from localspec.models.pair import Pair, choose, is_apple_silicon
 from localspec.models.record import learnt_dir
-from localspec.models.rendering_process import RenderingProcess
 from localspec.models.tried import note_failure
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.frames import Drafted
@@ -149,9 +148,6 @@ def load_target(
     if needs.cells and room is not None:  # otherwise the backend finds out how many sequences have room
         config = msgspec.structs.replace(config, parallel=needs.sequences)
     with contextlib.ExitStack() as opened:
-        rendering = _rendering()
-        if rendering is not None:
-            opened.callback(rendering.end)
         target = open_backend(pair.target, config, _part(progress, "target"), measured=False)
         opened.callback(target.free)
         target.model = pair.target.name
@@ -168,9 +164,6 @@ def load_target(
         engine = Engine(target, config=config, learning=learning)
         alone = "" if target.capabilities.batches else ALONE
         engine.reason, engine.needs = pair.why + alone + _beyond_training(pair.target, config), needs
-        if rendering is not None:
-            with contextlib.suppress(EngineError):  # the first chat reports it
-                engine.prepare_chats(rendering)
         opened.pop_all()
         return engine
 
@@ -211,14 +204,6 @@ def _check_current(model: Model) -> None:
     """Raise :class:`ModelInvalid` if a file is there and has changed since the model was chosen."""
     if not model.is_current and model.path.exists():
         raise ModelInvalid(f"a file of {model.own_name} has changed since it was chosen", AGAIN)
-
-
-def _rendering() -> RenderingProcess | None:
-    """Start a process for the chat template, to be ready when the models are; None if none can be started,
-    which the first chat reports."""
-    with contextlib.suppress(LocalspecError):
-        return RenderingProcess()
-    return None
 
 
 def _open_draft(

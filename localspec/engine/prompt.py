@@ -18,7 +18,6 @@ from localspec.engine.infill import PREFILL_S, Infill
 from localspec.engine.markup import Markup
 from localspec.engine.turns import Counted, fewest_dropped
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
-from localspec.models.rendering_process import RenderingProcess
 from localspec.models.template import CHATMLS, PLAIN, ChatTemplate
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Prompt, TextPrompt, TokenPrompt
 
@@ -62,33 +61,22 @@ class PromptEncoder:
         self._vocabulary, self._markup = vocabulary, Markup(vocabulary)
         self._n_ctx, self._trained_ctx = n_ctx, trained_ctx
         self._model, self._prefill_s = model, prefill_s
-        self._template: ChatTemplate | None = None
 
-    def prepare(self, process: RenderingProcess | None = None) -> ChatTemplate:
-        """Begin to compile the chat template, in ``process`` if that was started earlier; return it.
-
-        Raises :class:`EngineError` if no process can be started.
-        """
+    @cached_property
+    def _template(self) -> ChatTemplate:
         vocabulary = self._vocabulary
         eos = b"" if vocabulary.eos is None else vocabulary.text_of(vocabulary.eos)
-        self._template = ChatTemplate(
+        return ChatTemplate(
             PLAIN if self._is_base else vocabulary.chat_template,
             bos=vocabulary.bos_text,
             eos=eos.decode("utf-8", "replace"),
-            process=process,
         )
-        return self._template
 
     @cached_property
     def _is_base(self) -> bool:
         """True if the model has no chat template, and no token of ChatML's."""
         vocabulary = self._vocabulary
         return not vocabulary.chat_template and len(vocabulary.encode(CHATMLS, special=True)) > 1
-
-    def close(self) -> None:
-        """End the chat template's process."""
-        if self._template is not None:
-            self._template.close()
 
     def encode(
         self, prompt: Prompt, max_tokens: int | None, workspace: str | None = None, *, cut: bool = True
@@ -181,13 +169,12 @@ class PromptEncoder:
         return share if max_tokens is None else min(max_tokens, share)
 
     def _render(self, prompt: ChatPrompt) -> Counted:
-        template = self._template or self.prepare()
         *messages, last = prompt.messages
         # The beginning of the answer, if the prompt has one, follows the rendered template's markup.
         begins = prompt.prefilled and not self._is_base
         turns = messages if begins else prompt.messages
         guarded = [replace(turn, content=self._markup.guarded(turn.content)) for turn in turns]
-        text = template.render(guarded, self._markup.guarded(prompt.variables))
+        text = self._template.render(guarded, self._markup.guarded(prompt.variables))
         counted = self._count(self._begun(text, last.content) if begins else text, self._markup.encode)
         start = self._start()
         if counted.tokens is None or counted.tokens[:1] == start:

@@ -1,4 +1,4 @@
-"""Chat templates: the model's own Jinja source, run in a process of its own with limits."""
+"""Chat templates: the model's own Jinja source, run in a sandbox with limits."""
 
 from __future__ import annotations
 
@@ -9,13 +9,8 @@ from types import MappingProxyType
 from typing import Any, Literal
 
 from localspec.errors import ModelInvalid
-from localspec.models.rendering import Begin, Rendered
-from localspec.models.rendering_process import RenderingProcess
 from localspec.protocol.requests import Message
 
-MAX_SECONDS = 2.0
-MAX_CHARS = 8_000_000
-MAX_MEMORY = 512 << 20
 NO_VARIABLES: Mapping[str, Any] = MappingProxyType({})
 
 # The fallback of llama.cpp as well, there for all models: ChatML, https://github.com/openai/openai-python/blob/v0.28.1/chatml.md
@@ -37,22 +32,13 @@ _OF_THE_USER: _Roles = MappingProxyType({"system": "user"})
 
 
 class ChatTemplate:
-    """A chat template, compiled in the background from now on.
+    """A chat template, compiled at its first use. Threads may share it: they take turns."""
 
-    ``process``: one that was started earlier, which the template takes over. Raises :class:`EngineError`
-    where no process can be started.
-    """
-
-    def __init__(
-        self, source: str | None, *, bos: str = "", eos: str = "", process: RenderingProcess | None = None
-    ) -> None:
-        self._begin = Begin(source or CHATML, MAX_SECONDS, MAX_CHARS, MAX_MEMORY)
+    def __init__(self, source: str | None, *, bos: str = "", eos: str = "") -> None:
+        self._source = source or CHATML
         self._own = {"bos_token": bos, "eos_token": eos, "add_generation_prompt": True}
         self._turn = threading.Lock()
-        self._broken = ""
-        """the compiler's error, which another process would repeat"""
-        self._is_compiled = False
-        self._process = self._begun(process)
+        self._program: Any = None
 
     def render(self, messages: Sequence[Message], variables: Mapping[str, Any] = NO_VARIABLES) -> str:
         """The prompt text that asks for the next assistant message; ``variables`` stand beside its own.
@@ -60,61 +46,27 @@ class ChatTemplate:
         A template that refuses the messages gets neighbours of one role as one message, and after that system
         messages as the user's.
 
-        Raises :class:`ModelInvalid` where the source is not valid Jinja, or a rendering fails, takes more
-        than two seconds of processor time or 512 MB, or makes more than eight million characters.
+        Raises :class:`ModelInvalid` where the source is not valid Jinja, or a rendering fails or exceeds a
+        limit of :mod:`.sandbox`.
         """
-        first = rendered = self._rendered(messages, variables)
-        for roles in (_AS_GIVEN, _OF_THE_USER):
-            if rendered.is_refused and (simpler := _joined(messages, roles)) != messages:
-                rendered, messages = self._rendered(simpler, variables), simpler
-        if rendered.error is not None:
-            raise ModelInvalid(f"the model's chat template failed: {first.error}", _REMEDY)
-        return rendered.text
+        from localspec.models import sandbox  # not for those that only read the constants: it loads Jinja
 
-    def close(self) -> None:
-        """End the process; a later rendering would start another one."""
-        self._process.end()
-
-    def _rendered(self, messages: Sequence[Message], variables: Mapping[str, Any]) -> Rendered:
-        turns = [{"role": m.role, "content": m.content} for m in messages]
         with self._turn:
             try:
-                self._compile()
-                return self._answer({**variables, **self._own, "messages": turns})
-            except BaseException:  # after an interrupt its answer would be taken for the next message's
-                self._process.end()
-                raise
-
-    def _begun(self, process: RenderingProcess | None) -> RenderingProcess:
-        """A process that compiles the template: this one if it is alive, else a new one."""
-        if process is None or not process.is_alive():
-            process = RenderingProcess()
-        try:
-            process.send(self._begin)
-        except ValueError as error:
-            self._broken = str(error)
-        self._is_compiled = False
-        return process
-
-    def _compile(self) -> None:
-        """Have a process with the compiled template. Raises :class:`ModelInvalid`."""
-        if not self._broken and not self._process.is_alive():
-            self._process = self._begun(None)
-        if not self._broken and not self._is_compiled:
-            compiled = self._process.answer(self._begin)
-            self._is_compiled = compiled.error is None
-            if compiled.error is not None and not compiled.is_final:
-                raise ModelInvalid(f"the model's chat template failed: {compiled.error}", _REMEDY)
-            self._broken = compiled.error or ""
-        if self._broken:
-            raise ModelInvalid(f"the model's chat template is broken: {self._broken}", _REMEDY)
-
-    def _answer(self, variables: Mapping[str, Any]) -> Rendered:
-        try:
-            self._process.send(variables)
-        except ValueError as error:
-            return Rendered(error=str(error))
-        return self._process.answer(self._begin)
+                self._program = self._program or sandbox.Program(self._source)
+            except sandbox.Failed as error:
+                raise ModelInvalid(f"the model's chat template is broken: {error}", _REMEDY) from None
+            refused: Exception | None = None
+            for attempt in (messages, *(_joined(messages, roles) for roles in (_AS_GIVEN, _OF_THE_USER))):
+                turns = [{"role": m.role, "content": m.content} for m in attempt]
+                try:
+                    return str(self._program.run({**variables, **self._own, "messages": turns}))
+                except sandbox.Refusal as error:
+                    refused = refused or error
+                except sandbox.Failed as error:
+                    refused = refused or error
+                    break
+        raise ModelInvalid(f"the model's chat template failed: {refused}", _REMEDY)
 
 
 def _joined(messages: Iterable[Message], roles: _Roles) -> list[Message]:

@@ -2,27 +2,18 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import os
-import resource
-import signal
-import sys
 import threading
 import time
-from collections.abc import Iterator
 
-import psutil
 import pytest
 
-from localspec.errors import EngineError, ModelInvalid
-from localspec.models import rendering_process, template
+from localspec.errors import ModelInvalid
+from localspec.models import sandbox
 from localspec.models.gguf import read_header
-from localspec.models.rendering_process import RenderingProcess
-from localspec.models.template import MAX_CHARS, ChatTemplate
+from localspec.models.sandbox import MAX_CHARS, MAX_MADE
+from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import Message
 from tests.models import ggufs
-from tests.waiting import until_sync
 
 CONVERSATION = (
     Message("system", "Be brief."),
@@ -173,12 +164,8 @@ def test_a_template_may_refuse_a_conversation() -> None:
         "{% for i in messages %}" * 30 + "{% endfor %}" * 30,
     ],
 )
-def test_broken_syntax_is_refused_and_compiled_once(source: str) -> None:
-    chat = ChatTemplate(source)
-    for _ in range(3):
-        with pytest.raises(ModelInvalid, match="the model's chat template is broken"):
-            chat.render(CONVERSATION)
-        assert not chat._process.is_alive(), "one that failed is not needed any more, and no other one is"
+def test_broken_syntax_is_refused(source: str) -> None:
+    assert failure(source).startswith("the model's chat template is broken: ")
 
 
 @pytest.mark.parametrize(
@@ -190,12 +177,11 @@ def test_any_error_of_a_template_is_the_models(source: str) -> None:
 
 
 @pytest.mark.parametrize("source", ["{{ '\\ud800' }}", "{{ raise_exception('\\ud800') }}"])
-def test_a_lone_surrogate_does_not_end_the_process(source: str) -> None:
+def test_a_lone_surrogate_is_refused(source: str) -> None:
     chat = ChatTemplate("{% if messages[0].content == 'bad' %}" + source + "{% endif %}fine")
-    before = child(chat).pid
     with pytest.raises(ModelInvalid, match="not valid Unicode"):
         chat.render([Message("user", "bad")])
-    assert chat.render(CONVERSATION) == "fine" and child(chat).pid == before
+    assert chat.render(CONVERSATION) == "fine"
 
 
 # --- the sandbox -------------------------------------------------------------------------------
@@ -216,11 +202,16 @@ def test_a_lone_surrogate_does_not_end_the_process(source: str) -> None:
         "{{ self.__init__.__globals__ }}",
         "{{ messages.append(1) }}",
         "{{ messages[0].update({'role': 'x'}) }}",
+        "{{ dict.update(messages[0], {'role': 'x'}) }}",
+        "{{ 'a'.ljust(9) }}",
+        "{{ 'a' | center(9) }}",
+        "{{ '%d' % 1 }}",
+        "{{ '{}'.format(1) }}",
         "{{ messages[0].__setitem__('role', 'x') }}",
     ],
 )
 def test_attribute_tricks_are_refused(source: str) -> None:
-    assert "unsafe" in failure(source)
+    assert "is not permitted in a chat template" in failure(source)
 
 
 def test_an_unsafe_attribute_prints_nothing() -> None:
@@ -244,18 +235,12 @@ def test_a_template_cannot_change_the_conversation() -> None:
 # --- the limits --------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(template, "MAX_SECONDS", 0.1)
-    yield
-
-
 def nested(depth: int, body: str = "", *, items: str = "r") -> str:
     loops = "".join(f"{{% for x{n} in {items} %}}" for n in range(depth))
     return "{% set r = range(99999) %}" + loops + body + "{% endfor %}" * depth
 
 
-@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("limit", ["1000 steps", "0 s of processor time"])
 @pytest.mark.parametrize(
     "source",
     [
@@ -264,24 +249,22 @@ def nested(depth: int, body: str = "", *, items: str = "r") -> str:
         nested(4, "{{ x0 }}"),
         nested(3, "{% set y = x0 + x1 %}"),
         nested(4, items="r if true"),
+        nested(1, items="r if false"),
         "{% set y %}" + nested(4) + "{% endset %}",
         "{% macro f() %}" + nested(4) + "{% endmacro %}{{ f() }}",
         "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-        "{% set n = namespace(x=7) %}{% for i in range(99999) %}{% set n.x = n.x * n.x %}{% endfor %}",
+        "{% set r = range(99999) %}{{ r | map('string') | map('upper') | select('eq', 'a') | list }}",
     ],
-    ids=["pure", "calls", "output", "sum", "filtered", "block", "macro", "recursion", "arithmetic"],
+    ids=["pure", "calls", "output", "sum", "filtered", "filter", "block", "macro", "recursion", "filters"],
 )
-def test_a_loop_without_end_is_cut(source: str) -> None:
-    message = failure(source)
-    assert "took more than 0.1 s of processor time" in message or "its text is longer than" in message
+def test_a_loop_without_end_is_cut(source: str, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    number, _, what = limit.partition(" ")
+    monkeypatch.setattr(sandbox, "MAX_STEPS" if what == "steps" else "MAX_SECONDS", int(number))
+    assert f"it took more than {limit}" in failure(source)
 
 
-@pytest.mark.slow
-def test_a_template_may_take_as_long_as_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(template, "MAX_SECONDS", 0.3)
-    begun = time.monotonic()
-    assert "took more than 0.3 s of processor time" in failure(nested(4))
-    assert time.monotonic() - begun > 0.25
+DOUBLED = "{% set s = 'ab' %}{% set n = 7 %}{% macro f(s) %}{{ s }}{{ s }}{% endmacro %}"
+LONGER = f"its text is longer than {MAX_CHARS} characters"
 
 
 @pytest.mark.parametrize(
@@ -290,181 +273,48 @@ def test_a_template_may_take_as_long_as_its_limit(monkeypatch: pytest.MonkeyPatc
         "{% for i in range(99999) %}{{ messages[0].content * 10 }}{% endfor %}",
         "{{ 'a' * 9000000 }}",
         "{{ 9000000 * 'a' }}",
-        "{% set s = 'ab' %}" + "{% set s = s + s %}" * 23 + "{{ s }}",
+        "{% set x = messages * 900000000 %}",
+        DOUBLED + "{% set s = s + s %}" * 40,
+        DOUBLED + "{% set s = s ~ s %}" * 40,
+        DOUBLED + "{% set s = s | replace('', s) %}" * 40,
+        DOUBLED + "{% set s %}{{ s }}{{ s }}{% endset %}" * 40,
+        DOUBLED + "{% set s = f(s) %}" * 40,
+        DOUBLED + "{% set n = n * n %}" * 40,
+        "{% set n = 9 ** 999999999 %}",
     ],
-    ids=["prints", "text", "swapped", "sum"],
+    ids=["prints", "text", "swapped", "list", "sum", "concat", "replace", "set", "macro", "squares", "power"],
 )
-def test_huge_output_is_cut(source: str) -> None:
-    assert f"its text is longer than {MAX_CHARS} characters" in failure(source)
+def test_what_is_too_large_is_cut(source: str) -> None:
+    assert LONGER in failure(source)
 
 
-MEMORY = f"took more than {template.MAX_MEMORY >> 20} MB of memory"
-TIME = f"took more than {template.MAX_SECONDS:g} s of processor time"
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("source", "limit"),
-    [
-        ("{% set x = messages * 900000000 %}", MEMORY),
-        ("{% set x = 'a'.ljust(1500000000) %}", MEMORY),
-        ("{% set s = 'ab' %}" + "{% set s = s + s %}" * 40, MEMORY),
-        ("{% set s = 'ab' %}" + "{% set s = s ~ s %}" * 40, MEMORY),
-        ("{% set s = 'ab' %}" + "{% set s %}{{ s }}{{ s }}{% endset %}" * 40, MEMORY),
-        (
-            "{% macro f(s) %}{{ s }}{{ s }}{% endmacro %}{% set s = 'ab' %}" + "{% set s = f(s) %}" * 40,
-            MEMORY,
-        ),
-        ("{% set n = 9 ** 999999999 %}", TIME),
-        ("{% set n = 7 %}" + "{% set n = n * n %}" * 40, TIME),
-    ],
-    ids=["list", "method", "sum", "concat", "set", "macro", "power", "squares"],
-)
-def test_what_takes_too_much_on_the_way_is_cut(source: str, limit: str) -> None:
-    assert limit in failure(source)
+def test_many_texts_together_are_cut() -> None:
+    source = "{% set n = namespace(x=[]) %}{% set t = 'a' * 1000000 %}"
+    source += "{% for i in range(999) %}{% set n.x = [n.x, t ~ i] %}{% endfor %}"
+    assert f"its texts are longer than {MAX_MADE} characters together" in failure(source)
 
 
 def test_output_just_below_the_limit_is_let_through() -> None:
     assert len(render(f"{{{{ 'a' * {MAX_CHARS} }}}}")) == MAX_CHARS
 
 
-def test_every_filter_of_jinja_is_there() -> None:
-    assert (
-        render("{{ 'a'|center(5) }}{{ [1, 2]|batch(1)|list }}{{ [1]|slice(1)|list }}")
-        == "  a  [[1], [2]][[1]]"
-    )
-
-
-# --- its process -------------------------------------------------------------------------------
-
-
-def child(chat: ChatTemplate) -> psutil.Process:
-    """The one process of this template."""
-    return next(c for c in psutil.Process().children() if c.pid == chat._process.pid)
-
-
-def test_a_template_whose_process_has_ended_renders_again() -> None:
-    chat = ChatTemplate(BUNDLED)
-    before = chat.render(CONVERSATION)
-    process = child(chat)
-    process.kill()
-    until_sync(lambda: process.status() == psutil.STATUS_ZOMBIE, "it has ended")
-    assert chat.render(CONVERSATION) == before
-
-
 def test_a_rendering_that_exceeds_a_limit_costs_the_next_one_nothing() -> None:
-    chat = ChatTemplate("{% if messages[0].content == 'big' %}{{ 'a'.ljust(1500000000) }}{% endif %}fine")
-    with pytest.raises(ModelInvalid, match="memory"):
+    chat = ChatTemplate("{% if messages[0].content == 'big' %}{{ 'a' * 90000000 }}{% endif %}fine")
+    with pytest.raises(ModelInvalid, match="longer"):
         chat.render([Message("user", "big")])
     assert chat.render([Message("user", "small")]) == "fine"
 
 
-@pytest.mark.slow
-def test_an_interrupted_rendering_answers_no_later_message() -> None:
-    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
-    source = "{% if messages[0].content == 'slow' %}{% for i in range(99999) %}{{ i }}{% endfor %}{% endif %}"
-    chat = ChatTemplate(source + "{{ messages[0].content }}")
-    child(chat)
-    chat.render([Message("user", "first")])
-    try:
-        for _ in range(3):
-            with pytest.raises(KeyboardInterrupt):
-                signal.setitimer(signal.ITIMER_REAL, 0.002)
-                while True:
-                    chat.render([Message("user", "slow")])
-            assert chat.render([Message("user", "next")]) == "next"
-    finally:
-        signal.signal(signal.SIGALRM, before)
-
-
-def test_the_process_ends_with_its_template() -> None:
-    chat = ChatTemplate(BUNDLED)
-    process = child(chat)
-    del chat
-    gc.collect()
-    assert not process.is_running()
-
-
-def test_a_closed_template_has_no_process() -> None:
-    chat = ChatTemplate(BUNDLED)
-    process = child(chat)
-    chat.close()
-    assert not process.is_running()
-
-
-def test_a_process_that_was_started_earlier_is_used() -> None:
-    early = RenderingProcess()
-    chat = ChatTemplate(BUNDLED, process=early)
-    assert chat.render(CONVERSATION) and child(chat).pid == early.pid
-
-
-def test_one_that_ended_meanwhile_is_replaced() -> None:
-    early = RenderingProcess()
-    early.end()
-    chat = ChatTemplate(BUNDLED, process=early)
-    assert chat.render(CONVERSATION) and child(chat).pid != early.pid
-
-
-def test_one_that_ends_while_it_compiles_costs_one_rendering() -> None:
-    chat = ChatTemplate(BUNDLED)
-    process = child(chat)
-    process.suspend()
-    process.kill()
-    with contextlib.suppress(ModelInvalid):
-        chat.render(CONVERSATION)
-    assert chat.render(CONVERSATION)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("is_compiled", [False, True], ids=["before it compiled", "later"])
-@pytest.mark.parametrize("length", [10, 300_000], ids=["short", "longer than a pipe"])
-def test_a_process_that_stands_still_is_given_up(
-    monkeypatch: pytest.MonkeyPatch, length: int, *, is_compiled: bool
-) -> None:
-    monkeypatch.setattr(rendering_process, "WAIT_S", 0.5)
-    chat = ChatTemplate(BUNDLED)
-    if is_compiled:
-        chat.render(CONVERSATION)
-    child(chat).suspend()
-    begun = time.monotonic()
-    with pytest.raises(ModelInvalid, match="did not answer within 0.5 s"):
-        chat.render([Message("user", "x" * length)])
-    assert time.monotonic() - begun < 10
-    monkeypatch.undo()
-    assert "Hi" in chat.render(CONVERSATION)
-
-
-def test_a_program_with_thousands_of_open_files_renders() -> None:
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (2048, hard))
-    with contextlib.ExitStack() as held:
-        held.callback(resource.setrlimit, resource.RLIMIT_NOFILE, (soft, hard))
-        while held.enter_context(open(os.devnull)).fileno() < 1100:
-            pass
-        chat = ChatTemplate(BUNDLED)
-        assert "Hi" in chat.render(CONVERSATION)
-
-
-def test_renderings_leave_no_threads() -> None:
-    before = threading.active_count()
-    chat = ChatTemplate(BUNDLED)
-    for _ in range(20):
-        chat.render(CONVERSATION)
-    chat.close()
-    until_sync(lambda: threading.active_count() <= before, "they ended")
+def test_threads_take_turns() -> None:
+    chat, made = ChatTemplate(BUNDLED), set[str]()
+    threads = [threading.Thread(target=lambda: made.add(chat.render(CONVERSATION))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert made == {chat.render(CONVERSATION)}
 
 
 def test_thousands_of_messages_are_rendered() -> None:
     messages = [Message("user", f"{n} ") for n in range(20_000)]
     assert "19999 " in ChatTemplate(BUNDLED).render(messages)
-
-
-def test_variables_that_no_frame_can_hold_are_refused() -> None:
-    with pytest.raises(ModelInvalid):
-        ChatTemplate(BUNDLED).render(CONVERSATION, {"x": 1 << 100})
-
-
-def test_a_process_that_cannot_be_started_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "executable", "/nothing/there")
-    with pytest.raises(EngineError, match="cannot be started: No such file"):
-        ChatTemplate(BUNDLED)

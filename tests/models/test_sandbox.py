@@ -1,0 +1,125 @@
+"""Chat templates cannot make much of little: each method, filter, operator and global, with hostile operands.
+
+The names are those of Python's types and of Jinja's environment, so that none is forgotten.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+
+import pytest
+from jinja2.ext import loopcontrols
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from localspec.models import sandbox
+from localspec.models.sandbox import EAGER, ITEM, LAZY, MAX_CHARS, MAX_MADE, METHODS, Failed, Program, Refusal
+
+ENVIRONMENT = ImmutableSandboxedEnvironment(extensions=[loopcontrols])
+HUGE = 1_500_000_000
+MOST = 1 << 30
+"""bytes: a little more than MAX_MADE and what one operation may make, at one to four bytes a character"""
+VARIABLES = {
+    "a": "a",
+    "long": "a" * 1_000_000,
+    "percent": "%1500000000d",
+    "braces": "{:1500000000}",
+    "one": 1,
+    "huge": HUGE,
+    "items": ["b" * 1_000_000] * 1000,
+    "map": {"a": 1},
+}
+"""not constants, which Jinja would compute when it compiles"""
+VALUES = ("a", "long", "percent", "braces", "items", "map", "huge", "one / 2", "range(99999)")
+OPERANDS = ("", "huge", "huge, a", "one, huge", "a, long", "'', long", "items", "width=huge", "indent=huge")
+KINDS: dict[type, tuple[str, ...]] = {
+    str: ("a", "long"),
+    bytes: ("a.encode()",),
+    list: ("items",),
+    tuple: ("(one,)",),
+    dict: ("map", "dict"),
+}
+KINDS |= {int: ("one", "(7 ** (one * 999))"), float: ("(one / 2)",)}
+METHODS_OF = {f"{kind.__name__}.{name}": kind for kind in KINDS for name in dir(kind) if name[0] != "_"}
+FILTERS = sorted(ENVIRONMENT.filters)
+TESTS = sorted(name for name in ENVIRONMENT.tests if name.isidentifier())
+OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "~", "in", "==", "<")
+
+
+@pytest.fixture(autouse=True)
+def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "MAX_SECONDS", 0.2)
+
+
+def siege(*expressions: str) -> None:
+    """Run each: it fails, or its text is within the limit."""
+    choices = "".join(
+        f"{{% if n == {n} %}}{{{{ {each} }}}}{{% endif %}}" for n, each in enumerate(expressions)
+    )
+    program = Program(choices)
+    for n in range(len(expressions)):
+        with contextlib.suppress(Failed, Refusal):
+            assert len(program.run({**VARIABLES, "n": n})) <= MAX_CHARS
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 < MOST
+
+
+def test_the_lists_name_what_there_is() -> None:
+    assert set(FILTERS) >= LAZY | EAGER
+    assert {name for name in METHODS if any(hasattr(kind, name) for kind in KINDS)} >= METHODS - {
+        "changed", "cycle", "next", "reset"
+    }  # fmt: skip
+    assert MAX_MADE >= 2 * MAX_CHARS > ITEM
+
+
+@pytest.mark.parametrize("name", METHODS_OF)
+def test_a_method(name: str) -> None:
+    method = name.partition(".")[2]
+    siege(*(f"{value}.{method}({each})" for value in KINDS[METHODS_OF[name]] for each in OPERANDS))
+
+
+@pytest.mark.parametrize("name", FILTERS)
+def test_a_filter(name: str) -> None:
+    siege(*(f"({value}) | {name}({each})" for value in VALUES for each in OPERANDS))
+    siege(f"range(99999) | map('string') | map('{name}', huge) | list", f"items | map('{name}') | join")
+    siege(f"'a' | {name}({HUGE})", f"('a' * 4000000) | {name}('', 'x' * 4000)")
+
+
+@pytest.mark.parametrize("operator", OPERATORS)
+def test_an_operator(operator: str) -> None:
+    siege(*(f"({left}) {operator} ({right})" for left in VALUES for right in VALUES))
+    siege(f"'%{HUGE}d' {operator} {HUGE}", f"'a' {operator} {HUGE}", f"9 {operator} {HUGE}")
+
+
+@pytest.mark.parametrize("name", sorted({*ENVIRONMENT.globals, "raise_exception", "strftime_now"}))
+def test_a_global(name: str) -> None:
+    siege(*(f"{name}({each})" for each in OPERANDS))
+
+
+def test_tests() -> None:
+    siege(*(f"({value}) is {name}" for name in TESTS for value in VALUES))
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{{ " + "1 + " * 100_000 + "1 }}",
+        "{{ 9 ** 9 ** 9 ** 9 ** 9 ** 9 }}",
+        "{% set x = [long] * 100000 %}{{ x }}",
+        "{% set x = [long] * 100000 %}{{ {'a': x} }}",
+        "{% set x = [long] * 100000 %}{{ raise_exception(x) }}",
+        "{% set x = [long] * 100000 %}{{ x | tojson }}",
+        "{% set x = [long] * 100000 %}{{ x | sort | length }}",
+        "{% set x = namespace(x=[long] * 100000) %}{{ x }}{{ [x] }}",
+        "{% set x = [long] %}" + "{% set x = [x, x] %}" * 60 + "{{ x }}",
+        "{% set x = ['a'] %}" + "{% set x = x + x %}" * 60 + "{{ x }}",
+        "{% set n = namespace(x=[]) %}{% for i in range(99999) %}{% set n.x = [n.x, long[1:]] %}{% endfor %}",
+        "{% set n = namespace(x=0) %}{% for i in range(99999) %}{% set n.x = [n.x, [" + "1," * 9999 + "]] %}"
+        "{% endfor %}",
+        "{% set r = range(99999) %}{% for i in r recursive %}{{ loop(r) }}{% endfor %}",
+        "{% autoescape true %}{{ long }}{% endautoescape %}",
+    ],
+)  # fmt: skip
+def test_a_large_whole(source: str) -> None:
+    with pytest.raises((Failed, Refusal)):
+        Program(source).run(VARIABLES)
+    siege()
