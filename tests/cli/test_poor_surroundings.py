@@ -131,7 +131,7 @@ def test_what_too_few_files_prevent_is_told() -> None:
                 told = await client.call(method, method, **params)
                 assert code(told) == errors.TooManyFiles.code and "ulimit" in told["error"]["data"]["remedy"]
 
-    with few_files(18) as daemon:
+    with few_files(16) as daemon:
         run(test(daemon))
 
 
