@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import gc
 import itertools
+import sys
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
+from types import FrameType
 
 import pytest
 
@@ -482,6 +484,28 @@ def test_caches_advance_by_emitted_tokens() -> None:
         if not sequence.ended:
             assert engine.target.length(sequence.slot) - length == len(sequence.tokens) - known
             assert engine.draft is not None and engine.draft.length(0) <= len(sequence.tokens) + 3
+
+
+def test_a_plain_round_takes_few_python_calls() -> None:
+    """On a GPU a token takes a millisecond: Python's part of it must stay small."""
+    engine, rounds = toy_engine(scripted(SONG * 8)), 16
+    calls = list[str]()
+    engine.submit(request(SONG[:3].decode(), temperature=0.0, proposer="none"))
+    for _ in range(8):
+        engine.step()
+    ours = ("/engine/", "/speculation/")
+
+    def note(frame: FrameType, event: str, _: object) -> None:
+        if event == "call" and any(part in frame.f_code.co_filename for part in ours):
+            calls.append(frame.f_code.co_name)
+
+    sys.setprofile(note)
+    try:
+        for _ in range(rounds):
+            engine.step()
+    finally:
+        sys.setprofile(None)
+    assert len(calls) <= 60 * rounds, len(calls) / rounds
 
 
 def test_a_batch_mixes_greedy_sampled_and_threshold_requests() -> None:
