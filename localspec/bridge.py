@@ -10,7 +10,7 @@ from functools import partial
 from websockets.asyncio.client import ClientConnection
 from websockets.exceptions import ConnectionClosed
 
-from localspec.client import connect, discovery
+from localspec.client import connect
 from localspec.client.wire import open_socket
 from localspec.errors import DaemonUnavailable, ExitCode, InvalidOptions
 from localspec.thread import on_a_thread
@@ -49,11 +49,7 @@ async def _socket() -> tuple[ClientConnection, int]:
     """A fresh connection, before `initialize`, and the longest message in bytes; a daemon that does not run
     is started, an outdated one replaced."""
     async with await connect(name="localspec bridge") as client:
-        found = discovery.find()
-        if found is None:
-            remedy = "Start the bridge again: it starts the daemon."
-            raise DaemonUnavailable("the daemon ended while the bridge connected to it", remedy)
-        return await open_socket(path=found.socket), client.welcome.limits.max_frame
+        return await open_socket(), client.welcome.limits.max_frame
 
 
 async def _send_all(socket: ClientConnection, max_frame: int) -> None:

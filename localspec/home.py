@@ -78,13 +78,14 @@ def runtime_dir() -> Path:
 
 
 def socket_path() -> Path:
-    """The daemon's Unix socket; if the home's path is too long for one, it is in a short one instead, as
-    private, among the temporary files."""
+    """The daemon's Unix socket; if the home's path is too long for one, it is in a directory in /tmp instead,
+    as private. Raises :class:`LocalspecError` if another user has made that directory."""
     path = runtime_dir() / "daemon.sock"
     if len(os.fsencode(path)) <= SOCKET_PATH_BYTES:
         return path
     key = hashlib.sha256(os.fsencode(path)).hexdigest()[:16]
-    return private_dir(Path(tempfile.gettempdir()) / f"{APP}-{key}") / path.name
+    # Not TMPDIR, of which the daemon's clients may have another one.
+    return private_dir(Path(f"/tmp/{APP}-{key}")) / path.name
 
 
 def discovery_path() -> Path:
@@ -164,7 +165,8 @@ def private_dir(path: Path, *, parents: bool = True) -> Path:
     try:
         path.mkdir(parents=parents, exist_ok=True, mode=PRIVATE)
         found = path.stat()
-        if found.st_uid != os.geteuid():
+        # In /tmp a link of another user to a directory of this one could be changed after this check.
+        if found.st_uid != os.geteuid() or path.lstat().st_uid not in (0, os.geteuid()):
             raise LocalspecError(
                 f"{path} belongs to another user", "Remove it, or set LOCALSPEC_HOME to another directory."
             )

@@ -72,6 +72,18 @@ def test_without_a_home_the_platforms_places_are_used(
         assert path.is_relative_to(tmp_path) and "localspec" in path.parts
 
 
+def test_a_home_too_deep_for_a_unix_socket_has_it_elsewhere(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert home.socket_path() == root / "runtime" / "daemon.sock"
+    monkeypatch.setenv("LOCALSPEC_HOME", str(root / ("d" * 100)))
+    path = home.socket_path()
+    monkeypatch.setenv("TMPDIR", str(root))
+    assert home.socket_path() == path and len(os.fsencode(path)) <= home.SOCKET_PATH_BYTES
+    assert mode(path.parent) == 0o700
+    path.parent.rmdir()
+
+
 def test_asking_where_the_configuration_is_creates_nothing(root: Path) -> None:
     home.config_dir()
     assert not root.exists()
@@ -97,8 +109,14 @@ def test_a_place_that_cannot_be_made_is_refused_with_a_remedy(root: Path) -> Non
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may give files away")
-def test_a_place_of_another_user_is_refused(root: Path) -> None:
-    os.chown(home.runtime_dir(), 12345, 12345)
+@pytest.mark.parametrize("is_link", [False, True])
+def test_a_place_or_a_link_of_another_user_is_refused(root: Path, is_link: bool) -> None:
+    place = home.runtime_dir()
+    if is_link:
+        place.rename(root / "own")
+        place.symlink_to(root / "own")
+        assert home.runtime_dir() == place
+    os.chown(place, 12345, 12345, follow_symlinks=False)
     with pytest.raises(LocalspecError, match="belongs to another user"):
         home.runtime_dir()
 

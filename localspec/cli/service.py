@@ -74,7 +74,7 @@ def uninstall(*, as_json: AsJson = False) -> int:
 def status(*, as_json: AsJson = False) -> int:
     """Show if the service is installed and runs; exits with 69 if not."""
     found, daemon = service.status(this_manager(), daemon_job()), discovery.find()
-    pid = daemon.pid if daemon is not None and discovery.runs(daemon) else None
+    pid = daemon.pid if daemon is not None and discovery.runs() else None
     if as_json:
         output.json({**msgspec.to_builtins(found), "daemon_pid": pid})
     else:

@@ -32,7 +32,6 @@ from localspec.protocol.messages import (
     CompletionWarm,
     DaemonShutdown,
     DaemonStatus,
-    Discovery,
     EventsSubscribe,
     Generate,
     Initialize,
@@ -415,15 +414,13 @@ async def connect(
     ``start`` also replaces an idle daemon that is older than this client, or whose ``config.toml`` has
     changed. ``on_start`` is called before ``command`` is started, with the reason if another daemon has ended
     for it. ``url`` is the address of a daemon over TCP (``daemon.tcp``), which gets ``token`` or else this
-    user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`,
-    :class:`VersionSkew`.
+    user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`, :class:`VersionSkew`.
     """
     if url is not None:
         if token is None:
             token = await asyncio.to_thread(_read_token)
         return await initialized(await open_socket(url=url, token=token), name)
-    found = discovery.find()
-    client = None if found is None else await _answering(found, name)
+    client = None if discovery.find() is None else await _answering(name)
     why = ""
     if client is not None:
         if not (start and client.replaceable and _can_start()):
@@ -434,8 +431,8 @@ async def connect(
     if not start:
         raise DaemonUnavailable("no daemon is running", "Run `localspec daemon start`.")
     on_start(why)
-    found = await asyncio.to_thread(discovery.start_daemon, command)
-    return await initialized(await open_socket(path=found.socket), name)
+    await asyncio.to_thread(discovery.start_daemon, command)
+    return await initialized(await open_socket(), name)
 
 
 def _can_start() -> bool:
@@ -469,10 +466,10 @@ async def _stopped(client: Client) -> bool:
     return True
 
 
-async def _answering(found: Discovery, name: str) -> Client | None:
-    """A client of the daemon found; None if that daemon was killed."""
+async def _answering(name: str) -> Client | None:
+    """A client of the daemon that was announced; None if it was killed."""
     try:
-        return await initialized(await open_socket(path=found.socket), name)
+        return await initialized(await open_socket(), name)
     except DaemonUnavailable:
         return None
 

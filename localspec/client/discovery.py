@@ -35,7 +35,6 @@ LARGEST = 1 << 20
 ROOM = 1 << 14
 """bytes; a disk with less free space counts as full"""
 DISK = "Check that this disk is writable and not full, or set LOCALSPEC_HOME to another directory."
-LOGS = "See the cause with `localspec daemon logs`."
 
 
 class Starter(msgspec.Struct, frozen=True):
@@ -58,8 +57,8 @@ def find() -> Discovery | None:
         return None
 
 
-def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
-    """Start a daemon, detached, unless one listens already; returns its addresses.
+def start_daemon(command: tuple[str, ...] = COMMAND) -> None:
+    """Start a daemon, detached, unless one listens already.
 
     Blocks until it is ready. Raises :class:`DaemonUnavailable` with the end of its log if it does not
     start, and :class:`InvalidOptions` for a broken configuration. Of several clients that start it at once,
@@ -71,10 +70,7 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
     load_config()
     try:
         with FileLock(home.runtime_dir() / "starting.lock", timeout=START_S):
-            found = find()
-            if found is not None and runs(found):
-                return found
-            if not _start_service():
+            if (find() is None or not runs()) and not _start_service():
                 _spawn(command)
     except Timeout:
         lock = home.runtime_dir() / "starting.lock"
@@ -85,18 +81,14 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> Discovery:
     except OSError as error:
         failed = of_system(error, "the daemon cannot be started")
         raise failed or DaemonUnavailable(f"the daemon cannot be started: {error}", DISK) from None
-    found = find()
-    if found is None:
-        raise DaemonUnavailable("the daemon ended right after its start", LOGS)
-    return found
 
 
-def runs(found: Discovery) -> bool:
-    """True if the daemon ``found`` listens."""
+def runs() -> bool:
+    """True if a daemon listens."""
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
             probe.settimeout(PROBE_S)
-            probe.connect(found.socket)
+            probe.connect(str(home.socket_path()))
     except OSError:
         return False
     return True
@@ -126,8 +118,7 @@ def _start_service() -> bool:
             )
         except (OSError, subprocess.SubprocessError):
             return False
-        found = find()
-        if found is not None and runs(found):
+        if find() is not None and runs():
             return True
         time.sleep(SERVICE_STEP_S)
     return False

@@ -14,6 +14,7 @@ from websockets.asyncio.client import connect as tcp_connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
+from localspec import home
 from localspec.client.stream import Event, Stream
 from localspec.client.subscription import Subscription
 from localspec.errors import (
@@ -45,20 +46,19 @@ LONGEST_REFUSAL = 500
 """characters of a refusal's text"""
 
 
-async def open_socket(
-    *, path: str | None = None, url: str | None = None, token: str = ""
-) -> ClientConnection:
-    """Connect and shake hands, over a Unix socket or else over TCP, where ``token`` is sent.
+async def open_socket(*, url: str | None = None, token: str = "") -> ClientConnection:
+    """Connect and shake hands, over the home's Unix socket or else over TCP, where ``token`` is sent.
 
     Raises :class:`DaemonUnavailable` if no daemon answers, :class:`Unauthorized` if it refuses this client,
     and :class:`QueueFull` if it has no connection left.
     """
-    if path is not None:
+    if url is None:
+        # Not the path in the discovery file, where another user may listen by now: this one is checked.
+        path = str(home.socket_path())
         return await _connected(path, unix_connect(path, **SETTINGS))
     bearer = {"Authorization": f"Bearer {token}"}
     # No proxy, whatever the environment says: the daemon is on this machine.
-    opening = tcp_connect(url or "", proxy=None, additional_headers=bearer, **SETTINGS)
-    return await _connected(url or "", opening)
+    return await _connected(url, tcp_connect(url, proxy=None, additional_headers=bearer, **SETTINGS))
 
 
 async def _connected(place: str, opening: Awaitable[ClientConnection]) -> ClientConnection:

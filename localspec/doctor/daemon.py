@@ -43,7 +43,7 @@ async def _ask() -> Asked:
         async with asyncio.timeout(ANSWER_S), await connect(start=False) as client:
             return Asked(found, await client.status())
     except (DaemonUnavailable, TimeoutError):
-        return Asked(found if discovery.runs(found) else None)
+        return Asked(found if discovery.runs() else None)
     except LocalspecError as error:
         return Asked(found, error=error)
 

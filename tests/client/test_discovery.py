@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import stat
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from localspec.client import Client, connect, discovery
 from localspec.errors import DaemonUnavailable, InvalidOptions
@@ -105,6 +107,18 @@ async def test_a_damaged_or_stale_announcement_is_no_obstacle(home: Path, conten
     (home / "runtime").mkdir()
     (home / "runtime" / "daemon.json").write_text(content, encoding="latin-1")
     assert await pid_of_new() != 1
+
+
+async def test_no_socket_but_the_home_s_is_used(home: Path) -> None:
+    """Another user may listen where the discovery file of a killed daemon says."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as other:
+        other.bind(str(home / "other"))
+        other.listen()
+        discovery_path().write_bytes(msgspec.json.encode(replace(STALE, socket=str(home / "other"))))
+        with pytest.raises(DaemonUnavailable):
+            await connect(start=False)
+        with pytest.raises(BlockingIOError):
+            other.accept()
 
 
 def test_an_announcement_that_is_no_file_is_not_waited_for(home: Path) -> None:

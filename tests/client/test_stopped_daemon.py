@@ -26,7 +26,7 @@ async def test_clients_send_no_pings_of_their_own(home: Path) -> None:
         found = discovery.find()
         assert found is not None
         url, token = found.url, Path(found.token_file).read_text()
-        for socket in (await open_socket(path=found.socket), await open_socket(url=url, token=token)):
+        for socket in (await open_socket(), await open_socket(url=url, token=token)):
             assert socket.ping_interval is None
             await socket.close()
 

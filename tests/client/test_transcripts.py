@@ -16,6 +16,7 @@ from localspec.client.stream import Event, Stream
 from localspec.client.subscription import Subscription
 from localspec.client.wire import Wire, open_socket
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.home import socket_path
 from localspec.protocol import messages
 from localspec.protocol.events import LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS
@@ -146,9 +147,9 @@ async def test_plays(home: Path, path: Path) -> None:
         connected.put_nowait(socket)
         await socket.wait_closed()
 
-    place = str(home / "socket")
+    place = str(socket_path())
     async with unix_serve(hold, place, subprotocols=[messages.SUBPROTOCOL]):
-        wire = Wire(await open_socket(path=place))
+        wire = Wire(await open_socket())
         play = Play(wire, await soon(connected.get()))
         for line in lines(path):
             if "server" in line:
