@@ -34,7 +34,7 @@ export async function bridge(command: string, receive: (message: string) => void
   });
   child.stderr.setEncoding("utf8").on("data", (chunk: string) => (errors += chunk));
   child.stdin.on("error", () => undefined); // the bridge has ended, which "close" reports
-  child.on("close", () => ended(failure(child.spawnfile, errors, "it has ended")));
+  child.on("close", () => ended(failure(child.spawnfile, errors, "it has ended.")));
   return { send: (message) => void child.stdin.write(`${message}\n`), close: () => void child.kill() };
 }
 
@@ -76,6 +76,7 @@ function spawned(program: string): Promise<ChildProcessWithoutNullStreams | unde
 
 function failure(program: string, stderr: string, otherwise: string): RpcError {
   const line = stderr.trim().split("\n").at(-1) || otherwise;
-  const message = line.startsWith("localspec: ") ? line.slice("localspec: ".length) : `${program}: ${line}`;
-  return new RpcError({ code: "command_failed", message, remedy: "" });
+  const said = /^localspec: (.*)/.exec(line)?.[1]; // a message of ours ends with its remedy
+  const remedy = said === undefined ? "Run it in a terminal to see its errors." : "";
+  return new RpcError({ code: "command_failed", message: said ?? `${program}: ${line}`, remedy });
 }

@@ -128,7 +128,7 @@ export class Connection {
       throw gone("This attempt to connect was replaced by a newer one.");
     }
     this.bridge = own;
-    const late = setTimeout(() => own.close(), PATIENCE_MS);
+    const late = setTimeout(() => rpc.end(silent()), PATIENCE_MS);
     try {
       const client = { name: "vscode", version: this.version };
       await rpc.request("initialize", { protocol: PROTOCOL, client }).result;
@@ -145,6 +145,14 @@ export class Connection {
 
 function gone(message: string): RpcError {
   return new RpcError({ code: DISCONNECTED, message, remedy: "The next keystroke connects again." });
+}
+
+function silent(): RpcError {
+  return new RpcError({
+    code: "unreachable",
+    message: `The daemon has not answered for ${PATIENCE_MS / 1000} s.`,
+    remedy: "Run “localspec: Restart Daemon”.",
+  });
 }
 
 export function asRpcError(error: unknown): RpcError {

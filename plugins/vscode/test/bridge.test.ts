@@ -34,6 +34,12 @@ test("a program that fails to restart the daemon fails with its own error", asyn
   await assert.rejects(restartDaemon(command), (error) => error instanceof RpcError && error.advice === "the settings are wrong. Correct them.");
 });
 
+test("a program that ends without a word fails with what to do", async () => {
+  const command = program("exit 1");
+  const error = await new Promise<RpcError>((resolve, reject) => void bridge(command, () => undefined, resolve).catch(reject));
+  assert.equal(error.advice, `${command}: it has ended. Run it in a terminal to see its errors.`);
+});
+
 test("lines go in and come out whole, and its last words are reported once it has ended", async () => {
   const lines: string[] = [];
   const command = program("read line; printf 'a\\342\\200'; sleep 0.1; printf '\\250b\\n%s\\nhalf' \"$line\"; echo 'localspec: lost' >&2");
