@@ -36,7 +36,7 @@ CEILINGS = {
     "localspec/hub": 1200,
     "localspec/lsp": 1500,
     "localspec/memory": 2350,
-    "localspec/models": 4800,
+    "localspec/models": 4790,
     "localspec/protocol": 1800,
     "localspec/service": 350,
     "localspec/speculation": 2400,

@@ -7,30 +7,34 @@ from __future__ import annotations
 
 import contextlib
 import resource
+from collections.abc import Iterator
 
 import pytest
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from localspec.models import sandbox
-from localspec.models.sandbox import EAGER, ITEM, LAZY, MAX_CHARS, MAX_MADE, METHODS, Failed, Program, Refusal
+from localspec.models.sandbox import EAGER, LAZY, METHODS, Failed, Program, Refusal
 
 ENVIRONMENT = ImmutableSandboxedEnvironment(extensions=[loopcontrols])
 HUGE = 1_500_000_000
 MOST = 1 << 30
 """bytes: a little more than MAX_MADE and what one operation may make, at one to four bytes a character"""
-VARIABLES = {
+VARIABLES: dict[str, object] = {
     "a": "a",
-    "long": "a" * 1_000_000,
     "percent": "%1500000000d",
+    "percents": "%s" * 1000,
+    "stars": "%*d",
     "braces": "{:1500000000}",
+    "nested": "{0:{1}}",
+    "fields": "{0}" * 1000,
     "one": 1,
     "huge": HUGE,
-    "items": ["b" * 1_000_000] * 1000,
     "map": {"a": 1},
 }
 """not constants, which Jinja would compute when it compiles"""
-VALUES = ("a", "long", "percent", "braces", "items", "map", "huge", "one / 2", "range(99999)")
+FORMATS = ("percent", "percents", "stars", "braces", "nested", "fields")
+VALUES = ("a", "long", "percent", "braces", "items", "map", "huge", "one / 2", "range(many)")
 OPERANDS = ("", "huge", "huge, a", "one, huge", "a, long", "'', long", "items", "width=huge", "indent=huge")
 KINDS: dict[type, tuple[str, ...]] = {
     str: ("a", "long"),
@@ -46,9 +50,20 @@ TESTS = sorted(name for name in ENVIRONMENT.tests if name.isidentifier())
 OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "~", "in", "==", "<")
 
 
-@pytest.fixture(autouse=True)
-def _impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sandbox, "MAX_SECONDS", 0.2)
+@pytest.fixture(
+    autouse=True, params=[pytest.param(1, marks=pytest.mark.slow, id="large"), pytest.param(100, id="small")]
+)
+def _scale(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The limits, and the long operands with them, a hundredth where memory is not looked at."""
+    scale = request.param
+    monkeypatch.setattr(sandbox, "MAX_SECONDS", 0.2 if scale == 1 else 0.02)
+    for name in ("MAX_CHARS", "MAX_MADE"):
+        monkeypatch.setattr(sandbox, name, getattr(sandbox, name) // scale)
+    monkeypatch.setitem(VARIABLES, "many", 99_999 // scale)
+    monkeypatch.setitem(VARIABLES, "long", "a" * (1_000_000 // scale))
+    monkeypatch.setitem(VARIABLES, "items", ["b" * (1_000_000 // scale)] * 1000)
+    yield
+    assert scale > 1 or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 < MOST
 
 
 def siege(*expressions: str) -> None:
@@ -59,8 +74,7 @@ def siege(*expressions: str) -> None:
     program = Program(choices)
     for n in range(len(expressions)):
         with contextlib.suppress(Failed, Refusal):
-            assert len(program.run({**VARIABLES, "n": n})) <= MAX_CHARS
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10 < MOST
+            assert len(program.run({**VARIABLES, "n": n})) <= sandbox.MAX_CHARS
 
 
 def test_the_lists_name_what_there_is() -> None:
@@ -68,7 +82,7 @@ def test_the_lists_name_what_there_is() -> None:
     assert {name for name in METHODS if any(hasattr(kind, name) for kind in KINDS)} >= METHODS - {
         "changed", "cycle", "next", "reset"
     }  # fmt: skip
-    assert MAX_MADE >= 2 * MAX_CHARS > ITEM
+    assert sandbox.MAX_MADE >= 2 * sandbox.MAX_CHARS > sandbox.ITEM
 
 
 @pytest.mark.parametrize("name", METHODS_OF)
@@ -80,8 +94,8 @@ def test_a_method(name: str) -> None:
 @pytest.mark.parametrize("name", FILTERS)
 def test_a_filter(name: str) -> None:
     siege(*(f"({value}) | {name}({each})" for value in VALUES for each in OPERANDS))
-    siege(f"range(99999) | map('string') | map('{name}', huge) | list", f"items | map('{name}') | join")
-    siege(f"'a' | {name}({HUGE})", f"('a' * 4000000) | {name}('', 'x' * 4000)")
+    siege(f"range(many) | map('string') | map('{name}', huge) | list", f"items | map('{name}') | join")
+    siege(f"'a' | {name}({HUGE})", f"('a' * {sandbox.MAX_CHARS // 2}) | {name}('', 'x' * 4000)")
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
@@ -102,7 +116,7 @@ def test_tests() -> None:
 @pytest.mark.parametrize(
     "source",
     [
-        "{{ " + "1 + " * 100_000 + "1 }}",
+        "{{ " + "1 + " * 10_000 + "1 }}",
         "{{ 9 ** 9 ** 9 ** 9 ** 9 ** 9 }}",
         "{% set x = [long] * 100000 %}{{ x }}",
         "{% set x = [long] * 100000 %}{{ {'a': x} }}",
@@ -122,4 +136,24 @@ def test_tests() -> None:
 def test_a_large_whole(source: str) -> None:
     with pytest.raises((Failed, Refusal)):
         Program(source).run(VARIABLES)
-    siege()
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_formatting_is_measured(form: str) -> None:
+    siege(*(f"{form}.format({each})" for each in OPERANDS))
+    siege(*(f"{form} % ({each})" for each in OPERANDS if "=" not in each))
+    siege(*(f"{form} | format({each})" for each in OPERANDS))
+
+
+@pytest.mark.parametrize(
+    ("expression", "text"),
+    [
+        ("'<{}{}>{{}}'.format(a, one)", "<a1>{}"),
+        ("'{:>5}|{x!r}|{0[0]}'.format('ab', x=[one])", "   ab|[1]|a"),
+        ("'In 2024: %s, %03d, %.1f%%' % (a, one, one / 2)", "In 2024: a, 001, 0.5%"),
+        ("'# %s:' | format(a)", "# a:"),
+        ("'%(x)s' | format(x=one)", "1"),
+    ],
+)
+def test_formatting(expression: str, text: str) -> None:
+    assert Program(f"{{{{ {expression} }}}}").run(VARIABLES) == text
