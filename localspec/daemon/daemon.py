@@ -10,7 +10,6 @@ from localspec import home
 from localspec.config import Config
 from localspec.daemon.chats.history import History
 from localspec.daemon.chats.turns import Turns
-from localspec.daemon.http_server import HttpServer
 from localspec.daemon.inline.editors import Editors
 from localspec.daemon.inline.prefetch import Prefetch
 from localspec.daemon.inline.suggestions import Suggestions
@@ -20,6 +19,7 @@ from localspec.daemon.relay.streams import Streams
 from localspec.daemon.relay.subscription import Events
 from localspec.daemon.settings import Settings
 from localspec.daemon.workers.pool import COMMAND, Pool, Program
+from localspec.errors import LocalspecError
 
 
 class Client(Protocol):
@@ -54,7 +54,12 @@ class Daemon:
         """held while options are merged, which keeps the order of requests"""
         self.memory_turn = asyncio.Lock()
         """held while the n-gram memory's files are changed"""
-        self.http_server = HttpServer()
+        self.http: str | None = None
+        """the address of the HTTP server while it listens"""
+        self.http_problem: LocalspecError | None = None
+        """the reason why it does not, though it should"""
+        self.http_flag = False
+        """True if ``--http`` was given, which overrides the settings"""
         self.stopping = asyncio.Event()
         self.started = time.monotonic()
         self.socket = ""

@@ -7,7 +7,6 @@ import logging
 import socket
 from functools import partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import Any, cast
 
 from websockets.asyncio.server import Server, ServerConnection, serve, unix_serve
@@ -62,7 +61,7 @@ class Listeners:
             log.warning("TCP port %d cannot be used: %s", settings.port, error.strerror or error)
             return None
         # The token is read each time: a new one is valid at once.
-        await self._serve(listening, Gate(True, partial(_token, token_path), self._origins()))
+        await self._serve(listening, Gate(True, partial(token.read, token_path), self._origins()))
         return f"ws://{loopback.address(listening)}"
 
     def close(self) -> None:
@@ -120,11 +119,3 @@ class Listeners:
 
     async def _handle(self, connection: ServerConnection) -> None:
         await Connection(WebSocket(connection), self._daemon).serve()
-
-
-def _token(path: Path) -> str | None:
-    """The current token in ``path``; None if there is none or it cannot be read."""
-    try:
-        return token.read(path)
-    except OSError:
-        return None

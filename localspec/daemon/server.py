@@ -7,8 +7,9 @@ import logging
 import os
 import signal
 import time
-from collections.abc import Callable
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from typing import Any
 
 from websockets.frames import CloseCode
 
@@ -19,8 +20,8 @@ from localspec.daemon import supervisor
 from localspec.daemon.announcement import Announcement
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.http_server import Serve, was_left_open
 from localspec.daemon.listeners import Listeners
+from localspec.daemon.relay.socket import Socket
 from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import DaemonUnavailable
 from localspec.protocol.messages import PROTOCOL, Discovery
@@ -34,6 +35,9 @@ RESTART, RUN = "`localspec daemon restart`", "`localspec daemon run --http`"
 END_S = 1.0
 """longest wait for the end of the requests that are cancelled after that"""
 
+Serve = Callable[[Config, Callable[[Socket], Coroutine[Any, Any, None]]], AbstractAsyncContextManager[str]]
+"""serves HTTP while entered and yields its address; raises :class:`DaemonUnavailable`"""
+
 
 class Server:
     """One daemon, from its first listening socket to its last."""
@@ -44,7 +48,7 @@ class Server:
         self._config = config
         self._serve_http = serve_http
         self._daemon = Daemon(config, worker)
-        self._daemon.http_server.flag = self._must_open_http = http
+        self._daemon.http_flag = self._must_open_http = http
         self._listeners = Listeners(self._daemon)
         self._announcement: Announcement | None = None
 
@@ -59,8 +63,8 @@ class Server:
             stack.push_async_callback(daemon.history.close)
             # Before clients can find the daemon and stop it.
             _on_signals(daemon.stopping.set)
-            daemon.http_server.flag |= was_left_open()
-            if daemon.http_server.flag or self._config.http.enabled:
+            daemon.http_flag |= was_left_open()
+            if daemon.http_flag or self._config.http.enabled:
                 # It ends last, so that its streams end like all others.
                 await self._open_http(stack)
             stack.push_async_callback(self._stop)
@@ -70,16 +74,16 @@ class Server:
             await self._until_stopped()
 
     async def _open_http(self, stack: AsyncExitStack) -> None:
-        http, daemon = self._daemon.http_server, self._daemon
+        daemon = self._daemon
         try:
-            http.url = await stack.enter_async_context(
+            daemon.http = await stack.enter_async_context(
                 self._serve_http(self._config, lambda socket: Connection(socket, daemon).serve())
             )
-            log.info("the HTTP server listens at %s", http.url)
+            log.info("the HTTP server listens at %s", daemon.http)
         except DaemonUnavailable as error:
             if self._must_open_http:
                 raise DaemonUnavailable(error.message, error.remedy.replace(RESTART, RUN)) from None
-            http.problem = error
+            daemon.http_problem = error
             log.error("HTTP server: %s. %s", error.message, error.remedy)
 
     async def _until_stopped(self) -> None:
@@ -137,3 +141,11 @@ def _on_signals(stop: Callable[[], None]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
+
+
+def was_left_open() -> bool:
+    """True if this daemon replaces one started with ``--http``; the mark of that is removed."""
+    mark = home.left_open_path()
+    is_marked = mark.exists()
+    mark.unlink(missing_ok=True)
+    return is_marked

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, aclosing, contextmanager
 from functools import cache, partial
 from http import HTTPStatus
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 from starlette.applications import Starlette
@@ -34,8 +33,6 @@ log = logging.getLogger(__name__)
 
 DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, llama_cpp.CHAT, ollama.DIALECT)
 SCHEMA = "/openapi.json"
-UNAUTHENTICATED = 4
-"""requests at once at endpoints that need no token; further ones wait"""
 SHARE = 2
 """divides the number of requests with the token that run at once into that of requests without it"""
 
@@ -85,8 +82,7 @@ def create(
     At most ``most`` requests with the token run at once, each on its own connection to the daemon, and half
     as many without it. Web pages of ``origins`` are accepted with the token.
     """
-    shared = Rooms(Room(most), Room(max(1, most // SHARE)))
-    opened = Rooms(Room(UNAUTHENTICATED, waits=True), Room(UNAUTHENTICATED, waits=True))
+    rooms = {True: Room(most), False: Room(max(1, most // SHARE))}
 
     def refuse(path: str, error: LocalspecError, status: HTTPStatus) -> Response:
         return _error(dialect_at(path), error, status)
@@ -114,11 +110,7 @@ def create(
         return Response(encoded_schema(), media_type="application/json")
 
     routes = [
-        Route(
-            endpoint.path,
-            Address(dialect, endpoint, opened if endpoint.open else shared, connect),
-            methods=[endpoint.method],
-        )
+        Route(endpoint.path, Address(dialect, endpoint, rooms, connect), methods=[endpoint.method])
         for dialect in DIALECTS
         for endpoint in dialect.endpoints
     ]
@@ -136,40 +128,37 @@ def encoded_schema() -> bytes:
 
 
 class Room:
-    """A bound of ``most`` requests at once; further ones are refused, or wait if ``waits``."""
+    """A bound of ``most`` requests at once; further ones are refused."""
 
-    def __init__(self, most: int, *, waits: bool = False) -> None:
+    def __init__(self, most: int) -> None:
         self._most = most
-        self._places = asyncio.Semaphore(most)
-        self._waits = waits
+        self._taken = 0
 
-    @asynccontextmanager
-    async def taken(self) -> AsyncIterator[None]:
-        """Hold a place. Raises :class:`QueueFull` if none is free and requests do not wait here."""
-        if self._places.locked() and not self._waits:
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Hold a place. Raises :class:`QueueFull` if none is free."""
+        if self._taken >= self._most:
             raise QueueFull(
                 f"the HTTP server already runs its limit of {self._most} requests; this one was refused",
                 "Try again later, or raise daemon.max_connections and run `localspec daemon restart`.",
             )
-        async with self._places:
+        self._taken += 1
+        try:
             yield
-
-
-class Rooms(NamedTuple):
-    """Separate places for requests with the token, ``owner``, and without it, ``others``."""
-
-    owner: Room
-    others: Room
+        finally:
+            self._taken -= 1
 
 
 class Address:
-    """One endpoint as an ASGI application.
+    """One endpoint as an ASGI application; ``rooms`` are those of requests with the token and without it.
 
     A request holds a connection to the daemon and a place in a room until its answer is complete. Both are
     released before the end of the answer is sent, so that the client's next request finds a place.
     """
 
-    def __init__(self, dialect: Dialect, endpoint: Endpoint, rooms: Rooms, connect: Connect) -> None:
+    def __init__(
+        self, dialect: Dialect, endpoint: Endpoint, rooms: dict[bool, Room], connect: Connect
+    ) -> None:
         self._dialect = dialect
         self._endpoint = endpoint
         self._rooms = rooms
@@ -185,16 +174,16 @@ class Address:
     async def _work(self, request: Request, body: msgspec.Struct, client: Client) -> Answer:
         is_owner = request.scope["state"][OWNER]
         await settle_model(client, body, is_owner=is_owner)
-        if not is_owner and not self._endpoint.open:
+        if not is_owner:
             confine(body)
         return await self._endpoint.handler(client, body)
 
     async def _response(self, request: Request, held: AsyncExitStack) -> Response:
         try:
             body = await body_of(self._endpoint, request)
-            is_owner = request.scope["state"][OWNER]
-            room = self._rooms.owner if is_owner else self._rooms.others
-            await held.enter_async_context(room.taken())
+            if self._endpoint.open:
+                return _json(await self._endpoint.handler(None, body))
+            held.enter_context(self._rooms[request.scope["state"][OWNER]].taken())
             answer, client = await answered(partial(self._work, request, body), request, self._connect)
         except ClientDisconnect:
             return Response(status_code=499)  # the client has disconnected

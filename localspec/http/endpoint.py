@@ -50,13 +50,13 @@ class Nothing(msgspec.Struct):
 
 
 class Endpoint(NamedTuple):
-    """A path and method; ``handler`` gets the checked ``body`` and its own connection to the daemon. ``open``
-    is True if no token is needed."""
+    """A path and method; ``handler`` gets its own connection to the daemon and the checked ``body``. ``open``
+    is True if no token is needed; there is no connection then."""
 
     method: Literal["GET", "POST"]
     path: str
     body: type[msgspec.Struct]
-    handler: Callable[[Client, Any], Awaitable[Answer]]
+    handler: Callable[[Any, Any], Awaitable[Answer]]
     open: bool = False
 
 

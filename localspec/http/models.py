@@ -34,7 +34,7 @@ def configured() -> Config:
 
 def configured_model() -> str:
     """Return the name or path of the configured model. Raises :class:`InvalidOptions`."""
-    config = load_config()
+    config = configured()
     return os.path.expanduser(settled(config.options.model or "", config.model_dirs))
 
 

@@ -20,7 +20,6 @@ import msgspec
 
 from localspec._version import __version__
 from localspec.client import Client, Stream
-from localspec.config import load_config
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import several
 from localspec.http.conversation import ChatMessage, conversation_of, message_of
@@ -28,6 +27,7 @@ from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, noting_silence
 from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, uncut
 from localspec.http.models import (
+    configured,
     configured_model,
     model_named,
     modified_s,
@@ -144,7 +144,7 @@ async def ps(client: Client, body: Nothing) -> Answer:
     }
 
 
-async def root(client: Client, body: Nothing) -> Answer:
+async def root(client: None, body: Nothing) -> Answer:
     """Return our version, for clients that test whether the server runs."""
     return {"localspec": __version__}
 
@@ -152,7 +152,7 @@ async def root(client: Client, body: Nothing) -> Answer:
 async def show(client: Client, body: ShowBody) -> Answer:
     """Return the description of a model."""
     model = await model_named(client, body.model or body.name or "")
-    engine = await asyncio.to_thread(lambda: Sections(load_config()).engine(model.path))
+    engine = await asyncio.to_thread(lambda: Sections(configured()).engine(model.path))
     family = model.architecture or ""
     info = {"general.architecture": family, "general.parameter_count": model.parameters or 0}
     return {

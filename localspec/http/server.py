@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import errno
 import logging
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
-from pathlib import Path
 from socket import socket
 from typing import Any
 
@@ -60,10 +58,19 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
     listening = _listening(config.http.port)
     if config.http.without_token:
         log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
-    pipes = Pipes(join)
+    joined: set[asyncio.Task[None]] = set()
+
+    async def connected() -> Client:
+        """Return a client of the daemon on a pipe of its own."""
+        end = End()
+        task = asyncio.create_task(_joined(join, end.peer))
+        joined.add(task)
+        task.add_done_callback(joined.discard)
+        return await initialized(end, "http")
+
     app = create(
-        partial(_token, home.http_token_path()),
-        pipes.open,
+        partial(token.read, home.http_token_path()),
+        connected,
         config.http.without_token,
         most=max(1, config.daemon.max_connections // 2),
         origins=config.http.origins,
@@ -91,34 +98,15 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
         yield f"http://{loopback.address(listening)}"
     finally:
         await server.shutdown(sockets=[listening])
-        await pipes.closed()
+        if joined:  # their clients are closed
+            await asyncio.wait(joined, timeout=CLOSE_S)
 
 
-class Pipes:
-    """The open pipes of requests."""
-
-    def __init__(self, join: Join) -> None:
-        self._join = join
-        self._joined: set[asyncio.Task[None]] = set()
-
-    async def open(self) -> Client:
-        """Return a client of the daemon on a pipe of its own."""
-        end = End()
-        task = asyncio.create_task(self._serve(end.peer))
-        self._joined.add(task)
-        task.add_done_callback(self._joined.discard)
-        return await initialized(end, "http")
-
-    async def closed(self) -> None:
-        """Wait for the end of the pipes, whose clients are closed."""
-        if self._joined:
-            await asyncio.wait(self._joined, timeout=CLOSE_S)
-
-    async def _serve(self, end: End) -> None:
-        try:
-            await self._join(end)
-        finally:
-            await end.close()
+async def _joined(join: Join, end: End) -> None:
+    try:
+        await join(end)
+    finally:
+        await end.close()
 
 
 def _listening(port: int) -> socket:
@@ -132,10 +120,3 @@ def _listening(port: int) -> socket:
         else:
             message = f"port {port} cannot be opened: {error.strerror}"
         raise DaemonUnavailable(message, ANOTHER_PORT) from None
-
-
-def _token(path: Path) -> str | None:
-    """Read the current token, so that a new one holds at once; None if it cannot be read."""
-    with contextlib.suppress(OSError):
-        return token.read(path)
-    return None

@@ -15,7 +15,7 @@ import pytest
 from localspec import home
 from localspec.client import connect
 from localspec.config import Config
-from localspec.daemon import http_server
+from localspec.daemon.server import was_left_open
 from localspec.errors import DaemonUnavailable
 from localspec.http.server import served
 from tests.client.conftest import own_home
@@ -146,4 +146,4 @@ def test_a_daemon_replaces_one_with_a_server(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     home.runtime_dir().mkdir(parents=True, exist_ok=True)
     (home.runtime_dir() / "http-server").touch()
-    assert http_server.was_left_open() and not http_server.was_left_open()
+    assert was_left_open() and not was_left_open()

@@ -28,12 +28,12 @@ def create(path: Path) -> str:
 
 
 def read(path: Path) -> str | None:
-    """The token in ``path``; None if there is none, or other users can read it."""
+    """The token in ``path``; None if it cannot be read, or if other users can read it."""
     try:
         with path.open(encoding="ascii", errors="replace") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 return None
             token = file.read(65)
-    except FileNotFoundError:
+    except OSError:
         return None
     return token if TOKEN.fullmatch(token) else None

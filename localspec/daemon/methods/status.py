@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import time
 
+from localspec import home
 from localspec._version import __version__
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.http_server import leave_open
 from localspec.daemon.methods import models
 from localspec.daemon.relay.exchange import Exchange
 from localspec.errors import EngineBusy
@@ -29,7 +29,7 @@ async def metrics(daemon: Daemon, exchange: Exchange, params: messages.Nothing) 
 async def daemon_status(
     daemon: Daemon, exchange: Exchange, params: messages.Nothing
 ) -> messages.DaemonStatus:
-    problem = daemon.http_server.problem
+    problem = daemon.http_problem
     return messages.DaemonStatus(
         pid=os.getpid(),
         version=__version__,
@@ -44,7 +44,7 @@ async def daemon_status(
             models.described(daemon.pool, worker, worker.pair) for worker, _ in daemon.pool.loaded()
         ),
         settings=daemon.settings.state(),
-        http=daemon.http_server.url,
+        http=daemon.http,
         http_problem=None if problem is None else problem.message,
         http_remedy=None if problem is None else problem.remedy,
         history_problem=daemon.history.problem,
@@ -63,7 +63,7 @@ async def daemon_shutdown(
             )
         if daemon.busy:
             raise EngineBusy(f"the daemon is busy (requests: {len(daemon.busy)})")
-        if daemon.http_server.flag:
-            leave_open()
+        if daemon.http_flag:
+            home.left_open_path().touch()
     daemon.stopping.set()
     return messages.Nothing()
