@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, aclosing, contextmanager
-from functools import cache, partial
+from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -22,7 +22,7 @@ from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
-from localspec.http.endpoint import Answer, Connect, Endpoint, Plain, answered, body_of, noting_silence
+from localspec.http.endpoint import Answer, Connect, Endpoint, Plain, body_of, noting_silence, unless_gone
 from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal
 from localspec.http.models import settle_model
 from localspec.http.schema import schema_of
@@ -184,7 +184,9 @@ class Address:
             if self._endpoint.open:
                 return _json(await self._endpoint.handler(None, body))
             held.enter_context(self._rooms[request.scope["state"][OWNER]].taken())
-            answer, client = await answered(partial(self._work, request, body), request, self._connect)
+            client = await self._connect()
+            held.push_async_callback(client.close)
+            answer = await unless_gone(request, self._work(request, body, client))
         except ClientDisconnect:
             return Response(status_code=499)  # the client has disconnected
         except LocalspecError as error:
@@ -194,7 +196,6 @@ class Address:
             log.exception("%s %s", self._endpoint.method, self._endpoint.path)
             failed = EngineError(f"{self._endpoint.method} {self._endpoint.path} failed unexpectedly")
             return _error(self._dialect, failed, HTTPStatus.INTERNAL_SERVER_ERROR)
-        held.push_async_callback(client.close)
         if isinstance(answer, AsyncIterator):
             framing = self._dialect.framing
             return StreamingResponse(_framed(self._dialect, answer, held), media_type=framing.media_type)

@@ -89,19 +89,17 @@ async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
         raise TooSlow(f"the body did not arrive within {BODY_S:g} s") from None
 
 
-async def answered(
-    work: Callable[[Client], Awaitable[Answer]], request: Request, connect: Connect
-) -> tuple[Answer, Client]:
-    """Return the answer, and the connection to the daemon, which the caller closes once the answer was sent.
-
-    Raises :class:`LocalspecError`, and :class:`ClientDisconnect` if the client has disconnected.
-    """
-    client = await connect()
+async def unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """Await ``work``; cancel it and raise :class:`ClientDisconnect` if the client disconnects."""
+    task, gone = asyncio.ensure_future(work), asyncio.create_task(_hung_up(request))
     try:
-        return await _unless_gone(request, work(client)), client
-    except BaseException:
-        await client.close()
-        raise
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return await task
+    finally:
+        await _ended(gone)
+        await _ended(task)
 
 
 async def begun(pieces: AsyncIterator[T]) -> AsyncIterator[T]:
@@ -192,19 +190,6 @@ def _whole(value: Any) -> Any:
         case dict():
             return {key: _whole(each) for key, each in value.items()}
     return value
-
-
-async def _unless_gone(request: Request, work: Awaitable[T]) -> T:
-    """Await ``work``; cancel it and raise :class:`ClientDisconnect` if the client disconnects."""
-    task, gone = asyncio.ensure_future(work), asyncio.create_task(_hung_up(request))
-    try:
-        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
-        if not task.done():
-            raise ClientDisconnect
-        return await task
-    finally:
-        await _ended(gone)
-        await _ended(task)
 
 
 async def _hung_up(request: Request) -> None:

@@ -45,10 +45,14 @@ class End:
 
     async def close(self, code: int = CloseCode.NORMAL_CLOSURE, reason: str = "") -> None:
         """Close the pipe at both ends."""
-        if self._closed is None:
-            for end in (self, self.peer):
-                end._closed = Close(code, reason)
-                end._arrived.put_nowait(end._closed)
+        self._shut(Close(code, reason))
 
     def abort(self) -> None:
-        """Do nothing: :meth:`close` does not wait, so no deadline ends it."""
+        """Close the pipe for a peer that ended without doing so."""
+        self._shut(Close(CloseCode.ABNORMAL_CLOSURE, ""))
+
+    def _shut(self, reason: Close) -> None:
+        for end in (self, self.peer):
+            if end._closed is None:
+                end._closed = reason
+                end._arrived.put_nowait(reason)

@@ -49,12 +49,14 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
         import uvicorn
 
         from localspec.http.app import create
+        from localspec.http.models import configured
         from localspec.http.patience import CONNECTIONS, Impatient
     except ImportError as error:
         packages = " and ".join(lacking()) or error.name
         remedy = f"{INSTALL_HTTP} Then start the daemon again."
         raise DaemonUnavailable(f"the HTTP server lacks {packages}", remedy) from None
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # malformed HTTP is answered, not logged
+    configured()  # reads the settings now, as the daemon does, not at the first request
     listening = _listening(config.http.port)
     if config.http.without_token:
         log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
@@ -63,9 +65,9 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
     async def connected() -> Client:
         """Return a client of the daemon on a pipe of its own."""
         end = End()
-        task = asyncio.create_task(_joined(join, end.peer))
-        joined.add(task)
+        joined.add(task := asyncio.create_task(join(end.peer)))
         task.add_done_callback(joined.discard)
+        task.add_done_callback(lambda _: end.abort())
         return await initialized(end, "http")
 
     app = create(
@@ -100,13 +102,6 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
         await server.shutdown(sockets=[listening])
         if joined:  # their clients are closed
             await asyncio.wait(joined, timeout=CLOSE_S)
-
-
-async def _joined(join: Join, end: End) -> None:
-    try:
-        await join(end)
-    finally:
-        await end.close()
 
 
 def _listening(port: int) -> socket:

@@ -29,10 +29,10 @@ CEILINGS = {
     "localspec/cli": 4000,
     "localspec/client": 1150,
     "localspec/completion": 550,
-    "localspec/daemon": 5650,
+    "localspec/daemon": 5450,
     "localspec/doctor": 650,
     "localspec/engine": 4050,
-    "localspec/http": 3450,
+    "localspec/http": 3400,
     "localspec/hub": 1200,
     "localspec/lsp": 1500,
     "localspec/memory": 2350,
@@ -46,7 +46,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 55800,
+    "tests": 55050,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
