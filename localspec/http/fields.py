@@ -8,7 +8,6 @@ import msgspec
 from msgspec import Meta
 
 from localspec.errors import InvalidOptions, ShuttingDown
-from localspec.protocol.messages import Completions
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 
@@ -45,11 +44,6 @@ def uncut(result: Result) -> Result:
     if result.finish_reason == "cancelled":
         raise ShuttingDown("the daemon was stopped before the answer was complete")
     return result
-
-
-def text_of(filled: Completions) -> str:
-    """Return the text of the first completion; empty if there is none."""
-    return filled.items[0].text if filled.items else ""
 
 
 def statistics(result: Result) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from localspec.http import several
 from localspec.http.conversation import ChatMessage, conversation_of, message_of
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, noting_silence
-from localspec.http.fields import Ours, length_of, refuse, statistics, text_of, uncut
+from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
 from localspec.http.models import (
     configured,
     configured_model,
@@ -178,7 +178,8 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
     options = await _options(client, body)
     if body.suffix:
         done = await client.complete(prompt, body.suffix, trigger="invoked", options=options).result()
-        answer = _one(body, {**shape(text_of(done)), **_end(done.result, began)})
+        filled = done.items[0].text if done.items else ""
+        answer = _one(body, {**shape(filled), **_end(done.result, began)})
         return answer if body.stream is not False else await anext(answer)
     if body.raw:
         stream = client.generate(prompt, raw=True, options=options, progress=True)

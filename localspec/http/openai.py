@@ -7,6 +7,7 @@ of vLLM are accepted: their clients chat in this dialect.
 
 from __future__ import annotations
 
+import asyncio
 import time
 import uuid
 from collections import defaultdict
@@ -24,10 +25,11 @@ from localspec.http.conversation import ChatMessage, conversation_of
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Nothing, each
 from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
-from localspec.http.meta import metas_of
 from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
 from localspec.http.sampling import TimedSampling, biased_options
 from localspec.http.timings import Pace, timings
+from localspec.models.fit import context_size
+from localspec.models.sections import Sections
 from localspec.protocol.messages import ModelDescription, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.results import FinishReason, Result
@@ -133,24 +135,34 @@ REFUSED_OF_CHATS: dict[str, tuple[Any, ...]] = {
 
 async def models(client: Client, body: Nothing) -> Answer:
     """Return the models that can be loaded, by the names that requests may give."""
-    named = await named_models(client)
-    metas = await metas_of(named)
-    return {"object": "list", "data": [_card(name, each, metas[name]) for name, each in named.items()]}
+    return {"object": "list", "data": await _cards(await named_models(client))}
 
 
 async def model(client: Client, body: ModelName) -> Answer:
     """Return one model, by any of its names."""
-    found = await model_named(client, body.id)
-    return _card(body.id, found, (await metas_of({body.id: found}))[body.id])
+    (card,) = await _cards({body.id: await model_named(client, body.id)})
+    return card
 
 
-def _card(name: str, model: ModelDescription, meta: dict[str, Any]) -> dict[str, Any]:
+async def _cards(named: dict[str, ModelDescription]) -> list[Any]:
+    sections = Sections(configured())
+    return await asyncio.to_thread(lambda: [_card(name, each, sections) for name, each in named.items()])
+
+
+def _card(name: str, model: ModelDescription, sections: Sections) -> dict[str, Any]:
+    """Return the entry of a model, with ``meta`` as llama.cpp's server has it."""
     return {
         "id": name,
         "object": "model",
         "created": int(modified_s(model)),
         "owned_by": "localspec",
-        "meta": meta,
+        "meta": {
+            "n_ctx": context_size(model.context, sections.engine(model.path)),
+            "n_ctx_train": model.context,
+            "n_params": model.parameters,
+            "size": model.size,
+            "ftype": model.quantisation,
+        },
     }
 
 
