@@ -189,32 +189,35 @@ class Address:
             answer = await unless_gone(request, self._work(request, body, client))
         except ClientDisconnect:
             return Response(status_code=499)  # the client has disconnected
-        except LocalspecError as error:
-            return _error(self._dialect, error, self._dialect.status(error))
-        except Exception:
-            # An unexpected error: the client gets a message, the log the traceback.
-            log.exception("%s %s", self._endpoint.method, self._endpoint.path)
-            failed = EngineError(f"{self._endpoint.method} {self._endpoint.path} failed unexpectedly")
-            return _error(self._dialect, failed, HTTPStatus.INTERNAL_SERVER_ERROR)
+        except Exception as error:  # each has its response
+            return _error(self._dialect, *self._known(error))
         if isinstance(answer, AsyncIterator):
-            framing = self._dialect.framing
-            return StreamingResponse(_framed(self._dialect, answer, held), media_type=framing.media_type)
+            return StreamingResponse(self._framed(answer, held), media_type=self._dialect.framing.media_type)
         if isinstance(answer, Plain):
             return Response(answer.text, headers=dict(answer.headers), media_type=answer.media_type)
         return _json(answer)
 
+    async def _framed(self, values: AsyncIterator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
+        """Yield the values, framed, as they come, with signs of life; close ``held`` before the end is
+        sent."""
+        framing = self._dialect.framing
+        try:
+            async with aclosing(noting_silence(values)) as noted:
+                async for value in noted:
+                    if framed := framing.alive if value is None else framing.frame(value):
+                        yield framed
+            await held.aclose()
+            yield framing.end
+        except Exception as error:  # the client must not take the text for the whole answer
+            yield framing.frame(self._dialect.error(*self._known(error)))
 
-async def _framed(dialect: Dialect, values: AsyncIterator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
-    """Yield the values, framed, as they come, with signs of life; close ``held`` before the end is sent."""
-    try:
-        async with aclosing(noting_silence(values)) as noted:
-            async for value in noted:
-                if framed := dialect.framing.alive if value is None else dialect.framing.frame(value):
-                    yield framed
-        await held.aclose()
-        yield dialect.framing.end
-    except LocalspecError as error:
-        yield dialect.framing.frame(dialect.error(error, dialect.status(error)))
+    def _known(self, error: Exception) -> tuple[LocalspecError, HTTPStatus]:
+        """Return an error of localspec and its status; of an unexpected one the log gets the traceback."""
+        if isinstance(error, LocalspecError):
+            return error, self._dialect.status(error)
+        what = f"{self._endpoint.method} {self._endpoint.path}"
+        log.error(what, exc_info=error)
+        return EngineError(f"{what} failed unexpectedly"), HTTPStatus.INTERNAL_SERVER_ERROR
 
 
 def _error(dialect: Dialect, error: LocalspecError, status: HTTPStatus) -> Response:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import AsyncExitStack, aclosing
 
 import ollama
 import pytest
 
-from localspec.client import Stream
+from localspec.client import Client, Stream
 from localspec.errors import ContextExceeded
-from localspec.http import endpoint, several
+from localspec.http import endpoint, openai, several
+from localspec.http.app import Address
 from localspec.http.endpoint import begun, noting_silence
 from localspec.http.ollama import ChatBody, Shape, _chunks
 from localspec.protocol.results import Result
@@ -21,6 +22,17 @@ from tests.waiting import run
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint, "SILENCE_S", 0.001)
+
+
+async def test_a_defect_in_a_stream_ends_it_with_an_error(caplog: pytest.LogCaptureFixture) -> None:
+    async def values() -> AsyncIterator[str]:
+        yield "a"
+        raise ValueError("a defect")
+
+    address = Address(openai.DIALECT, openai.DIALECT.endpoints[-1], {}, Client)  # type: ignore[arg-type]
+    frames = [frame async for frame in address._framed(values(), AsyncExitStack())]
+    assert frames[0] == b'data: "a"\n\n' and b"POST /v1/completions failed unexpectedly" in frames[1]
+    assert len(frames) == 2 and "ValueError: a defect" in caplog.text
 
 
 def test_a_stream_begins_before_its_first_piece_and_shows_that_it_lives() -> None:
