@@ -27,7 +27,7 @@ CEILINGS = {
     "localspec/backends": 3550,
     "localspec/bench": 700,
     "localspec/cli": 4000,
-    "localspec/client": 1150,
+    "localspec/client": 1100,
     "localspec/completion": 550,
     "localspec/daemon": 5450,
     "localspec/doctor": 650,
@@ -36,7 +36,7 @@ CEILINGS = {
     "localspec/hub": 1200,
     "localspec/lsp": 1500,
     "localspec/memory": 2350,
-    "localspec/models": 4790,
+    "localspec/models": 4800,
     "localspec/protocol": 1800,
     "localspec/service": 350,
     "localspec/speculation": 2400,
@@ -46,7 +46,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 55050,
+    "tests": 55150,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
