@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 
+import pytest
+
 from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.prefixes import WORTH
@@ -56,11 +58,14 @@ class TestWhatIsSpared:
         assert fork.cached_tokens >= len(LONG)
         assert ask(engine, whole + "and on", "chat:one").cached_tokens >= len(whole)
 
-    def test_a_chat_whose_prompt_shares_little_leaves_the_others_alone(self) -> None:
+    @pytest.mark.parametrize(("shared", "copied"), [(5, 0), (20, 20)])
+    def test_a_chat_copies_a_system_prompt_and_leaves_the_others_alone(
+        self, shared: int, copied: int
+    ) -> None:
         engine = toy(max_sequences=4)
         whole = LONG * 2
         ask(engine, whole, "chat:one")
-        assert ask(engine, whole[:20] + "?", "chat:two").cached_tokens == 0
+        assert ask(engine, whole[:shared] + "?", "chat:two").cached_tokens == copied
         assert ask(engine, whole + "!", "chat:one").cached_tokens >= len(whole)
 
     def test_a_request_copies_what_a_running_one_has_read(self) -> None:
