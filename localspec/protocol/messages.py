@@ -380,7 +380,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     http: str | None = None
     """the address of the HTTP server while it listens"""
     http_problem: str | None = None
-    """the reason why the HTTP server does not listen although it is enabled, once known"""
+    """the reason why the HTTP server does not listen although it is enabled"""
     http_remedy: str | None = None
     """the sentence that says what to do about ``http_problem``"""
     history_problem: str | None = None
