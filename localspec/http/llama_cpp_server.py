@@ -13,7 +13,7 @@ from localspec.errors import LocalspecError
 from localspec.http import openai
 from localspec.http.endpoint import Answer, Nothing, Plain
 from localspec.http.generation import generation_settings
-from localspec.http.models import DEFAULT_MODEL, configured, named_models
+from localspec.http.models import DEFAULT_MODEL, configured, is_at, named_models
 from localspec.http.ollama import tag
 from localspec.models.fit import context_size
 from localspec.protocol.messages import LoadedModel
@@ -94,7 +94,7 @@ async def models(client: Client, body: Nothing) -> Answer:
 async def slots(client: Client, body: Nothing) -> Answer:
     """Return the sequences of the configured model and how many are busy; loads no model."""
     own, status = (await named_models(client)).get(DEFAULT_MODEL), await client.status()
-    loaded = next((each for each in status.models if own is not None and each.path == own.path), None)
+    loaded = next((each for each in status.models if own is not None and is_at(own, each.path)), None)
     running = 0 if loaded is None else loaded.running
     engine = configured().engine
     n_ctx = context_size(own.context if own is not None else None, engine) if loaded is None else loaded.n_ctx

@@ -6,12 +6,14 @@ import asyncio
 import os
 from collections.abc import Iterable
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 from localspec.client import Client
 from localspec.config import Config, load_config
 from localspec.errors import ModelError, ModelNotFound
 from localspec.models.library import find, settled
+from localspec.models.model import place_of
 from localspec.protocol.messages import ModelDescription
 
 DEFAULT_MODEL = "localspec"
@@ -97,6 +99,11 @@ async def model_named(client: Client, name: str) -> ModelDescription:
 
 def _is_named(model: ModelDescription, name: str) -> bool:
     return name in (model.id, model.path, *model.names)
+
+
+def is_at(model: ModelDescription, place: str) -> bool:
+    """Return True if a listed model is the loaded one at ``place``; links lead to it from its own path."""
+    return model.loaded and place in {place_of(Path(each)) for each in (model.path, *model.also)}
 
 
 def modified_s(model: ModelDescription) -> float:

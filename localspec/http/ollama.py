@@ -29,6 +29,7 @@ from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
 from localspec.http.models import (
     configured,
     configured_model,
+    is_at,
     model_named,
     modified_s,
     named_models,
@@ -139,7 +140,7 @@ async def ps(client: Client, body: Nothing) -> Answer:
             tag(name, model) | _loaded(each, model.size)
             for each in loaded
             for name, model in named.items()
-            if model.path == each.path
+            if is_at(model, each.path)
         ]
     }
 

@@ -7,16 +7,20 @@ import re
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import httpx2
 import ollama
 import pytest
+from msgspec.structs import replace
 
 from localspec._version import __version__
 from localspec.errors import InvalidOptions
+from localspec.http.models import is_at
 from localspec.http.ollama import API_LEVEL, _loaded, seconds_of
-from localspec.protocol.messages import LoadedModel
+from localspec.models.model import place_of
+from localspec.protocol.messages import LoadedModel, ModelDescription
 from tests.http.server import HttpServer, _status
 from tests.waiting import run, until_sync
 
@@ -227,6 +231,16 @@ def test_the_memory_of_gpus_is_what_the_worker_reports() -> None:
     assert _loaded(model, 1000)["size_vram"] == 700
     assert _loaded(model, 600)["size_vram"] == 600, "never more than the model has"
     assert _loaded(LoadedModel("m", None, 1, None, 0, backend="mlx"), 1000)["size_vram"] == 0
+
+
+def test_a_loaded_model_is_known_behind_the_links_of_its_store(tmp_path: Path) -> None:
+    file, link = tmp_path / "digest", tmp_path / "m.gguf"
+    file.touch()
+    link.symlink_to(file)
+    listed = ModelDescription(id="m", path=str(link), format="gguf", backend="llama_cpp", size=1, loaded=True)
+    place = place_of(file)
+    assert is_at(listed, place) and not is_at(listed, place_of(tmp_path))
+    assert is_at(replace(listed, path="/other", also=(str(link),)), place)
 
 
 def test_what_its_own_command_reads_of_a_model(door: HttpServer, client: ollama.Client) -> None:
