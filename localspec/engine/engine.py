@@ -211,7 +211,7 @@ class Engine:
         scheduler.expire()
         # Requests leave before others are admitted: a newer completion takes over the cache of the one that
         # was cancelled for it.
-        self._scheduler.retire(self._conclude)
+        scheduler.retire(self._conclude)
         for suspended in scheduler.admit():
             self._proposers.stop(suspended)
         served = scheduler.next()
@@ -224,7 +224,7 @@ class Engine:
         self._steps += 1
         if self._steps % LEARN_EVERY == 0:
             self._idle.learn()
-        self._scheduler.retire(self._conclude)
+        scheduler.retire(self._conclude)
         return scheduler.busy
 
     def rest(self) -> bool:

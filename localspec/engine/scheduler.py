@@ -242,7 +242,7 @@ class Scheduler:
         """Remove ended requests, one after the other: release its slot, ``conclude`` it, drop it."""
         for book in (self.running, self._waiting):
             for sequence in tuple(book):
-                if sequence.finish is None and sequence.error is None:
+                if not sequence.ended:
                     continue
                 sequence.state = None
                 if sequence.slot != NO_SLOT:

@@ -210,7 +210,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     def joined(self, separator: Any, values: Iterable[Any]) -> str:
         return self.concat(islice(chain.from_iterable(zip(repeat(separator), values)), 1, None))
 
-    # What Jinja calls.
+    # Overrides of the methods that compiled templates call.
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
         """A measured ``str.format``; ``format_map`` is none of METHODS."""
@@ -249,7 +249,7 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         self.made(args)
         return self.made(super().call(context, function, *args, **kwargs))
 
-    # What is given to Jinja.
+    # Filters, tests and functions of the environment.
 
     def _counted(self, name: str, function: Callable[..., Any]) -> Callable[..., Any]:
         """A filter or a test that is a step; what an eager filter reads of its operands is measured first."""

@@ -174,7 +174,7 @@ class LlamaCppBackend:
 
     def forward(self, batch: Sequence[Span]) -> LlamaLogits:
         width = self._common_width(batch) if len(batch) > 1 else 0
-        longest, exact = width or len(batch[0].tokens), False
+        longest, exact = 0, False
         for span in batch:
             longest, exact = max(longest, len(span.tokens)), exact or span.exact
         rows = self._batch.fill(batch, self._sequences.lengths, width)
