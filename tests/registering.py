@@ -31,11 +31,11 @@ def steps() -> list[str]:
 def add(proposer: str, factory: str, entry: str) -> None:
     """Do what the three steps say."""
     exec(entry, vars(proposer_kinds))
-    from localspec.engine import factories
+    from localspec.engine import proposers
 
     parrot = sys.modules["localspec.speculation.parrot"] = ModuleType("localspec.speculation.parrot")
     exec(proposer, vars(parrot))
-    exec(factory, vars(factories))
+    exec(factory, vars(proposers))
 
 
 def found() -> dict[str, object]:

@@ -127,7 +127,7 @@ def test_a_step_ends_and_its_request_is_cancelled(n: int) -> None:
     assert isinstance(end, Result) and end.finish_reason == "cancelled"
     assert expected.text.startswith(end.text)
     assert not engine.step(), "no request is left"
-    assert model.open_sequences == len(engine._scheduler.prefixes)
+    assert model.open_sequences == len(engine._prefixes.kept)
     assert engine.generate("abc", temperature=0.0, max_tokens=20).finish().text == expected.text
 
 

@@ -9,9 +9,8 @@ import sys
 import pytest
 
 from localspec.backends.toy import ToyBackend
-from localspec.engine.factories import Parts, make, make_all
 from localspec.engine.learning import Learning
-from localspec.engine.proposers import REMEDIES, fallback_of
+from localspec.engine.proposers import REMEDIES, Parts, fallback_of, make, make_all
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options, choices
 from localspec.protocol.proposer_kinds import AUTO, DRAFT, KINDS, LOOKUP, NONE, meanings, names

@@ -75,7 +75,7 @@ def played(engine: Engine, asked: Sequence[Prompt], options: Options, way: str =
         assert not any(sequence.error for sequence in found)
     for prompt in asked[len(found) :]:
         if way == "cold":
-            engine._scheduler.prefixes.forget("run")
+            engine._prefixes.forget("run")
         found.append(answer(engine, prompt, options)[0])
     return found
 

@@ -19,9 +19,8 @@ from msgspec import Meta
 
 from localspec import home
 from localspec.backends.toy import ToyBackend
-from localspec.engine.factories import Parts, make
 from localspec.engine.learning import Learning
-from localspec.engine.proposers import LONGEST_K
+from localspec.engine.proposers import LONGEST_K, Parts, make
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory

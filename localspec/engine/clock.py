@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
-from localspec.engine.events import RoundPlayed
 from localspec.engine.sequence import Sequence
+from localspec.protocol.events import Round
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import Draft
 
@@ -69,12 +69,11 @@ class RoundClock:
         # Plain decoding would also choose a token from each row: that time is neither won nor lost.
         choosing = len(played) * self._choosing
         for p in played:
-            p.sequence.count_time(p.emitted * plain, forward, paid - p.emitted * choosing, noise)
+            p.sequence.account.count_time(p.emitted * plain, forward, paid - p.emitted * choosing, noise)
 
-    def record(self, p: Played) -> RoundPlayed:
+    def record(self, p: Played) -> Round:
         """Return the record of a sequence's round, which has ended."""
-        return RoundPlayed(
-            request=p.sequence.id,
+        return Round(
             round=p.sequence.stats.rounds,
             proposer=p.draft.source,
             k=len(p.draft.tokens),
@@ -83,7 +82,4 @@ class RoundClock:
             accepted=p.accepted,
             emitted=p.emitted,
             ms=1000 * self._spent,
-            propose_ms=1000 * (self._proposed - self._started),
-            forward_ms=1000 * (self._forwarded - self._proposed),
-            width=self._width,
         )

@@ -6,8 +6,7 @@ import itertools
 import time
 from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
-from contextlib import AbstractContextManager, nullcontext
-from functools import partial
+from contextlib import nullcontext
 from typing import Any
 
 import msgspec
@@ -15,20 +14,17 @@ import msgspec
 from localspec.backends.base import Backend, Interrupted, Span
 from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
-from localspec.engine.events import RoundPlayed
-from localspec.engine.exactness import whole_pieces, widest_round
-from localspec.engine.factories import Parts, make_all
 from localspec.engine.idle import Idle
 from localspec.engine.learning import Learning
 from localspec.engine.preemption import Preemption
+from localspec.engine.prefixes import Prefixes
 from localspec.engine.priming import workspace_of_file
 from localspec.engine.prompt import Encoded, PromptEncoder
-from localspec.engine.proposers import Limits as ProposerLimits
-from localspec.engine.proposers import Proposers
+from localspec.engine.proposers import Parts, Proposers
 from localspec.engine.round import play_round
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.sequence import Limits, Sequence
-from localspec.engine.settings import settle
+from localspec.engine.settings import Settings, settle
 from localspec.engine.stream import Stream
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.interrupt import delayed
@@ -55,8 +51,7 @@ class Engine:
 
     Not thread-safe but for :meth:`encode` and :meth:`preempt`: one thread submits and steps. ``proposers``
     are the caller's own, selected by their names; ``learning`` is what earlier engines learnt. ``reason``
-    says why target and draft model were chosen, and ``needs`` is the planned memory; ``on_round`` is called
-    after every round, for each of its requests.
+    says why target and draft model were chosen, and ``needs`` is the planned memory.
     """
 
     def __init__(
@@ -72,7 +67,6 @@ class Engine:
         config = config or EngineConfig()
         self.target, self.config, self.reason, self.needs = target, config, "", Needs()
         self.learning = learning or Learning(target)
-        self.on_round: Callable[[RoundPlayed], None] | None = None
         self.options = options or Options()
         capabilities, vocabulary = target.capabilities, target.vocabulary
         self._limits = Limits(capabilities.n_ctx, min(config.chunk, capabilities.max_batch))
@@ -83,12 +77,10 @@ class Engine:
             model=target.model,
             prefill_s=self.learning.costs.prefill_s,
         )
-        widest = partial(widest_round, target)
-        limits = ProposerLimits(vocabulary.size, target.rollback, capabilities.replays, widest)
-        members = make_all(Parts(target, None, config, self.learning))
-        self._proposers = Proposers(members, proposers, self.learning, limits)
-        self._scheduler = Scheduler(target, self.learning.costs, self.learning.chats)
-        self._idle = Idle(target, self.learning, self._scheduler, measures=config.idle_measuring)
+        self._proposers = Proposers(Parts(target, None, config, self.learning), proposers)
+        self._prefixes = Prefixes(target, self.learning.chats)
+        self._scheduler = Scheduler(target, self.learning.costs, self._prefixes)
+        self._idle = Idle(target, self.learning, self._prefixes, measures=config.idle_measuring)
         self._preemption = Preemption(target)
         self._ids = itertools.count(1)
         self._steps = 0
@@ -105,9 +97,7 @@ class Engine:
     def add_draft(self, draft: Backend, number: int = OWN) -> None:
         """Draft by this model, too, for the requests that are submitted with its number."""
         self._drafts[number] = draft
-        made = make_all(Parts(self.target, draft, self.config, self.learning))
-        self._proposers.add(number, made)
-        self._idle.add_draft(draft)
+        self._proposers.add(number, draft)
 
     def drop_draft(self, number: int) -> None:
         """Free a draft model; its requests must have ended, or been cancelled."""
@@ -115,7 +105,6 @@ class Engine:
         draft = self._drafts.pop(number, None)
         if draft is not None:
             self._proposers.drop(number)
-            self._idle.drop_draft(draft)
             self.learning.drop_draft(draft)
             draft.free()
 
@@ -148,13 +137,16 @@ class Engine:
 
     # Many requests at once.
 
-    def encode(self, request: Request) -> Encoded:
+    def encode(self, request: Request, settings: Settings | None = None) -> Encoded:
         """Return the tokens of a request's prompt. Another thread may call this while the engine steps.
 
         Raises what :meth:`submit` raises, except :class:`EngineError`.
         """
-        settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
+        settings = settings or self._settle(request)
         return self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut)
+
+    def _settle(self, request: Request) -> Settings:
+        return settle(request.options.over(self.options), request.prompt, self.target.defaults)
 
     def submit(
         self, request: Request, encode: Callable[[], Encoded] | None = None, draft: int | None = OWN
@@ -167,48 +159,39 @@ class Engine:
         """
         if self._closed:
             raise EngineError(f"the engine of {self.target.model} is closed", RELOAD)
-        self._idle.interrupt()
-        if not self._scheduler.busy:
-            self._idle.remember()
-        settings = settle(request.options.over(self.options), request.prompt, self.target.defaults)
+        self._idle.interrupt(remember=not self._scheduler.busy)
+        settings = self._settle(request)
         number = draft if settings.drafts and draft in self._drafts else None
         self._proposers.check(settings.proposer, number)
-        encoded = self.encode(request) if encode is None else encode()
-        capabilities = self.target.capabilities
-        sequence = Sequence(next(self._ids), encoded, settings, self.target.vocabulary, self._limits)
+        encoded = self.encode(request, settings) if encode is None else encode()
+        vocabulary, obstacle = self.target.vocabulary, self.target.capabilities.obstacle
+        sequence = Sequence(next(self._ids), request, settings, encoded, vocabulary, self._limits)
         sequence.draft = number
-        sequence.stats.truncated_messages = encoded.dropped
-        sequence.stats.untemplated = encoded.untemplated
-        if settings.proposer != "none" and capabilities.obstacle:
-            sequence.proposer, sequence.stats.speculation_off_reason = "none", capabilities.obstacle
-        sequence.limit(request)
-        sequence.source = request.source
-        if request.progress:
-            sequence.reports = "next step"
-        sequence.priority = request.goes_as
-        self._scheduler.add(sequence)
+        if settings.proposer != "none" and obstacle:
+            sequence.proposer, sequence.stats.speculation_off_reason = "none", obstacle
+        self._scheduler.waiting.append(sequence)
         # The text of a background request may be a suggestion that the user has not accepted.
-        if sequence.tidy and settings.remember and request.priority != "background":
-            self._idle.read(request.prompt, settings.workspace)
+        is_written = settings.remember and request.priority != "background"
+        if is_written and isinstance(request.prompt, FimPrompt) and request.prompt.tidy:
+            self._idle.primer.read(request.prompt, settings.workspace)
         return sequence
 
     def teach(self, path: str, text: str, workspace: str | None = None) -> None:
         """Learn, when idle, a text that the user has accepted into the file at ``path``."""
         place = workspace_of_file(path) if workspace is None else workspace or None
-        self._idle.teach(path, text, place)
+        self._idle.primer.teach(path, place, text)
 
     def cancel(self, id: int) -> None:
         """End a request at the next step; its result has the text so far."""
-        sequence = self._scheduler.find(id)
-        if sequence is not None and not sequence.ended:
-            sequence.finish = "cancelled"
+        for sequence in self._scheduler.all:
+            if sequence.id == id and not sequence.ended:
+                sequence.finish = "cancelled"
 
     def step(self) -> bool:
         """Feed a piece of one prompt, or play a round; return False if no request is left."""
         if self._closed:
             return False
         scheduler, started = self._scheduler, time.perf_counter()
-        scheduler.expire()
         # Requests leave before others are admitted: a newer completion takes over the cache of the one that
         # was cancelled for it.
         scheduler.retire(self._conclude)
@@ -223,7 +206,7 @@ class Engine:
             scheduler.charge(served, time.perf_counter() - started)
         self._steps += 1
         if self._steps % LEARN_EVERY == 0:
-            self._idle.learn()
+            self.learning.work()
         scheduler.retire(self._conclude)
         return scheduler.busy
 
@@ -242,8 +225,10 @@ class Engine:
     def forget(self, source: str) -> None:
         """Drop all that was computed for requests of ``source``, on disk too, and all that is still to be
         learnt from them."""
+        for sequence in self._scheduler.all:
+            sequence.forgotten |= sequence.source == source
         self._idle.forget(source)
-        self._scheduler.forget(source)
+        self._prefixes.forget(source)
 
     def close(self, *, free: bool = True) -> None:
         """End all requests with an error, write what was learnt to disk, and free the models. No method does
@@ -274,50 +259,41 @@ class Engine:
 
     def _prefill(self, sequence: Sequence) -> None:
         """Feed the next piece of the prompt; the last one gives the first token of the answer."""
-        chunk, length = self._limits.chunk, sequence.prompt_length
+        chunk, length = sequence.chunk, sequence.prompt_length
         if sequence.reports == "next step":
             sequence.reports = "all"
             sequence.events.append(Progress(length, sequence.cached, sequence.cached))
             return
         start = self.target.length(sequence.slot)
         end = min(start - start % chunk + chunk, length)
-        last = end == length
-        answers = last and sequence.settings.max_tokens != 0
+        answers = end == length and sequence.settings.max_tokens != 0
+        preemptible = sequence.interruptions < PATIENT
         try:
-            if start <= whole_pieces(length, chunk) < end:
+            if start <= sequence.whole < end:
                 # The next turn may start here.
                 self.target.mark(sequence.slot)
-            with self._preemptible(sequence):
+            with self._preemption.allowed(self._scheduler.deadline) if preemptible else nullcontext():
                 piece = Span(sequence.slot, sequence.tokens[start:end], int(answers))
                 logits = self.target.forward([piece])
             sequence.interruptions = 0
             sequence.wrote(start, end, exact=True)
-            if sequence.canonical == start:
-                sequence.canonical = whole_pieces(min(end + 1, length), chunk)
             if length > chunk or sequence.reports == "all":
                 sequence.events.append(Progress(length, sequence.cached, end))
             if answers:
                 rows = TargetRows(ForwardRows(logits), 0)
                 sequence.extend(sequence.choose(rows), exact=sequence.exact == length)
                 sequence.publish()
+            elif end == length:
+                sequence.finish = "length"
         except Interrupted:
             sequence.interruptions += 1
-            return
         except LocalspecError as error:
             sequence.error = error
-            return
-        if last and not answers:
-            sequence.finish = "length"
-
-    def _preemptible(self, sequence: Sequence) -> AbstractContextManager[None]:
-        if sequence.interruptions >= PATIENT:
-            return nullcontext()
-        return self._preemption.allowed(self._scheduler.deadline)
 
     def _decode(self, sequences: Seq[Sequence]) -> None:
         """Play a round for all; if that fails, a round for each, so that only the failing request ends."""
         try:
-            play_round(self.target, self._proposers, self.learning.costs, sequences, self.on_round)
+            play_round(self.target, self._proposers, self.learning.costs, sequences)
         except LocalspecError as error:
             if len(sequences) == 1:
                 sequences[0].error = error
@@ -329,14 +305,8 @@ class Engine:
         """Append the last events of a request."""
         self._proposers.stop(sequence)
         sequence.publish()
-        sequence.events.append(sequence.error or self._result(sequence))
-        self.learning.count(sequence.stats, self._drafts.get(sequence.draft))
-        if sequence.remembered:
-            self.learning.remember(sequence.tokens, sequence.settings.workspace, sequence.source)
-
-    def _result(self, sequence: Sequence) -> Result:
         draft = self._drafts.get(sequence.draft)
-        return Result(
+        result = Result(
             text=sequence.text.text,
             finish_reason=sequence.finish or "stop",
             model=self.target.model,
@@ -345,9 +315,16 @@ class Engine:
             prompt_tokens=sequence.prompt_length,
             cached_tokens=sequence.cached,
             completion_tokens=sequence.completion_tokens,
-            stats=sequence.final_stats(priced=self.learning.costs.knows(1, len(sequence.tokens))),
+            stats=sequence.account.close(
+                sequence.completion_tokens, priced=self.learning.costs.knows(1, len(sequence.tokens))
+            ),
             stop_text=sequence.text.stop,
         )
+        sequence.events.append(sequence.error or result)
+        self.learning.count(sequence.stats, draft)
+        is_ours = sequence.settings.remember and not (sequence.tidy or sequence.forgotten)
+        if is_ours and sequence.prefilled:
+            self.learning.remember(sequence.tokens, sequence.settings.workspace, sequence.source)
 
 
 def _options(values: Mapping[str, Any]) -> Options:

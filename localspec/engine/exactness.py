@@ -15,10 +15,23 @@ takes over all cells; its statistics count the tokens that were not chosen from 
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
+from typing import Protocol
 
 from localspec.backends.base import ANY_WIDTH, Backend, Capabilities, Span
 from localspec.backends.rounding import WIDTHS
 from localspec.engine.sequence import Sequence
+from localspec.speculation.draft import shared_length
+
+
+class Holder(Protocol):
+    """A holder of cells: a running request, or the cache of an ended one."""
+
+    slot: int
+    tokens: list[int]
+    source: str
+
+    @property
+    def canonical(self) -> int: ...
 
 
 def width_of(capabilities: Capabilities, spans: Seq[Span]) -> int:
@@ -36,12 +49,6 @@ def keeps_rows(capabilities: Capabilities, width: int, sequences: int = 1, *, st
     return width <= widest and (sequences == 1 or capabilities.exact_batches)
 
 
-def must_play_alone(capabilities: Capabilities, sequence: Sequence) -> bool:
-    """Return True for a strict request whose rows others in its round could change."""
-    shares = capabilities.exact_batches and capabilities.exact_width == ANY_WIDTH
-    return sequence.settings.strict and not shares
-
-
 def widest_round(target: Backend, sequence: Sequence) -> int:
     """Return the most tokens that a round of the sequence may feed: those of equal rows if it is strict, or
     if that costs it next to nothing, because all widths that were tried have equal rows."""
@@ -49,7 +56,16 @@ def widest_round(target: Backend, sequence: Sequence) -> int:
     return widest if settings.strict or settings.reproducible and widest >= WIDTHS[-1] else ANY_WIDTH
 
 
-def whole_pieces(length: int, chunk: int) -> int:
-    """Return the number of tokens in whole pieces of a prompt of ``length`` tokens, without the last piece:
-    a backend may compute the cells beside a row differently."""
-    return (length - 1) // chunk * chunk
+def usable(holder: Holder, sequence: Sequence, most: int = ANY_WIDTH) -> int:
+    """Return the number of the sequence's tokens that can be taken over, at most ``most``.
+
+    The last token is always fed: its row gives the answer's first one. A strict request takes only cells
+    that it would have written itself.
+    """
+    shared = min(shared_length(holder.tokens, sequence.tokens[:-1]), most)
+    return canonical_cells(holder, shared, sequence) if sequence.settings.strict else shared
+
+
+def canonical_cells(holder: Holder, length: int, sequence: Sequence) -> int:
+    """Return how many of the first ``length`` cells are those of whole pieces of the sequence's prompt."""
+    return min(length, holder.canonical) // sequence.chunk * sequence.chunk

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import NamedTuple
 
-from localspec.backends.base import FimTokens, Vocabulary
+from localspec.backends.base import Vocabulary
 from localspec.completion.context import repository, shown_path
 from localspec.completion.language import comment_mark
 from localspec.protocol.requests import File, FimPrompt
@@ -53,12 +54,6 @@ FAMILIES = (
         title="+++++ {path}\n",
         inside=True,
         stop=("\n+++++ ",),
-    ),
-    Family(  # CodeGeeX 4
-        "<|user|>\n###PATH:{path}\n###LANGUAGE:{language}\n###MODE:BLOCK\n"
-        "<|code_suffix|>{suffix}<|code_prefix|>{prefix}<|code_middle|><|assistant|>\n",
-        name="codegeex",
-        inside=True,
     ),
     Family(
         "<fim_suffix>{suffix}<fim_prefix>{prefix}<fim_middle>",
@@ -110,19 +105,14 @@ class FimFormat:
         """True if the cells of the suffix can be reused after a keystroke, because it comes first"""
         self._blank = _begins_with_blank(vocabulary)
 
-    def prefix(self, text: str) -> list[int]:
-        """The tokens of the text before the cursor."""
-        return self._vocabulary.encode(text, special=False)
-
-    def plain(self, text: str) -> list[int]:
-        """The tokens of a text that follows others, without the blank that the tokenizer may add."""
-        if not self._blank or not text:
-            return self._vocabulary.encode(text, special=False)
-        mark = self._vocabulary.encode(MARK, special=False)
-        tokens = self._vocabulary.encode(MARK + text, special=False)
-        if tokens[: len(mark)] != mark:
-            return self._vocabulary.encode(text, special=False)  # its beginning merged with the mark
-        return tokens[len(mark) :]
+    def plain(self, text: str, *, first: bool = False) -> list[int]:
+        """The tokens of a text, without the blank that the tokenizer may add, unless it is the ``first``."""
+        encode = partial(self._vocabulary.encode, special=False)
+        if first or not self._blank or not text:
+            return encode(text)
+        mark, tokens = encode(MARK), encode(MARK + text)
+        # The text's beginning may have merged with the mark.
+        return tokens[len(mark) :] if tokens[: len(mark)] == mark else encode(text)
 
     def file(self, file: File, prompt: FimPrompt, workspace: str | None) -> list[int]:
         """The tokens of a piece of another file."""
@@ -154,7 +144,6 @@ class FimFormat:
         return {
             "path": shown_path(prompt.path, workspace),
             "repo": repository(workspace),
-            "language": prompt.language or "",
             "comment": comment_mark(prompt.language, prompt.path) or COMMENT,
         }
 
@@ -179,8 +168,11 @@ def fim_format(vocabulary: Vocabulary, model: str) -> FimFormat | None:
             found = _with_files(family, vocabulary, tokens)
             if found is not None:
                 return found
-    fim = vocabulary.fim
-    return None if fim is None else FimFormat(PSM, vocabulary, _as_psm(fim))
+    if (fim := vocabulary.fim) is None:
+        return None
+    names = SPECIAL.findall(PSM.template)
+    tokens = dict(zip(names, (fim.prefix, fim.suffix, fim.middle), strict=True))
+    return FimFormat(PSM, vocabulary, tokens)
 
 
 def _with_files(family: Family, vocabulary: Vocabulary, tokens: dict[str, int]) -> FimFormat | None:
@@ -207,11 +199,6 @@ def _token(vocabulary: Vocabulary, name: str) -> int | None:
     candidates = [*known, *(read if len(read) == 1 else ())]
     real = (token for token in candidates if token < vocabulary.size)
     return next((token for token in real if vocabulary.text_of(token) in spellings), None)
-
-
-def _as_psm(fim: FimTokens) -> dict[str, int]:
-    names = SPECIAL.findall(PSM.template)
-    return dict(zip(names, (fim.prefix, fim.suffix, fim.middle), strict=True))
 
 
 def _begins_with_blank(vocabulary: Vocabulary) -> bool:

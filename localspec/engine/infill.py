@@ -48,9 +48,9 @@ class Infill:
     def _before(self, text: str, room: int) -> list[int]:
         """Return the tokens before the cursor, cut in steps of whole lines as long as they do not fit."""
         window = lines_before(text)
-        tokens = self.format.prefix(window)
+        tokens = self.format.plain(window, first=True)
         while len(tokens) > room and (fewer := fewer_before(window)) != window:
-            window, tokens = fewer, self.format.prefix(fewer)
+            window, tokens = fewer, self.format.plain(fewer, first=True)
         return tokens
 
     def _files(self, prompt: FimPrompt, room: int, workspace: str | None) -> tuple[list[int], list[int]]:

@@ -125,11 +125,6 @@ class Learning:
             *self._kept(f"calibration of {target.description}", self.calibration),
         ]
 
-    @property
-    def keeps(self) -> bool:
-        """True if the results are kept after the engine's end."""
-        return bool(self._records)
-
     def _kept(self, what: str, learnt: Learnt) -> list[Record]:
         """The record of what is learnt, which is read; none without a directory."""
         records = [] if self._directory is None else [Record(self._directory, what, learnt)]
@@ -151,7 +146,8 @@ class Learning:
 
     def drop_draft(self, draft: Backend) -> None:
         """Write what was learnt of a draft model that is to be freed."""
-        self._write(self._drafts.pop(draft).records)
+        for record in self._drafts.pop(draft).records:
+            record.write()
 
     def count(self, stats: Stats, draft: Backend | None) -> None:
         """Add the drafts of a request that has ended to the results of its pair."""
@@ -165,6 +161,10 @@ class Learning:
             if self.memory is not None:
                 self.memory.learn(Lesson(spoken, workspace, source))
 
+    def work(self) -> bool:
+        """Learn a queued text for about a millisecond; return False if there is none."""
+        return self.memory is not None and self.memory.work()
+
     def know_rounding(self, target: Backend) -> None:
         """Set the target's rounding: as measured earlier, or by a short probe now, or as presumed."""
         if not target.capabilities.obstacle:
@@ -174,10 +174,7 @@ class Learning:
 
     def save(self) -> None:
         """Write what has changed."""
-        self._write([*self._records, *(each for known in self._drafts.values() for each in known.records)])
-
-    def _write(self, records: list[Record]) -> None:
-        for record in records:
+        for record in (*self._records, *(each for known in self._drafts.values() for each in known.records)):
             record.write()
 
     def close(self) -> None:

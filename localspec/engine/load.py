@@ -6,6 +6,7 @@ import contextlib
 import hashlib
 import logging
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -66,10 +67,11 @@ def open_backend(
 ) -> Backend:
     """Load one model on the backend of its format; ``drafts``: as a draft model. Raises
     :class:`BackendUnavailable` if that backend cannot be imported, and what loading raises."""
+    backend = _backend_of(model)
+    if model.format != "mlx":
+        backend = partial(backend, drafts=drafts)
     try:
-        if model.format == "mlx":
-            return _mlx(model, config, progress, measured)
-        return _llama_cpp(model, config, progress, measured=measured, drafts=drafts)
+        return backend(model, config, progress=progress, measured=measured)
     except ModelInvalid as error:
         if model.own_name in error.message:
             raise
@@ -77,27 +79,19 @@ def open_backend(
         raise ModelInvalid(f"{model.own_name} cannot be used: {error.message}", error.remedy) from None
 
 
-def _llama_cpp(
-    model: Model, config: EngineConfig, progress: Progressed, *, measured: bool, drafts: bool
-) -> Backend:
+def _backend_of(model: Model) -> Callable[..., Backend]:
     try:
+        if model.format == "mlx":
+            from localspec.backends.mlx.backend import MlxBackend
+
+            return MlxBackend
         from localspec.backends.llama_cpp.backend import LlamaCppBackend
     except (ImportError, OSError) as error:
-        raise BackendUnavailable(
-            f"llama-cpp-python cannot be imported: {error}", "Install it: pip install llama-cpp-python"
-        ) from None
-    return LlamaCppBackend(model, config, progress=progress, measured=measured, drafts=drafts)
-
-
-def _mlx(model: Model, config: EngineConfig, progress: Progressed, measured: bool) -> Backend:
-    try:
-        from localspec.backends.mlx.backend import MlxBackend
-    except (ImportError, OSError) as error:
-        raise BackendUnavailable(
-            f"{model.own_name} is an MLX directory, and mlx-lm cannot be imported: {error}",
-            INSTALL_MLX,
-        ) from None
-    return MlxBackend(model, config, progress=progress, measured=measured)
+        what, remedy = "llama-cpp-python", "Install it: pip install llama-cpp-python"
+        if model.format == "mlx":
+            what, remedy = f"{model.own_name} is an MLX directory, and mlx-lm", INSTALL_MLX
+        raise BackendUnavailable(f"{what} cannot be imported: {error}", remedy) from None
+    return LlamaCppBackend
 
 
 def load_engine(
@@ -148,7 +142,7 @@ def load_target(
     if needs.cells and room is not None:  # otherwise the backend finds out how many sequences have room
         config = msgspec.structs.replace(config, parallel=needs.sequences)
     with contextlib.ExitStack() as opened:
-        target = open_backend(pair.target, config, _part(progress, "target"), measured=False)
+        target = open_backend(pair.target, config, progress and partial(progress, "target"), measured=False)
         opened.callback(target.free)
         target.model = pair.target.name
         learning = Learning(
@@ -185,19 +179,19 @@ def add_draft(
     if pair.draft is None:
         return Drafted(why=pair.drafter.why)
     try:
-        draft, needs = _open_draft(pair, pair.draft, engine, _part(progress, "draft"), free)
+        draft, needs = _open_draft(pair, pair.draft, engine, progress and partial(progress, "draft"), free)
     except Exception as error:
         # No error of a draft model that was chosen automatically may cost more than the drafts.
         if pair.drafter.asked:
             raise
-        return Drafted(why=without(_left_out(error, pair.target, pair.draft)))
+        why = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
+        log.warning("the draft model %s is left out: %s", pair.draft.path, why)
+        if isinstance(error, ModelError) and not isinstance(error, ModelTooLarge):
+            note_failure(pair.target, pair.draft, why)  # so that another one is chosen next time
+        return Drafted(why=without(why))
     engine.learning.know_draft(draft, pair.draft)
     engine.add_draft(draft, number)
     return Drafted(True, pair.drafter.why, needs.total, needs.mapped)
-
-
-def _part(progress: Progress | None, stage: str) -> Progressed:
-    return None if progress is None else lambda fraction: progress(stage, fraction)
 
 
 def _check_current(model: Model) -> None:
@@ -229,16 +223,6 @@ def _open_draft(
     return draft, needs
 
 
-def _left_out(error: Exception, target: Model, draft: Model) -> str:
-    """Return the reason why the chosen draft model is left out, and log it; an error of the model itself is
-    recorded, so that another one is chosen next time."""
-    why = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
-    log.warning("the draft model %s is left out: %s", draft.path, why)
-    if isinstance(error, ModelError) and not isinstance(error, ModelTooLarge):
-        note_failure(target, draft, why)
-    return why
-
-
 def _planned(pair: Pair, config: EngineConfig, room: int | None) -> Needs:
     """Return the memory of the target, with as many sequences as fit into ``room`` bytes beside the draft
     model, or without it if both do not fit; None: no limit.
@@ -259,9 +243,13 @@ def room_for(config: EngineConfig, free: int | None = None) -> Room:
     device with memory of its own what is free there, or unknown."""
 
     def left(target: Model) -> int | None:
-        if _on_device(target, config):
-            return _free_on_device(target, config)
-        return free_memory() if free is None else free
+        if not _on_device(target, config):
+            return free_memory() if free is None else free
+        if target.format == "mlx" or config.gpu_layers > 0:
+            return None  # unknown, or only some layers go there
+        from localspec.backends.llama_cpp.devices import free_bytes
+
+        return free_bytes()
 
     return Room(config, left)
 
@@ -280,15 +268,6 @@ def _on_device(model: Model, config: EngineConfig) -> bool:
         return native.gpu_layers(config) != 0
     except (ImportError, OSError):
         return False  # loading the model reports what is missing
-
-
-def _free_on_device(model: Model, config: EngineConfig) -> int | None:
-    """Bytes for a model that goes to a device whole; None: unknown, or only some layers go there."""
-    if model.format == "mlx" or config.gpu_layers > 0:
-        return None
-    from localspec.backends.llama_cpp.devices import free_bytes
-
-    return free_bytes()
 
 
 def _beyond_training(target: Model, config: EngineConfig) -> str:

@@ -35,7 +35,11 @@ class Preemption:
             self._allowing = not wanted
         if wanted:
             raise Interrupted
-        alarm = None if deadline is None else self._alarm(deadline)
+        alarm = None
+        if deadline is not None:
+            alarm = threading.Timer(max(0.0, deadline - time.monotonic()), self.request)
+            alarm.daemon = True
+            alarm.start()
         try:
             yield
         finally:
@@ -44,9 +48,3 @@ class Preemption:
             with self._lock:
                 self._allowing = self._wanted = False
                 self._backend.preempt(False)
-
-    def _alarm(self, deadline: float) -> threading.Timer:
-        timer = threading.Timer(max(0.0, deadline - time.monotonic()), self.request)
-        timer.daemon = True
-        timer.start()
-        return timer

@@ -3,83 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator, Sized
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Protocol, TypeVar
+import logging
+from collections.abc import Generator, Iterable, Sized
+from dataclasses import replace
+from typing import TypeVar
 
-from localspec.backends.base import ANY_WIDTH, Backend
-from localspec.engine.prefix_tree import PrefixTree
+from localspec.backends.base import Backend
+from localspec.engine.exactness import Holder, canonical_cells, usable
+from localspec.engine.saved import WORTH, Cached, Saved
 from localspec.engine.sequence import Sequence
-from localspec.errors import LocalspecError
-from localspec.speculation.draft import shared_length
+from localspec.errors import EngineError, LocalspecError
+
+log = logging.getLogger(__name__)
 
 FEW = 2
 """sequences up to which a cache that makes room is set aside: with more, a long one stays in its own"""
-WORTH = 64
-"""tokens that cells from disk or from memory outside of the backend must spare at least"""
 COPY = 8
 """tokens that a copy of cells within the backend must spare at least: with 1.5 billion parameters on 2 cores
 it takes 12 ms, as long as one token of a prompt; chats without one have a model's own system prompt alike"""
 
-
-class Holder(Protocol):
-    """A holder of cells: a running request, or the cache of an ended one; see :mod:`.exactness`."""
-
-    slot: int
-    tokens: list[int]
-    canonical: int
-    source: str
-
-
 H = TypeVar("H", bound=Holder)
 
 
-@dataclass(eq=False, slots=True)
-class Cached:
-    """The cache of an ended request, in a sequence of the backend; the least ``worth`` is evicted first."""
-
-    slot: int
-    tokens: list[int]
-    canonical: int
-    source: str
-    remember: bool
-    worth: float = 0.0
-    saved: bool = False
-    """True if it is on disk"""
-
-    def in_slot(self, slot: int) -> Cached:
-        """Return it with another sequence of the backend."""
-        return replace(self, slot=slot)
-
-
-class Taken(NamedTuple):
-    """The slot that a request starts with: it holds the first ``length`` tokens, of whose cells the first
-    ``canonical`` are such cells."""
-
-    slot: int
-    length: int
-    canonical: int
-
-
-def usable(holder: Holder, sequence: Sequence, most: int = ANY_WIDTH) -> int:
-    """Return the number of the sequence's tokens that can be taken over, at most ``most``.
-
-    The last token is always fed: its row gives the answer's first one. A strict request takes only cells
-    that it would have written itself.
-    """
-    shared = min(shared_length(holder.tokens, sequence.tokens[:-1]), most)
-    if not sequence.settings.strict:
-        return shared
-    return _canonical(holder, shared, sequence)
-
-
-def _canonical(holder: Holder, length: int, sequence: Sequence) -> int:
-    """Return how many of the first ``length`` cells are those of whole pieces of a prompt."""
-    return min(length, holder.canonical) // sequence.chunk * sequence.chunk
-
-
 class Prefixes:
-    """The caches of ended requests, by their tokens.
+    """The caches of ended requests: ``kept`` in sequences of the backend, and ``saved`` on disk.
 
     When room is needed the one of least worth is evicted. Its worth is the number of its tokens plus the
     worth of the last one evicted before it was stored or used, so that unused ones age (GreedyDual: Young,
@@ -87,83 +34,66 @@ class Prefixes:
     aside in memory, to be restored: with few sequences a short request would cost a long talk its cache.
     """
 
-    def __init__(self, backend: Backend) -> None:
-        self._backend = backend
-        self._tree: PrefixTree[Cached] = PrefixTree()
+    def __init__(self, backend: Backend, saved: Saved | None = None) -> None:
+        self._backend, self._saved = backend, saved
+        self.kept: list[Cached] = []
         self._floor = 0.0
         self._aside: tuple[Cached, bytearray] | None = None
-        self._spares_aside = 0
-
-    def __len__(self) -> int:
-        return len(self._tree)
-
-    def __iter__(self) -> Iterator[Cached]:
-        return iter(self._tree)
 
     def keep(self, sequence: Sequence) -> None:
         """Keep the slot of an ended request to be taken over; close it if the request failed or is to be
         forgotten."""
         failed = sequence.error is not None or sequence.forgotten
         length = 0 if failed else self._backend.length(sequence.slot)
-        cached = Cached(
-            sequence.slot,
-            sequence.tokens[:length],
-            min(sequence.canonical, length),
-            sequence.source,
-            sequence.settings.remember,
-        )
-        if length:
-            self.add(cached)
-        else:
-            self._backend.close(cached.slot)
+        if not length:
+            self._backend.close(sequence.slot)
+            return
+        tokens, canonical = sequence.tokens[:length], min(sequence.canonical, length)
+        remember = sequence.settings.remember
+        self._add(Cached(sequence.slot, tokens, canonical, sequence.source, remember))
 
-    def add(self, cached: Cached) -> None:
+    def _add(self, cached: Cached) -> None:
         """Store ``cached``, and drop those that are a beginning of it and have no advantage."""
-        for shared, other in list(self._tree.matches(cached.tokens)):
-            if shared == len(other.tokens) and other.canonical <= cached.canonical:
+        for other in list(self.kept):
+            begins = other.tokens == cached.tokens[: len(other.tokens)]
+            if begins and other.canonical <= cached.canonical:
                 self._drop(other)
         cached.worth = self._floor + len(cached.tokens)
-        self._tree.add(cached.tokens, cached)
+        self.kept.append(cached)
 
-    def take(self, sequence: Sequence, running: Iterable[Holder]) -> Taken:
-        """Return a slot for a request, with as many of its tokens as a cache has, or as can be copied from
+    def take(self, sequence: Sequence, running: list[Sequence]) -> None:
+        """Give a request a slot, with as many of its tokens as a cache has, or as can be copied from
         ``running`` requests. Raises :class:`EngineBusy` if those hold all sequences."""
-        running = list(running)
-        self._bring_back(sequence, running)
-        best, spared = self._best(sequence, self._tree.matches(sequence.tokens))
-        lender, lent = self._best(sequence, ((len(each.tokens), each) for each in running))
+        best, spared = self._best(sequence, self.kept)
+        if self._read_back(sequence, spared + WORTH, running):
+            best, spared = self._best(sequence, self.kept)
+        lender, lent = self._best(sequence, running)
         if lender is not None and lent >= spared + COPY:
             self.make_room(running)
             return self._copy(lender, sequence)
         missed = best is not None and self._is_missed(best, sequence, spared)
         if best is None or (missed and spared < COPY):
             self.make_room(running)
-            return Taken(self._backend.open(), 0, 0)
+            return sequence.take(self._backend.open(), 0, 0)
         if missed and self.make_room(running, spare=best):
             best.worth = self._floor + len(best.tokens)
             return self._copy(best, sequence)
         if missed:
             self._set_aside(best)
-        self._tree.remove(best.tokens, best)
+        self.kept.remove(best)
         try:
-            length = self._backend.truncate(best.slot, self._usable(best, sequence))
-            return Taken(best.slot, length, _canonical(best, length, sequence))
+            length = self._backend.truncate(best.slot, spared)
         except LocalspecError:
             self._backend.close(best.slot)
             raise
+        return sequence.take(best.slot, length, canonical_cells(best, length, sequence))
 
-    def spares(self, sequence: Sequence) -> int:
-        """The number of the sequence's tokens that a cache would spare."""
-        return self._best(sequence, self._tree.matches(sequence.tokens))[1]
-
-    def _best(self, sequence: Sequence, candidates: Iterable[tuple[int, H]]) -> tuple[H | None, int]:
-        """Return the candidate that spares most tokens, and their number. Candidates come with the most
-        tokens that each can spare."""
+    def _best(self, sequence: Sequence, candidates: Iterable[H]) -> tuple[H | None, int]:
+        """Return the candidate that spares most tokens, of several that which loses least; and their
+        number."""
         best: H | None = None
         spared = 0
-        for most, each in candidates:
-            if most <= spared:
-                continue
+        for each in sorted(candidates, key=lambda each: len(each.tokens)):
             length = self._usable(each, sequence)
             if length > spared:
                 best, spared = each, length
@@ -178,10 +108,10 @@ class Prefixes:
             length = backend.reach(holder.slot, length // sequence.chunk * sequence.chunk)
         return length
 
-    def _copy(self, holder: Holder, sequence: Sequence) -> Taken:
+    def _copy(self, holder: Holder, sequence: Sequence) -> None:
         slot = self._backend.fork(holder.slot, self._usable(holder, sequence))
         length = self._backend.length(slot)
-        return Taken(slot, length, _canonical(holder, length, sequence))
+        sequence.take(slot, length, canonical_cells(holder, length, sequence))
 
     def _is_missed(self, cached: Cached, sequence: Sequence, spared: int) -> bool:
         """Return True if cutting ``cached`` to ``spared`` tokens would cost another source many tokens;
@@ -189,10 +119,12 @@ class Prefixes:
         is_other = cached.source != sequence.source or sequence.source == "run"
         return is_other and len(cached.tokens) - spared >= WORTH
 
+    # Room.
+
     def make_room(self, running: Sized, *, spare: Cached | None = None) -> bool:
         """Make sure that a sequence can be opened beside ``running`` ones; return False if nothing can be
         evicted for it: neither ``spare``, nor what is worth more than ``spare``."""
-        if len(running) + len(self) < self._backend.capabilities.max_sequences:
+        if len(running) + len(self.kept) < self._backend.capabilities.max_sequences:
             return True
         victim = self._least(spare)
         if victim is None or (spare is not None and victim.worth > spare.worth):
@@ -204,53 +136,88 @@ class Prefixes:
 
     def _least(self, spare: Cached | None = None) -> Cached | None:
         """The cache of least worth beside ``spare``."""
-        return min((each for each in self if each is not spare), key=lambda each: each.worth, default=None)
+        others = (each for each in self.kept if each is not spare)
+        return min(others, key=lambda each: each.worth, default=None)
 
     def lay_aside(self) -> bool:
         """Free the sequence of the least cache for a measurement; False if that would lose the cache."""
         if (victim := self._least()) is None:
             return False
         self._set_aside(victim)
-        kept = self._aside is not None and self._aside[0] is victim
-        if kept or len(victim.tokens) < WORTH:
+        is_safe = len(victim.tokens) < WORTH or (self._aside is not None and self._aside[0] is victim)
+        if is_safe:
             self._drop(victim)
-            return True
-        return False
+        return is_safe
 
     def _set_aside(self, cached: Cached) -> None:
-        """Keep a copy in memory, of one of few sequences, unless the one there spares more; it counts for
+        """Keep a copy in memory, of one of few sequences, unless the one there spares more; that counts for
         less each time."""
-        if len(cached.tokens) < WORTH or not self._backend.capabilities.saves:
+        capabilities = self._backend.capabilities
+        if len(cached.tokens) < WORTH or not capabilities.saves or capabilities.max_sequences > FEW:
             return
-        if self._backend.capabilities.max_sequences > FEW or len(cached.tokens) < self._spares_aside:
-            self._spares_aside = self._spares_aside * 3 // 4
+        if self._aside is not None and len(cached.tokens) < self._aside[0].worth:
+            self._aside[0].worth *= 0.75
             return
-        self._aside, self._spares_aside = None, 0  # two copies would need twice the memory
+        self._aside = None  # two copies would need twice the memory
         with contextlib.suppress(LocalspecError, MemoryError):
-            self._aside, self._spares_aside = (cached, self._backend.save(cached.slot)), len(cached.tokens)
-
-    def _bring_back(self, sequence: Sequence, running: Sized) -> None:
-        """Restore the cache that was set aside, if it spares the request more than those in slots."""
-        if self._aside is None or len(running) >= self._backend.capabilities.max_sequences:
-            return
-        cached, state = self._aside
-        if usable(cached, sequence) >= self.spares(sequence) + WORTH:
-            self._aside, self._spares_aside = None, 0
-            with contextlib.suppress(LocalspecError):
-                self.restore(cached, state, running)
-
-    def restore(self, cached: Cached, state: bytearray, running: Sized) -> None:
-        """Store ``cached`` in a sequence that is made of ``state``. Raises :class:`EngineError`."""
-        self.make_room(running)
-        self.add(cached.in_slot(self._backend.restore(state)))
-
-    def forget(self, source: str) -> None:
-        """Close the caches of requests of ``source``."""
-        if self._aside is not None and self._aside[0].source == source:
-            self._aside, self._spares_aside = None, 0
-        for cached in [each for each in self if each.source == source]:
-            self._drop(cached)
+            self._aside = cached, self._backend.save(cached.slot)
+            cached.worth = len(cached.tokens)
 
     def _drop(self, cached: Cached) -> None:
-        self._tree.remove(cached.tokens, cached)
+        self.kept.remove(cached)
         self._backend.close(cached.slot)
+
+    # Outside of the backend.
+
+    def _read_back(self, sequence: Sequence, least: int, running: Sized) -> bool:
+        """Restore the cache that was set aside or, if it does not help, one on disk, that spares the request
+        at least so many tokens; return True if it is in a sequence now."""
+        if self._aside is not None and usable(self._aside[0], sequence) >= least:
+            (cached, state), self._aside = self._aside, None
+            with contextlib.suppress(LocalspecError):
+                self._restore(cached, state, running)
+                return True
+            return False
+        file = None if self._saved is None else self._saved.find(sequence, least)
+        if self._saved is None or file is None or (read := self._saved.read(file)) is None:
+            return False
+        try:
+            self._restore(file.cached, read, running)
+        except EngineError as error:
+            log.warning("%s cannot be restored and is deleted: %s", file.path, error.message)
+            self._saved.drop(file)
+            return False
+        return True
+
+    def _restore(self, cached: Cached, state: bytearray, running: Sized) -> None:
+        """Store ``cached`` in a sequence that is made of ``state``. Raises :class:`EngineError`."""
+        self.make_room(running)
+        self._add(replace(cached, slot=self._backend.restore(state)))
+
+    def save(self, slot: int) -> bytearray | None:
+        """The state of a sequence; None, with a warning, if the backend cannot save it."""
+        try:
+            return self._backend.save(slot)
+        except LocalspecError as error:
+            log.warning("the KV cache of a request cannot be saved: %s", error.message)
+            return None
+
+    def write_chat(self) -> Generator[None, None, None] | None:
+        """Return the steps of writing one chat's cache to disk; None if all are written."""
+        if self._saved is None or not self._backend.capabilities.saves:
+            return None
+        for cached in filter(self._saved.should_write, self.kept):
+            state = self.save(cached.slot)
+            cached.saved = True
+            if state is not None:
+                return self._saved.write(cached, state)
+        return None
+
+    def forget(self, source: str) -> None:
+        """Drop the caches of requests of ``source``, on disk, too."""
+        if self._aside is not None and self._aside[0].source == source:
+            self._aside = None
+        for cached in [each for each in self.kept if each.source == source]:
+            self._drop(cached)
+        if self._saved is not None:
+            self._saved.forget(source)

@@ -7,7 +7,6 @@ import os
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from localspec.backends.base import Vocabulary
 from localspec.memory.apart import apart
@@ -27,47 +26,37 @@ WAITING = 256
 """the most files in the queue; if there are more, the oldest are dropped"""
 
 
-class PendingFile(NamedTuple):
-    """The parts of a file, which are not adjacent, and the moment at which they were queued."""
-
-    parts: tuple[str, ...]
-    moment: Moment
-
-
 class Primer:
-    """Adds the lines of files to ``memory``, in small steps. Only the newest text of a file is learnt; files
-    that git ignores, or whose names suggest secrets, never are."""
+    """Adds the lines of files to ``memory``, if there is one, in small steps. Only the newest text of a file
+    is learnt; files that git ignores, or whose names suggest secrets, never are."""
 
-    def __init__(self, memory: Memory, vocabulary: Vocabulary) -> None:
+    def __init__(self, memory: Memory | None, vocabulary: Vocabulary) -> None:
         self._memory, self._vocabulary = memory, vocabulary
-        self._waiting: dict[tuple[str, str | None, int], PendingFile] = {}
+        self._waiting: dict[tuple[str, str | None, int], tuple[tuple[str, ...], Moment]] = {}
+        """files' parts, and the moments at which they were queued, by path, workspace and number of parts: a
+        piece does not replace its whole file"""
         self._steps: Iterator[None] = iter(())
         self._seen: dict[bytes, None] = {}
 
     def read(self, prompt: FimPrompt, workspace: str | None) -> None:
-        """Queue a gap's own file, except the line that is being written, and its pieces of other files, to be
-        learnt into the table of ``workspace``."""
+        """Queue a gap's own file, except the line that is being written, and its pieces of other files."""
         if prompt.path is not None:
             above = prompt.prefix[: prompt.prefix.rfind("\n") + 1]
-            self._add(prompt.path, workspace, (above, prompt.suffix.partition("\n")[2]))
+            self.teach(prompt.path, workspace, above, prompt.suffix.partition("\n")[2])
         for file in prompt.extra:
-            self.teach(file.path, file.text, workspace)
-
-    def teach(self, path: str, text: str, workspace: str | None) -> None:
-        """Queue a piece of a file to be learnt."""
-        self._add(path, workspace, (text,))
+            self.teach(file.path, workspace, file.text)
 
     def forget(self, source: str) -> None:
         """Drop the queued texts of ``source``, and count all later lines as new."""
         self._waiting = {key: pending for key, pending in self._waiting.items() if f"file:{key[0]}" != source}
         self._seen.clear()
 
-    def _add(self, path: str, workspace: str | None, parts: tuple[str, ...]) -> None:
-        moment = self._memory.moment(workspace)
+    def teach(self, path: str, workspace: str | None, *parts: str) -> None:
+        """Queue a file's parts, which are not adjacent, to be learnt into the table of ``workspace``."""
+        moment = None if self._memory is None else self._memory.moment(workspace)
         if moment is None or sum(map(len, parts)) > MAX_BYTES:
             return
-        # A piece does not replace its whole file in the queue.
-        self._waiting[path, workspace, len(parts)] = PendingFile(parts, moment)
+        self._waiting[path, workspace, len(parts)] = parts, moment
         if len(self._waiting) > WAITING:
             del self._waiting[next(iter(self._waiting))]
 
@@ -78,18 +67,20 @@ class Primer:
         except StopIteration:
             if not self._waiting:
                 return False
-            (path, workspace, count), pending = next(iter(self._waiting.items()))
-            del self._waiting[path, workspace, count]
-            self._steps = self._read_parts(path, workspace, pending)
+            path, workspace, count = next(iter(self._waiting))
+            parts, moment = self._waiting.pop((path, workspace, count))
+            self._steps = self._read_parts(path, workspace, parts, moment)
         return True
 
-    def _read_parts(self, path: str, workspace: str | None, pending: PendingFile) -> Iterator[None]:
+    def _read_parts(
+        self, path: str, workspace: str | None, parts: tuple[str, ...], moment: Moment
+    ) -> Iterator[None]:
         # In a thread, because git answers from untrusted files, and may wait for a disk.
         if not (yield from apart(lambda: _allowed(path, workspace))):
             return
         lesson = partial(Lesson, workspace=workspace, source=f"file:{path}")
-        for part in pending.parts:
-            yield from self._learn(part, pending.moment, lesson)
+        for part in parts:
+            yield from self._learn(part, moment, lesson)
 
     def _learn(self, text: str, moment: Moment, lesson: Callable[[list[int]], Lesson]) -> Iterator[None]:
         lines, fresh = text.splitlines(keepends=True), list[int]()
@@ -101,7 +92,8 @@ class Primer:
         for start, end in _runs(fresh):
             piece = "".join(lines[max(0, start - CONTEXT) : end])
             tokens = self._vocabulary.encode(piece, special=False)
-            self._memory.learn(lesson(tokens), moment)
+            if self._memory is not None:
+                self._memory.learn(lesson(tokens), moment)
             yield
 
     def _is_new(self, lines: Sequence[str], i: int, moment: Moment) -> bool:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable
-from functools import cached_property, partial
-from itertools import accumulate
+from contextlib import suppress
+from functools import cache, cached_property, partial
 from typing import NamedTuple
 
 from msgspec.structs import replace
@@ -16,7 +17,6 @@ from localspec.completion.stopping import StopRule
 from localspec.engine.fim import fim_format
 from localspec.engine.infill import PREFILL_S, Infill
 from localspec.engine.markup import Markup
-from localspec.engine.turns import Counted, fewest_dropped
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
 from localspec.models.template import CHATMLS, PLAIN, ChatTemplate
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Prompt, TextPrompt, TokenPrompt
@@ -59,6 +59,7 @@ class PromptEncoder:
         prefill_s: Callable[[], float] = lambda: PREFILL_S,
     ) -> None:
         self._vocabulary, self._markup = vocabulary, Markup(vocabulary)
+        self._start = [] if vocabulary.bos is None else [vocabulary.bos]
         self._n_ctx, self._trained_ctx = n_ctx, trained_ctx
         self._model, self._prefill_s = model, prefill_s
 
@@ -96,38 +97,29 @@ class PromptEncoder:
         if not encoded.tokens:
             raise InvalidOptions("the prompt is empty", "Give some text to continue.")
         if len(encoded.tokens) > self._n_ctx:
-            raise self._exceeded(Counted(encoded.tokens, len(encoded.tokens)))
+            raise self._exceeded(len(encoded.tokens))
         return encoded
 
-    def _exceeded(self, counted: Counted) -> ContextExceeded:
-        least = "at least " if counted.tokens is None else ""
-        message = f"the prompt has {least}{counted.number} tokens, the context holds {self._n_ctx}"
-        details = {"prompt_tokens": str(counted.number), "n_ctx": str(self._n_ctx)}
+    def _exceeded(self, number: int, least: str = "") -> ContextExceeded:
+        message = f"the prompt has {least}{number} tokens, the context holds {self._n_ctx}"
+        details = {"prompt_tokens": str(number), "n_ctx": str(self._n_ctx)}
         if self._trained_ctx is None or self._n_ctx < self._trained_ctx:
             return ContextExceeded(message, **details)
         remedy = f"Shorten the prompt, or choose a model of more than {self._trained_ctx} tokens of context."
         return ContextExceeded(message, remedy, **details)
 
-    def _count(self, text: str, encode: Callable[[str], list[int]]) -> Counted:
-        """Return the tokens of ``text``; only their least number if so many bytes can never fit."""
+    def _tokens(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
+        """Return the tokens of ``text``. Raises :class:`ContextExceeded` if so many bytes can never fit."""
         # Only for long texts: at its first use ``longest`` reads all tokens of the vocabulary.
         longest = self._vocabulary.longest if len(text) > self._n_ctx else None
         if longest is not None and len(text) > self._n_ctx * longest:
-            return Counted(None, -(-len(text.encode("utf-8", "replace")) // longest))
-        tokens = encode(text)
-        return Counted(tokens, len(tokens))
-
-    def _whole(self, counted: Counted) -> list[int]:
-        """Return the tokens that were counted. Raises :class:`ContextExceeded` if only their least number is
-        known."""
-        if counted.tokens is None:
-            raise self._exceeded(counted)
-        return counted.tokens
+            raise self._exceeded(-(-len(text.encode("utf-8", "replace")) // longest), "at least ")
+        return encode(text)
 
     def _plain(self, prompt: TextPrompt | TokenPrompt) -> list[int]:
         if isinstance(prompt, TextPrompt):
             encode = partial(self._vocabulary.encode, special=True)
-            return [*self._start(), *self._whole(self._count(prompt.text, encode))]
+            return [*self._start, *self._tokens(prompt.text, encode)]
         size = self._vocabulary.size
         unknown = next((token for token in prompt.tokens if not 0 <= token < size), None)
         if unknown is not None:
@@ -137,49 +129,43 @@ class PromptEncoder:
             )
         return list(prompt.tokens)
 
-    def _start(self) -> list[int]:
-        return [] if self._vocabulary.bos is None else [self._vocabulary.bos]
-
     def _chat(self, prompt: ChatPrompt, max_tokens: int | None, *, cut: bool) -> Encoded:
         """Encode a chat; with ``cut``, one longer than the context loses its oldest turns, but not the
         system prompt."""
-        messages = prompt.messages
-        if not messages:
+        if not prompt.messages:
             raise InvalidOptions("the conversation is empty", "Send at least one message.")
         room = self._n_ctx - self._answer_room(max_tokens)
-        system, turns = messages[:1], messages[1:]
+        system, turns = prompt.messages[:1], prompt.messages[1:]
         if system[0].role != "system":
-            system, turns = (), messages
-        whole = self._render(prompt)
-        starts = [i for i, m in enumerate(turns) if i and m.role == "user"]
-        if whole.number <= room or not starts or not cut:
-            return Encoded(self._whole(whole), self._vocabulary.end_tokens, untemplated=self._is_base)
-        left = list(accumulate((len(m.content) for m in reversed(turns)), initial=0))[::-1]
-        n, found = fewest_dropped(
-            [left[first] for first in starts],
-            left[0],
-            room,
-            lambda n: self._render(replace(prompt, messages=(*system, *turns[starts[n] :]))),
-        )
-        tokens = self._whole(found)
-        return Encoded(tokens, self._vocabulary.end_tokens, starts[n], untemplated=self._is_base)
+            system, turns = (), prompt.messages
+
+        @cache
+        def render(first: int) -> list[int]:
+            return self._render(replace(prompt, messages=(*system, *turns[first:])))
+
+        def fits(first: int) -> bool:
+            with suppress(ContextExceeded):
+                return len(render(first)) <= room
+            return False
+
+        first, starts = 0, [i for i, m in enumerate(turns) if i and m.role == "user"]
+        if cut and starts and not fits(0):
+            first = starts[bisect_left(starts[:-1], True, key=fits)]
+        return Encoded(render(first), self._vocabulary.end_tokens, first, untemplated=self._is_base)
 
     def _answer_room(self, max_tokens: int | None) -> int:
         share = self._n_ctx // ANSWER_SHARE
         return share if max_tokens is None else min(max_tokens, share)
 
-    def _render(self, prompt: ChatPrompt) -> Counted:
+    def _render(self, prompt: ChatPrompt) -> list[int]:
         *messages, last = prompt.messages
         # The beginning of the answer, if the prompt has one, follows the rendered template's markup.
         begins = prompt.prefilled and not self._is_base
         turns = messages if begins else prompt.messages
         guarded = [replace(turn, content=self._markup.guarded(turn.content)) for turn in turns]
         text = self._template.render(guarded, self._markup.guarded(prompt.variables))
-        counted = self._count(self._begun(text, last.content) if begins else text, self._markup.encode)
-        start = self._start()
-        if counted.tokens is None or counted.tokens[:1] == start:
-            return counted
-        return Counted([*start, *counted.tokens], len(start) + counted.number)
+        tokens = self._tokens(self._begun(text, last.content) if begins else text, self._markup.encode)
+        return tokens if tokens[:1] == self._start else [*self._start, *tokens]
 
     def _begun(self, rendered: str, beginning: str) -> str:
         """The rendering with the beginning of the answer. A thought that the template has opened is closed,
@@ -205,13 +191,12 @@ class PromptEncoder:
         if self._infill is None:
             name = self._model or "the model"
             raise FimUnsupported(f"{name} was not trained to fill in the middle")
-        start = self._start()
-        room = self._n_ctx - self._answer_room(max_tokens) - len(start)
+        room = self._n_ctx - self._answer_room(max_tokens) - len(self._start)
         tokens = self._infill.encode(prompt, room, workspace)
         format = self._infill.format
         rule = StopRule(Gap.of(prompt)) if prompt.tidy else None
         return Encoded(
-            [*start, *tokens],
+            [*self._start, *tokens],
             format.end_tokens,
             stop=format.stop,
             rule=rule,

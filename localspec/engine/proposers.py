@@ -1,21 +1,32 @@
-"""The proposers of an engine by name, and the replacement of one that fails."""
+"""The proposers of an engine by name: how they are made, called, and replaced if they fail.
+
+A factory returns None where what its proposer needs is missing. Their names are in
+:mod:`localspec.protocol.proposer_kinds`.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import pkgutil
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from operator import index
 from typing import NamedTuple
 
+from localspec.backends.base import Backend
 from localspec.backends.sizes import WIDEST_ROUND
+from localspec.engine.exactness import widest_round
 from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
-from localspec.protocol.proposer_kinds import AUTO, KINDS, LOOKUP, NONE, Need, names
+from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.proposer_kinds import AUTO, DRAFT, KINDS, LOOKUP, NONE, Need, ProposerKind, names
 from localspec.speculation.controller import Controller
 from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
+from localspec.speculation.draft_model import DraftModel
+from localspec.speculation.lookup import PromptLookup
+from localspec.speculation.memory import MemoryRecall
 from localspec.speculation.proposer import PLAIN_DECODING, Nothing, Proposer
 
 DEFAULT_K = 4
@@ -35,16 +46,44 @@ class Offer(NamedTuple):
 PLAIN, ALONE = Offer(PLAIN_DECODING, 0.0), Offer(EXACT_ALONE, 0.0)
 
 
-class Limits(NamedTuple):
-    """The engine's limits for all drafts."""
+class Parts(NamedTuple):
+    """The parts of an engine that proposers are made of."""
 
-    vocabulary_size: int
-    rollback: Callable[[int], int | None]
-    """of a sequence of the target: see :meth:`Backend.rollback`"""
-    replays: bool
-    """see :class:`Capabilities`"""
-    widest: Callable[[Sequence], int]
-    """the most tokens that a round of a sequence may feed"""
+    target: Backend
+    draft: Backend | None
+    """one of its draft models"""
+    config: EngineConfig
+    learning: Learning
+
+
+def make_all(parts: Parts) -> list[Proposer]:
+    """The registered proposers that these parts allow, in the order of the registry: those that need a draft
+    model if there is one, otherwise the others."""
+    made = (make(kind, parts) for kind in KINDS if (kind.needs == DRAFT.needs) == (parts.draft is not None))
+    return [proposer for proposer in made if proposer is not None]
+
+
+def make(kind: ProposerKind, parts: Parts) -> Proposer | None:
+    """The proposer, or None where what it needs is missing."""
+    made: Proposer | None = pkgutil.resolve_name(kind.factory)(parts)
+    if made is not None and made.name != kind.name:
+        raise ValueError(f"{kind.factory} makes the proposer {made.name!r}, not {kind.name!r}")
+    return made
+
+
+def prompt_lookup(parts: Parts) -> Proposer:
+    return PromptLookup(n_min=parts.config.ngram_min, n_max=parts.config.ngram_max)
+
+
+def memory_recall(parts: Parts) -> Proposer | None:
+    memory = parts.learning.memory
+    return None if memory is None else MemoryRecall(memory.tables, memory)
+
+
+def draft_model(parts: Parts) -> Proposer | None:
+    if parts.draft is None:
+        return None
+    return DraftModel(parts.draft, parts.target.vocabulary.size, parts.learning.know_draft(parts.draft).costs)
 
 
 class Kit(NamedTuple):
@@ -58,28 +97,28 @@ class Kit(NamedTuple):
 class Proposers:
     """Calls each sequence's proposer, for all sequences of one proposer together.
 
-    ``members`` are the engine's own proposers that need no draft model; ``extra`` ones replace those of the
-    same names.
+    The engine's own proposers are made of its ``parts``; ``extra`` ones replace those of the same names.
     """
 
-    def __init__(
-        self, members: Seq[Proposer], extra: Seq[Proposer], learning: Learning, limits: Limits
-    ) -> None:
-        self._members, self._extra, self._learning, self._limits = members, extra, learning, limits
+    def __init__(self, parts: Parts, extra: Seq[Proposer]) -> None:
+        self._parts, self._extra, self._target = parts, extra, parts.target
+        self._members = make_all(parts)
         self._kits: dict[int | None, Kit] = {}
-        self.add(None, ())
+        self.add(None)
 
-    def add(self, draft: int | None, drafting: Seq[Proposer]) -> None:
-        """Serve requests with this draft model, also by the proposers ``drafting``, which need it."""
+    def add(self, number: int | None, draft: Backend | None = None) -> None:
+        """Serve requests with this draft model, also by the proposers that need it."""
+        drafting = [] if draft is None else make_all(self._parts._replace(draft=draft))
         mine = {proposer.name: proposer for proposer in self._extra}
         members = [mine.get(member.name, member) for member in (*self._members, *drafting)]
         own = [[member] for member in members if member.name not in mine]
+        learning = self._parts.learning
         controllers = {
-            name: Controller(among, self._learning.costs, self._learning.calibration, name=name)
+            name: Controller(among, learning.costs, learning.calibration, name=name)
             for name, among in [(AUTO, members), *((each[0].name, each) for each in own)]
         }
         plain = {proposer.name: proposer for proposer in (Nothing(), *members, *self._extra)}
-        self._kits[draft] = Kit(plain, controllers)
+        self._kits[number] = Kit(plain, controllers)
 
     def drop(self, draft: int) -> None:
         """Forget a draft model; no request with it may be asked for drafts."""
@@ -101,7 +140,7 @@ class Proposers:
         for sequence in sequences:
             if sequence.proposer == NONE:
                 offers[sequence.id] = PLAIN
-            elif self._limits.widest(sequence) > 1:
+            elif widest_round(self._target, sequence) > 1:
                 groups.setdefault(self._of(sequence), []).append(sequence)
             else:
                 offers[sequence.id] = ALONE
@@ -117,25 +156,22 @@ class Proposers:
             return controller
         return kit.plain[name]
 
-    def _length(self, sequence: Sequence) -> int:
-        if sequence.settings.k is not None:
-            return sequence.settings.k
-        return LONGEST_K if sequence.proposer in self._kits[sequence.draft].controllers else DEFAULT_K
-
-    def _ask_of(self, sequence: Sequence) -> Ask:
-        rollback, replays = self._limits.rollback(sequence.slot), self._limits.replays
+    def _ask_of(self, sequence: Sequence, k: int) -> Ask:
+        """Return the ask for a draft of ``k`` tokens, or of as many as the sequence and its cache allow."""
+        rollback, replays = self._target.rollback(sequence.slot), self._target.capabilities.replays
         if rollback is not None and replays:
             # If the first token of a forward is taken back with its drafts, a replay feeds it again: it
             # need not count.
             rollback, replays = rollback + 1, False
-        ask = sequence.ask(self._length(sequence), rollback)
-        room = self._limits.widest(sequence) - 1 - ask.missing
+        ask = sequence.ask(k, rollback)
+        room = widest_round(self._target, sequence) - 1 - ask.missing
         return ask._replace(k=max(0, min(ask.k, room)), replays=replays)
 
     def _ask(self, sequences: Seq[Sequence]) -> dict[int, Offer]:
         """Return the offers for ``sequences``, which all have the same proposer."""
         proposer = self._of(sequences[0])
-        asks = [self._ask_of(s) for s in sequences]
+        most = LONGEST_K if isinstance(proposer, Controller) else DEFAULT_K
+        asks = [self._ask_of(s, most if s.settings.k is None else s.settings.k) for s in sequences]
         started = time.perf_counter()
         try:
             drafts = proposer.propose(asks)
@@ -154,7 +190,7 @@ class Proposers:
         exception for an invalid draft."""
         if draft.q is not None and len(draft.q) != len(draft.tokens):
             raise ValueError(f"a draft of {len(draft.tokens)} tokens has {len(draft.q)} distributions")
-        size = self._limits.vocabulary_size
+        size = self._target.vocabulary.size
         wrong = next((i for i, t in enumerate(draft.tokens) if not 0 <= index(t) < size), k)
         cut = draft.cut(min(k, wrong))
         return cut if cut.tokens or cut.reason else NOTHING

@@ -9,12 +9,10 @@ The next forward then begins with the tokens that it misses, before ``g``.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 from localspec.backends.base import Backend, Span
 from localspec.engine.clock import Played, RoundClock
-from localspec.engine.events import RoundPlayed
 from localspec.engine.exactness import keeps_rows, widest_round, width_of
 from localspec.engine.proposers import Offer, Proposers
 from localspec.engine.sequence import Emitted, Sequence
@@ -32,9 +30,8 @@ def play_round(
     proposers: Proposers,
     costs: CostCurve,
     sequences: Seq[Sequence],
-    report: Callable[[RoundPlayed], None] | None = None,
 ) -> None:
-    """Advance every sequence by at least one token, unless it fails; ``report`` gets a record of each.
+    """Advance every sequence by at least one token, unless it fails.
 
     Raises what the target's forward raises; then no token was added. If its rows cannot be read, all
     sequences end with that error. An error after that ends only its own sequence.
@@ -66,20 +63,21 @@ def play_round(
     clock.judged(max(1, tokens))
     played = []
     for sequence, offer, choice in zip(sequences, offers, chosen, strict=True):
-        before, emitted_before = len(sequence.tokens), sequence.emitted
+        before, used = len(sequence.tokens), 0
         try:
-            accepted = _settle(target, sequence, choice, exact=exact)
+            used = _settle(target, sequence, choice, exact=exact)
         except LocalspecError as error:
-            accepted, sequence.error = 0, error
-        sequence.count_round(offer.draft, accepted, offer.seconds)
+            sequence.error = error
+        accepted = min(choice.accepted, used)
+        sequence.account.count_round(offer.draft, accepted, used, offer.seconds)
         if offer.draft.tokens:
             proposers.observe(sequence, offer.draft, accepted)
-        sequence.publish()
-        played.append(Played(sequence, offer.draft, accepted, before, sequence.emitted - emitted_before))
+        played.append(Played(sequence, offer.draft, accepted, before, used))
     clock.ended(played)
-    if report is not None:
-        for each in played:
-            report(clock.record(each))
+    for each in played:
+        if each.sequence.watched:
+            each.sequence.events.append(clock.record(each))
+        each.sequence.publish()
 
 
 def _catch_up(target: Backend, sequence: Sequence) -> None:
@@ -90,14 +88,16 @@ def _catch_up(target: Backend, sequence: Sequence) -> None:
     if start == end:
         return
     # A recurrent state cannot go back to every length, and a failed forward may have cost it its cells.
-    sequence.kept(start)
+    sequence.wrote(start, start, exact=False)
     widest = widest_round(target, sequence)
     if end - start > min(MISSING, widest - 1):
         most = min(target.capabilities.max_batch, widest)
         for at in range(start, end, most):
             to = min(at + most, end)
             target.forward([Span(sequence.slot, sequence.tokens[at:to], 0, strict)])
-            sequence.wrote(at, to, exact=keeps_rows(target.capabilities, to - at, strict=strict))
+            # Plain decoding reads the prompt in whole pieces.
+            exact = at >= sequence.whole and keeps_rows(target.capabilities, to - at, strict=strict)
+            sequence.wrote(at, to, exact=exact)
         sequence.fed = target.length(sequence.slot)
 
 
@@ -120,13 +120,12 @@ def _chosen(sequence: Sequence, rows: TargetRows, draft: Draft) -> Emitted:
 
 def _settle(target: Backend, sequence: Sequence, chosen: Emitted, *, exact: bool) -> int:
     """Extend the sequence by the verified tokens, then truncate the target's cache to the accepted ones;
-    return how many draft tokens those are. ``exact``: the rows are those of plain decoding, if the cells
-    before them are. The caller publishes the text."""
-    before = len(sequence.tokens) - 1
+    return how many tokens were used. ``exact``: the rows are those of plain decoding, if the cells before
+    them are. The caller publishes the text."""
+    before = len(sequence.tokens)
     exact &= sequence.exact == sequence.fed
     used = sequence.extend(chosen, exact=exact)
-    accepted = min(chosen.accepted, used)
     # An accepted end token belongs neither to the text nor to the cells that the next turn starts from.
-    kept = target.truncate(sequence.slot, min(before + 1 + accepted, len(sequence.tokens)))
+    kept = target.truncate(sequence.slot, min(before + min(chosen.accepted, used), len(sequence.tokens)))
     sequence.wrote(sequence.fed, kept, exact=exact)
-    return accepted
+    return used

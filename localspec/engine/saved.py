@@ -11,29 +11,42 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import time
 import zlib
-from collections.abc import Generator, Iterable
+from collections.abc import Generator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from localspec.engine.prefix_tree import PrefixTree
-from localspec.engine.prefixes import WORTH, Cached, usable
+from localspec.engine.exactness import usable
 from localspec.engine.sequence import NO_SLOT, Sequence
 from localspec.home import chat_cache_name, private_opener
 
 log = logging.getLogger(__name__)
 
+WORTH = 64
+"""tokens that cells from disk or from memory outside of the backend must spare at least"""
 FORMAT = 5
 PIECE = 8 << 20
 """bytes written in one step"""
 LONGEST_HEADER = 64 << 20
 """the most bytes of a header that are read"""
-ABANDONED_S = 600.0
-"""seconds after which an unfinished file counts as left by a killed process"""
 CHAT = "chat:"
+
+
+@dataclass(eq=False, slots=True)
+class Cached:
+    """The cache of an ended request, in a sequence of the backend; the least ``worth`` is evicted first."""
+
+    slot: int
+    tokens: list[int]
+    canonical: int
+    source: str
+    remember: bool
+    worth: float = 0.0
+    saved: bool = False
+    """True if it is on disk"""
 
 
 class Header(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +57,6 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     tokens: list[int]
     canonical: int
     source: str
-    size: int
     crc32: int
 
 
@@ -53,9 +65,7 @@ class File(NamedTuple):
 
     path: Path
     cached: Cached
-    size: int
     crc32: int
-    start: int
 
 
 class Saved:
@@ -66,53 +76,42 @@ class Saved:
 
     def __init__(self, directory: Path, model: str, limit: int) -> None:
         self._directory, self._model, self._limit = directory, model, limit
-        self._tree: PrefixTree[File] = PrefixTree()
-        for path, written, _ in _with_stat(directory.glob("*.part")):
-            if time.time() - written > ABANDONED_S:
-                path.unlink(missing_ok=True)
+        self._files: list[File] = []
         with contextlib.suppress(OSError):
             self._make_room(0)  # the limit may have been lowered
-        for path in directory.glob("*.state"):
-            file = self._read_header(path)
-            if file is not None:
-                self._tree.add(file.cached.tokens, file)
+        found = (self._read_header(path) for path in directory.glob("*.state"))
+        self._files = [file for file in found if file is not None]
 
     def find(self, sequence: Sequence, at_least: int) -> File | None:
         """Return the file that spares a request the most tokens, at least ``at_least``; None if none does."""
-        found = None
-        for most, file in self._tree.matches(sequence.tokens):
-            if most < at_least:
-                break
-            length = usable(file.cached, sequence)
-            if length >= at_least:
-                found, at_least = file, length + 1
-        return found
+        best = max(self._files, key=lambda file: usable(file.cached, sequence), default=None)
+        return best if best is not None and usable(best.cached, sequence) >= at_least else None
 
     def read(self, file: File) -> bytearray | None:
         """Return the state in a file; None if it is damaged or cannot be read, and then delete it."""
         try:
             with file.path.open("rb") as stream:
-                stream.seek(file.start)
-                state = bytearray(stream.read(file.size + 1))
+                stream.readline()
+                state = bytearray(stream.read())
             os.utime(file.path)
         except OSError as error:
             log.warning("%s cannot be read: %s", file.path, error.strerror)
             state = bytearray()
-        if len(state) == file.size and zlib.crc32(state) == file.crc32:
+        if zlib.crc32(state) == file.crc32:
             return state
         self.drop(file)
         return None
 
     def drop(self, file: File) -> None:
         """Delete a file."""
-        with contextlib.suppress(KeyError, ValueError):
-            self._tree.remove(file.cached.tokens, file)
+        with contextlib.suppress(ValueError):
+            self._files.remove(file)
         with contextlib.suppress(OSError):
             file.path.unlink(missing_ok=True)
 
     def forget(self, source: str) -> None:
         """Delete the files of a chat."""
-        for file in [each for each in self._tree if each.cached.source == source]:
+        for file in [each for each in self._files if each.cached.source == source]:
             self.drop(file)
 
     def should_write(self, cached: Cached) -> bool:
@@ -129,7 +128,6 @@ class Saved:
             tokens=cached.tokens,
             canonical=cached.canonical,
             source=cached.source,
-            size=len(state),
             crc32=zlib.crc32(state),
         )
         line = msgspec.json.encode(header) + b"\n"
@@ -153,49 +151,34 @@ class Saved:
             raise
         finally:
             scratch.unlink(missing_ok=True)
-        file = File(path, cached.in_slot(NO_SLOT), len(state), header.crc32, len(line))
-        self._tree.add(cached.tokens, file)
+        self._files.append(File(path, replace(cached, slot=NO_SLOT), header.crc32))
 
     def _make_room(self, size: int) -> None:
-        """Delete the least recently used files, of all models, until there is room for ``size`` bytes."""
-        files = sorted(_with_stat(self._directory.parent.glob("*/*.state")), key=lambda each: each[1])
-        total = size + sum(each[2] for each in files)
-        for path, _, its in files:
+        """Delete the least recently used files, of all models, until there is room for ``size`` bytes; files
+        that killed processes left unfinished count, too."""
+        found, total = list[tuple[float, int, Path]](), size
+        for path in self._directory.parent.glob("*/*"):
+            with contextlib.suppress(OSError):
+                facts = path.stat()
+                found.append((facts.st_mtime, facts.st_size, path))
+                total += facts.st_size
+        for _, its, path in sorted(found):
             if total <= self._limit:
                 return
             path.unlink(missing_ok=True)
             total -= its
-            for file in [each for each in self._tree if each.path == path]:
-                self.drop(file)
+            self._files = [each for each in self._files if each.path != path]
 
     def _read_header(self, path: Path) -> File | None:
+        """Return the file at ``path``, or None if it is of another format or model; then it is deleted."""
         try:
             with path.open("rb") as stream:
-                line = stream.readline(LONGEST_HEADER)
-            header = msgspec.json.decode(line, type=Header)
-            whole = path.stat().st_size == len(line) + header.size
+                header = msgspec.json.decode(stream.readline(LONGEST_HEADER), type=Header)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-            header, whole = None, False
-        if header is None or not whole or (header.format, header.model) != (FORMAT, self._model):
+            header = None
+        if header is None or (header.format, header.model) != (FORMAT, self._model):
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
-        cached = Cached(
-            NO_SLOT,
-            header.tokens,
-            header.canonical,
-            header.source,
-            remember=True,
-            saved=True,
-        )
-        return File(path, cached, header.size, header.crc32, len(line))
-
-
-def _with_stat(paths: Iterable[Path]) -> list[tuple[Path, float, int]]:
-    """Return (path, time of last use, size in bytes) of those that still exist."""
-    found = []
-    for path in paths:
-        with contextlib.suppress(OSError):
-            facts = path.stat()
-            found.append((path, facts.st_mtime, facts.st_size))
-    return found
+        cached = Cached(NO_SLOT, header.tokens, header.canonical, header.source, remember=True, saved=True)
+        return File(path, cached, header.crc32)

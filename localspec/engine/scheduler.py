@@ -8,22 +8,17 @@ took 2.4 times as long as one, but four speculating requests took half as long t
 
 from __future__ import annotations
 
-import logging
 import math
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
-from localspec.backends.base import Backend
-from localspec.engine.exactness import must_play_alone
-from localspec.engine.prefixes import WORTH, Prefixes, Taken
-from localspec.engine.saved import File, Saved
+from localspec.backends.base import ANY_WIDTH, Backend
+from localspec.engine.prefixes import Prefixes
 from localspec.engine.sequence import NO_SLOT, Sequence
-from localspec.errors import EngineError, LocalspecError
+from localspec.errors import LocalspecError
 from localspec.protocol.requests import CLASSES, PATIENCE_S, Priority
 from localspec.speculation.costs import WIDE, CostCurve
-
-log = logging.getLogger(__name__)
 
 PASSES: dict[Priority, int] = {"completion": 4, "chat": 4, "background": 16}
 """requests of higher classes that get a slot before a waiting one; then it is the first"""
@@ -32,106 +27,59 @@ JOINT_COST = 1.1
 
 
 class Scheduler:
-    """Sequences move from waiting to ``running``, where they have a slot, and out.
+    """Sequences move from waiting to ``running``, where they have a slot, and out; ``costs`` gives the
+    seconds of rounds."""
 
-    ``costs`` gives the seconds of rounds; ``saved`` are the chats on disk.
-    """
-
-    def __init__(self, target: Backend, costs: CostCurve, saved: Saved | None = None) -> None:
-        self._target, self._costs, self._saved = target, costs, saved
-        self.prefixes = Prefixes(target)
-        self._waiting: list[Sequence] = []
+    def __init__(self, target: Backend, costs: CostCurve, prefixes: Prefixes) -> None:
+        self._target, self._costs, self._prefixes = target, costs, prefixes
+        self.waiting: list[Sequence] = []
         self.running: list[Sequence] = []
 
     @property
     def busy(self) -> bool:
-        return bool(self._waiting or self.running)
+        return bool(self.running or self.waiting)
 
-    def add(self, sequence: Sequence) -> None:
-        """Queue a request."""
-        sequence.turn = time.monotonic()
-        self._waiting.append(sequence)
-
-    def find(self, id: int) -> Sequence | None:
-        """Return the request ``id``; None if it is neither waiting nor running."""
-        return next((s for s in (*self.running, *self._waiting) if s.id == id), None)
+    @property
+    def all(self) -> list[Sequence]:
+        return [*self.running, *self.waiting]
 
     # Slots.
 
     def admit(self) -> list[Sequence]:
-        """Give slots to waiting requests, the highest class and the longest wait first.
+        """Give slots to waiting requests: late ones first, then the highest class and the longest wait.
 
         If all slots are taken, a running request of a lower class is suspended: its cells are saved, and it
         waits. Return the suspended ones.
         """
-        moved: list[Sequence] = []
-        stuck: set[Priority] = set()
-        while self._waiting and (sequence := self._first(stuck)) is not None:
-            if self._is_full:
+        suspended, stuck = list[Sequence](), set[Priority]()
+        for sequence in sorted(self.waiting, key=lambda s: (not _is_late(s), _rank(s), s.id)):
+            if sequence.priority in stuck:
+                continue
+            if len(self.running) >= self._target.capabilities.max_sequences:
                 victim = self._victim(sequence.priority)
                 if victim is None or not self._suspend(victim):
                     stuck.add(sequence.priority)
                     continue
-                moved.append(victim)
+                suspended.append(victim)
             try:
                 self._start(sequence)
             except LocalspecError as error:
                 sequence.error = error
-                continue
-            self._pass(sequence)
-            self.running.append(sequence)
-            self._waiting.remove(sequence)
-        return moved
-
-    @property
-    def _is_full(self) -> bool:
-        return len(self.running) >= self._target.capabilities.max_sequences
-
-    def _first(self, stuck: set[Priority]) -> Sequence | None:
-        """The waiting request that gets the next slot; None if none can get one."""
-        classes = {s.priority for s in self._waiting} - stuck
-        if self._is_full:
-            classes = {each for each in classes if self._victim(each) is not None}
-        if not classes:
-            return None
-        able = (s for s in self._waiting if s.priority in classes and s.error is None)
-        return min(able, key=_waits_behind, default=None)
-
-    def _pass(self, sequence: Sequence) -> None:
-        """Count, for waiting requests of lower classes, that ``sequence`` gets a slot before them."""
-        sequence.owed, sequence.passed = _is_late(sequence), 0
-        for other in self._waiting:
-            other.passed += CLASSES.index(other.priority) > CLASSES.index(sequence.priority)
+        return suspended
 
     def _start(self, sequence: Sequence) -> None:
-        if sequence.state is not None:
-            self.prefixes.make_room(self.running)
-            sequence.slot, sequence.state = self._target.restore(sequence.state), None
+        if sequence.state is None:
+            self._prefixes.take(sequence, self.running)
         else:
-            sequence.slot, sequence.cached, sequence.canonical = self._take(sequence)
-            sequence.exact = sequence.canonical
+            self._prefixes.make_room(self.running)
+            sequence.slot, sequence.state = self._target.restore(sequence.state), None
         equals = [s.served for s in self.running if s.priority == sequence.priority]
         sequence.served = max(sequence.served, min(equals, default=0.0))
-        sequence.admitted()
-
-    def _take(self, sequence: Sequence) -> Taken:
-        """Return a slot with as much of the prompt as is cached, in memory or on disk."""
-        spared = self.prefixes.spares(sequence)
-        file = self._saved.find(sequence, spared + WORTH) if self._saved is not None else None
-        if self._saved is not None and file is not None:
-            self._read(self._saved, file)
-        return self.prefixes.take(sequence, self.running)
-
-    def _read(self, saved: Saved, file: File) -> None:
-        """Restore the cache in a file to a slot; delete a file that cannot be restored."""
-        state = saved.read(file)
-        if state is None:
-            return
-        try:
-            self.prefixes.restore(file.cached, state, self.running)
-        except EngineError as error:
-            log.warning("%s cannot be restored and is deleted: %s", file.path, error.message)
-            saved.drop(file)
+        sequence.owed, sequence.passed = _is_late(sequence), 0
+        self.waiting.remove(sequence)
+        self.running.append(sequence)
+        for other in self.waiting:
+            other.passed += _rank(other) > _rank(sequence)
 
     def _victim(self, priority: Priority) -> Sequence | None:
         """The running request to suspend for one of class ``priority``: the one of the lowest class with the
@@ -139,26 +87,19 @@ class Scheduler:
         if not self._target.capabilities.saves:
             return None
         rank = CLASSES.index(priority)
-        lower = [s for s in self.running if CLASSES.index(s.priority) > rank and not s.ended and not s.owed]
-        return max(lower, key=lambda s: (CLASSES.index(s.priority), s.served), default=None)
+        lower = [s for s in self.running if _rank(s) > rank and not s.ended and not s.owed]
+        return max(lower, key=lambda s: (_rank(s), s.served), default=None)
 
     def _suspend(self, sequence: Sequence) -> bool:
         """Save the request's cells and take its slot; return False if they cannot be saved: it goes on."""
-        sequence.state = self._save(sequence.slot)
+        sequence.state = self._prefixes.save(sequence.slot)
         if sequence.state is None:
             return False
-        slot, sequence.slot = sequence.slot, NO_SLOT
-        self._waiting.append(sequence)
+        self._target.close(sequence.slot)
+        sequence.slot = NO_SLOT
         self.running.remove(sequence)
-        self._target.close(slot)
+        self.waiting.append(sequence)
         return True
-
-    def _save(self, slot: int) -> bytearray | None:
-        try:
-            return self._target.save(slot)
-        except LocalspecError as error:
-            log.warning("the KV cache of a request cannot be saved: %s", error.message)
-            return None
 
     # Steps.
 
@@ -167,22 +108,24 @@ class Scheduler:
         live = [s for s in self.running if not s.ended]
         if len(live) <= 1:
             return live
-        now = time.monotonic()
-        best = min(live, key=lambda s: CLASSES.index(s.priority)).priority
-        late = [s for s in live if s.priority != best and (s.owed or now - s.turn > self._patience(s))]
-        first = min(late or [s for s in live if s.priority == best], key=lambda s: (s.served, s.id))
-        if not first.prefilled:
+        now, best = time.monotonic(), min(map(_rank, live))
+        late = [s for s in live if _rank(s) != best and (s.owed or now - s.turn > self._patience(s))]
+        first = min(late or [s for s in live if _rank(s) == best], key=lambda s: (s.served, s.id))
+        if not first.prefilled or not self._may_share(first):
             return [first]
-        decoding = [s for s in live if s.prefilled]
-        if not self._may_share(first):
-            return [first]
-        equals = [s for s in decoding if s.priority == first.priority and self._may_share(s)]
+        decoding = [s for s in live if s.prefilled and self._may_share(s)]
+        equals = [s for s in decoding if s.priority == first.priority]
         # All rows of a round are as wide as the widest: requests with drafts of similar length share one.
-        near = sorted(equals, key=lambda s: (s is not first, abs(s.width - first.width), s.served, s.id))
-        group = self._cheapest(near)
-        others = [s for s in decoding if s not in group and self._may_share(s)]
+        width = first.account.width
+        equals.sort(key=lambda s: (s is not first, abs(s.account.width - width), s.served, s.id))
+        each = [self._seconds(equals[:n]) / n for n in range(1, len(equals) + 1)]
+        group = equals[: each.index(min(each)) + 1]
+        limit = JOINT_COST * self._seconds(group)
+        for sequence in decoding:
+            if sequence not in group and self._seconds([*group, sequence]) <= limit:
+                group.append(sequence)
         # llama.cpp computes streams together only if their numbers are consecutive.
-        return sorted([*group, *self._joining(group, others)], key=lambda s: s.slot)
+        return sorted(group, key=lambda s: s.slot)
 
     def _patience(self, sequence: Sequence) -> float:
         """Seconds that it waits for higher classes: at least as many as a piece of its prompt takes, because
@@ -193,26 +136,13 @@ class Scheduler:
     def _may_share(self, sequence: Sequence) -> bool:
         """Return True if the request can share a round: the backend computes sequences together, and that
         changes no row of a strict request."""
-        capabilities = self._target.capabilities
-        return capabilities.batches and not must_play_alone(capabilities, sequence)
-
-    def _cheapest(self, sequences: Seq[Sequence]) -> list[Sequence]:
-        """Return the first of ``sequences`` and as many others as make the round cheapest for each."""
-        each = [self._seconds(sequences[:n]) / n for n in range(1, len(sequences) + 1)]
-        return list(sequences[: each.index(min(each)) + 1])
-
-    def _joining(self, group: list[Sequence], others: Iterable[Sequence]) -> list[Sequence]:
-        """Return those of ``others`` that hardly slow down the group's round."""
-        limit, joined = JOINT_COST * self._seconds(group), list[Sequence]()
-        for sequence in others:
-            if self._seconds([*group, *joined, sequence]) <= limit:
-                joined.append(sequence)
-        return joined
+        can = self._target.capabilities
+        equal = can.exact_batches and can.exact_width == ANY_WIDTH
+        return can.batches and (equal or not sequence.settings.strict)
 
     def _seconds(self, sequences: Seq[Sequence]) -> float:
         """The usual seconds of a round of these requests."""
-        widths = [s.width for s in sequences]
-        total = max(widths) * len(widths)
+        total = max(s.account.width for s in sequences) * len(sequences)
         line = self._costs.line(max(len(s.tokens) for s in sequences))
         return line[min(round(total), WIDE)]
 
@@ -228,61 +158,36 @@ class Scheduler:
     @property
     def deadline(self) -> float | None:
         """The next deadline, as a time of :func:`time.monotonic`; None if there is none."""
-        deadlines = (s.deadline for s in (*self.running, *self._waiting) if not s.ended)
-        return min((at for at in deadlines if at < math.inf), default=None)
-
-    def expire(self) -> None:
-        """End all requests, waiting or running, that are past their deadlines."""
-        now = time.monotonic()
-        for sequence in (*self.running, *self._waiting):
-            if now >= sequence.deadline and not sequence.ended:
-                sequence.finish = "deadline"
+        deadline = min((s.deadline for s in self.all if not s.ended), default=math.inf)
+        return deadline if deadline < math.inf else None
 
     def retire(self, conclude: Callable[[Sequence], None]) -> None:
-        """Remove ended requests, one after the other: release its slot, ``conclude`` it, drop it."""
-        for book in (self.running, self._waiting):
+        """Remove requests that have ended, or are past their deadlines, one after the other: release its
+        slot, ``conclude`` it, drop it."""
+        now = time.monotonic()
+        for book in (self.running, self.waiting):
             for sequence in tuple(book):
                 if not sequence.ended:
-                    continue
+                    if now < sequence.deadline:
+                        continue
+                    sequence.finish = "deadline"
                 sequence.state = None
                 if sequence.slot != NO_SLOT:
-                    self.prefixes.keep(sequence)
+                    self._prefixes.keep(sequence)
                 conclude(sequence)
                 book.remove(sequence)
 
     def abandon(self) -> list[Sequence]:
         """Drop all requests at once, and return them."""
-        left = [*self.running, *self._waiting]
-        self.running, self._waiting = [], []
+        left = self.all
+        self.running, self.waiting = [], []
         return left
-
-    # Chats on disk.
-
-    def save_chat(self) -> Generator[None, None, None] | None:
-        """Return the steps of writing one chat's cache to disk; None if all are written."""
-        if self._saved is None or not self._target.capabilities.saves:
-            return None
-        for cached in self.prefixes:
-            if self._saved.should_write(cached):
-                state = self._save(cached.slot)
-                cached.saved = True
-                if state is not None:
-                    return self._saved.write(cached, state)
-        return None
-
-    def forget(self, source: str) -> None:
-        """Drop the cached prefixes and files of ``source``, and let running requests leave none."""
-        for sequence in (*self.running, *self._waiting):
-            sequence.forgotten |= sequence.source == source
-        self.prefixes.forget(source)
-        if self._saved is not None:
-            self._saved.forget(source)
 
 
 def _is_late(sequence: Sequence) -> bool:
     return sequence.passed >= PASSES[sequence.priority]
 
 
-def _waits_behind(sequence: Sequence) -> tuple[bool, int, int]:
-    """The sort key of waiting requests: late ones first, then by class, then by submission."""
-    return not _is_late(sequence), CLASSES.index(sequence.priority), sequence.id
+def _rank(sequence: Sequence) -> int:
+    """The place of its class, 0 for the first."""
+    return CLASSES.index(sequence.priority)

@@ -49,6 +49,9 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
     temperature = options.temperature if fim else merged.temperature
     if temperature is None:
         temperature = 0.0 if fim else CHAT_TEMPERATURE
+    workspace = merged.workspace
+    if workspace is None and isinstance(prompt, FimPrompt) and prompt.tidy:
+        workspace = workspace_of_file(prompt.path)
     lossy = merged.verify == "threshold"
     reproducible = (temperature < COLD or merged.seed is not None) and not lossy
     return Settings(
@@ -74,14 +77,7 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         logprobs=bool(merged.logprobs),
         top_logprobs=merged.top_logprobs or 0 if merged.logprobs else 0,
         cut=merged.overflow != "refuse",
-        workspace=_workspace(merged, prompt),
+        workspace=workspace or None,
         remember=merged.remember is not False,
         drafts=merged.draft != "none",
     )
-
-
-def _workspace(merged: Options, prompt: Prompt) -> str | None:
-    """Return the workspace of the option, or that of the file of an editor's completion."""
-    if merged.workspace is None and isinstance(prompt, FimPrompt) and prompt.tidy:
-        return workspace_of_file(prompt.path)
-    return merged.workspace or None

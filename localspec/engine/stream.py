@@ -3,24 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Protocol
+from typing import TYPE_CHECKING
 
-from localspec.engine.events import Event
-from localspec.engine.sequence import Sequence
+from localspec.engine.sequence import Event, Sequence
 from localspec.errors import EngineError, LocalspecError
 from localspec.interrupt import delayed
 from localspec.protocol.events import Delta
 from localspec.protocol.results import Result
 
-
-class Runner(Protocol):
-    """The part of an engine that a stream needs."""
-
-    def step(self) -> bool:
-        """Advance the requests by a step; return False if none is left."""
-
-    def cancel(self, id: int) -> None:
-        """End a request at the next step."""
+if TYPE_CHECKING:
+    from localspec.engine.engine import Engine
 
 
 class Stream:
@@ -30,7 +22,7 @@ class Stream:
     does Ctrl-C, which raises KeyboardInterrupt after the step under way.
     """
 
-    def __init__(self, engine: Runner, sequence: Sequence) -> None:
+    def __init__(self, engine: Engine, sequence: Sequence) -> None:
         self._engine, self._sequence = engine, sequence
         self._result: Result | None = None
         self._ended = False

@@ -10,16 +10,15 @@ from functools import partial
 from typing import TypeVar
 
 from localspec.engine.engine import Engine
-from localspec.engine.events import Event as SequenceEvent
-from localspec.engine.events import RoundPlayed
 from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import Progress, add_draft, load_target
 from localspec.engine.prompt import Encoded
+from localspec.engine.sequence import Event as SequenceEvent
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
 from localspec.models.model import Model
 from localspec.models.pair import pair_from
-from localspec.protocol.events import Delta, Done, Event, Failed, Round, RoundFacts
+from localspec.protocol.events import Delta, Done, Event, Failed, Round
 from localspec.protocol.frames import (
     Answer,
     Cancel,
@@ -130,8 +129,6 @@ class Worker:
         self._engine = engine
         self._pulse = pulse
         self._requests: dict[int, Sequence] = {}
-        self._watched: dict[int, int] = {}
-        """the daemon's ids of requests whose rounds are reported, by the engine's ids"""
         self._begun: set[int] = set()
         """the daemon's ids of requests whose first text was sent"""
         self._may_rest = True
@@ -278,9 +275,7 @@ class Worker:
         sequence.forgotten = fate.forgotten
         if fate.cancelled:
             self._engine.cancel(sequence.id)
-        if frame.watch:
-            self._watched[sequence.id] = frame.id
-            self._engine.on_round = self._on_round
+        sequence.watched = frame.watch
 
     def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], list[int]]) -> None:
         if fate.cancelled:
@@ -294,25 +289,18 @@ class Worker:
         pieces = tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ()
         self._send(frame.id, Tokenized(tuple(tokens), pieces))
 
-    def _on_round(self, played: RoundPlayed) -> None:
-        """Post the round if the client watches the rounds of this request."""
-        id = self._watched.get(played.request)
-        if id is not None:
-            facts = {field: getattr(played, field) for field in RoundFacts.__struct_fields__}
-            self._channel.post(RequestEvent(id, Round(**facts)))
-
     def _send_events(self) -> None:
         """Send the events of all requests to the daemon."""
         for id, sequence in list(self._requests.items()):
             while sequence.events:
-                self._pass_on(id, sequence, sequence.events.popleft())
+                self._pass_on(id, sequence.events.popleft())
 
-    def _pass_on(self, id: int, sequence: Sequence, event: SequenceEvent) -> None:
+    def _pass_on(self, id: int, event: SequenceEvent) -> None:
         if isinstance(event, LocalspecError):
-            self._end(id, sequence, Failed(event.as_dict()))
+            self._end(id, Failed(event.as_dict()))
         elif isinstance(event, Result):
-            self._end(id, sequence, Done(event))
-        elif isinstance(event, Delta) and id in self._begun:
+            self._end(id, Done(event))
+        elif isinstance(event, Round) or (isinstance(event, Delta) and id in self._begun):
             self._channel.post(RequestEvent(id, event))
         else:
             # The first text is sent at once: the posting thread would only run during the next forward.
@@ -320,13 +308,10 @@ class Worker:
                 self._begun.add(id)
             self._send(id, event)
 
-    def _end(self, id: int, sequence: Sequence, event: Done | Failed) -> None:
+    def _end(self, id: int, event: Done | Failed) -> None:
         self._send(id, event)
         del self._requests[id]
         self._begun.discard(id)
-        self._watched.pop(sequence.id, None)
-        if not self._watched:
-            self._engine.on_round = None
 
     def _send(self, id: int, event: Event | Answer) -> None:
         self._channel.send(RequestEvent(id, event))

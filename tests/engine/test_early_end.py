@@ -8,19 +8,15 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-import localspec
-from localspec.backends.toy import END, FIM_MIDDLE, Rule, ToyBackend, ToyVocabulary
+from localspec.backends.toy import FIM_MIDDLE, Rule, ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Request
 from localspec.speculation.early_end import EarlyEnd
-from tests.hostile import family
 from tests.toys import answer, coarse, run_all, share_always, small_markov
 
-KINDS = ("always-wrong", "right-then-wrong", "over-long", "past-the-end", "end-at-once", "random", "oracle")
-QUICK = ("always-wrong", "past-the-end")
 GAPS = ("abcab", "feda", "aabbccdd")
 
 
@@ -90,38 +86,6 @@ class TestOneText:
                     ended += sequence.finish == "stop"
                     accepted += sequence.stats.accepted
         assert ended > 20 and accepted > 20
-
-    @pytest.mark.parametrize(
-        "kind", [kind if kind in QUICK else pytest.param(kind, marks=pytest.mark.slow) for kind in KINDS]
-    )
-    def test_under_hostile_drafts(self, kind: str) -> None:
-        accepted = 0
-        for seed in range(6):
-            rule = fuzzy(seed)
-            for text in GAPS:
-                truth = alone(rule, tidy(text), 0.02)
-                beyond = answer(alone(rule, replace(tidy(text), tidy=False), 0.02))
-                size, prompt = ToyVocabulary.size, truth.prompt_length
-                members = family(beyond, size=size, end=END, prompt_length=prompt)
-                hostile = next(member for member in members if member.name == kind)
-                target = ToyBackend(rule, n_ctx=128)
-                target.make_noisy(0.02, exact_width=3)
-                engine = Engine(target, config=EngineConfig(prefill_chunk=16), proposers=[hostile])
-                sequence = ask(engine, tidy(text), k=5)
-                sequence.proposer = kind
-                run_all(engine, [sequence])
-                assert ending(sequence) == ending(truth), (seed, text)
-                accepted += sequence.stats.accepted
-        assert accepted or kind not in ("right-then-wrong", "over-long", "past-the-end", "oracle")
-
-    def test_a_real_model(self) -> None:
-        prompt = tidy("import os\n\n\ndef size(path):\n    return os.")
-        with localspec.load("bundled", n_ctx=1024, threads=1) as engine:
-            running = [ask(engine, prompt, proposer=name) for name in ("none", "prompt-lookup", "draft")]
-            raw = ask(engine, replace(prompt, tidy=False))
-            run_all(engine, [*running, raw])
-        assert len({ending(each)[2] for each in running}) == 1
-        assert raw.text.text.startswith(running[0].text.text)
 
 
 def certain(*guesses: int) -> Rule:

@@ -6,7 +6,7 @@ import pytest
 
 from localspec.backends.base import FimTokens
 from localspec.backends.toy import ToyVocabulary
-from localspec.engine.fim import MARK, SPECIAL, fim_format
+from localspec.engine.fim import MARK, fim_format
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import FimUnsupported
 from localspec.protocol.requests import File, FimPrompt
@@ -49,7 +49,7 @@ class Named(ToyVocabulary):
         return b"".join(self.text_of(token) for token in tokens).decode()
 
 
-def told(vocabulary: Named, model: str = "", *extra: File, prompt: FimPrompt = GAP) -> str:
+def prompt_of(vocabulary: Named, model: str = "", *extra: File, prompt: FimPrompt = GAP) -> str:
     asked = FimPrompt(prompt.prefix, prompt.suffix, prompt.path, prompt.language, extra)
     encoder = PromptEncoder(vocabulary, 4096, model=model)
     return vocabulary.spelt(encoder.encode(asked, 64, "/home/me/repo").tokens)
@@ -121,14 +121,6 @@ def told(vocabulary: Named, model: str = "", *extra: File, prompt: FimPrompt = G
             "<|code_prefix|># a.py\nA = 1\ndef f(<|code_suffix|>):\n<|code_middle|>",
         ),
         (
-            (*GLM, "<|user|>", "<|assistant|>"),
-            "codegeex4-all-9b",
-            "<|user|>\n###PATH:src/b.py\n###LANGUAGE:python\n###MODE:BLOCK\n"
-            "<|code_suffix|>):\n<|code_prefix|>def f(<|code_middle|><|assistant|>\n",
-            "<|user|>\n###PATH:src/b.py\n###LANGUAGE:python\n###MODE:BLOCK\n"
-            "<|code_suffix|>):\n<|code_prefix|># a.py\nA = 1\ndef f(<|code_middle|><|assistant|>\n",
-        ),
-        (
             ("<|prefix|>", "<|suffix|>", "<|middle|>"),
             "falcon-h1-tiny-coder",
             "<|prefix|>def f(<|suffix|>):\n<|middle|>",
@@ -141,8 +133,8 @@ def test_a_family_is_told_a_gap_as_it_was_trained(
     names: tuple[str, ...], model: str, alone: str, with_another: str
 ) -> None:
     vocabulary = Named(*names)
-    assert told(vocabulary, model) == alone
-    assert told(vocabulary, model, OTHER) == with_another
+    assert prompt_of(vocabulary, model) == alone
+    assert prompt_of(vocabulary, model, OTHER) == with_another
     format = fim_format(vocabulary, model)
     assert format is not None and format.end_tokens >= set(vocabulary.names.values())
 
@@ -160,7 +152,7 @@ def test_the_bundled_pair_is_known_by_its_tokens_and_told_the_suffix_first() -> 
 
 
 def test_code_llama_gets_a_blank_before_the_prefix_and_none_before_the_suffix() -> None:
-    assert told(Named(*LLAMA, blank=True), "codellama-7b") == "▁<PRE> def f(▁<SUF>):\n▁<MID>"
+    assert prompt_of(Named(*LLAMA, blank=True), "codellama-7b") == "▁<PRE> def f(▁<SUF>):\n▁<MID>"
 
 
 class Merging(Named):
@@ -182,7 +174,7 @@ def test_the_mark_never_gets_into_a_prompt() -> None:
 
 def test_tokens_that_a_file_names_by_id_alone_are_taken_prefix_first() -> None:
     vocabulary = Named("<a>", "<b>", "<c>", fim=FimTokens(256, 257, 258))
-    assert told(vocabulary) == "<a>def f(<b>):\n<c>"
+    assert prompt_of(vocabulary) == "<a>def f(<b>):\n<c>"
 
 
 def test_who_has_no_such_tokens_cannot_fill_gaps() -> None:
@@ -219,8 +211,3 @@ def test_a_home_is_never_told() -> None:
 def test_a_family_with_text_that_ends_an_answer() -> None:
     encoder = PromptEncoder(Named("[SUFFIX]", "[PREFIX]"), 4096, model="codestral")
     assert encoder.encode(GAP, 10).stop == ("\n+++++ ",)
-
-
-def test_names_of_special_tokens_are_found_in_a_template() -> None:
-    found = SPECIAL.findall("▁<PRE>{prefix}[SUFFIX] a<b <|x|>\n<｜fim▁end｜>")
-    assert found == ["▁<PRE>", "[SUFFIX]", "<|x|>", "<｜fim▁end｜>"]

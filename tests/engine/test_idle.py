@@ -8,12 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from localspec.backends.base import Span
 from localspec.backends.rounding import CONTEXT, PIECE, SETTLING, WIDTHS, Probe
 from localspec.backends.toy import ToyBackend, markov
-from localspec.engine import learning
 from localspec.engine.engine import Engine
-from localspec.engine.idle import TIMES, measure_step
 from localspec.engine.learning import Learning
 from localspec.errors import EngineBusy
 from localspec.protocol.engine_config import EngineConfig
@@ -78,21 +75,6 @@ def test_a_model_is_measured_by_few_forwards(splits: bool, context: int) -> None
     assert widths[1] < 20 and context < sum(width * n for width, n in widths.items()) < context + 80
 
 
-def test_a_request_waits_for_a_small_piece_of_context_only() -> None:
-    model = backend()
-    measured(model)
-    assert max(len(span.tokens) for spans in model.forwards for span in spans) == PIECE
-
-
-def test_of_a_draft_model_only_single_tokens_are_measured() -> None:
-    model, costs = backend(), CostCurve()
-    for _ in measure_step(model, costs):
-        pass
-    assert widths_of(model) == {1: TIMES}
-    assert costs.knows(1, CONTEXT) and not costs.knows(2, CONTEXT)
-    assert list(measure_step(model, costs)) == [] and model.open_sequences == 0
-
-
 def test_a_small_context_is_measured_as_far_as_it_goes() -> None:
     assert measured(backend(64)).knows(WIDEST, 40)
 
@@ -107,20 +89,19 @@ def test_no_forward_is_wider_than_the_backend_takes() -> None:
 @pytest.mark.parametrize("steps", [1, 2, 3, 20])
 def test_a_measurement_that_is_closed_frees_what_it_used(steps: int) -> None:
     model = backend()
-    for measuring, most in ((Probe(model).steps(), 20), (measure_step(model, CostCurve()), TIMES)):
-        for _ in range(min(steps, most)):
-            next(measuring)
-        assert model.open_sequences == 1
-        measuring.close()
-        assert model.open_sequences == 0
+    measuring = Probe(model).steps()
+    for _ in range(steps):
+        next(measuring)
+    assert model.open_sequences == 1
+    measuring.close()
+    assert model.open_sequences == 0
 
 
 def test_without_a_free_sequence_there_is_an_error_and_nothing_is_forwarded() -> None:
     model = ToyBackend(small_markov(1), n_ctx=600, max_sequences=1)
     model.open()
-    for measuring in (Probe(model).steps(), measure_step(model, CostCurve())):
-        with pytest.raises(EngineBusy):
-            next(measuring)
+    with pytest.raises(EngineBusy):
+        next(Probe(model).steps())
     assert not model.forwards
 
 
@@ -169,7 +150,7 @@ def test_a_measurement_that_was_interrupted_goes_on_with_what_is_missing() -> No
         assert engine.rest()
     sequence = engine.submit(request("abc", max_tokens=2, temperature=0.0, proposer="none"))
     assert target.open_sequences == 0
-    assert not engine.rest()  # somebody waits for an answer
+    assert not engine.rest()  # a request waits
     run_all(engine, [sequence])
     assert rested(engine) < whole - 20  # finished parts are not repeated
     assert engine.learning.costs.knows(21, CONTEXT)
@@ -195,33 +176,9 @@ def test_nothing_rests_after_the_end() -> None:
     assert not engine.rest() and target.open_sequences == 0
 
 
-def test_rounding_is_measured_in_short_pauses_between_requests(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(learning, "measure_rounding", lambda target: None)  # a slow model, at load
-    target = ToyBackend(small_markov(1), n_ctx=600, noise=0.05)
-    engine = Engine(target, learning=Learning(target, directory=tmp_path))
-    for _ in range(30):
-        run_all(engine, [engine.submit(request("abc", max_tokens=2, temperature=0.0))])
-        for _ in range(60):
-            engine.rest()
-    assert engine.learning.rounding.measured is not None
-
-
 @pytest.mark.parametrize("rollback", [0, 4])
 def test_a_cache_that_cannot_be_rolled_back_is_no_reason_to_fail(tmp_path: Path, rollback: int) -> None:
     target = ToyBackend(markov(), n_ctx=600, rollback=rollback)
     engine = Engine(target, learning=Learning(target, directory=tmp_path))
     rested(engine)
     assert target.open_sequences == 0 and (engine.learning.rounding.measured is None) == (rollback == 0)
-
-
-def test_a_measurement_does_not_disturb_the_prefixes_of_requests() -> None:
-    target = backend()
-    engine = Engine(target)
-    engine.generate("abcabc", max_tokens=4, temperature=0.0).finish()
-    rested(engine)
-    assert engine.generate("abcabcabc", max_tokens=1, temperature=0.0).finish().cached_tokens >= 6
-    again = target.open()
-    target.forward([Span(again, [97], 1)])
-    assert target.tokens(again) == [97]

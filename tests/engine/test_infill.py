@@ -74,11 +74,11 @@ class TestLines:
 class TestBudget:
     def test_a_budget_that_is_too_small_drops_far_lines_in_steps(self) -> None:
         encoder = PromptEncoder(PSM, 1500)
-        told = []
+        noted = []
         for typed in ("", "a", "ab", "abc"):
             tokens = encoder.encode(FimPrompt(lines(0, 200) + typed, ""), 100).tokens
-            told.append(parts(PSM, tokens)[0])
-        assert all(each.startswith("line 64\n") for each in told) and told[-1].endswith("line 199\nabc")
+            noted.append(parts(PSM, tokens)[0])
+        assert all(each.startswith("line 64\n") for each in noted) and noted[-1].endswith("line 199\nabc")
 
     def test_a_long_line_is_cut_in_steps_of_tokens(self) -> None:
         encoder = PromptEncoder(PSM, 8192)
@@ -122,9 +122,9 @@ class TestBudget:
 class TestOtherFiles:
     def test_the_most_important_is_nearest_and_the_least_is_dropped_first(self) -> None:
         extra = tuple(File(f"{n}.py", f"{n} = {n}\n" * 20) for n in range(8))
-        told = PSM.spelt(PromptEncoder(PSM, 900).encode(FimPrompt("p", "s", extra=extra), 64).tokens)
-        assert told.index("# 1.py") < told.index("# 0.py") < told.index("p<|fim_suffix|>")
-        assert "# 7.py" not in told and "# 2.py" in told
+        noted = PSM.spelt(PromptEncoder(PSM, 900).encode(FimPrompt("p", "s", extra=extra), 64).tokens)
+        assert noted.index("# 1.py") < noted.index("# 0.py") < noted.index("p<|fim_suffix|>")
+        assert "# 7.py" not in noted and "# 2.py" in noted
 
     def test_pieces_that_do_not_fit_any_more_go_in_large_steps(self) -> None:
         texts = [File(f"{n}.py", f"{n} = {n}\n" * 20) for n in range(40)]
@@ -133,16 +133,16 @@ class TestOtherFiles:
             begins = []
             for n in range(1, 40):
                 gap = FimPrompt("p", "s", extra=tuple(reversed(texts[max(0, n - 16) : n])), tidy=True)
-                told = PSM.spelt(encoder.encode(gap, 64).tokens)
-                assert f"# {n - 1}.py" in told
-                begins.append(told.partition(".py")[0])
+                noted = PSM.spelt(encoder.encode(gap, 64).tokens)
+                assert f"# {n - 1}.py" in noted
+                begins.append(noted.partition(".py")[0])
             changes = sum(one != other for one, other in zip(begins, begins[1:], strict=False))
             assert 5 < changes < 15
 
     def test_other_files_give_way_to_the_file_itself(self) -> None:
         gap = FimPrompt(lines(0, 60), lines(60, 80), extra=(File("x.py", "x\n" * 90),))
-        told = PSM.spelt(PromptEncoder(PSM, 800).encode(gap, 64).tokens)
-        assert "line 0\n" in told and "line 79" in told and "x.py" not in told
+        noted = PSM.spelt(PromptEncoder(PSM, 800).encode(gap, 64).tokens)
+        assert "line 0\n" in noted and "line 79" in noted and "x.py" not in noted
 
     def test_a_piece_like_a_more_important_one_is_dropped(self) -> None:
         same = "".join(f"value_{n} = {n}\n" for n in range(40))
@@ -157,8 +157,8 @@ class TestOtherFiles:
 
     def test_at_most_16_pieces_of_64_lines(self) -> None:
         extra = tuple(File(f"{n}.py", lines(n * 1000, n * 1000 + 100)) for n in range(20))
-        told = worth_telling(extra, "", "")
-        assert len(told) == 16 and told[3].text == lines(3000, 3064)
+        noted = worth_telling(extra, "", "")
+        assert len(noted) == 16 and noted[3].text == lines(3000, 3064)
 
 
 def test_paths_are_told_from_the_repository_on() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -79,19 +78,3 @@ def test_a_text_that_repeats_is_faster_where_rows_round_otherwise(slope: float, 
     plain, text = decode("none", slope)
     spent, same = decode("auto", slope)
     assert same == text and spent < most * plain
-
-
-def test_a_workspace_that_is_no_path_harms_nobody() -> None:
-    """A hostile client's workspace is refused before it reaches a worker."""
-    from localspec.errors import InvalidOptions
-    from localspec.protocol.options import parse_options
-
-    for workspace in ("/a\0b", "\0", "/" + "x" * 5000):
-        with pytest.raises(InvalidOptions, match="workspace"):
-            parse_options({"workspace": workspace})
-
-
-def test_a_bucket_of_bounds_that_are_not_known_is_wide() -> None:
-    backend = ToyBackend()
-    set_rounding(backend, PRESUMED)
-    assert backend.capabilities == replace(backend.capabilities, **PRESUMED._asdict())

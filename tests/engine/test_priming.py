@@ -33,9 +33,9 @@ class Listening(Memory):
 
     def taught(self) -> list[tuple[str, str]]:
         """(source, text) of what was taught since the last look."""
-        told = [(lesson.source, bytes(lesson.tokens).decode()) for lesson in self.lessons]
+        noted = [(lesson.source, bytes(lesson.tokens).decode()) for lesson in self.lessons]
         self.lessons.clear()
-        return told
+        return noted
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_only_the_newest_text_of_a_file_is_looked_at(repo: Path, memory: Listeni
 
 def test_large_files_come_in_pieces(repo: Path, memory: Listening) -> None:
     primer = Primer(memory, ToyVocabulary())
-    primer.teach(str(repo / "a.py"), "".join(f"line {n}\n" for n in range(PIECE * 3)), str(repo))
+    primer.teach(str(repo / "a.py"), str(repo), "".join(f"line {n}\n" for n in range(PIECE * 3)))
     work(primer)
     pieces = memory.taught()
     assert len(pieces) == 3 and all(text.count("\n") <= PIECE + 2 for _, text in pieces)
@@ -103,9 +103,9 @@ def test_large_files_come_in_pieces(repo: Path, memory: Listening) -> None:
 
 def test_so_many_files_wait_and_none_that_is_too_long(repo: Path, memory: Listening) -> None:
     primer = Primer(memory, ToyVocabulary())
-    primer.teach(str(repo / "long.py"), "x = 1\n" * 200_000, str(repo))
+    primer.teach(str(repo / "long.py"), str(repo), "x = 1\n" * 200_000)
     for n in range(WAITING + 50):
-        primer.teach(str(repo / f"{n}.py"), f"n = {n}\n", str(repo))
+        primer.teach(str(repo / f"{n}.py"), str(repo), f"n = {n}\n")
     work(primer)
     assert [text for _, text in memory.taught()] == [f"n = {n}\n" for n in range(50, WAITING + 50)]
 
@@ -121,8 +121,8 @@ def test_pieces_of_other_files_have_their_own_names(repo: Path, memory: Listenin
 @pytest.mark.parametrize("name", [".env", "key.pem", "x.log", "no\0path.py", "a" * 300 + "/" + "b" * 5000])
 def test_what_may_not_be_learnt_is_not(repo: Path, memory: Listening, name: str) -> None:
     primer = Primer(memory, ToyVocabulary())
-    primer.teach(str(repo / name), "a = 1\n", str(repo))
-    primer.teach("relative.py", "a = 1\n", None)
+    primer.teach(str(repo / name), str(repo), "a = 1\n")
+    primer.teach("relative.py", None, "a = 1\n")
     work(primer)
     assert [source for source, _ in memory.taught() if source != f"file:{repo / name}"] == []
     assert name.startswith("aaa") or memory.taught() == []
@@ -189,17 +189,17 @@ def test_what_waits_is_forgotten_with_the_rest_whoever_forgets(
 ) -> None:
     """Forget as a command beside the daemon does, which does not notify it."""
     primer = Primer(memory, ToyVocabulary())
-    path, old, secret = str(repo / "a.py"), "the first line that is learnt\n", "nobody shall know of this\n"
+    path, old, secret = str(repo / "a.py"), "the first line that is learnt\n", "no one shall know this!\n"
 
     def learn() -> None:
         work(primer)
         while memory.work():
             pass
 
-    primer.teach(path, old, str(repo))
+    primer.teach(path, str(repo), old)
     learn()
     assert knows(memory, repo, old)
-    primer.teach(path, secret, str(repo))
+    primer.teach(path, str(repo), secret)
     forget(
         tmp_path / "memory",
         print,
@@ -208,11 +208,11 @@ def test_what_waits_is_forgotten_with_the_rest_whoever_forgets(
     )
     learn()
     assert not knows(memory, repo, secret) and not knows(memory, repo, old)
-    primer.teach(path, secret, str(repo))
+    primer.teach(path, str(repo), secret)
     learn()
     assert knows(memory, repo, secret) is (what != "source"), "a line is new to a new table"
     primer.forget(f"file:{path}")
-    primer.teach(path, secret, str(repo))
+    primer.teach(path, str(repo), secret)
     learn()
     assert knows(memory, repo, secret)
 

@@ -8,12 +8,11 @@ import pytest
 
 from localspec.backends.toy import ToyBackend
 from localspec.engine.engine import Engine
-from localspec.engine.events import RoundPlayed
 from localspec.engine.proposers import DEFAULT_K, LONGEST_K
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.events import Degraded
+from localspec.protocol.events import Degraded, Round
 from localspec.protocol.results import Stats
 from localspec.speculation.draft import Ask, Draft
 from localspec.speculation.proposer import Proposer
@@ -29,15 +28,16 @@ def engine_with(*, proposers: Seq[Proposer] = (), text: bytes = ROUND, **setting
     return Engine(ToyBackend(scripted(text)), config=config, proposers=proposers)
 
 
-def listened(engine: Engine) -> list[RoundPlayed]:
-    rounds: list[RoundPlayed] = []
-    engine.on_round = rounds.append
-    return rounds
-
-
 def stats_of(engine: Engine, prompt: str = PROMPT, **options: object) -> Stats:
+    return rounds_of(engine, prompt, **options)[1]
+
+
+def rounds_of(engine: Engine, prompt: str = PROMPT, **options: object) -> tuple[list[Round], Stats]:
     values: dict[str, object] = {"temperature": 0.0, "max_tokens": 60} | options
-    return engine.stream(request(prompt, **values)).finish().stats
+    sequence = engine.submit(request(prompt, **values))
+    sequence.watched = True
+    run_all(engine, [sequence])
+    return [event for event in sequence.events if isinstance(event, Round)], sequence.stats
 
 
 class Noted(Proposer):
@@ -139,8 +139,8 @@ def test_a_failing_proposer_takes_nobody_elses_draft_with_it() -> None:
     run_all(engine, [*fine, *hurt])
     assert len([ks for ks in broken.asked if ks]) <= 2
     for sequence in hurt:
-        told = [event for event in sequence.events if isinstance(event, Degraded)]
-        assert told == [Degraded("broken", "none", "RuntimeError: no draft today")]
+        noted = [event for event in sequence.events if isinstance(event, Degraded)]
+        assert noted == [Degraded("broken", "none", "RuntimeError: no draft today")]
         assert sequence.stats.drafted == 0 and bytes(answer(sequence)) == ROUND[24:54]
     assert fine[0].stats.accepted > 15
     assert not [event for event in fine[0].events if isinstance(event, Degraded)]
@@ -148,8 +148,7 @@ def test_a_failing_proposer_takes_nobody_elses_draft_with_it() -> None:
 
 def test_a_replacement_drafts_in_the_same_round() -> None:
     engine = engine_with(proposers=[Broken("draft")])
-    rounds = listened(engine)
-    stats_of(engine, proposer="draft", k=3)
+    rounds, _ = rounds_of(engine, proposer="draft", k=3)
     assert (rounds[0].proposer, rounds[0].k) == ("prompt-lookup", 3)
 
 
@@ -166,8 +165,7 @@ def test_of_a_draft_only_what_is_of_use_is_verified(offered: Seq[int], used: int
 
     odd = Odd("odd")
     engine = engine_with(proposers=[odd])
-    rounds = listened(engine)
-    stats = stats_of(engine, proposer="odd", k=4, max_tokens=9)
+    rounds, stats = rounds_of(engine, proposer="odd", k=4, max_tokens=9)
     assert rounds[0].proposed == tuple(offered)[:used]
     assert (stats.proposers.keys() == {"none"}) is (used == 0) and odd.observed == [
         (r.k, r.accepted) for r in rounds if r.k

@@ -9,13 +9,14 @@ import pytest
 
 from localspec.backends.base import Span
 from localspec.backends.toy import ToyBackend, markov
+from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded
 from localspec.engine.scheduler import Scheduler
 from localspec.engine.sequence import Limits, Sequence
 from localspec.engine.settings import settle
 from localspec.errors import EngineError
 from localspec.protocol.options import Options
-from localspec.protocol.requests import CLASSES, Priority, TextPrompt
+from localspec.protocol.requests import CLASSES, Priority, Request, TextPrompt
 from localspec.speculation.costs import CostCurve
 
 DEAR = {1: 1.0, 2: 2.4, 3: 2.7, 4: 3.4, 8: 4.4, 16: 6.8}
@@ -40,7 +41,7 @@ class Stage:
     ) -> None:
         self.backend = ToyBackend(markov(), max_sequences=max_sequences)
         self.backend.capabilities = replace(self.backend.capabilities, batches=batches)
-        self.scheduler = Scheduler(self.backend, curve(ratios))
+        self.scheduler = Scheduler(self.backend, curve(ratios), Prefixes(self.backend))
         self.made = 0
 
     def add(self, priority: Priority = "chat", *, prefilled: bool = True, width: float = 1.0) -> Sequence:
@@ -49,12 +50,17 @@ class Stage:
         settings = settle(Options(temperature=0.0), prompt, Options())
         tokens = list(b"a prompt") + [self.made]
         sequence = Sequence(
-            self.made, Encoded(tokens, frozenset()), settings, self.backend.vocabulary, Limits(512, 256)
+            self.made,
+            Request(prompt=prompt),
+            settings,
+            Encoded(tokens, frozenset()),
+            self.backend.vocabulary,
+            Limits(512, 256),
         )
-        sequence.priority, sequence.width = priority, width
+        sequence.priority, sequence.account.width = priority, width
         if prefilled:
             sequence.tokens.append(65)
-        self.scheduler.add(sequence)
+        self.scheduler.waiting.append(sequence)
         return sequence
 
     def serve(self, steps: int, cost: float = 1.0) -> Counter[int]:
@@ -143,12 +149,6 @@ class TestSharing:
         assert len(stage.scheduler.next()) == 1
         assert stage.serve(10) == {one.id: 5, other.id: 5}
 
-    def test_they_share_where_two_rows_cost_as_one(self) -> None:
-        stage = Stage(CHEAP)
-        one, other = stage.add(), stage.add()
-        stage.scheduler.admit()
-        assert stage.scheduler.next() == [one, other]
-
     def test_four_share_where_two_would_not(self) -> None:
         stage = Stage(DEAR)
         for _ in range(4):
@@ -214,23 +214,6 @@ class TestSlots:
         stage.retire()
         stage.scheduler.admit()
         assert stage.backend.tokens(chat.slot) == held
-
-    def test_equals_wait_for_each_other(self) -> None:
-        stage = Stage(max_sequences=1)
-        first, second = stage.add("completion"), stage.add("completion")
-        assert stage.scheduler.admit() == [] and stage.scheduler.running == [first]
-        first.finish = "stop"
-        stage.retire()
-        stage.scheduler.admit()
-        assert stage.scheduler.running == [second]
-
-    def test_a_backend_that_cannot_save_suspends_nobody(self) -> None:
-        stage = Stage(max_sequences=1)
-        stage.backend.capabilities = replace(stage.backend.capabilities, saves=False)
-        chat = stage.add()
-        stage.scheduler.admit()
-        stage.add("completion")
-        assert stage.scheduler.admit() == [] and stage.scheduler.running == [chat]
 
     def test_those_who_wait_are_not_looked_at_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         stage = Stage(max_sequences=1)

@@ -66,20 +66,6 @@ def test_the_stop_string_that_is_complete_first_counts() -> None:
     assert stream([b"aba"], stop=("aba", "b"))[0].text == "a"
 
 
-def test_a_stop_string_at_the_very_start() -> None:
-    text, chunks, stopped = stream([b"END"], stop=("END",))
-    assert stopped and text.text == "" and chunks == []
-
-
-def test_the_tokens_chars_add_up_when_a_token_is_cut() -> None:
-    text = TextStream(("STOP",))
-    text.push(0, b"abcST", "target")
-    text.push(1, b"OPxyz", "draft")
-    chunk = text.take()
-    assert chunk is not None and chunk.text == "abc"
-    assert [(t.id, t.chars) for t in chunk.tokens] == [(0, 3)]
-
-
 @given(
     text=st.text(alphabet="ab#é🙂", max_size=40),
     cuts=st.lists(st.integers(1, 6), max_size=40),

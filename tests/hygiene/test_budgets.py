@@ -31,7 +31,7 @@ CEILINGS = {
     "localspec/completion": 550,
     "localspec/daemon": 5450,
     "localspec/doctor": 650,
-    "localspec/engine": 4050,
+    "localspec/engine": 3500,
     "localspec/http": 3400,
     "localspec/hub": 1200,
     "localspec/lsp": 1500,

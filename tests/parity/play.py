@@ -318,7 +318,7 @@ def check_cache(target: Backend, sequence: Sequence, running: Iterable[Sequence]
 
 
 def compare(ask: Asked, truth: Truth, sequence: Sequence) -> None:
-    receipt = sequence.final_stats(priced=True).exactness
+    receipt = sequence.account.close(1, priced=True).exactness
     if not ask.options.keys() & FAST.keys():
         assert receipt == "exact", ask
     elif receipt != "exact":

@@ -130,7 +130,7 @@ def test_a_prompt_that_gave_a_row_lends_what_a_longer_one_writes(length: int) ->
             options = STRICT[0] | {"max_tokens": 1, "proposer": "none"}
             _, taken, _ = asked(engine, TextPrompt(text[:end]), options)
         assert len(starts) == 1 or taken == (length - 1) // 256 * 256
-        (slot,) = (cached.slot for cached in engine._scheduler.prefixes if len(cached.tokens) >= 600)
+        (slot,) = (cached.slot for cached in engine._prefixes.kept if len(cached.tokens) >= 600)
         kinds.append(json.loads(backend.save(slot))[1][:600])
     assert kinds[0] == kinds[1]
 

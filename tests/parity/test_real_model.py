@@ -40,7 +40,7 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 def asked(engine: Engine, prompt: Prompt, *, cold: bool = False, **options: Any) -> Sequence:
     """One request, from its beginning to its end; ``cold``: over no cells of another."""
     if cold:
-        engine._scheduler.prefixes.forget("run")
+        engine._prefixes.forget("run")
     sequence = engine.submit(Request(prompt=prompt, options=Options(max_tokens=24).over(Options(**options))))
     run_all(engine, [sequence])
     while engine.rest():

@@ -101,7 +101,7 @@ def test_a_gap_in_a_real_file_is_filled(engine: Engine, module: ModuleType, code
     prefix, _, suffix = inspect.getsource(module).partition(code)
     texts = set()
     for proposer, k in {"none": None, "prompt-lookup": 5, "draft": 7}.items():
-        engine._scheduler.prefixes.forget("run")
+        engine._prefixes.forget("run")
         said = engine.complete(prefix, suffix, proposer=proposer, k=k, exactness="strict")
         assert said.stats.exactness == "exact" and "<|" not in said.text
         texts.add(said.text)
