@@ -24,7 +24,7 @@ from localspec.protocol.results import Result
 from tests.backends.test_llama_hybrid import model
 from tests.toys import request, run_all, share_always
 
-TALE = "what is said here is said again and again, with another end each time it is said. "
+TALE = "what is read here is read again and again, with another end each time it is read. "
 
 
 class Frail(ToyBackend):
