@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from types import FrameType
 
@@ -301,23 +302,31 @@ class TestStats:
         assert all(value is not None and -0.01 < value <= 0 for value in logprobs)
 
 
-def test_a_plain_round_takes_few_python_calls() -> None:
-    """On a GPU a token takes a millisecond: Python's part of it must stay small."""
-    engine, rounds = toy_engine(scripted(SONG * 8)), 16
-    calls = list[str]()
-    engine.submit(request(SONG[:3].decode(), temperature=0.0, proposer="none"))
-    for _ in range(8):
-        engine.step()
-    ours = ("/engine/", "/speculation/")
+def calls_of(do: Callable[[], object]) -> list[str]:
+    """The names of the functions of engine and speculation that ``do`` calls."""
+    found = list[str]()
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and any(part in frame.f_code.co_filename for part in ours):
-            calls.append(frame.f_code.co_name)
+        if event == "call" and any(
+            part in frame.f_code.co_filename for part in ("/engine/", "/speculation/")
+        ):
+            found.append(frame.f_code.co_name)
 
     sys.setprofile(note)
     try:
-        for _ in range(rounds):
-            engine.step()
+        do()
     finally:
         sys.setprofile(None)
-    assert len(calls) <= 58 * rounds, len(calls) / rounds
+    return found
+
+
+def test_few_python_calls_lead_to_the_first_forward_and_make_a_round() -> None:
+    """On a GPU a token takes a millisecond: Python's part of it must stay small."""
+    engine, rounds = toy_engine(scripted(SONG * 8)), 16
+    asked = request(SONG[:3].decode(), temperature=0.0, proposer="none")
+    found = calls_of(lambda: (engine.submit(asked), engine.step()))
+    assert len(found[: found.index("wrote")]) <= 52, found
+    for _ in range(8):
+        engine.step()
+    found = calls_of(lambda: [engine.step() for _ in range(rounds)])
+    assert len(found) <= 58 * rounds, len(found) / rounds

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from localspec.protocol.events import Done
+from localspec.protocol.events import Done, Round
 from localspec.protocol.frames import (
     Cancel,
     FromWorker,
@@ -89,3 +89,16 @@ def test_a_worker_without_requests_ends_no_turn(daemon: tuple[Send, Receive]) ->
     send, receive = daemon
     send(Turn(1, 0.0), FREE, Submit(1, request("x", max_tokens=1)))
     assert finish(receive)[1] == "length"
+
+
+def test_the_rounds_of_a_watched_request_are_sent(daemon: tuple[Send, Receive]) -> None:
+    send, receive = daemon
+    send(FREE, Submit(1, request("x", max_tokens=6), watch=True))
+    events = list[object]()
+    while not (events and isinstance(events[-1], Done)):
+        assert isinstance(frame := receive(), RequestEvent)
+        events.append(frame.event)
+    *others, last = events
+    assert isinstance(last, Done)
+    chosen = [token for event in others if isinstance(event, Round) for token in event.chosen]
+    assert len(chosen) == last.result.completion_tokens - 1 > 0
