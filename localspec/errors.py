@@ -216,7 +216,7 @@ class FimUnsupported(ModelError):
 
 class NotPulled(ModelError):
     code = "not_pulled"
-    default_remedy = "Remove it with the program that downloaded it."
+    default_remedy = "Remove it with the program that downloaded it, or delete the file."
 
 
 class BackendUnavailable(ModelError):

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from localspec.models.catalogue import CATALOGUE, Entry
-from localspec.models.stores.store import User, hub_cache
+from localspec.models.stores import hub_cache
 from localspec.units import MB, size
 
 VARIABLE = "LOCALSPEC_TEST_MODELS"
@@ -31,7 +31,7 @@ START_S, BYTES_PER_S = 5.0, 10 * MB
 def note_place() -> None:
     """Keep the place of the user's downloads for this process and those that it starts, whatever home they
     are given."""
-    os.environ.setdefault(VARIABLE, str(hub_cache(User.here())))
+    os.environ.setdefault(VARIABLE, str(hub_cache()))
 
 
 def real_model(name: str) -> Path:

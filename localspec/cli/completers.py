@@ -28,9 +28,9 @@ def listed(_context: CompletionContext) -> list[str]:
 def _names(is_meant: Callable[[ModelDescription], bool]) -> list[str]:
     """The names of models; only changed files are read."""
     from localspec.config import load_config
-    from localspec.models.library import list_models
+    from localspec.models.disk import read_disk
 
-    meant = filter(is_meant, list_models(load_config().model_dirs))
+    meant = filter(is_meant, read_disk(load_config().model_dirs).models)
     return _typeable({"bundled", *(name for model in meant for name in (model.names or (model.id,)))})
 
 

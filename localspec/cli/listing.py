@@ -11,8 +11,8 @@ from msgspec.structs import replace
 
 from localspec.cli import output
 from localspec.errors import INSTALL_MLX, ModelError
-from localspec.models.facts import NEEDS_MLX, count, name_of, needs_mlx
-from localspec.models.stores.store import TITLES
+from localspec.models.description import NEEDS_MLX, count, name_of, needs_mlx
+from localspec.models.stores import TITLES
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.messages import ModelDescription, ModelList, StoreDescription
 from localspec.units import size
@@ -164,15 +164,11 @@ def show_one(
     model: ModelDescription,
     memory: dict[str, int] | None,
     others: Sequence[ModelDescription] = (),
-    twins: Sequence[ModelDescription] = (),
 ) -> None:
-    """Print the facts of a model, one a line, with the ``others`` that the given name may mean, and its
-    ``twins`` in the other format."""
+    """Print the facts of a model, one a line, with the ``others`` that the given name may mean."""
     facts = list(_facts(model, memory))
-    if listed := ", ".join(f"{name_of(each)} ({each.format})" for each in others if each not in twins):
+    if listed := ", ".join(f"{name_of(each)} ({each.format})" for each in others):
         facts.insert(1, ("others", f"{listed}: give the full name to choose one"))
-    if twins:
-        facts.insert(1, (f"as {twins[0].format.upper()}", ", ".join(map(name_of, twins))))
     width = len("chat template")  # the longest, also if it is missing here
     for name, fact in facts:
         output.write(one_line(f"{name.ljust(width)}  {fact}") + "\n")
@@ -196,7 +192,6 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
         yield "chat template", "yes" if model.template else "no"
         yield "fill-in", "yes" if model.fim else "no"
         yield "vocab_fp", model.vocab_fp or "-"
-        yield "tokenizer_fp", model.tokenizer_fp or "-"
     if memory is not None:
         fits = "fits" if memory["total"] <= memory["free"] else "does not fit"
         parts = ", ".join(f"{name} {size(memory[part])}" for part, name in PARTS.items())

@@ -23,10 +23,9 @@ from localspec.errors import INSTALL_MLX, BackendUnavailable, ExitCode, InvalidO
 from localspec.memory.workspace import plain
 from localspec.models.description import BACKENDS
 from localspec.models.directory import read_directory
-from localspec.models.fingerprint import vocab_fp
 from localspec.models.library import find
 from localspec.models.sections import Sections
-from localspec.models.vocabulary import read_tokens
+from localspec.models.vocabulary import read_tokens, vocab_fp
 from localspec.protocol.memory import TableStats
 from localspec.protocol.requests import File
 from localspec.units import size
@@ -292,8 +291,8 @@ def _words(model: str | None) -> Words:
     # Chooses between two models of one name; a path is used whatever its backend.
     wanted = next((format for format, name in BACKENDS.items() if name == options.backend), None)
     found = find(model or options.model or "bundled", config.model_dirs, format=wanted)
-    tokens = read_tokens(found).texts
-    return Words(found, vocab_fp(tokens.items()), max(tokens) + 1)
+    tokens = read_tokens(found.path).texts
+    return Words(found, vocab_fp(tokens), max(tokens) + 1)
 
 
 def _directory() -> Path:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from msgspec.structs import replace
@@ -13,7 +13,7 @@ from localspec.cli.flags import ModelFlags, ModelName
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
 from localspec.models.disk import read_disk, recent_disk
-from localspec.models.library import absolute, find, kind_of, listed, meant
+from localspec.models.library import absolute, find, meant
 from localspec.models.model import Model
 from localspec.models.sections import Sections
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
@@ -33,7 +33,7 @@ def list_(
     as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
     """List every model on this disk by its store: the bundled pair, those of `model_dirs`, and those of the
-    Hugging Face cache, llama.cpp, LM Studio, Ollama and Jan.
+    Hugging Face cache, llama.cpp, LM Studio and Ollama.
 
     Parameters
     ----------
@@ -74,12 +74,12 @@ def show(
         Print one JSON object.
     """
     config = load_config()
-    found, others, twins = _one(absolute(model), config.model_dirs)
+    found, others = _one(absolute(model), config.model_dirs)
     needs = listing.memory_of(found, Sections(config).engine(found.path))
     if as_json:
-        output.json({"model": found, "memory": needs, "others": others, "other_format": twins})
+        output.json({"model": found, "memory": needs, "others": others})
     else:
-        listing.show_one(found, needs, others, twins)
+        listing.show_one(found, needs, others)
     return ExitCode.OK
 
 
@@ -180,31 +180,16 @@ def _is_among(loaded: Sequence[LoadedModel], model: Model) -> bool:
     return any(each.backend == backend and each.path in model.places for each in loaded)
 
 
-class _One(NamedTuple):
-    """The model of a name, broken or not; others of that name; and the same model in the other format."""
-
-    model: ModelDescription
-    others: Sequence[ModelDescription] = ()
-    twins: Sequence[ModelDescription] = ()
-
-
-def _one(name: str, model_dirs: tuple[str, ...]) -> _One:
-    """The model of a name; raises :class:`ModelError`."""
+def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list[ModelDescription]]:
+    """The model of a name, broken or not, and others of that name; raises :class:`ModelError`."""
     with output.patiently("reading the models on this disk"):
         known = recent_disk(model_dirs).found
     found = [each.description for each in meant(name, known)]
     try:
-        one = listed(find(name, model_dirs), model_dirs)
+        model = find(name, model_dirs)
     except ModelInvalid:
         if found:
-            return _One(found[0])
+            return found[0], []
         raise
-    others = [each for each in found if each != one.description]
-    return _One(one.description, others, _twins(one, known))
-
-
-def _twins(model: Model, known: Sequence[Model]) -> list[ModelDescription]:
-    """The same model in the other format, if that can be used."""
-    kinds = [kind_of(each) for each in known if each.description == model.description]
-    alike = (each.description for each in known if kind_of(each) in kinds)
-    return [each for each in alike if each.format != model.format and each.problem is None]
+    one = next((each.description for each in known if each.place == model.place), model.description)
+    return one, [each for each in found if each != one]

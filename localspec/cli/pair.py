@@ -131,7 +131,7 @@ def _table(facts: Sequence[dict[str, Any]]) -> RenderableType:
 def _facts(candidate: Candidate) -> dict[str, Any]:
     model, tried = candidate.model.description, candidate.tried
     return {
-        "name": candidate.name,
+        "name": candidate.model.name,
         "id": model.id,
         "path": model.path,
         "format": model.format,

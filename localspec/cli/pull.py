@@ -19,7 +19,6 @@ from localspec.errors import (
     EngineBusy,
     ExitCode,
     InvalidOptions,
-    LocalspecError,
     ModelError,
 )
 from localspec.models.catalogue import CATALOGUE
@@ -108,7 +107,7 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
         wanted = parse_name(repository)._replace(file=flags.file, format=flags.format)
         target = plan(wanted, memory_mb=memory_mb)
     target = obtain(target, fetch)
-    small = _draft_for(target, flags, memory_mb=memory_mb)
+    small = _draft_for(target, flags)
     both = small is not None and _wants(small, flags)
     if small is not None and both:
         small = obtain(small, fetch)
@@ -206,23 +205,18 @@ def _again(plan: Plan) -> str:
     return choice.name if choice.name.startswith(f"{repo}:") else f"{repo} --file {choice.files[0].name}"
 
 
-def _draft_for(target: Plan, flags: PullFlags, *, memory_mb: int) -> Plan | None:
-    """The matching draft model; errors, and that there is none, are reported only with --draft."""
-    from localspec.hub.pull import find_draft, from_index
+def _draft_for(target: Plan, flags: PullFlags) -> Plan | None:
+    """The draft model that the catalogue has for this repository; that there is none is reported only with
+    --draft."""
+    from localspec.hub.pull import from_index
 
     if flags.draft is False:
         return None
-    if (entry := CATALOGUE.get(target.choice.name)) is not None:
-        return None if entry.draft is None else from_index(CATALOGUE[entry.draft])
-    try:
-        small = find_draft(target, memory_mb=memory_mb)
-    except LocalspecError:
-        if flags.draft:
-            raise
-        return None
-    if small is None and flags.draft:
+    alike = (each.draft for each in CATALOGUE.values() if each.repo == target.model.repo)
+    draft = next(alike, None) if target.choice.format == "gguf" else None
+    if draft is None and flags.draft:
         output.note(f"localspec: no draft model is known for {target.model.repo}.")
-    return small
+    return None if draft is None else from_index(CATALOGUE[draft])
 
 
 def _wants(small: Plan, flags: PullFlags) -> bool:

@@ -1,19 +1,21 @@
-"""The choice of a repository's files that make up the wanted model."""
+"""A repository as the hub lists it, and the choice of its files that make up the wanted model."""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
 from fnmatch import fnmatch
 from pathlib import PurePosixPath
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
+from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError
+from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils import validate_repo_id
 
+from localspec._version import __version__
 from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
-from localspec.hub.listing import OTHER, Listing
+from localspec.hub.faults import endpoint, typed
 from localspec.hub.records import HubFile
 from localspec.models.catalogue import APACHE, CATALOGUE, DEFAULT, Entry
 from localspec.models.description import Format, has_mlx
@@ -22,9 +24,10 @@ from localspec.models.names import PREFERRED, label_of
 from localspec.protocol.engine_config import EngineConfig
 from localspec.units import GB, MB, size
 
+MAX_FILE = 1 << 40
+LIBRARY: dict[str, Any] = {"library_name": "localspec", "library_version": __version__}
+OTHER = "Choose another repository."
 DEFAULTS = EngineConfig()
-FOR_DRAFTS = ("Q8_0", *PREFERRED)
-"""quantisations for draft models, best first: small models lose more by few bits, and save little memory"""
 
 BYTES_PER_CORE = 600 * MB
 """bytes of weights for each core that are read fast enough: 1.1 GB give 28 tokens a second on 2 old cores"""
@@ -41,19 +44,17 @@ MLX_FILES = (
 """the files that mlx-lm reads of a directory, without code"""
 NO_MODELS = re.compile(r"mmproj|imatrix|ggml-vocab|^mtp-", re.IGNORECASE)
 """names of GGUF files that are not models; ``mtp-`` has a head beside its model"""
-FAMILIES = {
-    "Qwen2.5-Coder": (r"Qwen2\.5-Coder-", "0.5B", "1.5B", "3B"),
-    "Qwen2.5": (r"Qwen2\.5-", "0.5B", "1.5B", "3B"),
-    "Qwen3": (r"Qwen3-(?!\d+B-A\d)", "0.6B", "1.7B", "4B"),
-    "Llama-3.2": (r"(?:Meta-)?Llama-3\.[123]-", "1B", "3B"),
-    "gemma-3": (r"gemma-3-", "270m", "1b", "4b"),
-    "SmolLM2": (r"SmolLM2-", "135M", "360M"),
-}
-"""Families whose small models share the tokenizer, without mixtures of experts, which run fast themselves;
-loading checks that a pair matches."""
 
-_SIZE = r"(?P<size>\d+(?:\.\d+)?[BbMm])"
+_UNSAFE = re.compile(r'(^|/)(\.{0,2}|[^/]{256,})(/|$)|[\\:*?"<>|]')
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
+
+
+class Listing(NamedTuple):
+    """A repository at one commit."""
+
+    repo: str
+    commit: str
+    files: tuple[HubFile, ...]
 
 
 class Wanted(NamedTuple):
@@ -89,6 +90,41 @@ class Choice(NamedTuple):
         return self.quantisation or self.names[0]
 
 
+def api() -> HfApi:
+    return HfApi(endpoint(), **LIBRARY)
+
+
+def read_listing(repo: str) -> Listing:
+    """Request the hub's listing of ``repo`` at its newest commit.
+
+    Raises :class:`ModelInvalid` for a listing with an unsafe name, size or checksum, and what
+    ``faults.typed`` does.
+    """
+    with typed(repo):
+        try:
+            info = api().model_info(repo, files_metadata=True, timeout=10)
+            files = tuple(checked_file(repo, each) for each in info.siblings or ())
+            commit = re.fullmatch(r"[0-9a-f]{40}", str(info.sha))
+        except (AttributeError, KeyError, TypeError, RecursionError) as error:
+            raise ValueError(error) from None  # an answer of another form
+    if commit is None:
+        raise ModelInvalid(f"the hub's listing of {repo} has no commit id", OTHER)
+    return Listing(repo, commit[0], files)
+
+
+def checked_file(repo: str, found: RepoSibling) -> HubFile:
+    """A file of a listing; raises :class:`ModelInvalid` where its name may lead out of a directory."""
+    name, lfs = found.rfilename, found.lfs
+    size, checksum = (lfs.size, lfs.sha256) if lfs else (found.size, found.blob_id)
+    if _UNSAFE.search(name) or not name.isprintable() or len(name) > 1024:
+        raise ModelInvalid(f"{repo} lists a file with an unsafe path: {name[:200]!r}", OTHER)
+    if size is None or not 0 <= size <= MAX_FILE:
+        raise ModelInvalid(f"{repo} lists {name!r} with the invalid size {size}", OTHER)
+    if not re.fullmatch(r"[0-9a-f]{64}" if lfs else r"[0-9a-f]{40}", checksum or ""):
+        raise ModelInvalid(f"{repo} lists {name!r} without a valid checksum", OTHER)
+    return HubFile(name, size, checksum or "")
+
+
 def parse_name(text: str) -> Wanted:
     """ORG/NAME or ORG/NAME:QUANTISATION; raises :class:`InvalidOptions`."""
     repo, colon, quantisation = text.partition(":")
@@ -105,14 +141,7 @@ def parse_name(text: str) -> Wanted:
     return Wanted(repo, quantisation or None)
 
 
-def choose(
-    listing: Listing,
-    wanted: Wanted,
-    free: int,
-    *,
-    preferred: Sequence[str] = PREFERRED,
-    mlx: bool | None = None,
-) -> Choice:
+def choose(listing: Listing, wanted: Wanted, free: int, *, mlx: bool | None = None) -> Choice:
     """The wanted model, or of several the one that suits this machine's ``free`` bytes of memory.
 
     ``mlx``: True if MLX is installed. Raises :class:`ModelNotFound` for a model that the repository does not
@@ -130,7 +159,7 @@ def choose(
     elif name is not None:
         found, why = [model for model in models if _alike(model.label, name)], "the requested quantisation"
     else:
-        found, why = _fitting(models, free, preferred)
+        found, why = _fitting(models, free)
     if not found:
         known = ", ".join(sorted(model.names[0] if wanted.file else model.label for model in models))
         raise ModelNotFound(f"{repo} has no {name}; it has {known}", "Name one of these.")
@@ -176,23 +205,9 @@ def expected_speed(entry: Entry, cores: int) -> float:
     return min(cores * BYTES_PER_S, MOST_PER_S) / entry.size
 
 
-def candidates(repo: str) -> Iterator[str]:
-    """Repositories of models 5 to 30 times smaller, the smallest first: the same name with another size."""
-    for family, (pattern, *small) in FAMILIES.items():
-        if found := re.compile(f"{pattern}{_SIZE}", re.IGNORECASE).search(repo, repo.rfind("/") + 1):
-            for each in small:
-                if 5 <= _billions(found["size"]) / _billions(each) <= 30:
-                    yield f"{repo[: found.start()]}{family}-{each}{repo[found.end() :]}"
-            return
-
-
-def _billions(size: str) -> float:
-    return float(size[:-1]) / (1000 if size[-1] in "Mm" else 1)
-
-
 def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Choice:
     """The model for MLX: the whole directory."""
-    repo, quantisation = listing.repo, wanted.quantisation
+    repo = listing.repo
     files = tuple(
         file
         for file in listing.files
@@ -206,12 +221,7 @@ def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Choice
             f"{repo} has only safetensors files; MLX, which reads them, is not installed",
             f"Look for a repository with GGUF files, or add --mlx to download it all the same. {INSTALL_MLX}",
         )
-    if quantisation is not None and quantisation.lower() not in repo.lower():
-        raise ModelNotFound(
-            f"{repo} has no quantisation {quantisation}: it is an MLX directory, which has only one",
-            "Leave the quantisation out; each has a repository of its own.",
-        )
-    if needs(choice.size) > free and wanted.format is None and quantisation is None:
+    if needs(choice.size) > free and wanted.format is None:
         raise _too_large(choice, free, "add --mlx")
     return choice
 
@@ -236,9 +246,9 @@ def _alike(label: str, other: str) -> bool:
     return label.upper().replace("-", "_") == other.upper().replace("-", "_")
 
 
-def _fitting(models: list[Choice], free: int, preferred: Sequence[str]) -> tuple[list[Choice], str]:
+def _fitting(models: list[Choice], free: int) -> tuple[list[Choice], str]:
     """The preferred model, or where memory is short, the largest of the smaller ones that fit; and why."""
-    best = min(models, key=lambda model: ((*preferred, model.label).index(model.label), -model.size))
+    best = min(models, key=lambda model: ((*PREFERRED, model.label).index(model.label), -model.size))
     chosen, why = best, f"{best.label} takes {size(needs(best.size))} of memory, {size(free)} are free"
     if needs(best.size) > free:
         least = min(models, key=lambda model: model.size)

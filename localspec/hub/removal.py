@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
-
-from msgspec.structs import replace
 
 from localspec.errors import ModelNotFound, NotPulled, StorageError
 from localspec.hub import records
 from localspec.hub.records import HubFile, Pulled, size_of
 from localspec.models import library
 from localspec.models.model import place_of
-from localspec.models.stores.mending import kept, removed
+from localspec.models.stores import TITLES
 
 
 def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
@@ -25,25 +22,23 @@ def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
     Raises :class:`NotPulled` for a model that localspec did not download, and what the library does.
     """
     pulled, wanted, place = records.read(), name.lower(), place_of(Path(name))
-    for number in range(3):
-        if found := tuple(
-            each for each in pulled if wanted in _names(each)[number] or place in _places(each)
-        ):
-            return found
+    if found := tuple(each for each in pulled if wanted in _names(each) or place in _places(each)):
+        return found
     try:
-        model = library.listed(library.find(name, model_dirs), model_dirs)
+        model = library.find(name, model_dirs)
     except ModelNotFound as error:
         names = ", ".join(sorted({each.name for each in pulled})) or "none so far"
         raise ModelNotFound(error.message, f"Downloaded by localspec: {names}.") from None
     if found := tuple(each for each in pulled if model.place in _places(each)):
         return found
-    other = model.known or replace(model.described(name), names=(name,))
-    raise NotPulled(f"{other.names[0]} was not downloaded by localspec; {kept(other)}", removed(other))
+    store = model.description.store
+    where = f"it is in {TITLES.get(store, store)}: {model.path}" if store else f"it is {model.path}"
+    raise NotPulled(f"{model.name} was not downloaded by localspec; {where}")
 
 
-def _names(pulled: Pulled) -> tuple[list[str], list[str], list[str]]:
-    files = [name.lower() for path in pulled.paths for name in (path.name, path.stem)]
-    return [pulled.name.lower()], [pulled.repo.lower()], files
+def _names(pulled: Pulled) -> set[str]:
+    files = (name for path in pulled.paths for name in (path.name, path.stem))
+    return {name.lower() for name in (pulled.name, pulled.repo, *files)}
 
 
 def _places(pulled: Pulled) -> set[str]:
@@ -81,7 +76,7 @@ def _delete(model: Pulled, file: HubFile) -> int:
         for path in (model.partial(file), *(() if used else (blob,))):
             freed += max(0, size_of(path))
             path.unlink(missing_ok=True)
-        shutil.rmtree(model.partial(file).with_suffix(".wheels"), ignore_errors=True)
+        model.partial(file).with_suffix(".wheel").unlink(missing_ok=True)
     return freed
 
 

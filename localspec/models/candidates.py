@@ -8,12 +8,12 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import ModelError, ModelInvalid
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.description import KINDS
 from localspec.models.disk import known_beside
 from localspec.models.fit import Size, size_of
-from localspec.models.model import Model, place_of, renamed
-from localspec.models.pairing import FITS, Fit, Tokens, check_pair, check_sizes
+from localspec.models.model import Model, place_of
 from localspec.models.tried import Tried, known_of
-from localspec.models.vocabulary import read_tokens, vocabulary_size
+from localspec.models.vocabulary import FITS, Fit, Tokens, check_pair, check_sizes, read_tokens
 from localspec.protocol.engine_config import EngineConfig
 from localspec.units import size
 
@@ -23,7 +23,6 @@ between the others are preferred"""
 MIDDLE = math.sqrt(LOW * HIGH)
 MILLION = 1_000_000
 PAIR = "the bundled pair"
-KINDS = {"gguf": "a GGUF file", "mlx": "an MLX directory"}
 
 
 def no_limit(target: Model) -> int | None:
@@ -52,22 +51,13 @@ class Candidate(NamedTuple):
     helps: bool = False
     needs: int | None = None
     tried: Tried = Tried()
-    fits: bool = True
-
-    @property
-    def name(self) -> str:
-        """The name to type for it."""
-        return self.model.name
 
 
 def auto_draft(target: Model, model_dirs: tuple[str, ...], room: Room) -> tuple[Model | None, str]:
     """The draft model that ``draft = auto`` pairs a target with, and the reason, alike for all callers. Never
     raises for a broken model: loading it does."""
-    if mate := _bundled_mate(target):
-        return mate, PAIR
     try:
-        pairing = _Pairing(target, known_beside(target, model_dirs), room)
-        return chosen(target, map(pairing.judge, filter(pairing.may_help, pairing.others)))
+        return chosen(target, judged(target, model_dirs, room))
     except (ModelError, OSError) as error:
         return None, without(str(error))
 
@@ -82,31 +72,22 @@ def judged(target: Model, model_dirs: tuple[str, ...], room: Room) -> Iterator[C
 
 
 def chosen(target: Model, candidates: Iterable[Candidate]) -> tuple[Model | None, str]:
-    """The first candidate that helps and the reason, or None and the reason why none does."""
-    mate, nearly = _bundled_mate(target), ""
+    """The first candidate that helps and the reason, or None and the reason why none does; for the bundled
+    target the draft that it was trained with."""
+    if target.place == place_of(bundled_model(BUNDLED_TARGET)):
+        return Model(bundled_model(BUNDLED_DRAFT), "gguf"), PAIR
+    nearly = ""
     for found in candidates:
-        if mate is not None:
-            if found.model.place != mate.place:
-                continue
-            if found.fits:
-                return mate, PAIR
-        elif found.helps:
-            return found.model, f"{found.name} drafts: {found.reason}"
-        may_help = found.verdict != "refused" and found.ratio > 1.0 and found.model.format == target.format
-        if may_help and not nearly:
-            nearly = f"the best one, {found.name}, {found.reason.removeprefix('it ')}"
+        if found.helps:
+            return found.model, f"{found.model.name} drafts: {found.reason}"
+        if found.verdict != "refused" and not nearly:
+            nearly = f"the best one, {found.model.name}, {found.reason.removeprefix('it ')}"
     return None, without(nearly or "no model on this disk is smaller and has the same vocabulary")
 
 
 def without(why: str) -> str:
     """The sentence that says why no draft model is used, and which proposers draft instead."""
     return f"no draft model: {why}; prompt lookup and n-gram memory draft instead"
-
-
-def _bundled_mate(target: Model) -> Model | None:
-    """The draft that the bundled target was trained with."""
-    is_bundled = target.place == place_of(bundled_model(BUNDLED_TARGET))
-    return Model(bundled_model(BUNDLED_DRAFT), "gguf") if is_bundled else None
 
 
 class _Pairing:
@@ -117,7 +98,7 @@ class _Pairing:
         self._free = room.free(target)
         known = {model.place: model.current() for model in models}
         same = known.pop(target.place, None)
-        self._target = renamed(target, same) if same is not None and target.known is None else target
+        self._target = target.as_listed(same) if same is not None and target.known is None else target
         if self._target.problem is not None:
             size_of(target, room.config)  # raises what is wrong with it
         self._tokens: Tokens | None = None
@@ -130,24 +111,20 @@ class _Pairing:
     def judge(self, model: Model) -> Candidate:
         """Everything about one of the others."""
         ratio, family = self._ratio(model), self._is_family(model)
-        if model.problem is not None:
-            return Candidate(model, "refused", ratio, family, model.problem)
+        if never := self._never(model):
+            return Candidate(model, "refused", ratio, family, never)
         try:
-            verdict = self._verdict(model)
-            needs = self._needs(model)
+            verdict, needs = self._verdict(model), self._needs(model)
         except ModelError as error:
             return Candidate(model, "refused", ratio, family, error.message)
         tried = self._tried[model]
-        misfit = self._misfit(needs)
-        drawback = self._never(model, ratio) or self._drawback(ratio, tried) or misfit
-        reason = drawback or self._merits(model, verdict, ratio, tried)
-        return Candidate(model, verdict, ratio, family, reason, not drawback, needs, tried, not misfit)
+        drawback = self._drawback(ratio, tried, needs)
+        merits = f"{FITS[verdict]}, {'same' if family else 'another'} family, {ratio:.3g} times smaller"
+        if tried.wins:
+            merits += f"; {_acceptance(tried)}, {tried.gain:.2f} times as fast"
+        return Candidate(model, verdict, ratio, family, drawback or merits, not drawback, needs, tried)
 
     # Before anything of it is read.
-
-    def may_help(self, model: Model) -> bool:
-        """True if a model is worth a closer look; a user may choose any other by name all the same."""
-        return model.problem is None and not self._never(model, self._ratio(model))
 
     def _ratio(self, model: Model) -> float:
         target, candidate = self._target.description, model.description
@@ -156,8 +133,9 @@ class _Pairing:
         return target.size / max(1, candidate.size)
 
     def _known(self, model: Model) -> Tried:
-        same = model.description.vocab_fp is not None and model.format == self._target.format
-        return known_of(self._target, model) if same and self._ratio(model) > 1.0 else Tried()
+        if self._never(model) or model.description.vocab_fp is None:
+            return Tried()
+        return known_of(self._target, model)
 
     def _is_family(self, model: Model) -> bool:
         return model.description.architecture == self._target.description.architecture
@@ -166,7 +144,7 @@ class _Pairing:
         """Sorts: measured to be of use, of the same family, 5 to 30 times smaller, of the same vocabulary."""
         tried, ratio = self._tried[model], max(self._ratio(model), 1e-9)
         return (
-            not self.may_help(model),
+            bool(self._never(model)),
             -(tried.gain or 0.0) if tried.wins else 0.0,
             not self._is_family(model),
             max(0.0, math.log(LOW / ratio), math.log(ratio / HIGH)),
@@ -175,13 +153,14 @@ class _Pairing:
             model.description.path,
         )
 
-    def _never(self, model: Model, ratio: float) -> str:
+    def _never(self, model: Model) -> str:
         """The reason why a model cannot help whatever its vocabulary; empty where there is none."""
+        if model.problem is not None:
+            return model.problem
         if model.format != self._target.format:
             return f"it is {KINDS[model.format]}, the target {KINDS[self._target.format]}"
-        if ratio <= 1.0:
-            target, candidate = (_amount(each) for each in (self._target, model))
-            return f"it is not smaller: {candidate}, the target {target}"
+        if self._ratio(model) <= 1.0:
+            return f"it is not smaller: {_amount(model)}, the target {_amount(self._target)}"
         return ""
 
     # From its headers.
@@ -204,18 +183,18 @@ class _Pairing:
 
     def _compared(self, draft: Model) -> Fit:
         # Sizes are read in microseconds, texts in tenths of a second.
-        check_sizes(vocabulary_size(self._target), vocabulary_size(draft))
-        self._tokens = self._tokens or read_tokens(self._target)
-        return check_pair(self._tokens, read_tokens(draft))
+        sizes = self._target.header.n_tokens, draft.header.n_tokens
+        if all(sizes):
+            check_sizes(*sizes)
+        self._tokens = self._tokens or read_tokens(self._target.path)
+        return check_pair(self._tokens, read_tokens(draft.path))
 
     def _needs(self, model: Model) -> int:
         config = self._room.config
         self._size = self._size or size_of(self._target, config)
         return self._size.needs(size_of(model, config), config, self._free).total
 
-    # The sentence.
-
-    def _drawback(self, ratio: float, tried: Tried) -> str:
+    def _drawback(self, ratio: float, tried: Tried, needs: int) -> str:
         """The reason why a model would not help; empty where none is known."""
         if tried.failure is not None:
             return tried.failure.message()
@@ -223,19 +202,9 @@ class _Pairing:
             return f"it does not make this target faster: {_acceptance(tried)}"
         if ratio < LEAST and not tried.wins:
             return f"it is only {ratio:.3g} times smaller"
-        return ""
-
-    def _misfit(self, needs: int) -> str:
         if self._free is not None and needs > self._free:
             return f"it does not fit: both need {size(needs)} of memory, {size(self._free)} are free"
         return ""
-
-    def _merits(self, model: Model, verdict: Fit, ratio: float, tried: Tried) -> str:
-        family = "same family" if self._is_family(model) else "another family"
-        merits = f"{FITS[verdict]}, {family}, {ratio:.3g} times smaller"
-        if tried.wins:
-            merits += f"; {_acceptance(tried)}, {tried.gain:.2f} times as fast"
-        return merits
 
 
 def _amount(model: Model) -> str:

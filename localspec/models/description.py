@@ -14,11 +14,10 @@ import msgspec
 
 from localspec.errors import ModelError, ModelInvalid
 from localspec.models.directory import ModelDirectory, is_directory_model
-from localspec.models.fingerprint import directory_tokens, gguf_tokens, vocab_fp
 from localspec.models.gguf import GgufHeader, read_header
-from localspec.models.kind import Other, kind_of_directory, kind_of_file
 from localspec.models.split import split_of
-from localspec.models.tokenizer_json import chat_template, read_settings, tokenizer_fp
+from localspec.models.tokenizer_json import chat_template, read_settings
+from localspec.models.vocabulary import directory_tokens, gguf_tokens, vocab_fp
 from localspec.protocol.messages import ModelDescription
 
 Format = Literal["gguf", "mlx"]
@@ -27,34 +26,78 @@ Header = GgufHeader | ModelDirectory
 
 FORMATS: tuple[Format, ...] = ("gguf", "mlx")
 BACKENDS: dict[Format, str] = {"gguf": "llama_cpp", "mlx": "mlx"}
+KINDS = {"gguf": "a GGUF file", "mlx": "an MLX directory"}
+NEEDS_MLX = "needs MLX"
 
 FIM_PREFIXES = (
     *("<|fim_prefix|>", "<fim-prefix>", "<fim_prefix>", "<｜fim▁begin｜>"),
     *("<PRE>", "▁<PRE>", "<|code_prefix|>", "<|prefix|>"),
 )
 """texts of the FIM prefix token in families of models (llama.cpp's src/llama-vocab.cpp)"""
+CODESTRALS = b"[PREFIX]"
+"""the FIM prefix of Codestral; other Mistral models have the token, too, untrained"""
 MAX_TITLE = 200
 """characters of the title in a file's header, which has room for millions"""
 HALVES = re.compile("[\ud800-\udfff]")
 """surrogates, which stand for a byte each, or come alone out of JSON"""
-CODESTRALS = b"[PREFIX]"
-"""the FIM prefix of Codestral; other Mistral models have the token, too, untrained"""
+
+# Files and directories that have a model's form and cannot generate text.
+
+MODULES = "modules.json"
+"""a file that sentence-transformers puts beside a model that it made of another"""
+EMBED = "it is an embedding model"
+PROJECTOR = "it is a multimodal projector: the part of another model that reads images or audio"
+OTHER_TYPES = {
+    "adapter": "it is an adapter (LoRA), which goes on top of a model",
+    "mmproj": PROJECTOR,
+    "imatrix": "it is an importance matrix, made for quantising a model",
+    "vocab": "it has a vocabulary, but no weights",
+}
+"""``general.type`` of files that are not a model"""
+EMBEDDERS = {
+    *("bert", "modern-bert", "nomic-bert", "nomic-bert-moe", "neo-bert", "jina-bert-v2", "jina-bert-v3"),
+    *("eurobert", "gemma-embedding", "t5encoder", "llama-embed"),
+}
+"""``general.architecture`` of encoders (llama.cpp's src/llama-arch.cpp)"""
+READ_BY_MLX = {"bitnet", "mxfp4", "mxfp8", "fp8", "awq", "gptq", "compressed-tensors", "modelopt"}
+"""``quantization_config.quant_method`` that mlx-lm converts while it loads (its utils.py)"""
+GENERATES = ("CausalLM", "ConditionalGeneration", "LMHead", "VL")
+"""parts of the names of transformers' classes that generate text"""
+HEADS = ("eagle3", "dflash", "gemma4-assistant")
+"""``general.architecture`` of drafters that read their target's hidden states (llama.cpp's src/models)"""
+HEAD = "it is a head for another model, and drafts for that model alone"
+NAME_THE_TARGET = (
+    "Choose the model that it drafts for, in a GGUF file of its own. Heads are not used yet; a smaller model "
+    "of the same vocabulary, prompt lookup and the n-gram memory draft instead."
+)
 
 
 class Vocabulary(NamedTuple):
-    """A vocabulary's fingerprint, and the FIM prefix tokens that it has."""
+    """A vocabulary's fingerprint, and the texts of FIM prefix tokens that it has."""
 
     fp: str | None = None
-    fim: bool = False
-    codestrals: bool = False
-
-    def fills_gaps(self, name: str) -> bool:
-        """True if a model of this name was trained to fill gaps, as far as the vocabulary shows."""
-        return self.fim or (self.codestrals and "codestral" in name.lower())
+    prefixes: frozenset[bytes] = frozenset()
 
 
 Vocabularies = dict[str, Vocabulary]
-"""by ``tokenizer_fp``: of a family's many models the first alone has its vocabulary read"""
+"""by ``tokenizer_fp``: of a family's many files the first alone has its vocabulary read"""
+
+
+def name_of(model: ModelDescription) -> str:
+    """The name to type for a model."""
+    return model.names[0] if model.names else model.id
+
+
+def needs_mlx(model: ModelDescription) -> bool:
+    """True if a sound model needs MLX, and that is not installed."""
+    return model.format == "mlx" and model.problem is None and not has_mlx()
+
+
+def count(parameters: int | None) -> str:
+    """A number of parameters in billions or millions, such as 7.6 B; - if unknown."""
+    if not parameters:
+        return "-"
+    return f"{parameters / 1e9:.1f} B" if parameters >= 1e9 else f"{parameters / 1e6:.1f} M"
 
 
 def format_of(path: Path) -> Format:
@@ -74,29 +117,25 @@ def text_of(name: str | Path) -> str:
 
 
 def describe(
-    name: str,
-    path: Path,
-    format: Format,
-    header: Callable[[], Header],
-    vocabularies: Vocabularies | None = None,
+    name: str, path: Path, format: Format, read: Callable[[], Header], vocabularies: Vocabularies
 ) -> ModelDescription:
-    """Describe the model of a header, which is read here; a problem is in the description, never raised."""
+    """Describe the model whose header ``read`` returns; a problem is in the description, never raised.
+    ``vocabularies`` are those known, and get what is read."""
     found = ModelDescription(
         id=text_of(name), path=text_of(path), format=format, backend=BACKENDS[format], size=weights_size(path)
     )
-    known = {} if vocabularies is None else vocabularies
     try:
-        read = header()
-        if isinstance(read, ModelDirectory):
-            return _of_directory(found, read, known)
-        return _of_file(found, read, path, known)
+        header = read()
+        if isinstance(header, ModelDirectory):
+            found, problem = _of_directory(found, header), _problem_of_directory(header)
+        else:
+            found = _of_file(found, header, path, vocabularies)
+            problem = problem_of_file(header, has_vocabulary=found.vocab_fp is not None)
     except ModelError as error:
-        return broken(found, error)
-
-
-def broken(model: ModelDescription, error: ModelError) -> ModelDescription:
-    """The description with an error's message and remedy as its problem."""
-    return msgspec.structs.replace(model, problem=text_of(error.message), remedy=text_of(error.remedy))
+        problem = error
+    if problem is None:
+        return found
+    return msgspec.structs.replace(found, problem=text_of(problem.message), remedy=text_of(problem.remedy))
 
 
 def weights_size(path: Path) -> int:
@@ -118,76 +157,56 @@ def _of_file(
     found: ModelDescription, header: GgufHeader, path: Path, vocabularies: Vocabularies
 ) -> ModelDescription:
     """Raises :class:`ModelError`."""
-    fp = header.tokenizer_fp
-    vocabulary = _vocabulary(fp, vocabularies, lambda: gguf_tokens(read_header(path)))
-    split = split_of(path)
-    described = msgspec.structs.replace(
+    vocabulary = Vocabulary()
+    if (fp := header.tokenizer_fp) is not None:
+        vocabulary = vocabularies.get(fp) or _vocabulary(gguf_tokens(read_header(path)))
+        vocabularies[fp] = vocabulary
+    marked = "tokenizer.ggml.fim_pre_token_id" in header.metadata
+    context, split = header.of_architecture("context_length"), split_of(path)
+    return msgspec.structs.replace(
         found,
         architecture=header.architecture[:MAX_TITLE],
         parameters=header.parameters,
         quantisation=header.quantisation,
         size=header.file_size,
-        context=context_of(header),
+        context=context if type(context) is int else None,
         vocab_fp=vocabulary.fp,
-        tokenizer_fp=fp,
-        fim="tokenizer.ggml.fim_pre_token_id" in header.metadata or vocabulary.fills_gaps(found.id),
+        fim=marked or _fills_gaps(vocabulary, found.id),
         template="tokenizer.chat_template" in header.metadata,
         parts=1 if split is None else split.total,
         title=_title(header),
     )
-    return _used(described, kind_of_file(header, has_vocabulary=vocabulary.fp is not None))
 
 
-def _of_directory(
-    found: ModelDescription, model: ModelDirectory, vocabularies: Vocabularies
-) -> ModelDescription:
+def _of_directory(found: ModelDescription, model: ModelDirectory) -> ModelDescription:
     """Raises :class:`ModelError`."""
-    fp = tokenizer_fp(model.path)
-    vocabulary = _vocabulary(fp, vocabularies, lambda: directory_tokens(model.path))
-    described = msgspec.structs.replace(
+    vocabulary = _vocabulary(directory_tokens(model.path))
+    return msgspec.structs.replace(
         found,
-        architecture=model.architecture[:MAX_TITLE] if model.architecture else None,
+        architecture=model.architecture[:MAX_TITLE],
         parameters=model.parameters,
         quantisation=model.quantisation,
         size=model.size,
         context=model.context,
         vocab_fp=vocabulary.fp,
-        tokenizer_fp=fp,
-        fim=vocabulary.fim,
+        fim=_fills_gaps(vocabulary, found.id),
         template=bool(chat_template(model.path, read_settings(model.path))),
         parts=len(model.weights),
     )
-    return _used(described, kind_of_directory(model))
 
 
-def _used(model: ModelDescription, other: Other | None) -> ModelDescription:
-    """The description, with the model's kind as its problem where it cannot generate text."""
-    if other is None:
-        return model
-    return broken(model, ModelInvalid(f"the model cannot generate text: {other.what}", other.remedy))
+def _vocabulary(tokens: dict[int, bytes]) -> Vocabulary:
+    return Vocabulary(vocab_fp(tokens) if tokens else None, _PREFIXES.intersection(tokens.values()))
 
 
-def _vocabulary(
-    fp: str | None, known: Vocabularies, read: Callable[[], list[tuple[int, bytes]]]
-) -> Vocabulary:
-    """The vocabulary of a tokenizer, read at first use and kept in ``known``; raises :class:`ModelError`."""
-    if fp is None:
-        return Vocabulary()
-    if fp not in known:
-        tokens = read()
-        prefixes = {text for _, text in tokens if text in _PREFIXES}
-        fim = bool(prefixes - {CODESTRALS})
-        known[fp] = Vocabulary(vocab_fp(tokens) if tokens else None, fim, CODESTRALS in prefixes)
-    return known[fp]
+_PREFIXES = frozenset(each.encode() for text in FIM_PREFIXES for each in (text, text.replace("▁", " ")))
+_PREFIXES |= {CODESTRALS}
 
 
-_PREFIXES = {each.encode() for text in FIM_PREFIXES for each in (text, text.replace("▁", " "))} | {CODESTRALS}
-
-
-def context_of(header: GgufHeader) -> int | None:
-    """The context length in tokens that a model was trained for; None if its header has none."""
-    context = header.of_architecture("context_length")
-    return context if type(context) is int else None
+def _fills_gaps(vocabulary: Vocabulary, name: str) -> bool:
+    """True if a model of this name was trained to fill gaps, as far as its vocabulary shows."""
+    of_codestral = CODESTRALS in vocabulary.prefixes and "codestral" in name.lower()
+    return of_codestral or bool(vocabulary.prefixes - {CODESTRALS})
 
 
 def _title(header: GgufHeader) -> str | None:
@@ -195,3 +214,48 @@ def _title(header: GgufHeader) -> str | None:
     base, size = header.metadata.get("general.basename"), header.metadata.get("general.size_label")
     name = f"{base}-{size}" if base and size else header.metadata.get("general.name")
     return name[:MAX_TITLE] if isinstance(name, str) and name else None
+
+
+def problem_of_file(header: GgufHeader, *, has_vocabulary: bool) -> ModelInvalid | None:
+    """The error for a GGUF file that cannot generate text; None for one that can."""
+    names = [tensor.name for tensor in header.tensors]
+    kind = header.metadata.get("general.type")
+    # A complete model may carry its MTP layers behind its own.
+    is_mtp = any(".nextn." in name for name in names) and not any(name.startswith("blk.0.") for name in names)
+    if isinstance(kind, str) and kind in OTHER_TYPES:
+        return _cannot_generate(OTHER_TYPES[kind])
+    if header.architecture == "clip":
+        return _cannot_generate(PROJECTOR)
+    if not names:
+        return _cannot_generate(OTHER_TYPES["vocab"])
+    if is_mtp or header.architecture in HEADS:
+        return _cannot_generate(HEAD, NAME_THE_TARGET)
+    if header.architecture in EMBEDDERS or header.of_architecture("pooling_type"):
+        return _cannot_generate(EMBED)
+    return None if has_vocabulary else _cannot_generate("it has no vocabulary")
+
+
+def _problem_of_directory(model: ModelDirectory) -> ModelInvalid | None:
+    """The error for a directory that MLX cannot generate text with; None for one that it can."""
+    config, settings = model.config, model.config.get("quantization_config")
+    if (model.path / MODULES).exists():
+        return _cannot_generate(EMBED)
+    if config.get("is_encoder_decoder") is True:
+        return _cannot_generate("it is an encoder-decoder model, which MLX does not run")
+    named = config.get("architectures")
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
+    if names and not any(mark in name for name in names for mark in GENERATES):
+        return _cannot_generate(f"its architecture is {names[0][:64]}")
+    if not any(file.name.startswith("model") for file in model.weights):
+        first = model.weights[0].name[:64]
+        return _cannot_generate(f"MLX reads only model*.safetensors, and its weights are in {first}")
+    method = settings.get("quant_method") if isinstance(settings, dict) else None
+    if isinstance(method, str) and method not in READ_BY_MLX and "quantization" not in config:
+        quantised = f"its weights are quantised by {method[:64]} for transformers"
+        return _cannot_generate(f"{quantised}, which MLX does not read")
+    return None
+
+
+def _cannot_generate(what: str, remedy: str = "Choose another model.") -> ModelInvalid:
+    """The error for what is no model, by a clause with the subject "it"."""
+    return ModelInvalid(f"the model cannot generate text: {what}", remedy)

@@ -1,26 +1,44 @@
-"""Model directories as MLX reads them: ``config.json``, weights in safetensors files, ``tokenizer.json``."""
+"""Model directories as MLX reads them: ``config.json``, weights in safetensors files, ``tokenizer.json``.
+
+Every length and offset of a safetensors header is checked against its file before native code sees it. The
+format: https://github.com/huggingface/safetensors#format
+"""
 
 from __future__ import annotations
 
 import json
+import math
 import os
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.bounded import REMEDY, decode_json, read_bounded, unreadable
-from localspec.models.weights import Weight, read_weights
+from localspec.models.bounded import REMEDY, decode_json, opened, read_bounded, unreadable
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
 MAX_CONFIG = 16 * 1024 * 1024
-# The index of the largest models of 2026 has 9 MB.
-MAX_INDEX = 100 * 1024 * 1024
-# The largest integer on the wire, and more than any model has.
+MAX_WEIGHTS_HEADER = 100 * 1024 * 1024
+"""bytes of a header of weights, or of their index: that of the largest models of 2026 has 9 MB"""
+MAX_NAME = 1024
+MAX_DIMENSIONS = 8
 MAX_NUMBER = 2**63 - 1
+"""the largest integer on the wire, and more than any model has"""
+BITS = {
+    **dict.fromkeys(("F64", "I64", "U64", "C64"), 64),
+    **dict.fromkeys(("F32", "I32", "U32"), 32),
+    **dict.fromkeys(("F16", "BF16", "I16", "U16"), 16),
+    **dict.fromkeys(("BOOL", "I8", "U8", "F8_E4M3", "F8_E5M2", "F8_E8M0"), 8),
+    **dict.fromkeys(("F6_E2M3", "F6_E3M2"), 6),
+    "F4": 4,
+}
+"""bits of one element, by type"""
+
+Number = Annotated[int, msgspec.Meta(ge=0, le=MAX_NUMBER)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +65,27 @@ class ModelDirectory:
         """The context length in tokens that the model was trained for; None if its configuration has none."""
         return number_of(self.config, "max_position_embeddings")
 
+    @property
+    def n_tokens(self) -> int:
+        """Tokens in a row of logits; 0 if its configuration does not say."""
+        return number_of(self.config, "vocab_size") or 0
+
+
+class Weight(NamedTuple):
+    """One tensor of a safetensors file: the type of its elements, and their number."""
+
+    type: str
+    elements: int
+
 
 class _Index(msgspec.Struct):
     weight_map: dict[str, str]
+
+
+class _Entry(msgspec.Struct):
+    dtype: str
+    shape: list[Number]
+    data_offsets: tuple[Number, Number]
 
 
 def is_directory_model(path: Path) -> bool:
@@ -77,19 +113,23 @@ def read_directory(path: Path) -> ModelDirectory:
     tensors: dict[str, Weight] = {}
     size = 0
     for file in weights:
-        header = read_weights(file)
-        tensors |= header.tensors
-        size += header.file_size
+        found, length = read_weights(file)
+        tensors |= found
+        size += length
     layers = number_of(config, "num_hidden_layers") or 0
     if layers > len(tensors):
         raise _bad(path, f"its config.json states {layers} layers, its weights have {len(tensors)} tensors")
-    settings = config.get("quantization")
+    bits = _bits(config.get("quantization"))
+    elements: Counter[str] = Counter()
+    for tensor in tensors.values():
+        elements[tensor.type] += tensor.elements
+    most = max(elements, key=lambda kind: elements[kind], default="unknown")
     return ModelDirectory(
         path=path,
         config=config,
         weights=weights,
-        quantisation=_quantisation(tensors, settings),
-        parameters=sum(_elements(name, tensors, settings) for name in tensors),
+        quantisation=f"{bits}bit" if bits else most,
+        parameters=sum(_elements(name, tensors, bits) for name in tensors),
         size=size,
     )
 
@@ -98,12 +138,10 @@ def read_config(path: Path) -> dict[str, Any]:
     """The ``config.json`` of a directory; raises :class:`ModelInvalid` where it is not a JSON object."""
     file = path / CONFIG
     try:
-        data = read_bounded(file, MAX_CONFIG)
+        # Not msgspec: the configurations of real models contain the word Infinity.
+        config = json.loads(read_bounded(file, MAX_CONFIG).decode())
     except ModelNotFound:
         raise _bad(path, f"it has no {CONFIG}") from None
-    try:
-        # Not msgspec: the configurations of real models contain the word Infinity.
-        config = json.loads(data.decode())
     except (ValueError, RecursionError) as error:
         raise ModelInvalid(f"{file} is not valid JSON: {error}", REMEDY) from None
     if not isinstance(config, dict):
@@ -138,7 +176,7 @@ def _indexed(path: Path) -> set[str]:
     index = path / INDEX
     if not os.path.lexists(index):
         return set()
-    names = set(decode_json(read_bounded(index, MAX_INDEX), _Index, index).weight_map.values())
+    names = set(decode_json(read_bounded(index, MAX_WEIGHTS_HEADER), _Index, index).weight_map.values())
     for name in sorted(names):
         if not name.endswith(".safetensors") or "/" in name or "\\" in name:
             raise _bad(path, f"{INDEX} names {name[:200]!r}, which is not a safetensors file beside it")
@@ -147,35 +185,63 @@ def _indexed(path: Path) -> set[str]:
     return names
 
 
-def _quantisation(tensors: dict[str, Weight], settings: object) -> str:
-    """The bits of a quantised model, or the type most weights have."""
-    bits = _bits(settings)
-    if bits:
-        return f"{bits}bit"
-    weights: dict[str, int] = {}
-    for tensor in tensors.values():
-        weights[tensor.type] = weights.get(tensor.type, 0) + tensor.elements
-    return max(weights, key=lambda kind: weights[kind]) if weights else "unknown"
+def read_weights(path: Path) -> tuple[dict[str, Weight], int]:
+    """Read and check a safetensors header: its tensors by name, and the file's size in bytes.
+
+    Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
+    cannot be read, is not a safetensors file, is truncated, or whose lengths and offsets do not fit its size.
+    """
+    with opened(path) as (file, size):
+        length = int.from_bytes(file.read(8), "little")
+        if size < 8 or length > size - 8:
+            raise _damaged(path, "its header is longer than the file")
+        if length > MAX_WEIGHTS_HEADER:
+            raise _damaged(path, f"its header is longer than {MAX_WEIGHTS_HEADER} bytes")
+        data = file.read(length)
+    entries = decode_json(data, dict[str, msgspec.Raw], path)
+    entries.pop("__metadata__", None)
+    return {name: _weight(path, name, raw, size - 8 - length) for name, raw in entries.items()}, size
+
+
+def _weight(path: Path, name: str, raw: msgspec.Raw, room: int) -> Weight:
+    """One entry of the header, which lies in the ``room`` bytes after it."""
+    if len(name) > MAX_NAME:
+        raise _damaged(path, f"a tensor's name has {len(name)} characters; {MAX_NAME} are the most")
+    entry = decode_json(bytes(raw), _Entry, path)
+    n, (begin, end) = len(entry.shape), entry.data_offsets
+    if entry.dtype not in BITS:
+        raise _damaged(path, f"tensor {name!r} has the unknown type {entry.dtype[:16]!r}")
+    if n > MAX_DIMENSIONS:
+        raise _damaged(path, f"tensor {name!r} has {n} dimensions; {MAX_DIMENSIONS} are the most")
+    elements = math.prod(entry.shape)
+    if elements * BITS[entry.dtype] != (end - begin) * 8:
+        raise _damaged(path, f"tensor {name!r} of shape {entry.shape} has {end - begin} bytes")
+    if end > room:
+        raise _damaged(path, f"it is truncated: tensor {name!r} ends {end - room} bytes past its end")
+    return Weight(entry.dtype, elements)
 
 
 def _bits(settings: object) -> int | None:
-    """The bits of a weight by (a part of) the ``quantization`` of a configuration; None without any."""
+    """The bits of a weight by the ``quantization`` of a configuration; None without any."""
     bits = settings.get("bits") if isinstance(settings, dict) else None
     return bits if type(bits) is int and 0 < bits <= 32 else None
 
 
-def _elements(name: str, tensors: dict[str, Weight], settings: object) -> int:
+def _elements(name: str, tensors: dict[str, Weight], bits: int | None) -> int:
     """The number of weights in a tensor: several in each U32 of a quantised one, none in its scales."""
     module, _, role = name.rpartition(".")
     packed = tensors.get(f"{module}.weight")
-    own = settings.get(module) if isinstance(settings, dict) else None
-    bits = _bits(own) or _bits(settings)
-    if not bits or packed is None or packed.type != "U32" or f"{module}.scales" not in tensors:
-        return tensors[name].elements
-    if role in ("scales", "biases"):
-        return 0
-    return packed.elements * 32 // bits if role == "weight" else tensors[name].elements
+    if bits and packed is not None and packed.type == "U32" and f"{module}.scales" in tensors:
+        if role in ("scales", "biases"):
+            return 0
+        if role == "weight":
+            return packed.elements * 32 // bits
+    return tensors[name].elements
 
 
 def _bad(path: Path, what: str) -> ModelInvalid:
     return ModelInvalid(f"{path} is not a usable model directory: {what}", REMEDY)
+
+
+def _damaged(path: Path, what: str) -> ModelInvalid:
+    return ModelInvalid(f"{path} is not a usable safetensors file: {what}", REMEDY)

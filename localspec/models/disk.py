@@ -1,34 +1,41 @@
-"""All models on this disk: found in every store, each listed once, read where they have changed, named."""
+"""All models on this disk: found in every store, each listed once, read where they have changed, named.
+
+Descriptions are kept in the cache directory. Two processes may write that file at once: each writes
+all of it, and the last one stays; the models of the other one are then read again, once.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import stat
 import threading
 import time
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
-from localspec.errors import ModelInvalid
-from localspec.models.bounded import REMEDY
+from localspec import home
+from localspec._version import __version__
+from localspec.errors import LocalspecError, ModelInvalid
+from localspec.models.bounded import read_bounded
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET, bundled_models
-from localspec.models.description import BACKENDS, Format, text_of
+from localspec.models.description import Header, Vocabularies, describe, format_of, text_of
 from localspec.models.directory import is_directory_model
-from localspec.models.gguf import MISSING_PART, RENAMED_PART
-from localspec.models.index import Index, index_path
-from localspec.models.model import Model, model_at
+from localspec.models.model import Model, model_at, signature_of
 from localspec.models.names import parse, pulled_name, typed_names
 from localspec.models.split import first_part
-from localspec.models.stores.found import Found
-from localspec.models.stores.mending import mended
-from localspec.models.stores.store import Store, User, stores_of
+from localspec.models.stores import Found, Store, stores_of
 from localspec.protocol.messages import ModelDescription, StoreDescription
+from localspec.protocol.pairs import Signature
 
-GENERAL = (ModelInvalid.default_remedy, REMEDY, MISSING_PART, RENAMED_PART)
-"""remedies for any damaged model, replaced by the better one of its store"""
+MAX_INDEX = 64 * 1024 * 1024
+LAYOUT = f"{__version__}/6"
+"""a file of another layout is ignored: raise the number when descriptions change in form or meaning"""
 MAX_BESIDE = 100
 """models of one directory that are considered as drafts"""
 OLLAMAS_HUB = "hf.co/"
@@ -36,6 +43,9 @@ OLLAMAS_HUB = "hf.co/"
 FRESH_S = 2.0
 """seconds for which names are looked up in the last reading of the disk: a request looks up several, and a
 client may repeat one that no model has"""
+
+Sighting = list[tuple[str, Found]]
+"""one model as it was found, with the names of the stores; the first is the one to show"""
 
 
 class Disk(NamedTuple):
@@ -47,19 +57,6 @@ class Disk(NamedTuple):
     @property
     def models(self) -> list[ModelDescription]:
         return [each.description for each in self.found]
-
-
-class _Sighting(NamedTuple):
-    """A model as it was found first, the name of that store, and where and how else it was found."""
-
-    found: Found
-    store: str
-    others: list[Found]
-
-
-def read_disk(model_dirs: Iterable[str] = (), *, user: User | None = None) -> Disk:
-    """Read every store. A store or model that cannot be read is described with the reason, never raised."""
-    return _read(stores_of(user or User.here(), model_dirs))
 
 
 class _Recent:
@@ -75,27 +72,19 @@ class _Recent:
 _recent = _Recent()
 
 
+def read_disk(model_dirs: Iterable[str] = ()) -> Disk:
+    """Read every store. A store or model that cannot be read is described with the reason, never raised."""
+    return _read(stores_of(model_dirs))
+
+
 def recent_disk(model_dirs: Iterable[str] = ()) -> Disk:
     """As :func:`read_disk`, but up to :data:`FRESH_S` old; a caller waits for a reading under way."""
-    stores = list(stores_of(User.here(), model_dirs))
+    stores = list(stores_of(model_dirs))
     with _recent.lock:
         if stores != _recent.stores or time.monotonic() >= _recent.until:
             _recent.disk, _recent.stores = _read(stores), stores
             _recent.until = time.monotonic() + FRESH_S
         return _recent.disk
-
-
-def known_beside(target: Model, model_dirs: Iterable[str] = ()) -> list[Model]:
-    """The models of the stores, after those in the directory of a target that is in none of them."""
-    known = recent_disk(model_dirs).found
-    if target.known is not None or any(target.place in each.places for each in known):
-        return known
-    index = Index(index_path())
-    paths = sorted(target.path.parent.glob("*.gguf" if target.format == "gguf" else "*/"))[:MAX_BESIDE]
-    models = (path for path in paths if path.is_file() or is_directory_model(path))
-    beside = [index.model(model_at(each).own_name, each) for each in models if first_part(each) == each]
-    index.save()
-    return [*beside, *known]
 
 
 def forget_recent() -> None:
@@ -104,64 +93,55 @@ def forget_recent() -> None:
         _recent.until = -1.0
 
 
+def known_beside(target: Model, model_dirs: Iterable[str] = ()) -> list[Model]:
+    """The models of the stores, after those in the directory of a target that is in none of them."""
+    known = recent_disk(model_dirs).found
+    if target.known is not None or any(target.place in each.places for each in known):
+        return known
+    paths = sorted(target.path.parent.glob("*.gguf" if target.format == "gguf" else "*/"))[:MAX_BESIDE]
+    models = (path for path in paths if path.is_file() or is_directory_model(path))
+    with _Index() as index:
+        beside = [index.model(model_at(each).own_name, each) for each in models if first_part(each) == each]
+    return [*beside, *known]
+
+
 def _read(stores: Iterable[Store]) -> Disk:
     report: list[StoreDescription] = []
-    sightings = _once(_everything(stores, report))
-    index = Index(index_path())
-    try:
-        models = [_read_one(sighting, index) for sighting in sightings]
-    finally:
-        index.save()  # what was read until Ctrl-C need not be read again
+    sightings = _once(_scanned(stores, report))
+    with _Index() as index:
+        models = [_described(sighting, index) for sighting in sightings]
     return Disk(_named(models, sightings), report)
 
 
-def _everything(stores: Iterable[Store], report: list[StoreDescription]) -> Iterator[tuple[str, Found]]:
+def _scanned(stores: Iterable[Store], report: list[StoreDescription]) -> Iterator[tuple[str, Found]]:
     """The bundled models, and what is in the stores; which are there is added to ``report``."""
     for name, path in bundled_models():
         yield BUNDLED, Found(path, name)
     for store in stores:
-        found, problem = _scanned(store)
-        if found is not None:
-            report.append(
-                StoreDescription(
-                    name=store.name,
-                    path=text_of(store.root),
-                    problem=problem,
-                    remedy=store.remedy if problem else None,
-                )
-            )
-            yield from ((store.name, each) for each in found)
+        found, problem, place = list[Found](), None, text_of(store.root)
+        try:
+            if not stat.S_ISDIR(os.stat(store.root).st_mode):
+                continue
+            found.extend(store.scan(store.root))
+        except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: not a valid path
+            continue
+        except OSError as error:
+            problem = f"{place} cannot be read: {error.strerror}"
+        remedy = store.remedy if problem else None
+        report.append(StoreDescription(name=store.name, path=place, problem=problem, remedy=remedy))
+        yield from ((store.name, each) for each in found)
 
 
-def _scanned(store: Store) -> tuple[list[Found] | None, str | None]:
-    """The models in a store (None if it does not exist), and the reason if not all could be read."""
-    found: list[Found] = []
-    try:
-        if not stat.S_ISDIR(os.stat(store.root).st_mode):
-            return None, None
-    except (FileNotFoundError, NotADirectoryError, ValueError):  # the last: not a valid path
-        return None, None
-    except OSError:
-        pass  # the scan fails alike
-    try:
-        found.extend(store.scan(store.root))
-    except OSError as error:
-        return found, f"{text_of(store.root)} cannot be read: {error.strerror}"
-    return found, None
-
-
-def _once(everything: Iterable[tuple[str, Found]]) -> list[_Sighting]:
+def _once(everything: Iterable[tuple[str, Found]]) -> list[Sighting]:
     """Each model once, however often it was found: by its place on the disk, or its digest."""
-    models: list[_Sighting] = []
-    known: dict[object, _Sighting] = {}
+    models: list[Sighting] = []
+    known: dict[object, Sighting] = {}
     for store, found in everything:
         keys = list(_keys(found))
         model = next((known[key] for key in keys if key in known), None)
         if model is None:
-            model = _Sighting(found, store, [])
-            models.append(model)
-        else:
-            model.others.append(found)
+            models.append(model := [])
+        model.append((store, found))
         known.update(dict.fromkeys(keys, model))
     return models
 
@@ -177,40 +157,84 @@ def _keys(found: Found) -> Iterator[object]:
         yield found.digest, place.st_size
 
 
-def _read_one(sighting: _Sighting, index: Index) -> Model:
-    found = sighting.found
-    model = index.model(found.id, found.path) if found.problem is None else _unread(found)
-    also = dict.fromkeys(text_of(other.path) for other in sighting.others if other.path != found.path)
-    described = replace(model.description, store=sighting.store, also=tuple(also))
-    if described.remedy in GENERAL:
-        described = replace(described, remedy=mended(described))
-    return dataclasses.replace(model, known=described)
+# Descriptions.
 
 
-def _unread(found: Found) -> Model:
-    """The model of a file that its store reported as broken; the file is not read."""
-    try:
-        size = os.stat(found.path).st_size
-    except (OSError, ValueError):
-        size = 0
-    format: Format = "mlx" if os.path.isdir(found.path) else "gguf"
-    described = ModelDescription(
-        id=text_of(found.id),
-        path=text_of(found.path),
-        format=format,
-        backend=BACKENDS[format],
-        size=0 if format == "mlx" else size,
-        problem=text_of(found.problem or ""),
-        remedy=found.remedy or ModelInvalid.default_remedy,
-    )
-    return Model(found.path, format, known=described)
+class _Entry(msgspec.Struct, array_like=True):
+    signature: Signature
+    model: ModelDescription
 
 
-def _named(models: list[Model], sightings: list[_Sighting]) -> list[Model]:
+class _Content(msgspec.Struct):
+    layout: str
+    models: dict[str, _Entry]
+
+
+class _Index:
+    """Descriptions by path, from the last time they were read. At its end it is written if some are new, also
+    where Ctrl-C ended the reading; where that fails, those are read again next time."""
+
+    def __init__(self) -> None:
+        self._content = _Content(LAYOUT, {})
+        self._vocabularies: Vocabularies = {}
+        self._path: Path | None = None
+        self._changed = False
+        with contextlib.suppress(LocalspecError, msgspec.DecodeError, ValueError, RecursionError):
+            self._path = home.cache_dir() / "models.json"
+            content = msgspec.json.decode(read_bounded(self._path, MAX_INDEX), type=_Content)
+            if content.layout == LAYOUT:
+                self._content = content
+
+    def __enter__(self) -> _Index:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._changed and self._path is not None:
+            models = {path: entry for path, entry in self._content.models.items() if os.path.lexists(path)}
+            content = msgspec.json.encode(_Content(LAYOUT, models)).decode()
+            with contextlib.suppress(OSError):
+                home.write_private(self._path, content)
+
+    def model(self, name: str, path: Path) -> Model:
+        """The model at a path, described under this name; read where its files have changed since."""
+        key, signature = text_of(path), signature_of(path)
+        entry = self._content.models.get(key)
+        if entry is None or entry.signature != signature or entry.model.id != text_of(name):
+            found = Model(path, format_of(path), stamp=signature)
+            described = describe(name, path, found.format, lambda: found.header, self._vocabularies)
+            entry = self._content.models[key] = _Entry(signature, described)
+            self._changed = True
+        return Model(path, entry.model.format, known=entry.model, stamp=signature)
+
+
+def _described(sighting: Sighting, index: _Index) -> Model:
+    (store, found), *others = sighting
+    if found.problem is None:
+        model = index.model(found.id, found.path)
+    else:
+        model = model_at(found.path)
+        known = describe(found.id, found.path, model.format, lambda: _unread(found), {})
+        model = dataclasses.replace(model, known=known)
+    also = dict.fromkeys(text_of(each.path) for _, each in others if each.path != found.path)
+    return dataclasses.replace(model, known=replace(model.description, store=store, also=tuple(also)))
+
+
+def _unread(found: Found) -> Header:
+    """Raise the problem that a store reported: the file is not read."""
+    raise ModelInvalid(found.problem or "", found.remedy)
+
+
+# Names.
+
+
+def _named(models: list[Model], sightings: list[Sighting]) -> list[Model]:
     """Give each model its names: the one to type first, then those of its stores."""
-    both = [(model.description, found) for model, found in zip(models, sightings, strict=True)]
-    parts = [None if _has_no_other(model) else parse(model, found.found.hint) for model, found in both]
-    ids = [_ids(model, found) for model, found in both]
+    ids = [_ids(model.description, sighting) for model, sighting in zip(models, sightings, strict=True)]
+    parts = [
+        # A broken or a bundled model has only the name of its store.
+        None if model.problem or store == BUNDLED else parse(model.description, found.hint)
+        for model, ((store, found), *_) in zip(models, sightings, strict=True)
+    ]
     # A broken model takes no name: it may be another's.
     taken = [() if model.problem else own for model, own in zip(models, ids, strict=True)]
     named = []
@@ -221,19 +245,13 @@ def _named(models: list[Model], sightings: list[_Sighting]) -> list[Model]:
     return named
 
 
-def _has_no_other(model: ModelDescription) -> bool:
-    """True if a model has only the name of its store."""
-    return model.problem is not None or model.store == BUNDLED
-
-
-def _ids(model: ModelDescription, found: _Sighting) -> list[str]:
+def _ids(model: ModelDescription, sighting: Sighting) -> list[str]:
     """The names of a model in its stores; and its path, where that differs from the shown one."""
-    places = (found.found, *found.others)
-    ids = [text_of(each.id) for each in places]
+    ids = [text_of(each.id) for _, each in sighting]
     ids += [id.removesuffix(":latest") for id in ids]
     ids += [id.removeprefix(OLLAMAS_HUB) for id in ids]
-    for each in places:
+    for _, each in sighting:
         if "/" in each.hint:
             ids += [each.hint, pulled_name(each.hint, each.path)]
-    ids += [model.path] if model.path != str(found.found.path) else []
+    ids += [model.path] if model.path != str(sighting[0][1].path) else []
     return ids + [BUNDLED] * (model.store == BUNDLED and model.id == BUNDLED_TARGET)

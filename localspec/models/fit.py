@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections import Counter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import psutil
 
 from localspec.errors import ModelError, ModelTooLarge
 from localspec.models.directory import ModelDirectory, number_of
-from localspec.models.gguf import EMBEDDING, GgufHeader, Tensor
+from localspec.models.gguf import EMBEDDING, GgufHeader
 from localspec.models.model import Model
 from localspec.protocol.engine_config import EngineConfig
 from localspec.units import MB, size
@@ -47,12 +47,6 @@ FIRST_ALONE = frozenset(("glm5-next",))
 same tokens have logits that differ by more than 1 (random weights, llama.cpp of llama-cpp-python 0.3.36)"""
 CONVOLUTIONS = ("ssm_conv1d", "shortconv.conv")
 """prefixes of the tensors of which a recurrent layer has one, or one each for query, key and value"""
-PLE_CONVOLUTION = "ple_conv1d.weight"
-"""tensor of a layer that mixes embeddings of n-grams in; its dilation is the n-gram's length"""
-COMPRESSOR = "compressor_ape.weight"
-"""suffix of a DeepSeek 4 compressor's position embeddings: one row per token that an entry stands for"""
-OVERLAPPED = 4
-"""tokens per entry at which entries overlap, and a state covers two of them"""
 NUMBER = 4
 """bytes of one number of a state"""
 MOST = 2**31
@@ -180,30 +174,26 @@ def size_of(model: Model, config: EngineConfig) -> Size:
 
 def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:
     """The size of a GGUF model."""
-
-    def number(key: str) -> int:
-        value = header.of_architecture(key)
-        return value if type(value) is int else 0
-
-    heads = number("attention.head_count")
+    heads = _number(header, "attention.head_count")
     of_cells = heads
     if f"{header.architecture}.attention.head_count_kv" in header.metadata:
-        of_cells = number("attention.head_count_kv")  # a list differs by layer: then nothing is known
-    width = number("attention.key_length") or number("embedding_length") // max(1, heads)
-    if header.architecture == "deepseek4":
-        keys, state = _compressed(header)
-        cell = CELL_BYTES[config.kv_bits] * keys
+        of_cells = _number(header, "attention.head_count_kv")  # a list differs by layer: nothing is known
+    width = _number(header, "attention.key_length") or _number(header, "embedding_length") // max(1, heads)
+    state = _state_bytes(header)
+    by_layer = header.of_architecture("attention.head_count_kv")
+    if state and isinstance(by_layer, tuple):  # a hybrid: some layers have no KV entries
+        keys = sum(number for number in by_layer if type(number) is int and 0 < number <= MOST)
+    elif state:
+        keys = of_cells * sum(tensor.name.endswith(".attn_k.weight") for tensor in header.tensors)
     else:
-        state = _state_bytes(header)
-        layers = _cells_of_hybrid(header, of_cells) if state else of_cells * number("block_count")
-        cell = 2 * CELL_BYTES[config.kv_bits] * width * layers
+        keys = of_cells * _number(header, "block_count")
     vocabulary = next((t.shape[-1] for t in header.tensors if t.name == EMBEDDING), 0)
     weights = header.file_size - header.bytes_unread
     return Size(
         weights,
-        cell,
+        2 * CELL_BYTES[config.kv_bits] * width * keys,
         4 * vocabulary,
-        number("context_length") or None,
+        _number(header, "context_length") or None,
         mapped=max(0, weights - header.bytes_repacked),
         state=state,
         rolls_back=header.architecture in ROLLED_BACK,
@@ -211,76 +201,38 @@ def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:
     )
 
 
+def _number(header: GgufHeader, key: str) -> int:
+    """A positive number of the architecture; 0 without one."""
+    value = header.of_architecture(key)
+    return value if type(value) is int and 0 < value <= MOST else 0
+
+
 def _state_bytes(header: GgufHeader) -> int:
     """Bytes of a sequence's recurrent state in all layers, as llama.cpp sizes it (``n_embd_r``, ``n_embd_s``
     of its src/llama-hparams.cpp); 0 for a model without one."""
-    convolved = {t.name.split(".")[1]: 0 for t in header.tensors if _is_convolution(t)}
-    for tensor in filter(_is_convolution, header.tensors):
-        convolved[tensor.name.split(".")[1]] += (tensor.shape[0] - 1) * math.prod(tensor.shape[1:])
-    head, heads = header.of_architecture("kda.head_dim"), header.of_architecture("attention.head_count")
-    inner, size = (header.of_architecture(f"ssm.{key}") for key in ("inner_size", "state_size"))
-    matrix = 0
-    if _are_numbers(head, heads):
-        matrix = head * head * heads
-    elif _are_numbers(inner, size):
-        matrix = inner * size
-    return NUMBER * (sum(each + matrix for each in convolved.values()) + _ngram_numbers(header))
-
-
-def _ngram_numbers(header: GgufHeader) -> int:
-    """Numbers of the state behind embeddings of n-grams (``ple_conv_state``)."""
-    dilation = header.of_architecture("ple.ngram_size")
-    if type(dilation) is not int or not _are_numbers(dilation):
-        return 0
-    found = [t.shape for t in header.tensors if t.name.endswith(PLE_CONVOLUTION)]
-    return dilation * sum((kernel - 1) * math.prod(width) for kernel, *width in found)
-
-
-def _compressed(header: GgufHeader) -> tuple[float, int]:
-    """Return two sizes of a model that stores one key for several tokens: the numbers kept per token, and the
-    bytes of a sequence's keys and scores that are no entry yet (``llama_dsv4_comp_state``)."""
-    keys, rows = 0.0, 0
-    for width, ratio in (t.shape for t in header.tensors if t.name.endswith(COMPRESSOR)):
-        entries = 2 if ratio == OVERLAPPED else 1
-        keys += width / entries / ratio
-        rows += width * entries * ratio
-    return keys, 2 * NUMBER * rows
-
-
-def _is_convolution(tensor: Tensor) -> bool:
-    _, layer, name = (*tensor.name.split(".", 2), "", "")[:3]
-    return layer.isdecimal() and name.startswith(CONVOLUTIONS) and name.endswith("weight")
-
-
-def _are_numbers(*values: object) -> bool:
-    return all(type(value) is int and 0 < value <= MOST for value in values)
-
-
-def _cells_of_hybrid(header: GgufHeader, heads: int) -> int:
-    """Heads of keys in all layers of a model of which some layers have no KV entries."""
-    by_layer = header.of_architecture("attention.head_count_kv")
-    if isinstance(by_layer, tuple):
-        return sum(number for number in by_layer if _are_numbers(number))
-    return heads * sum(tensor.name.endswith(".attn_k.weight") for tensor in header.tensors)
+    convolved: Counter[str] = Counter()
+    for tensor in header.tensors:
+        _, layer, name = (*tensor.name.split(".", 2), "", "")[:3]
+        if layer.isdecimal() and name.startswith(CONVOLUTIONS) and name.endswith("weight"):
+            convolved[layer] += (tensor.shape[0] - 1) * math.prod(tensor.shape[1:])
+    head = _number(header, "kda.head_dim")
+    matrix = head * head * _number(header, "attention.head_count")
+    matrix = matrix or _number(header, "ssm.inner_size") * _number(header, "ssm.state_size")
+    return NUMBER * sum(each + matrix for each in convolved.values())
 
 
 def _size_of_directory(model: ModelDirectory, config: EngineConfig) -> Size:
     found = model.config
     heads, hidden = number_of(found, "num_attention_heads"), number_of(found, "hidden_size")
     width = number_of(found, "head_dim") or (hidden or 0) // (heads or 1)
+    kinds, layers = found.get("layer_types"), number_of(found, "num_hidden_layers") or 0
+    if "kv_lora_rank" in found:
+        layers = 0  # compressed entries
+    elif isinstance(kinds, list):  # of others there is no entry of every token
+        layers = sum(kind == "full_attention" for kind in kinds)
     of_cells = number_of(found, "num_key_value_heads") or 0
-    cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * _layers_with_all_cells(found)
-    return Size(model.size, cell, 4 * (number_of(found, "vocab_size") or 0), model.context)
-
-
-def _layers_with_all_cells(config: Mapping[str, Any]) -> int:
-    """The number of layers that keep a KV entry of every token; 0 for compressed entries."""
-    if "kv_lora_rank" in config:
-        return 0  # compressed
-    kinds = config.get("layer_types")
-    if isinstance(kinds, list):
-        return sum(kind == "full_attention" for kind in kinds)
-    return number_of(dict(config), "num_hidden_layers") or 0
+    cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * layers
+    return Size(model.size, cell, 4 * model.n_tokens, model.context)
 
 
 def free_memory() -> int:

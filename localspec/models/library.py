@@ -26,13 +26,12 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from localspec.errors import InvalidOptions, ModelAmbiguous, ModelInvalid, ModelNotFound
-from localspec.models.bundled import BUNDLED, BUNDLED_NAMES, bundled_dir, bundled_model
+from localspec.models.bundled import BUNDLED, BUNDLED_NAMES, bundled_model
 from localspec.models.catalogue import AUTO, CATALOGUE, DEFAULT
 from localspec.models.description import FORMATS, Format
 from localspec.models.directory import is_directory_model
 from localspec.models.disk import recent_disk
-from localspec.models.model import Model, model_at, renamed
-from localspec.protocol.messages import ModelDescription
+from localspec.models.model import Model, model_at
 from localspec.protocol.options import is_written_as_path
 
 SUFFIX = ".gguf"
@@ -52,16 +51,20 @@ def find(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = N
     Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
     :class:`ModelInvalid` for one that cannot be used.
     """
-    name = settled(name, model_dirs)
-    given = _given(name)
-    if given is not None:
-        return given
-    known = recent_disk(model_dirs).found
+    dirs = tuple(model_dirs)
+    name = settled(name, dirs)
+    if bundled := BUNDLED_NAMES.get(name.lower()):  # no other model can have these
+        return Model(bundled_model(bundled), "gguf")
+    path = _path(name)
+    is_file = is_written_as_path(name) and os.path.exists(path) and not os.path.isdir(path)
+    # Bytes that are not UTF-8 are shown as U+FFFD: the list alone has the original ones.
+    if is_file or (_is_path(name) and "\ufffd" not in name):
+        return _at(path, dirs)
+    known = recent_disk(dirs).found
     if found := meant(name, known):
         return chosen(name, found, format)
-    path = _path(name)
     if is_written_as_path(name) and (os.path.isdir(path) or name.endswith(SUFFIX)):
-        return _at(path)
+        return _at(path, dirs)
     names = {each.lower(): each for each in (BUNDLED, *(n for one in known for n in one.names))}
     near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {names[near[0]]!r}?" if near else ""
@@ -77,43 +80,19 @@ def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Model]:
     Raises as :func:`find`.
     """
     dirs = tuple(model_dirs)
-    name = settled(name, dirs)
-    if _given(name) is None and (found := covered(name, recent_disk(dirs).found)):
-        return found
-    return in_formats(name, dirs)
+    wanted = settled(name, dirs).lower()
+    return [each for each in recent_disk(dirs).found if _is_of(each, wanted)] or in_formats(name, dirs)
 
 
-def in_formats(name: str, model_dirs: Iterable[str] = (), formats: Iterable[Format] = FORMATS) -> list[Model]:
+def in_formats(name: str, model_dirs: Iterable[str] = ()) -> list[Model]:
     """Return the model that a name means, twice where there are both formats. Raises as :func:`find`."""
-    if (given := _given(name)) is not None:
-        return [given]
     dirs = tuple(model_dirs)
-    return list(dict.fromkeys(find(name, dirs, format=format) for format in formats))
+    return list(dict.fromkeys(find(name, dirs, format=format) for format in FORMATS))
 
 
 def places_of(name: str, model_dirs: Iterable[str] = ()) -> set[str]:
     """Return the places that a name stands for, two where there are both formats. Raises as :func:`find`."""
     return {each.place for each in in_formats(name, model_dirs)}
-
-
-def listed(model: Model, model_dirs: Iterable[str] = ()) -> Model:
-    """Return the model as the list describes it; as it is, where no store has it."""
-    if model.known is not None:
-        return model
-    found = (each for each in recent_disk(model_dirs).found if model.place in each.places)
-    same = next(found, None)
-    return model if same is None else renamed(model, same)
-
-
-def named(model: Model, model_dirs: Iterable[str] = ()) -> Model:
-    """Return the model with the names that the list has for it. The list is not read for a bundled one."""
-    is_bundled = Path(model.place).is_relative_to(os.path.realpath(bundled_dir()))
-    return model if is_bundled else listed(model, model_dirs)
-
-
-def list_models(model_dirs: Iterable[str] = ()) -> list[ModelDescription]:
-    """Describe every model on this disk, as it was a moment ago; only headers that have changed are read."""
-    return recent_disk(model_dirs).models
 
 
 def settled(name: str, model_dirs: Iterable[str] = ()) -> str:
@@ -133,13 +112,6 @@ def is_here(name: str, model_dirs: Iterable[str] = ()) -> bool:
 # Paths.
 
 
-def is_path(name: str) -> bool:
-    """Return True if a name is a path; other names may contain a ``/``, as those of repositories do."""
-    path = _path(name)
-    from_somewhere = name.startswith(("/", "./", "../")) or path != Path(name)
-    return from_somewhere or ("/" in name and os.path.exists(path))
-
-
 def absolute(name: str) -> str:
     """Return a typed path as the daemon can find it from its own directory; names stay as they are.
 
@@ -153,7 +125,7 @@ def absolute(name: str) -> str:
         return name
     try:
         is_file = name.endswith(SUFFIX) or os.path.isfile(_path(name))
-        return os.path.abspath(_path(name)) if is_file or is_path(name) else name
+        return os.path.abspath(_path(name)) if is_file or _is_path(name) else name
     except OSError as error:
         raise InvalidOptions(
             f"{name} cannot be looked up on this disk: {error.strerror}",
@@ -161,18 +133,16 @@ def absolute(name: str) -> str:
         ) from None
 
 
-def _given(name: str) -> Model | None:
-    """Return a model that needs no list: a bundled one, whose name no other model can have, or a path's."""
-    if bundled := BUNDLED_NAMES.get(name.lower()):
-        return Model(bundled_model(bundled), "gguf")
+def _is_path(name: str) -> bool:
+    """Return True if a name is a path; other names may contain a ``/``, as those of repositories do."""
     path = _path(name)
-    is_file = is_written_as_path(name) and os.path.exists(path) and not os.path.isdir(path)
-    # Bytes that are not UTF-8 are shown as U+FFFD: the list alone has the original ones.
-    return _at(path) if is_file or (is_path(name) and "\ufffd" not in name) else None
+    from_somewhere = name.startswith(("/", "./", "../")) or path != Path(name)
+    return from_somewhere or ("/" in name and os.path.exists(path))
 
 
-def _at(path: Path) -> Model:
-    """The model at a path. Raises :class:`ModelNotFound` and :class:`ModelInvalid`."""
+def _at(path: Path, model_dirs: tuple[str, ...]) -> Model:
+    """The model at a path, with the names that the list has for it. Raises :class:`ModelNotFound` and
+    :class:`ModelInvalid`."""
     if not os.path.exists(path):
         raise ModelNotFound(f"there is no file {path}")
     if os.path.isdir(path) and not is_directory_model(path):
@@ -180,7 +150,10 @@ def _at(path: Path) -> Model:
             f"{path} is a directory without a config.json",
             "Give the path of a GGUF file, or of a directory with config.json and *.safetensors.",
         )
-    return model_at(Path(os.path.abspath(path)))
+    model = model_at(Path(os.path.abspath(path)))
+    listed = (each for each in recent_disk(model_dirs).found if model.place in each.places)
+    same = next(listed, None)
+    return model if same is None else model.as_listed(same)
 
 
 def _path(name: str) -> Path:
@@ -200,16 +173,6 @@ def meant(name: str, known: Sequence[Model]) -> list[Model]:
     return []
 
 
-def covered(name: str, known: Sequence[Model]) -> list[Model]:
-    """Return the models that settings for ``name`` apply to: all of that family and size, or else the model
-    meant, in all quantisations and formats of that name. Raises as :func:`chosen`."""
-    family = [each for each in known if _is_of(each, name.lower())]
-    found = meant(name, known)
-    if found and not family:
-        chosen(name, found)
-    return [*family, *found]
-
-
 def chosen(name: str, found: Sequence[Model], format: Format | None = None) -> Model:
     """Return the one of ``found`` that ``name`` stands for.
 
@@ -218,7 +181,7 @@ def chosen(name: str, found: Sequence[Model], format: Format | None = None) -> M
     wanted = [each for each in found if each.format == (format or "gguf")] or found
     # Models with one name in full are one model in two formats, though their stated sizes may differ.
     rivals = wanted if all(_is_called(each, name.lower()) for each in found) else found
-    if len(set(map(kind_of, rivals))) > 1:
+    if len(set(map(_kind, rivals))) > 1:
         names = sorted({each.name for each in rivals})
         more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
         raise ModelAmbiguous(f"{name!r} is ambiguous: it may be {', '.join(names[:SHOWN])}{more}")
@@ -228,7 +191,7 @@ def chosen(name: str, found: Sequence[Model], format: Format | None = None) -> M
     return wanted[0]
 
 
-def kind_of(model: Model) -> tuple[str, ...]:
+def _kind(model: Model) -> tuple[str, ...]:
     """Return the part of a name that is alike for one model in all quantisations and formats."""
     return (model.description.id,) if model.parts is None else (model.parts.short, model.parts.variant)
 

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 
 from localspec.models.description import (
+    MODULES,
     Format,
     Header,
-    Vocabularies,
     describe,
     format_of,
     text_of,
@@ -20,7 +20,6 @@ from localspec.models.description import (
 )
 from localspec.models.directory import CONFIG, INDEX, read_directory
 from localspec.models.gguf import read_header
-from localspec.models.kind import MODULES
 from localspec.models.names import Parts
 from localspec.models.split import split_of
 from localspec.models.tokenizer_json import SETTINGS, TEMPLATE, TEMPLATE_IN_JSON, TOKENIZER
@@ -87,7 +86,7 @@ class Model:
     @cached_property
     def description(self) -> ModelDescription:
         """The description from the headers; a problem is in it, never raised."""
-        return self.known if self.known is not None else self.described(self.own_name)
+        return self.known or describe(self.own_name, self.path, self.format, lambda: self.header, {})
 
     @property
     def problem(self) -> str | None:
@@ -99,10 +98,6 @@ class Model:
         """The bytes of its weight files."""
         return weights_size(self.path)
 
-    def described(self, name: str, vocabularies: Vocabularies | None = None) -> ModelDescription:
-        """The description under another name; ``vocabularies`` are those known, and get what is read."""
-        return describe(name, self.path, self.format, lambda: self.header, vocabularies)
-
     @property
     def is_current(self) -> bool:
         """True if its files are as they were when it was found."""
@@ -111,6 +106,10 @@ class Model:
     def current(self) -> Model:
         """The model as its files are now: its header is read anew where they have changed."""
         return self if self.is_current else replace(self, stamp=None)
+
+    def as_listed(self, listed: Model) -> Model:
+        """The model with the description and the names that the list has for the same place."""
+        return replace(self, known=listed.known, parts=listed.parts, stamp=listed.stamp)
 
     def as_frame(self) -> ModelFile:
         """The frame that sends the model to another process."""
@@ -124,13 +123,8 @@ def model_at(path: Path) -> Model:
 
 def model_from(frame: ModelFile) -> Model:
     """The model that another process found, in its state at that time; no file is read."""
-    format: Format = "mlx" if frame.description.format == "mlx" else "gguf"
-    return Model(Path(os.fsdecode(frame.path)), format, known=frame.description, stamp=frame.signature)
-
-
-def renamed(model: Model, listed: Model) -> Model:
-    """The model with the description and the names that the list has for the same place."""
-    return replace(model, known=listed.known, parts=listed.parts, stamp=listed.stamp)
+    known = frame.description
+    return Model(Path(os.fsdecode(frame.path)), known.format, known=known, stamp=frame.signature)
 
 
 def place_of(path: Path) -> str:
@@ -146,15 +140,11 @@ def place_of(path: Path) -> str:
 
 def signature_of(path: Path) -> Signature:
     """Size, times of change (ns) and inode of each of a model's files; empty for one that is not there."""
-    return tuple(each for file in _files(path) if (each := _stamp(file)) is not None)
-
-
-def _files(path: Path) -> Iterable[Path]:
-    weights = sorted(weight_files(path))
-    if not os.path.isdir(path):
-        return weights
-    described = (CONFIG, INDEX, MODULES, TOKENIZER, SETTINGS, TEMPLATE, TEMPLATE_IN_JSON)
-    return [*weights, *(path / name for name in described)]
+    files: Iterable[Path] = sorted(weight_files(path))
+    if os.path.isdir(path):
+        described = (CONFIG, INDEX, MODULES, TOKENIZER, SETTINGS, TEMPLATE, TEMPLATE_IN_JSON)
+        files = (*files, *(path / name for name in described))
+    return tuple(stamp for file in files if (stamp := _stamp(file)) is not None)
 
 
 def _stamp(path: Path) -> tuple[int, int, int, int] | None:

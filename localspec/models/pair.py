@@ -9,16 +9,15 @@ import platform
 from dataclasses import dataclass, field
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError
-from localspec.models.candidates import KINDS, Room, auto_draft
-from localspec.models.description import BACKENDS, FORMATS, has_mlx
+from localspec.models.candidates import Room, auto_draft
+from localspec.models.description import BACKENDS, FORMATS, KINDS, has_mlx
 from localspec.models.disk import forget_recent
 from localspec.models.fit import Needs, size_of
-from localspec.models.library import find, in_formats, named
+from localspec.models.library import find, in_formats
 from localspec.models.model import Model, model_from
-from localspec.models.pairing import FITS, check_pair
-from localspec.models.vocabulary import read_tokens
+from localspec.models.vocabulary import FITS, check_pair, read_tokens
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.pairs import DrafterFile, DrafterKind, PairFile
+from localspec.protocol.pairs import DrafterFile, PairFile
 
 ANYWHERE = Room()
 NOTHING = Needs()
@@ -27,14 +26,9 @@ NO_DRAFT = "no draft model was requested (draft = none)"
 
 @dataclass(frozen=True)
 class Drafter:
-    """The drafter of a target, or none, and the reason.
+    """The drafter of a target, or none, and the reason. One that was not requested (``asked``) is left out
+    where it cannot be loaded."""
 
-    ``kind``: "model" is a model of its own; a head within the target's files, or one made for the target,
-    gets a kind of its own. One that was not requested (``asked``) is left out where it cannot be
-    loaded.
-    """
-
-    kind: DrafterKind = "none"
     model: Model | None = None
     why: str = ""
     asked: bool = True
@@ -73,18 +67,16 @@ class Pair:
 
     def as_frame(self) -> PairFile:
         """The frame that sends the pair to another process."""
-        drafter, model = self.drafter, self.draft
-        file = None if model is None else model.as_frame()
-        return PairFile(
-            self.target.as_frame(), self.why, DrafterFile(drafter.kind, file, drafter.why, drafter.asked)
-        )
+        draft = None if self.draft is None else self.draft.as_frame()
+        drafter = DrafterFile(draft, self.drafter.why, self.drafter.asked)
+        return PairFile(self.target.as_frame(), self.why, drafter)
 
 
 def pair_from(frame: PairFile) -> Pair:
     """The pair that another process chose; no file is read."""
     drafter = frame.drafter
     model = None if drafter.model is None else model_from(drafter.model)
-    return Pair(model_from(frame.target), Drafter(drafter.kind, model, drafter.why, drafter.asked), frame.why)
+    return Pair(model_from(frame.target), Drafter(model, drafter.why, drafter.asked), frame.why)
 
 
 def choose(
@@ -113,12 +105,10 @@ def choose(
 
 
 def _choose(model: str, draft: str, model_dirs: tuple[str, ...], backend: str, room: Room) -> Pair:
-    found, on = _target(model, backend, model_dirs)
-    target = named(found, model_dirs)
+    target, on = _target(model, backend, model_dirs)
     drafter = _drafter(target, draft, model_dirs, room)
-    why = f"on {BACKENDS[target.format]}, {on}"
     needs, least = _needs(target, drafter, room.config)
-    return Pair(target, drafter, why, needs, least)
+    return Pair(target, drafter, f"on {BACKENDS[target.format]}, {on}", needs, least)
 
 
 def _drafter(target: Model, draft: str, model_dirs: tuple[str, ...], room: Room) -> Drafter:
@@ -127,10 +117,10 @@ def _drafter(target: Model, draft: str, model_dirs: tuple[str, ...], room: Room)
         return Drafter(why=NO_DRAFT)
     if draft == "auto":
         model, why = auto_draft(target, model_dirs, room)
-        return Drafter("none" if model is None else "model", model, why, asked=False)
+        return Drafter(model, why, asked=False)
     found = find(draft, model_dirs, format=target.format)
-    fit = FITS[check_pair(read_tokens(target), read_tokens(found))]
-    return Drafter("model", named(found, model_dirs), f"this draft model was requested; {fit}")
+    fit = FITS[check_pair(read_tokens(target.path), read_tokens(found.path))]
+    return Drafter(found, f"this draft model was requested; {fit}")
 
 
 def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs, Needs]:

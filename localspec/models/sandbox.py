@@ -50,13 +50,13 @@ METHODS = frozenset(
     swapcase title upper values""".split()  # noqa: SIM905
 )
 LAZY = frozenset(
-    """attr count d default first items last length list map random reject rejectattr reverse select
+    """count d default first items last length list map reject rejectattr reverse select
     selectattr""".split()  # noqa: SIM905
 )
 """filters that read no texts of the items that they pass on"""
 EAGER = frozenset(
-    """abs capitalize dictsort float format groupby indent int lower max min replace round sort string sum
-    title trim truncate unique upper""".split()  # noqa: SIM905
+    """abs capitalize dictsort float indent int lower max min replace sort string sum title trim unique
+    upper""".split()  # noqa: SIM905
 )
 CONTAINERS: Any = dict, list, tuple, type({}.keys()), type({}.values()), type({}.items())
 PLAIN = str, int, float, type(None), range, Undefined
@@ -292,8 +292,6 @@ class _Formatter(SandboxedFormatter):
         return str(self._sandbox.made(super().format_field(value, format_spec)))
 
 
-_CONVERSION = re.compile(r"%(\([^()%]*\))?[-+ #]*\d{0,3}(\.\d{1,3})?[A-Za-z%]")
-"""of ``%``, without the widths that are operands or of more than three digits"""
 FORBIDDEN = "is not permitted in a chat template"
 
 
@@ -348,7 +346,7 @@ def _result(operator: str, left: Any, right: Any) -> int:
         several, times = (right, left) if isinstance(left, int) else (left, right)
         return _size(several) * times if isinstance(times, int) else 0
     if operator == "%" and isinstance(left, str):
-        return _of_format(left, right)
+        raise Failed(f"'%' on a text {FORBIDDEN}")
     return 0
 
 
@@ -357,24 +355,9 @@ def _of_replace(value: object, old: object, new: object, *_: object, **__: objec
     return len(text) + text.count(str(old)) * len(str(new))
 
 
-def _of_format(value: object, *args: object, **kwargs: object) -> int:
-    text = str(value)
-    if "%" in _CONVERSION.sub("", text):
-        raise Failed(f"'%' with a width of {WIDEST} characters or more, or of an operand, {FORBIDDEN}")
-    return len(text) + text.count("%") * (_length(args) + _length(kwargs) + 2 * WIDEST)
-
-
-def _of_groupby(value: Any, attribute: object, default: object = None, *_: object, **__: object) -> int:
-    return len(value) * _length(default)
-
-
 def _of_indent(value: object, width: int | str = 4, *_: object, **__: object) -> int:
     text, wide = str(value), _narrow(width)
     return len(text) + (1 + sum(map(text.count, "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"))) * (1 + wide)
-
-
-def _of_round(value: object, precision: int = 0, *_: object, **__: object) -> int:
-    return 4 * BIT * abs(precision)
 
 
 def _of_rest(value: object, *_: object) -> int:
@@ -385,11 +368,8 @@ _MEASURES: dict[str, Callable[..., int]] = {
     "divisibleby": _of_rest,
     "even": _of_rest,
     "odd": _of_rest,
-    "format": _of_format,
-    "groupby": _of_groupby,
     "replace": _of_replace,
     "indent": _of_indent,
-    "round": _of_round,
 }
 """the sizes of results, of methods, filters and tests"""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,21 +18,20 @@ TOKENIZER = "tokenizer.json"
 SETTINGS = "tokenizer_config.json"
 TEMPLATE, TEMPLATE_IN_JSON = "chat_template.jinja", "chat_template.json"
 MAX_TOKENIZER = 256 * 1024 * 1024
-MAX_SETTINGS = 64 * 1024 * 1024
-"""bytes of a file of settings; old ones hold all added tokens"""
+"""bytes of a file of tokens, or of settings: old ones hold all added tokens"""
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=MAX_ARRAY)]
 Pieces = Annotated[list[tuple[str, float]], msgspec.Meta(max_length=MAX_ARRAY)]
 
 
 class TokenTexts(NamedTuple):
-    """Tokens by id: the model's own, encoded, and the added ones, literal; ``size`` is the first id
-    that the model cannot produce."""
+    """Tokens by id: the model's own, encoded, and the added ones, literal; ``size`` is the first id that the
+    model cannot produce, None where its configuration has none."""
 
     own: dict[int, str]
     added: dict[int, str]
     byte_level: bool
-    size: int
+    size: int | None
 
 
 class _Added(msgspec.Struct):
@@ -67,32 +65,29 @@ def read_tokenizer(path: Path) -> TokenTexts:
 
     Raises :class:`ModelInvalid` where ``tokenizer.json`` is missing or invalid.
     """
-    tokenizer = decode_json(_tokenizer_file(path), _Tokenizer, path / TOKENIZER)
-    parts = (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder)
+    try:
+        data = read_bounded(path / TOKENIZER, MAX_TOKENIZER)
+    except ModelNotFound:
+        what = f"{path} is not a usable model directory: it has no {TOKENIZER}"
+        raise ModelInvalid(what, REMEDY) from None
+    tokenizer = decode_json(data, _Tokenizer, path / TOKENIZER)
+    vocab, parts = tokenizer.model.vocab, (tokenizer.normalizer, tokenizer.pre_tokenizer, tokenizer.decoder)
+    if isinstance(vocab, dict):
+        own = {token: text for text, token in vocab.items()}
+    else:
+        own = {token: text for token, (text, _) in enumerate(vocab)}
     return TokenTexts(
-        own=_own(tokenizer.model),
-        added=_settings(path) | {token.id: token.content for token in tokenizer.added_tokens or ()},
+        own=own,
+        added=_added_tokens(path) | {token.id: token.content for token in tokenizer.added_tokens or ()},
         byte_level=any(b'"ByteLevel"' in bytes(part) for part in parts),
-        size=number_of(read_config(path), "vocab_size") or MAX_ARRAY,
+        size=number_of(read_config(path), "vocab_size"),
     )
-
-
-def tokenizer_fp(path: Path) -> str:
-    """16 hex digits of sha256 over all files and values that define a model directory's tokens.
-
-    Raises :class:`ModelInvalid` as :func:`read_tokenizer` does.
-    """
-    digest = hashlib.sha256(_tokenizer_file(path))
-    digest.update(
-        repr((sorted(_settings(path).items()), number_of(read_config(path), "vocab_size"))).encode()
-    )
-    return digest.hexdigest()[:16]
 
 
 def read_settings(path: Path, name: str = SETTINGS) -> dict[str, Any]:
     """Return a directory's optional file of settings; one that cannot be read says nothing."""
     try:
-        found = json.loads(read_bounded(path / name, MAX_SETTINGS))
+        found = json.loads(read_bounded(path / name, MAX_TOKENIZER))
     except (ModelError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -107,7 +102,7 @@ def text_of_token(token: Any) -> str | None:
 def chat_template(path: Path, settings: Mapping[str, Any]) -> str | None:
     """The chat template of a model directory with these ``settings``; None if it has none."""
     try:
-        return read_bounded(path / TEMPLATE, MAX_SETTINGS).decode()
+        return read_bounded(path / TEMPLATE, MAX_TOKENIZER).decode()
     except (ModelError, UnicodeDecodeError):
         in_json = read_settings(path, TEMPLATE_IN_JSON)
         found = in_json.get("chat_template") or settings.get("chat_template")
@@ -117,30 +112,11 @@ def chat_template(path: Path, settings: Mapping[str, Any]) -> str | None:
     return found if isinstance(found, str) else None
 
 
-def _tokenizer_file(path: Path) -> bytes:
-    try:
-        return read_bounded(path / TOKENIZER, MAX_TOKENIZER)
-    except ModelNotFound:
-        what = f"{path} is not a usable model directory: it has no {TOKENIZER}"
-        raise ModelInvalid(what, REMEDY) from None
-
-
-def _own(model: _Model) -> dict[int, str]:
-    if isinstance(model.vocab, dict):
-        return {token: text for text, token in model.vocab.items()}
-    return {token: text for token, (text, _) in enumerate(model.vocab)}
-
-
-def _settings(path: Path) -> dict[int, str]:
+def _added_tokens(path: Path) -> dict[int, str]:
     """The added tokens of ``tokenizer_config.json``, which may be more than ``tokenizer.json`` has."""
-    added = _settings_file(path).added_tokens_decoder or {}
-    return {token: text.content for token, text in added.items()}
-
-
-def _settings_file(path: Path) -> _Settings:
-    file = path / SETTINGS
     try:
-        data = read_bounded(file, MAX_TOKENIZER)
+        data = read_bounded(path / SETTINGS, MAX_TOKENIZER)
     except ModelNotFound:
-        return _Settings()
-    return decode_json(data, _Settings, file)
+        return {}
+    added = decode_json(data, _Settings, path / SETTINGS).added_tokens_decoder or {}
+    return {token: text.content for token, text in added.items()}

@@ -1,19 +1,31 @@
-"""A model's vocabulary from its files, to compare with another's before either is loaded."""
+"""A model's vocabulary from its files: its fingerprint, and whether another model can draft for it.
+
+``vocab_fp`` is a hash of the texts of a model's token ids, equal for GGUF and tokenizer.json. The rule for
+vocabularies that differ is llama.cpp's (common/speculative.cpp): the same kind, the same BOS and EOS, a size
+difference of at most 128, equal text for every id from 5 on.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+import re
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Literal, NamedTuple
 
-from localspec.errors import ModelInvalid
-from localspec.models.directory import ModelDirectory, number_of, read_config
-from localspec.models.fingerprint import directory_tokens, gguf_tokens
-from localspec.models.gguf import read_header
-from localspec.models.model import Model
-from localspec.models.pairing import Tokens
-from localspec.models.tokenizer_json import read_settings, read_tokenizer, text_of_token
+from localspec.errors import ModelInvalid, TokenizerMismatch
+from localspec.models.bounded import shown
+from localspec.models.directory import is_directory_model
+from localspec.models.gguf import GgufHeader, read_header
+from localspec.models.tokenizer_json import TokenTexts, read_settings, read_tokenizer, text_of_token
 
+Decoder = Callable[[str], bytes]
+Fit = Literal["exact", "compatible"]
+
+FITS: dict[Fit, str] = {"exact": "same vocabulary", "compatible": "compatible vocabularies"}
+"""the results of a comparison, for messages"""
+MAX_SIZE_DIFFERENCE = 128
+FIRST_COMPARED = 5
 BOS_BY_KIND = ("llama", "bert")
 BOS_BY_PRETOKENIZER = (
     *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
@@ -21,33 +33,67 @@ BOS_BY_PRETOKENIZER = (
 )
 """pre-tokenizers for which llama.cpp adds BOS though the file does not say so (src/llama-vocab.cpp)"""
 
+NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 
-def read_tokens(model: Model) -> Tokens:
+
+def _gpt2_alphabet() -> dict[str, int]:
+    """GPT-2's printable stand-ins for the 256 bytes, as byte-level BPE files write them."""
+    printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
+    others = [byte for byte in range(256) if byte not in printable]
+    return {chr(b): b for b in printable} | {chr(256 + i): b for i, b in enumerate(others)}
+
+
+ALPHABET = _gpt2_alphabet()
+_NO_LATIN_1 = 0xFFFF
+_AS_LATIN_1 = dict.fromkeys(range(256), _NO_LATIN_1) | {ord(char): byte for char, byte in ALPHABET.items()}
+"""a stand-in's byte as the character of that number; other characters map to one that fails to encode"""
+BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
+
+
+def byte_level(text: str) -> bytes:
+    """The bytes of a byte-level BPE token as its file writes it."""
+    try:
+        return text.translate(_AS_LATIN_1).encode("latin-1")
+    except UnicodeEncodeError:
+        return text.encode()
+
+
+def sentencepiece(text: str) -> bytes:
+    """The bytes of a SentencePiece token as its file writes it."""
+    byte = BYTE_TOKEN.fullmatch(text)
+    if byte:
+        return bytes.fromhex(byte[1])
+    return text.replace("▁", " ").encode()
+
+
+class Tokens(NamedTuple):
+    """A vocabulary as it is compared: the bytes of all real tokens by id, the number of tokens in a row of
+    logits, the tokenizer's kind, BOS if it is added, EOS."""
+
+    texts: Mapping[int, bytes]
+    size: int
+    kind: str = ""
+    bos: int | None = None
+    eos: int | None = None
+
+
+def read_tokens(path: Path) -> Tokens:
     """Read a model's vocabulary for comparison; raises :class:`ModelError`, also where it has none."""
-    tokens = _of_directory(model.path) if model.format == "mlx" else _of_file(model.path)
+    tokens = _of_directory(path) if is_directory_model(path) else _of_file(path)
     if not tokens.texts:
-        raise ModelInvalid(f"{model.path} has no vocabulary")
+        raise ModelInvalid(f"{path} has no vocabulary")
     return tokens
-
-
-def vocabulary_size(model: Model) -> int:
-    """The number of tokens in a row of logits, without their texts; raises :class:`ModelError`."""
-    header = model.header
-    if isinstance(header, ModelDirectory):
-        return number_of(header.config, "vocab_size") or len(read_tokens(model).texts)
-    return header.n_tokens
 
 
 def _of_file(path: Path) -> Tokens:
     header = read_header(path)
     found = header.metadata
-    size = len(found.get("tokenizer.ggml.tokens") or ())
     kind = str(found.get("tokenizer.ggml.model", ""))
     by_default = kind in BOS_BY_KIND or found.get("tokenizer.ggml.pre") in BOS_BY_PRETOKENIZER
     bos = found.get("tokenizer.ggml.bos_token_id")
     return Tokens(
-        texts=dict(gguf_tokens(header)),
-        size=size,
+        texts=gguf_tokens(header),
+        size=header.n_tokens,
         kind=kind,
         bos=bos if found.get("tokenizer.ggml.add_bos_token", by_default) else None,
         eos=found.get("tokenizer.ggml.eos_token_id"),
@@ -55,18 +101,111 @@ def _of_file(path: Path) -> Tokens:
 
 
 def _of_directory(path: Path) -> Tokens:
-    texts = dict(directory_tokens(path))
+    read = read_tokenizer(path)
+    texts = _tokens(read)
     ids = {text: token for token, text in texts.items()}
     settings = read_settings(path)
+
+    def id_of(name: str) -> int | None:
+        text = text_of_token(settings.get(name))
+        return None if text is None else ids.get(text.encode("utf-8", "replace"))
+
     return Tokens(
         texts=texts,
-        size=number_of(read_config(path), "vocab_size") or len(texts),
-        kind="byte-level" if read_tokenizer(path).byte_level else "SentencePiece",
-        bos=None if settings.get("add_bos_token") is False else _id(ids, settings.get("bos_token")),
-        eos=_id(ids, settings.get("eos_token")),
+        size=read.size or len(texts),
+        kind="byte-level" if read.byte_level else "SentencePiece",
+        bos=None if settings.get("add_bos_token") is False else id_of("bos_token"),
+        eos=id_of("eos_token"),
     )
 
 
-def _id(ids: Mapping[bytes, int], token: Any) -> int | None:
-    text = text_of_token(token)
-    return None if text is None else ids.get(text.encode("utf-8", "replace"))
+def vocab_fp(tokens: Mapping[int, bytes]) -> str:
+    """The fingerprint of a vocabulary: sha256 over (id, bytes) of its real tokens, 16 hex digits."""
+    digest = hashlib.sha256()
+    for token, text in tokens.items():
+        digest.update(b"%d:%d:" % (token, len(text)))
+        digest.update(text)
+    return digest.hexdigest()[:16]
+
+
+def gguf_tokens(header: GgufHeader) -> dict[int, bytes]:
+    """The real tokens of a GGUF file by id, without padding and unused ids."""
+    texts = header.metadata.get("tokenizer.ggml.tokens") or ()
+    types = header.metadata.get("tokenizer.ggml.token_type") or (NORMAL,) * len(texts)
+    own, added = _decoders(of_bytes=header.metadata.get("tokenizer.ggml.model") == "gpt2")
+    return {
+        token: added(text) if kind in (CONTROL, USER_DEFINED) else own(text)
+        for token, (text, kind) in enumerate(zip(texts, types, strict=False))
+        if kind != UNUSED and not _is_padding(token, text)
+    }
+
+
+def directory_tokens(path: Path) -> dict[int, bytes]:
+    """The real tokens of a model directory by id, in order, without padding and ids that the model cannot
+    produce.
+
+    Raises :class:`ModelInvalid` where its ``tokenizer.json`` is missing or invalid.
+    """
+    return _tokens(read_tokenizer(path))
+
+
+def _tokens(texts: TokenTexts) -> dict[int, bytes]:
+    own, added = _decoders(of_bytes=texts.byte_level)
+    tokens = {token: (text, own) for token, text in texts.own.items()}
+    tokens |= {token: (text, added) for token, text in texts.added.items()}
+    return {
+        token: decode(text)
+        for token, (text, decode) in sorted(tokens.items())
+        if (texts.size is None or token < texts.size) and not _is_padding(token, text)
+    }
+
+
+def _decoders(*, of_bytes: bool) -> tuple[Decoder, Decoder]:
+    """The functions that give the bytes of a model's own tokens, and of those added to it as literal text.
+
+    With SentencePiece the spaces of the latter, too, may be written as ▁: converters differ.
+    """
+    return (byte_level, str.encode) if of_bytes else (sentencepiece, sentencepiece)
+
+
+def _is_padding(token: int, text: str) -> bool:
+    """True if this only fills an id that no token has, as llama.cpp's converter writes it."""
+    return text.startswith("[PAD") and text == f"[PAD{token}]"
+
+
+def check_pair(target: Tokens, draft: Tokens) -> Fit:
+    """Compare two vocabularies; raise :class:`TokenizerMismatch` naming the first difference."""
+    if target.texts == draft.texts:
+        return "exact"
+    differs = _first_difference(target, draft)
+    try:
+        check_sizes(target.size, draft.size)
+    except TokenizerMismatch as error:
+        raise TokenizerMismatch(f"{error.message}{differs and f'; its {differs}'}") from None
+    for name in ("kind", "bos", "eos"):
+        found, wanted = getattr(draft, name), getattr(target, name)
+        if found != wanted:
+            label = "kind of tokenizer" if name == "kind" else name.upper()
+            raise TokenizerMismatch(f"the draft model's {label} is {found}, the target's is {wanted}")
+    if differs:
+        raise TokenizerMismatch(f"the draft model's {differs}")
+    return "compatible"
+
+
+def check_sizes(target: int, draft: int) -> None:
+    """Raise :class:`TokenizerMismatch` where the numbers of tokens alone rule a pair out."""
+    if abs(target - draft) > MAX_SIZE_DIFFERENCE:
+        raise TokenizerMismatch(f"the draft model's vocabulary has {draft} tokens, the target's {target}")
+
+
+def _first_difference(target: Tokens, draft: Tokens) -> str:
+    """``token 7 is b'a', the target's is b'b'``; empty where all that are compared are equal."""
+    wanted, found = target.texts.get, draft.texts.get
+    for token in range(FIRST_COMPARED, min(target.size, draft.size)):
+        if wanted(token) != found(token):
+            return f"token {token} is {_shown(found(token))}, the target's is {_shown(wanted(token))}"
+    return ""
+
+
+def _shown(text: bytes | None) -> str:
+    return "unused" if text is None else shown(text)

@@ -251,7 +251,7 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     path: str
-    format: str
+    format: Literal["gguf", "mlx"]
     backend: str
     architecture: str | None = None
     parameters: int | None = None
@@ -272,8 +272,6 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
     """name in the file's metadata"""
     template: bool = False
     """True if it has a chat template"""
-    tokenizer_fp: str | None = None
-    """fingerprint of the tokenizer's metadata: differs between formats, where vocab_fp does not"""
 
 
 class StoreDescription(msgspec.Struct, frozen=True, kw_only=True):

@@ -134,12 +134,13 @@ def test_neighbours_that_are_filled_up_go_back_as_well(hybrid: LlamaCppBackend) 
 
 
 def test_what_the_states_take_is_what_the_header_tells(hybrid: LlamaCppBackend) -> None:
+    if hybrid.model == "deepseek4":
+        pytest.skip("its compressed entries are not planned")
     sequence = begun(hybrid, 0)
     size = size_of(model_at(model(hybrid.model)), SMALL)
     found = len(hybrid._sequences._state(sequence, RECURRENT))
     hybrid.close(sequence)
-    window = 8192 if hybrid.model == "deepseek4" else 0  # the part of the cache that slides
-    assert size.rolls_back and size.state <= found < size.state + window + 256
+    assert size.rolls_back and size.state <= found < size.state + 256
     needs = needs_of(model_at(model(hybrid.model)), None, SMALL)
     assert needs.cells == 4 * (512 * size.cell + (1 + ROLLBACK + MARKS) * size.state)
 

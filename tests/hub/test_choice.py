@@ -9,10 +9,17 @@ import pytest
 from huggingface_hub.hf_api import BlobLfsInfo, RepoSibling
 
 from localspec.errors import InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
-from localspec.hub.choice import FOR_DRAFTS, Choice, Wanted, candidates, choose, needs, parse_name
-from localspec.hub.listing import MAX_FILE, Listing, checked_file
+from localspec.hub.choice import (
+    MAX_FILE,
+    Choice,
+    Listing,
+    Wanted,
+    checked_file,
+    choose,
+    needs,
+    parse_name,
+)
 from localspec.hub.records import HubFile
-from localspec.models.names import PREFERRED
 
 REPO = "org/Model-7B-GGUF"
 GB = 1_000_000_000
@@ -78,11 +85,6 @@ def test_what_is_not_there_is_answered_with_what_is() -> None:
         chosen(QUANTISED, file="q5_k_m.gguf")
 
 
-def test_drafts_prefer_more_bits() -> None:
-    assert choose(QUANTISED, Wanted(REPO), 100 * GB, preferred=FOR_DRAFTS).quantisation == "Q8_0"
-    assert len(set(PREFERRED)) == len(PREFERRED)
-
-
 def test_of_unknown_labels_the_largest_that_fits() -> None:
     found = listing(iq3_m=4, iq2_xs=3, iq1_s=2)
     assert chosen(found).quantisation == "IQ3_M"
@@ -139,12 +141,6 @@ def test_without_mlx_a_directory_is_refused_unless_it_is_named() -> None:
     assert chosen(listing(*MLX), mlx=False, format="mlx").format == "mlx"
 
 
-def test_a_directory_has_one_quantisation() -> None:
-    assert chosen(listing(*MLX, repo="org/Model-4bit"), quantisation="4bit").format == "mlx"
-    with pytest.raises(ModelNotFound, match="has no quantisation 8bit: it is an MLX directory"):
-        chosen(listing(*MLX, repo="org/Model-4bit"), quantisation="8bit")
-
-
 def test_a_directory_that_does_not_fit_is_refused_unless_it_is_named() -> None:
     with pytest.raises(ModelTooLarge, match="would take"):
         chosen(listing(*MLX), free=1 * GB)
@@ -180,25 +176,6 @@ def test_a_text_that_is_no_name_is_a_usage_error(name: str) -> None:
     with pytest.raises(InvalidOptions) as raised:
         parse_name(name)
     assert raised.value.exit_code == 2 and "ORG/NAME" in raised.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("target", "drafts"),
-    [
-        ("Qwen/Qwen2.5-Coder-7B-Instruct-GGUF", ["Qwen/Qwen2.5-Coder-0.5B-Instruct-GGUF"]),
-        ("x/Qwen2.5-Coder-32B", ["x/Qwen2.5-Coder-1.5B", "x/Qwen2.5-Coder-3B"]),
-        ("Qwen/Qwen2.5-72B-Instruct", ["Qwen/Qwen2.5-3B-Instruct"]),
-        ("mlx-community/Qwen3-8B-4bit", ["mlx-community/Qwen3-0.6B-4bit"]),
-        ("x/Meta-Llama-3.1-8B-Instruct-GGUF", ["x/Llama-3.2-1B-Instruct-GGUF"]),
-        ("x/Llama-3.3-70B-Instruct", ["x/Llama-3.2-3B-Instruct"]),
-        ("x/gemma-3-4b-it-GGUF", ["x/gemma-3-270m-it-GGUF"]),
-        ("x/SmolLM2-1.7B-Instruct", ["x/SmolLM2-135M-Instruct"]),
-        *((name, []) for name in ("x/Qwen2.5-Coder-0.5B", "x/Qwen3-30B-A3B-GGUF", "x/Mistral-7B")),
-        *((name, []) for name in ("x/Qwen2.5", "Qwen3-8B/Mistral")),
-    ],
-)
-def test_drafts_are_five_to_thirty_times_smaller(target: str, drafts: list[str]) -> None:
-    assert list(candidates(target)) == drafts
 
 
 def listed(name: str, size: Any = 1, digest: str = "f" * 64) -> HubFile:

@@ -54,7 +54,7 @@ def test_a_pulled_model_is_removed_by_every_name(cli: Puller, tiny: Hub, name: s
 def test_the_other_quantisation_stays(cli: Puller, tiny: Hub) -> None:
     cli.json("models", "pull", REPO)
     other = Path(cli.json("models", "pull", f"{REPO}:Q8_0")["path"])
-    (cli.folder() / "blobs" / f"{sha256(Q8)}.wheels").mkdir()  # as a download that was killed leaves it
+    (cli.folder() / "blobs" / f"{sha256(Q8)}.wheel").touch()  # as a download that was killed leaves it
     assert removed(cli, NAME)[1] == len(Q4)
     assert other.read_bytes() == Q8 and [path.name for path in other.parent.iterdir()] == [other.name]
     assert not scan_cache_dir(cli.cache).warnings
@@ -90,7 +90,6 @@ def test_a_download_of_another_program_is_refused(cli: Puller, tiny: Hub, downlo
     assert cli.json("models", "pull", REPO)["path"] == str(path)
     error = refused(cli, str(path))
     assert error["code"] == "not_pulled" and "it is in Hugging Face" in error["message"]
-    assert f"`hf cache rm hf://models/{REPO}/tiny-7b-q4_k_m.gguf`" in error["remedy"]
     assert path.read_bytes() == Q4
 
 
@@ -99,14 +98,6 @@ def test_a_part_is_removed_too(cli: Puller, tiny: Hub) -> None:
     tiny.cuts["tiny-7b-q4_k_m.gguf"] = [1_100_000, *[0] * 20]
     assert cli("models", "pull", REPO).returncode == 69
     assert removed(cli, REPO) == ([NAME], 1_000_000) and not cli.folder().exists()
-
-
-def test_a_damaged_model_is_removed_by_its_name(cli: Puller, tiny: Hub) -> None:
-    path = Path(cli.json("models", "pull", REPO)["path"])
-    path.resolve().write_bytes(Q4[:1000])
-    remedy = cli.json("models", "show", "tiny-7b-q4")["model"]["remedy"]
-    assert f"then download it again: `localspec models pull {NAME}`" in remedy
-    assert removed(cli, "tiny-7b-q4_k_m")[0] == [NAME]
 
 
 def test_a_directory_for_mlx_is_removed_whole(cli: Puller, hub: Hub) -> None:

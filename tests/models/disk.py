@@ -1,4 +1,4 @@
-"""A home with the stores of six programs in it, and more than forty models: real headers, the bundled
+"""A home with the stores of five programs in it, and forty models: real headers, the bundled
 vocabulary, small random weights, several broken on purpose."""
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ HUB = Path(".cache/huggingface/hub")
 FLAT = Path(".cache/llama.cpp")
 LM_STUDIO = Path(".lmstudio/models")
 OLLAMA = Path(".ollama/models")
-JAN = Path(".local/share/Jan/data/llamacpp/models")
 
 
 class Toy(NamedTuple):
@@ -186,12 +185,6 @@ class Home:
         path = OLLAMA / "manifests" / library / name / tag
         return self.file(path, json.dumps({"schemaVersion": 2, "config": {}, "layers": said}).encode())
 
-    def jan(self, id: str, content: bytes | None, model_path: str | None = None) -> Path:
-        """A model of Jan's; without content only its settings are there."""
-        said = model_path or f"llamacpp/models/{id}/model.gguf"
-        self.file(JAN / id / "model.yml", f"model_path: {said}\nname: {id}\nsize_bytes: 1\n".encode())
-        return self.root / JAN / id if content is None else self.file(JAN / id / "model.gguf", content)
-
 
 def mlx_files(config: dict[str, object] | None = None) -> dict[str, bytes]:
     """Return the files of a small MLX directory."""
@@ -204,7 +197,7 @@ def mlx_files(config: dict[str, object] | None = None) -> dict[str, bytes]:
 
 
 def write_home(root: Path) -> Home:
-    """More than forty models in six stores and a directory of one's own."""
+    """Forty models in five stores and a directory of one's own."""
     home = Home(root)
     _write_hub(home)
     _write_programs(home)
@@ -264,9 +257,6 @@ def _write_programs(home: Home) -> None:
     home.file(LM_STUDIO / "lmstudio-community" / "llama-3.1-8b" / "Meta-Llama-3.1-8B-Q4_0.gguf", shared)
     for name, content in mlx_files().items():
         home.file(LM_STUDIO / "mlx-community" / "gemma-3-1b-it-8bit" / name, content)
-    home.jan("janhq/Jan-v1-4B-Q4_0", make(Toy("Jan-v1-4B", layers=2)))
-    home.jan("Qwen3-8B-Q4_0", make(Toy("Qwen3-8B", layers=4)))
-    home.jan("mpt-7b", make(Toy("mpt-7b", layers=3)))
 
 
 def _write_directory(home: Home) -> None:
@@ -299,4 +289,3 @@ def _write_broken(home: Home) -> None:
     home.manifest("escaping", "7b", {"model": "sha256:../../../../etc/passwd"})
     home.file(OLLAMA / "manifests" / "registry.ollama.ai" / "library" / "broken" / "7b", b"{")
     home.manifest("cloudy", "cloud", {})
-    home.jan("gone-7b", None)

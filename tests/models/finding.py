@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from localspec.models import library
+from localspec.models import description, library
 from localspec.models.description import Format
 from localspec.models.disk import read_disk
 from localspec.models.model import Model, model_at
@@ -27,7 +27,8 @@ def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Path]:
 
 def describe(name: str, path: Path) -> ModelDescription:
     """A model's description under a name."""
-    return model_at(path).described(name)
+    model = model_at(path)
+    return description.describe(name, path, model.format, lambda: model.header, {})
 
 
 def model_name(path: Path) -> str:
@@ -42,18 +43,18 @@ def model_files(model_dirs: Iterable[str]) -> list[tuple[str, Path]]:
 
 def shown_name(path: Path, model_dirs: Iterable[str] = ()) -> str:
     """The name that the list has for what lies at a path."""
-    return library.named(model_at(path), model_dirs).name
+    return library.find(str(path), model_dirs).name
 
 
 def named(model: ModelDescription, path: Path, parts: Parts | None) -> Model:
     """A model as the list has it."""
-    return Model(path, "mlx" if model.format == "mlx" else "gguf", known=model, parts=parts)
+    return Model(path, model.format, known=model, parts=parts)
 
 
 def pair_of(target: Path, draft: Path | None, why: str, draft_why: str, *, asked: bool = True) -> Pair:
     """A pair of the models at these paths."""
     model = None if draft is None else model_at(draft)
-    drafter = Drafter("none" if model is None else "model", model, draft_why, asked)
+    drafter = Drafter(model, draft_why, asked)
     return Pair(model_at(target), drafter, why)
 
 

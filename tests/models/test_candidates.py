@@ -136,9 +136,8 @@ def test_the_family_comes_first_then_five_to_thirty_times_smaller(
 @pytest.mark.parametrize(
     ("parameters", "words", "verdict", "told"),
     [
-        (10_000, WORDS, "exact", "it is not smaller: 0 M parameters, the target 0 M parameters"),
-        (20_000, WORDS, "exact", "it is not smaller"),
-        (20_000, WORDS[:200], "refused", "the draft model's vocabulary has 200 tokens, the target's 400"),
+        (10_000, WORDS, "refused", "it is not smaller: 0 M parameters, the target 0 M parameters"),
+        (20_000, WORDS[:200], "refused", "it is not smaller"),
         (8_000, WORDS, "exact", "it is only 1.25 times smaller"),
         (1_000, WORDS[:200], "refused", "the draft model's vocabulary has 200 tokens, the target's 400"),
         (
@@ -168,16 +167,8 @@ def test_another_format_does_not_draft(tmp_path: Path) -> None:
     directory = shutil.copytree(mlx_model("stdlib-1m"), tmp_path / "other")
     found = {each.model.path: each for each in judged(model_at(TARGET), (str(tmp_path),), Room(CONFIG))}
     mlx = found[directory]
-    assert (mlx.verdict, mlx.helps) == ("exact", False)  # whoever names it gets it
+    assert (mlx.verdict, mlx.helps) == ("refused", False)
     assert mlx.reason == "it is an MLX directory, the target a GGUF file"
-
-
-def test_the_bundled_pair_is_none_where_it_does_not_fit() -> None:
-    needs = needs_of(model_at(TARGET), model_at(DRAFT), CONFIG).total
-    for left, path in ((needs, model_at(DRAFT)), (needs - 1, None)):
-        found, why = chosen(model_at(TARGET), judged(model_at(TARGET), (), free(left)))
-        assert found == path
-    assert why.startswith("no draft model: the best one, stdlib-1m, does not fit: both need ")
 
 
 def test_a_broken_file_is_told_and_passed_over(tmp_path: Path) -> None:

@@ -11,8 +11,13 @@ import pytest
 from safetensors import safe_open
 
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET
-from localspec.models.directory import ModelDirectory, is_directory_model, read_directory
-from localspec.models.weights import Weight, read_weights
+from localspec.models.directory import (
+    ModelDirectory,
+    Weight,
+    is_directory_model,
+    read_directory,
+    read_weights,
+)
 from tests.mlx_pair import mlx_model
 from tests.models import directories
 
@@ -43,7 +48,7 @@ def test_a_whole_model_is_described(pair_member: Path) -> None:
 
 def test_tensors_are_those_that_the_safetensors_package_reads(pair_member: Path) -> None:
     path = pair_member / "model.safetensors"
-    tensors = read_weights(path).tensors
+    tensors = read_weights(path)[0]
     with safe_open(path, framework="numpy") as file:
         assert tensors.keys() == set(file.keys())
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
@@ -118,13 +123,6 @@ def test_quantised_weights_are_counted_one_by_one(tmp_path: Path, bits: int) -> 
     shapes = quantised("layer", 128, 8, bits) | {"layer.bias": ("F16", (8,)), "norm.weight": ("F16", (128,))}
     model = of_weights(tmp_path, shapes, quantization={"group_size": 64, "bits": bits})
     assert (model.quantisation, model.parameters) == (f"{bits}bit", 128 * 8 + 8 + 128)
-
-
-def test_a_layer_may_be_quantised_in_its_own_way(tmp_path: Path) -> None:
-    shapes = quantised("model.head", 128, 8, 8) | quantised("model.layer", 128, 8, 4)
-    own = {"model.head": {"group_size": 64, "bits": 8}, "model.norm": False}
-    model = of_weights(tmp_path, shapes, quantization=BITS | own)
-    assert (model.quantisation, model.parameters) == ("4bit", 2 * 128 * 8)
 
 
 def test_the_scales_of_what_is_not_quantised_are_weights(tmp_path: Path) -> None:

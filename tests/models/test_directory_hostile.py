@@ -14,11 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.errors import ModelError, ModelInvalid, ModelNotFound
-from localspec.models import directory, tokenizer_json, weights
+from localspec.models import directory, tokenizer_json
 from localspec.models.bundled import BUNDLED_DRAFT
-from localspec.models.directory import read_directory
-from localspec.models.fingerprint import directory_tokens
-from localspec.models.weights import read_weights
+from localspec.models.directory import read_directory, read_weights
+from localspec.models.vocabulary import directory_tokens
 from tests.mlx_pair import mlx_model
 from tests.models import directories
 from tests.models.directories import entry, safetensors
@@ -126,10 +125,10 @@ def test_a_configuration_that_is_no_valid_json_is_refused(tmp_path: Path, conten
     ("name", "limit"),
     [
         ("config.json", directory.MAX_CONFIG),
-        (directories.INDEX, directory.MAX_INDEX),
+        (directories.INDEX, directory.MAX_WEIGHTS_HEADER),
         ("tokenizer.json", tokenizer_json.MAX_TOKENIZER),
         ("tokenizer_config.json", tokenizer_json.MAX_TOKENIZER),
-        ("model.safetensors", weights.MAX_HEADER),
+        ("model.safetensors", directory.MAX_WEIGHTS_HEADER),
     ],
 )
 def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path, name: str, limit: int) -> None:
@@ -197,7 +196,7 @@ def test_odd_types_and_shapes_that_fit_are_read(
 ) -> None:
     content = safetensors({"a": entry(kind, shape, 0, length)}, b"\0" * length)
     path = directories.write(tmp_path, {"model.safetensors": content})
-    assert read_weights(path / "model.safetensors").tensors["a"].type == kind
+    assert read_weights(path / "model.safetensors")[0]["a"].type == kind
 
 
 def test_real_weights_are_refused_wherever_they_are_cut(tmp_path: Path) -> None:
@@ -292,4 +291,4 @@ def test_flipped_bytes_give_a_model_or_a_model_error(
     except ModelError:
         return
     assert model.parameters <= 8 * model.size
-    assert tokens == sorted(tokens)
+    assert list(tokens) == sorted(tokens)

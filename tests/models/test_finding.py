@@ -76,15 +76,11 @@ def put(home: Home, store: str, name: str, content: bytes) -> None:
         home.hub(f"org/{name}", {f"{name}.gguf": content})
     elif store == "mlx":
         directories.write(home.root / LM_STUDIO / "me", name=name)
-    elif store == "jan":
-        home.jan(name, content)
     else:
         home.file(Path(MODEL_DIR if store == "own" else FLAT) / f"{name}.gguf", content)
 
 
-@given(
-    st.lists(st.tuples(st.sampled_from(["own", "hub", "flat", "ollama", "jan", "mlx"]), NAMES), max_size=10)
-)
+@given(st.lists(st.tuples(st.sampled_from(["own", "hub", "flat", "ollama", "mlx"]), NAMES), max_size=10))
 @settings(max_examples=30, deadline=None)
 def test_in_any_home_every_name_leads_to_its_model(models: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
@@ -99,8 +95,6 @@ def test_in_any_home_every_name_leads_to_its_model(models: list[tuple[str, str]]
 def test_what_is_in_no_store_is_called_as_its_file_is(home: Home) -> None:
     path = home.file(Path("elsewhere") / "Toy-7B-Q4_0.gguf", small())
     assert shown_name(path) == "Toy-7B-Q4_0" and shown_name(path, (str(path.parent),)) == "toy:7b"
-    jan = home.jan("jan-2b", small("another"))
-    assert shown_name(jan) == "jan:2b" and jan.name == "model.gguf"
 
 
 def test_a_tag_of_ollamas_is_no_name_of_another_model(home: Home) -> None:
@@ -124,14 +118,6 @@ def test_a_second_quantisation_takes_no_name_away(home: Home) -> None:
         assert find_model(name) == second
         assert places_of(name, ()) == {str(second), str(mlx)}
         assert set(find_all(name)) == {first, second, mlx}
-
-
-def test_one_file_name_in_both_formats_is_both(home: Home) -> None:
-    file = home.file(FLAT / "Toy-7B.gguf", small())
-    folder = directories.write(home.root / LM_STUDIO / "me", name="Toy-7B")
-    for name in ("toy-7b", "toy:7b", "to"):
-        assert find_model(name) == find_model(name, format="gguf") == file
-        assert find_model(name, format="mlx") == folder
 
 
 def test_bytes_that_are_no_text_are_found_by_the_name_and_path_that_are_shown(home: Home) -> None:
@@ -180,18 +166,3 @@ def test_a_name_of_no_model_is_not_looked_for_again_and_again(scans: list[str]) 
         with pytest.raises(ModelNotFound):
             find_model("nobody")
     assert len(scans) == 1
-
-
-def test_bundled_models_and_paths_need_no_reading(scans: list[str], home: Home) -> None:
-    path = home.root / LM_STUDIO / "me" / "toy" / "toy-7b.gguf"
-    for name in ("bundled", "stdlib-6m", "STDLIB-1M", str(path)):
-        assert find_model(name).exists()
-    assert not scans
-
-
-def test_what_is_listed_is_what_is_there_now(scans: list[str], home: Home) -> None:
-    find_model("toy")
-    home.file(LM_STUDIO / "me" / "toy" / "new-7b.gguf", small("new"))
-    assert len(read_disk().models) == 4 and len(scans) == 2
-    with pytest.raises(ModelNotFound):  # for as long as what was found is fresh
-        find_model("new")

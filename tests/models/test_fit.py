@@ -98,14 +98,6 @@ def test_what_a_header_does_not_tell_counts_as_nothing(tmp_path: Path) -> None:
     assert cells(*SHAPE, string("llama.attention.head_count_kv", "many")) == 0
 
 
-def test_the_state_behind_embeddings_of_n_grams_counts(tmp_path: Path) -> None:
-    """3 columns of the convolution's kernel, for each of the n-gram's tokens: as llama.cpp sizes it."""
-    header = [string("general.architecture", "qwen4exp"), uint32("qwen4exp.ple.ngram_size", 3)]
-    path = tmp_path / "m.gguf"
-    path.write_bytes(gguf(header, [tensor("blk.0.ple_conv1d.weight", (4, 256))], b"\0" * 4096))
-    assert size_of(model_at(path), SMALL).state == 4 * 3 * 3 * 256
-
-
 @pytest.mark.parametrize(
     ("changes", "layers"),
     [

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.bundled import bundled_dir, bundled_model
 from localspec.models.description import Format
-from localspec.models.library import list_models
+from localspec.models.disk import read_disk
 from localspec.protocol.messages import ModelDescription, ModelList
 from tests.mlx_pair import in_both_formats
 from tests.models import directories, ggufs
@@ -38,7 +38,7 @@ def shelf(tmp_path: Path) -> Path:
 
 
 def listed(folder: Path) -> dict[str, ModelDescription]:
-    models = list_models((str(folder),))
+    models = read_disk((str(folder),)).models
     assert [model.id for model in models[:2]] == BUNDLED_PAIR
     assert msgspec.json.decode(msgspec.json.encode(ModelList(tuple(models))), type=ModelList)
     return {model.id: model for model in models}
@@ -104,7 +104,7 @@ def test_a_strange_name_is_not_found(name: str) -> None:
 
 
 def test_the_bundled_pair_is_listed_first() -> None:
-    models = list_models()
+    models = read_disk().models
     assert [model.id for model in models] == BUNDLED_PAIR
     assert [model.path for model in models] == [str(path) for path in (ggufs.TARGET, ggufs.DRAFT)]
     assert [model.format for model in models] == ["gguf", "gguf"]
@@ -114,7 +114,7 @@ def test_the_bundled_pair_is_listed_first() -> None:
 
 def test_a_model_is_described_alike_in_both_formats(tmp_path: Path) -> None:
     in_both_formats(tmp_path, "twin", "stdlib-6m")
-    gguf, mlx = sorted(list_models([str(tmp_path)])[2:], key=lambda model: model.format)
+    gguf, mlx = sorted(read_disk([str(tmp_path)]).models[2:], key=lambda model: model.format)
     own = {name: getattr(gguf, name) for name in ("path", "format", "backend", "size", "title", "names")}
     assert gguf.tokenizer_fp != mlx.tokenizer_fp and gguf.template
     assert msgspec.structs.replace(mlx, **own, tokenizer_fp=gguf.tokenizer_fp) == gguf
@@ -169,7 +169,7 @@ def test_a_file_name_that_is_no_text_is_listed_readably(shelf: Path) -> None:
 
 def test_a_directory_that_is_not_there_adds_nothing() -> None:
     folders = ("/nowhere/at/all", "~no-such-user/models", "a\0b", "n" * 5000, "\ud800")
-    assert [model.id for model in list_models(folders)] == BUNDLED_PAIR
+    assert [model.id for model in read_disk(folders).models] == BUNDLED_PAIR
 
 
 def test_a_file_in_place_of_a_directory_adds_nothing(shelf: Path) -> None:
@@ -233,7 +233,7 @@ def test_a_broken_directory_is_listed_with_its_problem_and_size(library: Path) -
 
 def test_a_directory_named_like_a_file_is_listed_once(tmp_path: Path) -> None:
     directories.write(tmp_path, name="toy.gguf")
-    (model,) = list_models((str(tmp_path),))[2:]
+    (model,) = read_disk((str(tmp_path),)).models[2:]
     assert (model.id, model.format, model.problem) == ("toy.gguf", "mlx", None)
     assert find_model(model.path) == tmp_path / "toy.gguf"
 

@@ -8,7 +8,7 @@ import pytest
 
 from localspec.errors import ModelAmbiguous, ModelInvalid
 from localspec.models.description import Format
-from localspec.models.library import SHOWN, chosen, covered, meant
+from localspec.models.library import SHOWN, chosen, meant
 from localspec.models.model import Model
 from localspec.models.names import parse
 from localspec.protocol.messages import ModelDescription
@@ -16,7 +16,12 @@ from tests.models.finding import named
 
 
 def model(
-    id: str, *names: str, format: str = "gguf", store: str = "jan", size: int = 1, problem: str | None = None
+    id: str,
+    *names: str,
+    format: str = "gguf",
+    store: str = "lmstudio",
+    size: int = 1,
+    problem: str | None = None,
 ) -> Model:
     names = names or (id,)
     found = ModelDescription(
@@ -111,24 +116,3 @@ def test_what_is_broken_is_refused_with_its_reason() -> None:
             chosen(name, meant(name, SHELF))
     with pytest.raises(ModelAmbiguous, match="'ton' is ambiguous: it may be tonic, tonight"):
         chosen("ton", meant("ton", (*SHELF, model("tonight", problem="it is empty"))))
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("toy:7b", {"Toy-7B-Q8_0", "Toy-7B-Q4_0", "Toy-7B-4bit"}),
-        ("TOY:7B", {"Toy-7B-Q8_0", "Toy-7B-Q4_0", "Toy-7B-4bit"}),
-        ("toy:7b-q8_0", {"Toy-7B-Q8_0"}),
-        ("llama3.1:8b", {"llama3.1:8b", "llama3.1:8b-instruct"}),
-        ("toyo", {"toyota-7b"}),
-        ("nobody", set()),
-    ],
-)
-def test_settings_of_a_family_and_size_are_for_all_of_it(name: str, found: set[str]) -> None:
-    assert set(ids(covered(name, SHELF))) == found
-
-
-@pytest.mark.parametrize(("name", "error"), [("to", ModelAmbiguous), ("tonic", ModelInvalid)])
-def test_settings_for_what_nothing_is_chosen_of_are_for_none(name: str, error: type[Exception]) -> None:
-    with pytest.raises(error):
-        covered(name, SHELF)

@@ -12,9 +12,7 @@ from hypothesis import strategies as st
 
 from localspec.errors import TokenizerMismatch
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.model import model_at
-from localspec.models.pairing import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tokens, check_pair
-from localspec.models.vocabulary import read_tokens
+from localspec.models.vocabulary import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tokens, check_pair, read_tokens
 from tests.mlx_pair import mlx_model
 
 WORDS = [b"w%d" % n for n in range(200)]
@@ -34,7 +32,7 @@ def changed(at: int) -> list[bytes]:
 
 @pytest.mark.parametrize("of", [bundled_model, mlx_model])
 def test_the_bundled_pair_is_exact(of: Callable[[str], Path]) -> None:
-    target, draft = (read_tokens(model_at(of(name))) for name in (BUNDLED_TARGET, BUNDLED_DRAFT))
+    target, draft = (read_tokens(of(name)) for name in (BUNDLED_TARGET, BUNDLED_DRAFT))
     assert check_pair(target, draft) == "exact"
 
 

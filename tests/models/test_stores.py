@@ -9,21 +9,28 @@ from pathlib import Path
 
 import pytest
 
-from localspec.models.stores import store as stores
-from localspec.models.stores.folder import MAX_DEPTH, scan_folder
-from localspec.models.stores.found import Found
-from localspec.models.stores.hub import repository_of, scan_hub
-from localspec.models.stores.jan import scan_jan
-from localspec.models.stores.ollama import scan_ollama
-from localspec.models.stores.store import User, stores_of
+from localspec.models import stores
+from localspec.models.stores import (
+    MAX_DEPTH,
+    Found,
+    repository_of,
+    scan_folder,
+    scan_hub,
+    scan_ollama,
+    stores_of,
+)
 from tests.models import directories, ggufs
-from tests.models.disk import HUB, JAN, LM_STUDIO, OLLAMA, Home
+from tests.models.disk import HUB, LM_STUDIO, OLLAMA, Home
 
 Scan = Callable[[Path], Iterator[Found]]
 
 
 @pytest.fixture
-def home(tmp_path: Path) -> Home:
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Home:
+    """An empty home of a user on Linux."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr("sys.platform", "linux")
+    monkeypatch.delenv("OLLAMA_MODELS")
     return Home(tmp_path)
 
 
@@ -38,20 +45,19 @@ def problems(scan: Scan, root: Path) -> dict[str, str]:
 # --- where they are ----------------------------------------------------------------------------
 
 
-def root_of(name: str, home: Path, system: str = "linux", **environ: str) -> Path:
-    user = User(environ, home, system)
-    return next(store.root for store in stores_of(user) if store.name == name)
+def roots(name: str) -> list[Path]:
+    return [store.root for store in stores_of() if store.name == name]
 
 
-XDG = {"XDG_CACHE_HOME": "/x", "XDG_DATA_HOME": "/x"}
+XDG = {"XDG_CACHE_HOME": "/x"}
 HUBS = {"HF_HOME": "/h", "HUGGINGFACE_HUB_CACHE": "/old"}
 
 
 @pytest.mark.parametrize(
     ("name", "system", "environ", "root"),
     [
-        ("huggingface", "linux", {}, ".cache/huggingface/hub"),
         ("huggingface", "linux", {"HF_HUB_CACHE": ""}, ".cache/huggingface/hub"),
+        ("huggingface", "darwin", {}, ".cache/huggingface/hub"),
         ("huggingface", "linux", XDG, "/x/huggingface/hub"),
         ("huggingface", "linux", XDG | {"HF_HOME": "/h"}, "/h/hub"),
         ("huggingface", "linux", HUBS, "/old"),
@@ -60,51 +66,30 @@ HUBS = {"HF_HOME": "/h", "HUGGINGFACE_HUB_CACHE": "/old"}
         ("llama.cpp", "linux", XDG, "/x/llama.cpp"),
         ("llama.cpp", "darwin", {}, "Library/Caches/llama.cpp"),
         ("llama.cpp", "linux", {"LLAMA_CACHE": "/own"}, "/own"),
-        ("jan", "linux", {}, ".local/share/Jan/data"),
-        ("jan", "linux", XDG, "/x/Jan/data"),
-        ("jan", "darwin", {}, "Library/Application Support/Jan/data"),
+        ("ollama", "darwin", {}, ".ollama/models"),
+        ("ollama", "linux", {"OLLAMA_MODELS": "/m"}, "/m"),
     ],
 )
 def test_a_store_is_where_its_program_looks(
-    tmp_path: Path, name: str, system: str, environ: dict[str, str], root: str
+    home: Home, monkeypatch: pytest.MonkeyPatch, name: str, system: str, environ: dict[str, str], root: str
 ) -> None:
-    assert root_of(name, tmp_path, system, **environ) == tmp_path / root
+    monkeypatch.setattr("sys.platform", system)
+    for variable, value in environ.items():
+        monkeypatch.setenv(variable, value)
+    assert roots(name) == [home.root / root]
 
 
-def test_lm_studios_directory_is_the_one_it_was_told(home: Home) -> None:
-    assert root_of("lmstudio", home.root) == home.root / ".lmstudio" / "models"
-    (home.root / ".cache" / "lm-studio").mkdir(parents=True)
-    assert root_of("lmstudio", home.root) == home.root / ".cache" / "lm-studio" / "models"
-    elsewhere = home.root / "else"
-    elsewhere.mkdir()
-    home.file(".lmstudio-home-pointer", f"{elsewhere}\n".encode())
-    assert root_of("lmstudio", home.root) == elsewhere / "models"
-    home.file("else/settings.json", json.dumps({"downloadsFolder": "/big/disk"}).encode())
-    assert root_of("lmstudio", home.root) == Path("/big/disk")
+def test_ollamas_models_are_the_users_and_the_services_on_linux(home: Home) -> None:
+    assert roots("ollama") == [home.root / ".ollama" / "models", stores.SERVICE]
+
+
+def test_lm_studios_directory_is_that_of_its_settings(home: Home) -> None:
+    assert roots("lmstudio") == [home.root / ".lmstudio" / "models"]
+    home.file(".lmstudio/settings.json", json.dumps({"downloadsFolder": "/big/disk"}).encode())
+    assert roots("lmstudio") == [Path("/big/disk")]
     for broken in (b"{", b'{"downloadsFolder": 3}', b"\xff"):
-        home.file("else/settings.json", broken)
-        assert root_of("lmstudio", home.root) == elsewhere / "models"
-
-
-@pytest.mark.parametrize("named", ["x" * 5000, "loop/x", "no\0file"])
-def test_lm_studio_may_have_been_told_what_cannot_be_looked_at(home: Home, named: str) -> None:
-    (home.root / "loop").symlink_to("loop")
-    home.file(".lmstudio-home-pointer", named.replace("loop", str(home.root / "loop")).encode())
-    assert root_of("lmstudio", home.root) == home.root / ".lmstudio" / "models"
-
-
-def test_ollamas_models_are_the_users_and_the_services(tmp_path: Path) -> None:
-    def roots(system: str, **environ: str) -> list[Path]:
-        user = User(environ, tmp_path, system)
-        return [store.root for store in stores_of(user) if store.name == "ollama"]
-
-    assert roots("linux") == [tmp_path / ".ollama" / "models", stores.SERVICE]
-    assert roots("darwin") == [tmp_path / ".ollama" / "models"]
-    assert roots("linux", OLLAMA_MODELS="/m") == [Path("/m")]
-
-
-def test_the_tests_see_no_store_of_the_person_who_runs_them() -> None:
-    assert not [store for store in stores_of(User.here()) if store.root.exists()]
+        home.file(".lmstudio/settings.json", broken)
+        assert roots("lmstudio") == [home.root / ".lmstudio" / "models"]
 
 
 # --- any directory -----------------------------------------------------------------------------
@@ -138,7 +123,7 @@ def test_a_directory_with_very_much_in_it_is_searched_in_part(
 ) -> None:
     for number in range(8):
         home.file(f"m/{number}/a-{number}.gguf", b"")
-    monkeypatch.setattr("localspec.models.stores.folder.MAX_ENTRIES", 12)
+    monkeypatch.setattr("localspec.models.stores.MAX_ENTRIES", 12)
     assert "has more than 12 files" in problems(scan_folder, home.root / "m")["m"]
     assert ids(scan_folder, home.root / "m") == ["a-0", "a-1", "a-2", "a-3"]
 
@@ -190,15 +175,6 @@ def test_a_pipe_in_place_of_the_revision_is_not_waited_for(home: Home) -> None:
     main.unlink()
     main.symlink_to("/dev/zero")
     assert ids(scan_hub, home.root / HUB) == ["a"]
-
-
-def test_of_a_directory_in_several_snapshots_it_is_that_of_main(home: Home) -> None:
-    files = {"config.json": b"{}", "model.safetensors": b"1"}
-    for revision in ("b" * 40, "a" * 40, "c" * 40):
-        (home.root / HUB / "models--org--Toy-4bit" / "refs" / "main").unlink(missing_ok=True)
-        home.hub("org/Toy-4bit", dict(files), revision=revision)
-    (found,) = scan_hub(home.root / HUB)
-    assert found.path.name == "c" * 40
 
 
 def test_an_older_snapshot_serves_where_the_newer_is_not_all_there(home: Home) -> None:
@@ -254,27 +230,6 @@ def test_a_digest_that_is_none_leads_nowhere(home: Home, digest: str, problem: s
     assert problem in problems(scan_ollama, home.root / OLLAMA)["toy:7b"]
 
 
-def test_links_out_of_the_store_are_refused(home: Home) -> None:
-    home.file("secret", b"GGUF")
-    blob = home.root / OLLAMA / "blobs" / f"sha256-{'0' * 64}"
-    blob.parent.mkdir(parents=True)
-    blob.symlink_to(home.root / "secret")
-    outside = home.manifest("toy", "7b", {"model": f"sha256:{'0' * 64}"})
-    (outside.parent / "8b").symlink_to(home.file("manifest", outside.read_bytes()))
-    found = problems(scan_ollama, home.root / OLLAMA)
-    assert (
-        all("leads to a place outside of Ollama's directory" in each for each in found.values())
-        and len(found) == 2
-    )
-
-
-def test_a_store_that_is_a_link_itself_is_read(home: Home) -> None:
-    home.ollama("toy", "7b", b"GGUF")
-    (home.root / OLLAMA).rename(home.root / "big-disk")
-    (home.root / OLLAMA).symlink_to(home.root / "big-disk", target_is_directory=True)
-    assert ids(scan_ollama, home.root / OLLAMA) == ["toy:7b"]
-
-
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"layers": 3}', b"\xff" * 100])
 def test_a_broken_manifest_is_told(home: Home, content: bytes) -> None:
     home.file(OLLAMA / "manifests" / "registry.ollama.ai" / "library" / "toy" / "7b", content)
@@ -288,40 +243,19 @@ def test_what_ollama_keeps_otherwise_is_told(home: Home) -> None:
     assert "Ollama's servers" in found["cloud:big"] and "single tensors" in found["tensors:7b"]
 
 
-# --- Jan ---------------------------------------------------------------------------------------
-
-
-def test_jans_models_are_called_by_their_directories(home: Home) -> None:
-    home.jan("janhq/Toy-4B", b"GGUF")
-    home.jan("gone", None)
-    elsewhere = home.file("else/where.gguf", b"GGUF")
-    home.jan("imported", None, str(elsewhere))
-    data = home.root / JAN.parent.parent
-    assert ids(scan_jan, data) == ["Toy-4B", "imported"]
-    assert "which is missing" in problems(scan_jan, data)["gone"]
-    assert elsewhere in {found.path for found in scan_jan(data)}
-
-
-def test_jans_broken_settings_are_told(home: Home) -> None:
-    home.file(JAN / "huge" / "model.yml", b"#" * 2_000_000)
-    home.file(JAN / "other" / "model.yml", b"name: x\n")
-    assert "longer than" in problems(scan_jan, home.root / JAN.parent.parent)["huge"]
-
-
 # --- reading leaves no trace -------------------------------------------------------------------
 
 
 def test_nothing_is_written_into_a_store(home: Home) -> None:
     home.ollama("toy", "7b", ggufs.small())
     home.hub("org/Toy", {"toy.gguf": ggufs.small()})
-    home.jan("toy", ggufs.small())
     directories.write(home.root / LM_STUDIO.parent, name="models")
 
     def state() -> list[tuple[str, int]]:
         return [(str(path), os.lstat(path).st_mtime_ns) for path in sorted(home.root.rglob("*"))]
 
     before = state()
-    for store in stores_of(User({}, home.root, "linux")):
+    for store in stores_of():
         if store.root.is_relative_to(home.root) and store.root.exists():
             assert list(store.scan(store.root))
     assert state() == before

@@ -9,9 +9,9 @@ import pytest
 
 from localspec.errors import ModelError, ModelInvalid
 from localspec.models.bundled import BUNDLED_DRAFT
-from localspec.models.model import model_at
-from localspec.models.pairing import Tokens
-from localspec.models.vocabulary import read_tokens, vocabulary_size
+from localspec.models.directory import read_directory
+from localspec.models.gguf import read_header
+from localspec.models.vocabulary import Tokens, read_tokens
 from tests.mlx_pair import mlx_model
 from tests.models import directories
 from tests.models.ggufs import BOOL, DRAFT, gguf, string, tensor, uint32, value, vocabulary, write
@@ -25,20 +25,20 @@ def flag(on: bool) -> bytes:
 
 
 def tokens_of(folder: Path, *values: bytes, model: str = "gpt2") -> Tokens:
-    return read_tokens(model_at(write(folder, gguf([*vocabulary(WORDS, model=model), *values]))))
+    return read_tokens(write(folder, gguf([*vocabulary(WORDS, model=model), *values])))
 
 
 def test_both_formats_tell_the_same() -> None:
-    directory = model_at(mlx_model(BUNDLED_DRAFT))
-    gguf, mlx = read_tokens(model_at(DRAFT)), read_tokens(directory)
+    gguf, mlx = read_tokens(DRAFT), read_tokens(mlx_model(BUNDLED_DRAFT))
     assert gguf.texts == mlx.texts and gguf.size == mlx.size == 8192
     assert gguf.eos == mlx.eos == 2 and gguf.bos is mlx.bos is None
-    assert vocabulary_size(model_at(DRAFT)) == vocabulary_size(directory) == 8192
+    assert read_header(DRAFT, texts=False).n_tokens == 8192
+    assert read_directory(mlx_model(BUNDLED_DRAFT)).n_tokens == 8192
 
 
 def test_rows_without_a_token_count_and_have_no_text(tmp_path: Path) -> None:
     found = tokens_of(tmp_path)
-    assert found.size == vocabulary_size(model_at(tmp_path / "model.gguf")) == 5
+    assert found.size == 5
     assert found.texts == {0: b"<s>", 1: b"</s>", 2: b"a", 3: b"b"}
 
 
@@ -75,27 +75,19 @@ def test_a_directory_tells_it_in_its_settings(
     tmp_path: Path, settings: dict[str, object], bos: int | None, eos: int | None
 ) -> None:
     path = directories.write(tmp_path, {"tokenizer_config.json": settings})
-    found = read_tokens(model_at(path))
+    found = read_tokens(path)
     assert (found.kind, found.bos, found.eos) == ("byte-level", bos, eos)
-    assert found.texts == {0: b"a", 1: b"b", 2: b" c", 3: b"<|end|>"} and vocabulary_size(model_at(path)) == 4
+    assert found.texts == {0: b"a", 1: b"b", 2: b" c", 3: b"<|end|>"} and found.size == 4
 
 
 def test_a_model_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, gguf([string("general.architecture", "toy")], [tensor("x", (8,))], b"\0" * 32))
-    assert vocabulary_size(model_at(path)) == 0
     with pytest.raises(ModelInvalid, match="has no vocabulary"):
-        read_tokens(model_at(path))
+        read_tokens(path)
 
 
-@pytest.mark.parametrize("content", [b"", b"GGUF", b"GGUF\3\0\0\0" + b"\xff" * 16, b"\0" * 64])
-def test_a_spoilt_file_is_a_typed_error(tmp_path: Path, content: bytes) -> None:
-    path = write(tmp_path, content)
-    for read in (read_tokens, vocabulary_size):
-        with pytest.raises(ModelError):
-            read(model_at(path))
-
-
-def test_a_file_that_is_gone_is_a_typed_error(tmp_path: Path) -> None:
-    for read in (read_tokens, vocabulary_size):
-        with pytest.raises(ModelError):
-            read(model_at(tmp_path / "none.gguf"))
+@pytest.mark.parametrize("content", [None, b"", b"GGUF", b"GGUF\3\0\0\0" + b"\xff" * 16])
+def test_a_spoilt_or_missing_file_is_a_typed_error(tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "none.gguf" if content is None else write(tmp_path, content)
+    with pytest.raises(ModelError):
+        read_tokens(path)

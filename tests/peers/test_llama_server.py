@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.models.test_real_vocabularies import SOURCE
+from tests.real_vocabularies import SOURCE
 
 PACKAGES = ("filelock", "openai", "requests", "wget")
 START = f'#!/bin/sh\nexec {sys.executable} -P {Path(__file__).with_name("llama_server.py")} "$@"\n'

@@ -62,7 +62,7 @@ FILE = ModelFile(
     ((1, 2, 3, 4),),
     ModelDescription(id="m", path="/models/caf\ufffd.gguf", format="gguf", backend="llama_cpp", size=1),
 )
-PAIR = PairFile(FILE, "on llama_cpp", DrafterFile("model", FILE, "it drafts", asked=False))
+PAIR = PairFile(FILE, "on llama_cpp", DrafterFile(FILE, "it drafts", asked=False))
 TO_WORKER: list[ToWorker] = [
     Load(PAIR, EngineConfig(n_ctx=4096, gpu_layers=0), 1 << 30),
     Submit(1, Request(prompt=TextPrompt("é\0"), options=Options(k=4, stop=("a",)), max_ms=500), watch=True),

@@ -251,7 +251,6 @@ def test_a_list_of_models_survives_the_wire() -> None:
         parts=3,
         title="Toy 7B",
         template=True,
-        tokenizer_fp="0" * 16,
         problem="it is empty",
         remedy="Fill it.",
     )

@@ -21,9 +21,9 @@ from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.errors import EngineBusy, EngineError, InvalidOptions, LocalspecError, ModelInvalid
 from localspec.interrupt import delayed
+from localspec.models.description import problem_of_file
 from localspec.models.fit import free_memory, size_of_header, states_kept
 from localspec.models.gguf import GgufHeader
-from localspec.models.kind import kind_of_file
 from localspec.models.model import Model
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options, parse_options
@@ -78,8 +78,8 @@ class LlamaCppBackend:
         path, header = model.path, model.header
         if not isinstance(header, GgufHeader):
             raise ModelInvalid(f"{path} is a directory, not a GGUF file")
-        if other := kind_of_file(header, has_vocabulary=True):
-            raise ModelInvalid(f"{path} is not a text-generation model: {other.what}", other.remedy)
+        if problem := problem_of_file(header, has_vocabulary=True):
+            raise ModelInvalid(f"{path}: {problem.message}", problem.remedy)
         self.defaults = _recommended(header.metadata)
         self.model = model.own_name
         self._context: Any = None

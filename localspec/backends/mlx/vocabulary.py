@@ -15,8 +15,8 @@ from localspec.backends.typed import TypedNames
 from localspec.errors import InvalidOptions, ModelInvalid
 from localspec.models.description import FIM_PREFIXES
 from localspec.models.directory import ModelDirectory
-from localspec.models.fingerprint import directory_tokens
 from localspec.models.tokenizer_json import chat_template, read_settings, text_of_token
+from localspec.models.vocabulary import directory_tokens
 from localspec.protocol.options import Options, parse_options
 
 # Special tokens by their texts, as llama.cpp finds them (src/llama-vocab.cpp), so that a model ends its
@@ -52,7 +52,7 @@ class MlxVocabulary:
 
     def __init__(self, directory: ModelDirectory, size: int) -> None:
         self.size = size
-        self._texts = dict(directory_tokens(directory.path))
+        self._texts = directory_tokens(directory.path)
         self._tokenizer = _tokenizer(directory.path)
         self._turn = threading.Lock()
         settings = read_settings(directory.path)

@@ -121,7 +121,7 @@ def _place_of(name: str) -> str:
 
 def _models(models: Sequence[ModelDescription], now: Pairing | None) -> list[Choice]:
     """All models on this computer; unusable ones last."""
-    from localspec.models.facts import NEEDS_MLX, name_of, needs_mlx
+    from localspec.models.description import NEEDS_MLX, name_of, needs_mlx
 
     names = Counter(name_of(each).lower() for each in models)
     found = []
@@ -153,7 +153,7 @@ def _drafts(screen: ChatActions, models: Sequence[ModelDescription]) -> list[Cho
 
 def _facts(model: ModelDescription) -> Iterator[str]:
     """The facts that matter for a choice; of the formats only MLX is named."""
-    from localspec.models.facts import count
+    from localspec.models.description import count
 
     if model.parameters:
         yield count(model.parameters)

@@ -1,0 +1,303 @@
+"""The directories in which programs keep models on this disk, and the models in them; they are only read."""
+
+from __future__ import annotations
+
+import glob
+import os
+import re
+import shlex
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from localspec.errors import ModelError
+from localspec.models.bounded import RIGHT, decode_json, read_bounded
+from localspec.models.directory import CONFIG
+from localspec.models.split import first_part, split_of
+
+CONFIGURED = "model_dirs"
+TITLES = {
+    "bundled": "Bundled with localspec",
+    CONFIGURED: "Your model_dirs",
+    "huggingface": "Hugging Face",
+    "lmstudio": "LM Studio",
+    "ollama": "Ollama",
+}
+"""titles of the stores, for those whose name is not the title"""
+SERVICE = Path("/usr/share/ollama/.ollama/models")
+"""Ollama's models on Linux where it runs as a system service"""
+OLLAMAS_GROUP = "Run `sudo usermod -aG ollama $USER`, then log in again."
+MAX_SETTINGS = 4 * 1024 * 1024
+MAX_ENTRIES = 200_000
+MAX_DEPTH = 24
+REPOSITORY = "models--"
+"""beginning of a repository's directory in the hub's cache"""
+SHA256 = re.compile(r"(?:sha256[:-])?([0-9a-fA-F]{64})")
+OLLAMAS_MODEL = "application/vnd.ollama.image.model"
+OLLAMAS_LIBRARY = re.compile(r"registry\.ollama\.ai/(library/)?")
+WITHOUT_FILE = "Ollama has no GGUF file of it: it runs on Ollama's servers, or is stored as single tensors"
+
+
+class Found(NamedTuple):
+    """A model in a store, before its files are read.
+
+    ``id`` is its name there, ``hint`` more words of it, such as its repository's name, ``digest`` its
+    content's sha256 where the store has it. A problem without a remedy gets a general one.
+    """
+
+    path: Path
+    id: str
+    hint: str = ""
+    digest: str | None = None
+    problem: str | None = None
+    remedy: str | None = None
+
+
+class Store(NamedTuple):
+    """A directory of models, which may be missing, and the function that reads it: it raises OSError where
+    the directory cannot be read."""
+
+    name: str
+    root: Path
+    scan: Callable[[Path], Iterator[Found]]
+    remedy: str = RIGHT
+
+
+def stores_of(model_dirs: Iterable[str] = ()) -> Iterator[Store]:
+    """Every store that the user may have, by environment and home directory; the configured ones first."""
+    for directory in model_dirs:
+        yield Store(CONFIGURED, Path(os.path.expanduser(directory)), scan_folder)
+    yield Store("huggingface", hub_cache(), scan_hub)
+    yield Store("llama.cpp", _named("LLAMA_CACHE") or _cache() / "llama.cpp", scan_llama_cpp)
+    yield Store("lmstudio", _lm_studio(), scan_folder)
+    ollama = _named("OLLAMA_MODELS")
+    yield Store("ollama", ollama or _home() / ".ollama" / "models", scan_ollama)
+    if ollama is None and sys.platform == "linux":
+        yield Store("ollama", SERVICE, scan_ollama, OLLAMAS_GROUP)
+
+
+def hub_cache() -> Path:
+    """The directory of the hub's files.
+
+    https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables
+    """
+    named = _named("HF_HUB_CACHE") or _named("HUGGINGFACE_HUB_CACHE")
+    return named or (_named("HF_HOME") or _cache(everywhere=True) / "huggingface") / "hub"
+
+
+def _named(variable: str) -> Path | None:
+    """The path in an environment variable, ``~`` and variables expanded; None if it is not set."""
+    value = os.environ.get(variable)
+    return Path(os.path.expanduser(os.path.expandvars(value))) if value else None
+
+
+def _home() -> Path:
+    return Path(os.path.expanduser("~"))
+
+
+def _cache(*, everywhere: bool = False) -> Path:
+    """The user's cache directory; ``everywhere``: the one of Linux, also on macOS."""
+    if sys.platform == "darwin" and not everywhere:
+        return _home() / "Library" / "Caches"
+    return _named("XDG_CACHE_HOME") or _home() / ".cache"
+
+
+class _LmStudio(msgspec.Struct):
+    downloads: str | None = msgspec.field(name="downloadsFolder", default=None)
+
+
+def _lm_studio() -> Path:
+    """LM Studio's models: where its settings say, or in its own directory."""
+    home = _home() / ".cache" / "lm-studio"
+    if not os.path.isdir(home):  # Path.is_dir raises where a directory above cannot be read
+        home = _home() / ".lmstudio"
+    try:
+        settings = home / "settings.json"
+        named = decode_json(read_bounded(settings, MAX_SETTINGS), _LmStudio, settings).downloads
+    except ModelError:
+        named = None
+    return Path(named) if named else home / "models"
+
+
+# Any directory.
+
+
+def scan_folder(root: Path) -> Iterator[Found]:
+    """Every GGUF file and model directory under ``root`` at any depth, files first.
+
+    Links are followed, each directory is read once. Of a split model the first part stands for all.
+    """
+    files: dict[Path, Found] = {}
+    folders: list[Found] = []
+    left = MAX_ENTRIES
+    for folder, names in _walk(root):
+        left -= len(names)
+        if left < 0:
+            folders.append(_too_large(root))
+            break
+        if CONFIG in names and any(name.endswith(".safetensors") for name in names):
+            folders.append(Found(folder, folder.name))
+        for name in names:
+            path = folder / name
+            if name.lower().endswith(".gguf") and not os.path.isfile(path / CONFIG):
+                split = split_of(path)
+                files.setdefault(
+                    first_part(path), Found(first_part(path), path.stem if split is None else split.stem)
+                )
+    yield from (files[path] for path in sorted(files))
+    yield from sorted(folders)
+
+
+def _too_large(root: Path) -> Found:
+    return Found(
+        root,
+        root.name,
+        problem=f"{root} has more than {MAX_ENTRIES} files: not all were searched",
+        remedy="Set model_dirs to directories that contain models and few other files.",
+    )
+
+
+def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
+    """``root`` and each directory under it that can be read, with the names in it."""
+    seen: set[tuple[int, int]] = set()
+    waiting = [(root, 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        try:
+            status = folder.stat()
+            if (status.st_dev, status.st_ino) in seen:
+                continue
+            seen.add((status.st_dev, status.st_ino))
+            found = _entries(folder)
+        except OSError:
+            if folder == root:
+                raise
+            continue
+        yield folder, {entry.name for entry in found}
+        if depth < MAX_DEPTH:
+            waiting += [(folder / entry.name, depth + 1) for entry in reversed(found) if _is_folder(entry)]
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    """The entries of a directory, sorted by name; raises OSError."""
+    with os.scandir(folder) as found:
+        return sorted(found, key=lambda entry: entry.name)
+
+
+def _is_folder(entry: os.DirEntry[str]) -> bool:
+    """Return True if this is a directory, or a link to one."""
+    try:
+        return entry.is_dir()
+    except OSError:  # a link that leads to itself
+        return False
+
+
+# The Hugging Face hub's cache, which llama.cpp uses as well: ``models--org--name/snapshots/<revision>/…``.
+# huggingface_hub's own scan_cache_dir takes as long to import (0.1 s) as a whole listing may take, and
+# measures every file of every repository.
+
+
+def scan_hub(root: Path) -> Iterator[Found]:
+    """Every model in a hub cache."""
+    for entry in _entries(root):
+        if entry.name.startswith(REPOSITORY) and _is_folder(entry):
+            yield from _repository(Path(entry.path))
+
+
+def scan_llama_cpp(root: Path) -> Iterator[Found]:
+    """The hub's layout of newer versions, flat files of older ones."""
+    yield from scan_hub(root)
+    yield from (found for found in scan_folder(root) if repository_of(found.path) is None)
+
+
+def repository_of(path: Path) -> str | None:
+    """The ``org/name`` that a path in a hub cache belongs to; None for one anywhere else."""
+    folder = next((part for part in reversed(path.parts) if part.startswith(REPOSITORY)), None)
+    return None if folder is None else folder.removeprefix(REPOSITORY).replace("--", "/")
+
+
+def _repository(folder: Path) -> Iterator[Found]:
+    name = repository_of(folder) or folder.name
+    seen = set[Path]()
+    for snapshot in _snapshots(folder):
+        try:
+            for found in (_in_snapshot(each, snapshot, name) for each in scan_folder(snapshot)):
+                # A file is taken from the first revision that has it; others may have more files.
+                place = found.path.relative_to(snapshot)
+                if place not in seen:
+                    yield found
+                if found.problem is None:
+                    seen.add(place)
+        except OSError as error:
+            yield Found(snapshot, _short(name), problem=f"{snapshot} cannot be read: {error.strerror}")
+
+
+def _in_snapshot(found: Found, snapshot: Path, name: str) -> Found:
+    """A model of a snapshot, named by its repository where the path has only a revision."""
+    id = _short(name) if found.path == snapshot else found.id
+    if os.path.islink(found.path) and not os.path.exists(found.path):
+        return Found(found.path, id, name, problem=f"its download was not completed: {found.path.name}")
+    blob = SHA256.fullmatch(os.path.basename(os.path.realpath(found.path)))
+    return found._replace(id=id, hint=name, digest=blob and blob[1])
+
+
+def _snapshots(folder: Path) -> list[Path]:
+    """The snapshots, that of ``main`` first."""
+    try:
+        main = read_bounded(folder / "refs" / "main", MAX_SETTINGS).decode(errors="replace").strip()
+    except ModelError:
+        main = ""
+    try:
+        found = [Path(entry.path) for entry in _entries(folder / "snapshots") if _is_folder(entry)]
+    except OSError:
+        return []
+    return sorted(found, key=lambda path: (path.name != main, path.name))
+
+
+def _short(name: str) -> str:
+    return name.rpartition("/")[2]
+
+
+# Ollama: ``manifests/<host>/<namespace>/<model>/<tag>``, each of which names blobs by digest.
+
+
+class _Layer(msgspec.Struct):
+    digest: str
+    media_type: str = msgspec.field(name="mediaType", default="")
+
+
+class _Manifest(msgspec.Struct):
+    layers: list[_Layer] | None = None
+
+
+def scan_ollama(root: Path) -> Iterator[Found]:
+    """Every model of an Ollama store."""
+    _entries(root)
+    for name in sorted(glob.glob("*/*/*/*", root_dir=root / "manifests")):
+        if os.path.isfile(manifest := root / "manifests" / name):
+            yield _of_manifest(root, manifest, OLLAMAS_LIBRARY.sub("", name))
+
+
+def _of_manifest(root: Path, manifest: Path, name: str) -> Found:
+    id = ":".join(name.rsplit("/", 1))
+
+    def bad(problem: str, remedy: str = f"Pull it again: `ollama pull {shlex.quote(id)}`.") -> Found:
+        return Found(manifest, id, problem=problem, remedy=remedy)
+
+    try:
+        content = decode_json(read_bounded(manifest, MAX_SETTINGS), _Manifest, manifest)
+    except ModelError as error:
+        return bad(error.message)
+    named = next((each.digest for each in content.layers or () if each.media_type == OLLAMAS_MODEL), None)
+    if named is None:
+        return bad(WITHOUT_FILE, "Choose another model.")
+    digest = SHA256.fullmatch(named)
+    if digest is None:
+        return bad(f"{manifest} names {named[:80]!r}, which is not a digest")
+    blob = root / "blobs" / f"sha256-{digest[1].lower()}"
+    if not os.path.exists(blob):
+        return bad(f"its download is incomplete: {blob} is missing")
+    return Found(blob, id, digest=digest[1].lower())
