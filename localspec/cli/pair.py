@@ -20,8 +20,8 @@ from localspec.wording import counted, one_line
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from localspec.models.candidates import Candidate
     from localspec.models.model import Model
+    from localspec.models.pair import Candidate
 
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "accepted", "time saved", "why")
 NUMBERS = ("smaller", "memory", "accepted", "time saved")
@@ -50,7 +50,7 @@ def pair(
     as_json
         Print one JSON object.
     """
-    from localspec.models.candidates import chosen
+    from localspec.models.pair import chosen
 
     target, found = _judged(model, n_ctx)
     draft, reason = chosen(target, found)
@@ -74,7 +74,7 @@ def pair(
 def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate]]:
     """The target, and all other models as its candidates; raises :class:`ModelError`."""
     from localspec.engine.load import choose_here, room_for
-    from localspec.models.candidates import judged
+    from localspec.models.pair import judged
 
     if n_ctx is not None:
         check_value(

@@ -48,8 +48,6 @@ class PullFlags:
     "One GGUF file of the repository, as the hub names it; of a split model, any part."
     mlx: bool = False
     "Download the MLX directory, also if there are GGUF files or MLX is not installed."
-    gguf: bool = False
-    "Download a GGUF file; an error if there is none."
     draft: Annotated[bool | None, Parameter(negative="--no-draft")] = None
     "Also download a matching draft model; without this flag, a question is asked."
     yes: bool = False
@@ -59,8 +57,8 @@ class PullFlags:
 
     def check(self) -> None:
         """Raise :class:`InvalidOptions` for flags that exclude each other."""
-        if self.mlx and (self.gguf or self.file is not None):
-            raise InvalidOptions("--mlx cannot be combined with --gguf or --file", "Give one of them.")
+        if self.mlx and self.file is not None:
+            raise InvalidOptions("--mlx cannot be combined with --file", "Give one of them.")
 
     def check_no_file(self, name: str) -> None:
         """Raise :class:`InvalidOptions` where a flag chooses a file beside a name of the catalogue."""
@@ -72,7 +70,7 @@ class PullFlags:
 
     @property
     def format(self) -> Format | None:
-        return "mlx" if self.mlx else "gguf" if self.gguf else None
+        return "mlx" if self.mlx else None
 
 
 NO_FLAGS = PullFlags()
@@ -136,7 +134,7 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     speed = "" if on_device else f", about {expected_speed(entry, cores):.0f} tokens a second"
     machine = f"{size(free)} of memory free, {counted(cores, 'core')}, {'a' if on_device else 'no'} GPU"
     pair = f"{entry.name}, and {draft} as its draft model" if draft else entry.name
-    memory = size(planned(entry, free).total)
+    memory = size(planned(entry))
     output.note(f"For this machine ({machine}): {pair}. For {entry.label}. Memory {memory}{speed}.")
     others = (each for each in CATALOGUE.values() if each is not entry and not is_here(each.name, dirs))
     listed = ", ".join(f"{each.name} ({size(each.size)})" for each in others if each.name != draft)
@@ -251,7 +249,7 @@ def remove(
     as_json
         Print one JSON object.
     """
-    from localspec.hub.removal import find, remove
+    from localspec.hub.records import find, remove
 
     pulled = find(name, load_config().model_dirs)
     names = ", ".join(sorted({each.name for each in pulled}))

@@ -10,13 +10,12 @@ from localspec.doctor.finding import Finding, ended, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import LocalspecError
 from localspec.models.bundled import BUNDLED
-from localspec.models.candidates import Room
 from localspec.models.catalogue import CATALOGUE, DEFAULT
 from localspec.models.description import BACKENDS
 from localspec.models.fit import free_memory, needs_of
 from localspec.models.library import is_here
 from localspec.models.model import Model
-from localspec.models.pair import Pair, choose, is_apple_silicon
+from localspec.models.pair import Pair, Room, choose, is_apple_silicon
 from localspec.models.sections import Sections
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.messages import DaemonStatus

@@ -20,8 +20,7 @@ from localspec.engine.saved import Saved
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
 from localspec.models.model import Model
-from localspec.models.record import Learnt, Record
-from localspec.models.tried import Tried, TriedRecord, name_of_pair
+from localspec.models.record import Learnt, Record, Tried, TriedRecord, name_of_pair
 from localspec.protocol.results import Stats
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel, learnt_as

@@ -29,14 +29,12 @@ from localspec.errors import (
     ModelTooLarge,
 )
 from localspec.memory.memory import Memory
-from localspec.models.candidates import Room, without
-from localspec.models.fingerprint import vocab_fp
 from localspec.models.fit import Needs, free_memory, needs_beside, needs_of
 from localspec.models.machine import machine_name
 from localspec.models.model import Model
-from localspec.models.pair import Pair, choose, is_apple_silicon
-from localspec.models.record import learnt_dir
-from localspec.models.tried import note_failure
+from localspec.models.pair import Pair, Room, choose, is_apple_silicon, without
+from localspec.models.record import learnt_dir, note_failure
+from localspec.models.vocabulary import vocab_fp
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.frames import Drafted
 from localspec.protocol.options import parse_options, readable
@@ -292,7 +290,7 @@ def _unless_broken(place: Callable[[], T]) -> T | None:
 
 def open_memory(model: Model, vocabulary: Vocabulary, place: Path | None = None) -> Memory:
     """Open the n-gram memory for models with this model's vocabulary; ``place`` None: this user's."""
-    fingerprint = model.description.vocab_fp or vocab_fp(())
+    fingerprint = model.description.vocab_fp or vocab_fp({})
     return Memory(place or home.private_dir(home.data_dir() / "memory"), fingerprint, vocabulary.piece)
 
 

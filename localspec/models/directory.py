@@ -17,15 +17,12 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.bounded import REMEDY, decode_json, opened, read_bounded, unreadable
+from localspec.models.bounded import REMEDY, decode_json, opened, read_bounded, shown, unreadable
 
 CONFIG = "config.json"
-INDEX = "model.safetensors.index.json"
 MAX_CONFIG = 16 * 1024 * 1024
 MAX_WEIGHTS_HEADER = 100 * 1024 * 1024
-"""bytes of a header of weights, or of their index: that of the largest models of 2026 has 9 MB"""
-MAX_NAME = 1024
-MAX_DIMENSIONS = 8
+"""bytes of a header of weights"""
 MAX_NUMBER = 2**63 - 1
 """the largest integer on the wire, and more than any model has"""
 BITS = {
@@ -78,10 +75,6 @@ class Weight(NamedTuple):
     elements: int
 
 
-class _Index(msgspec.Struct):
-    weight_map: dict[str, str]
-
-
 class _Entry(msgspec.Struct):
     dtype: str
     shape: list[Number]
@@ -121,15 +114,20 @@ def read_directory(path: Path) -> ModelDirectory:
         raise _bad(path, f"its config.json states {layers} layers, its weights have {len(tensors)} tensors")
     bits = _bits(config.get("quantization"))
     elements: Counter[str] = Counter()
-    for tensor in tensors.values():
+    parameters = 0
+    for name, tensor in tensors.items():
         elements[tensor.type] += tensor.elements
+        if bits and tensor.type == "U32":  # several weights in each
+            parameters += tensor.elements * 32 // bits
+        elif not (bits and name.endswith((".scales", ".biases"))):
+            parameters += tensor.elements
     most = max(elements, key=lambda kind: elements[kind], default="unknown")
     return ModelDirectory(
         path=path,
         config=config,
         weights=weights,
         quantisation=f"{bits}bit" if bits else most,
-        parameters=sum(_elements(name, tensors, bits) for name in tensors),
+        parameters=parameters,
         size=size,
     )
 
@@ -159,30 +157,15 @@ def number_of(config: dict[str, Any], key: str) -> int | None:
 
 
 def _weight_files(path: Path) -> tuple[Path, ...]:
-    """The weight files that mlx-lm loads and those that the index names; without any, every weight file."""
+    """The weight files that mlx-lm loads; without any, every weight file."""
     try:
         names = {name for name in os.listdir(path) if name.endswith(".safetensors")}
     except OSError as error:
         raise unreadable(path, error) from None
     if not names:
         raise _bad(path, "it has no *.safetensors file")
-    # mlx-lm loads files of this name whether or not the index has them: all are checked.
-    loaded = {name for name in names if name.startswith("model")} | _indexed(path)
+    loaded = {name for name in names if name.startswith("model")}
     return tuple(path / name for name in sorted(loaded or names))
-
-
-def _indexed(path: Path) -> set[str]:
-    """The files that the index of split weights names, if there is one; raises where one is missing."""
-    index = path / INDEX
-    if not os.path.lexists(index):
-        return set()
-    names = set(decode_json(read_bounded(index, MAX_WEIGHTS_HEADER), _Index, index).weight_map.values())
-    for name in sorted(names):
-        if not name.endswith(".safetensors") or "/" in name or "\\" in name:
-            raise _bad(path, f"{INDEX} names {name[:200]!r}, which is not a safetensors file beside it")
-        if not os.path.exists(path / name):
-            raise _bad(path, f"{name[:200]!r}, which {INDEX} names, is missing")
-    return names
 
 
 def read_weights(path: Path) -> tuple[dict[str, Weight], int]:
@@ -205,19 +188,15 @@ def read_weights(path: Path) -> tuple[dict[str, Weight], int]:
 
 def _weight(path: Path, name: str, raw: msgspec.Raw, room: int) -> Weight:
     """One entry of the header, which lies in the ``room`` bytes after it."""
-    if len(name) > MAX_NAME:
-        raise _damaged(path, f"a tensor's name has {len(name)} characters; {MAX_NAME} are the most")
     entry = decode_json(bytes(raw), _Entry, path)
-    n, (begin, end) = len(entry.shape), entry.data_offsets
+    name, (begin, end) = shown(name), entry.data_offsets
     if entry.dtype not in BITS:
-        raise _damaged(path, f"tensor {name!r} has the unknown type {entry.dtype[:16]!r}")
-    if n > MAX_DIMENSIONS:
-        raise _damaged(path, f"tensor {name!r} has {n} dimensions; {MAX_DIMENSIONS} are the most")
+        raise _damaged(path, f"tensor {name} has the unknown type {entry.dtype[:16]!r}")
     elements = math.prod(entry.shape)
     if elements * BITS[entry.dtype] != (end - begin) * 8:
-        raise _damaged(path, f"tensor {name!r} of shape {entry.shape} has {end - begin} bytes")
+        raise _damaged(path, f"tensor {name} of shape {entry.shape[:8]} has {end - begin} bytes")
     if end > room:
-        raise _damaged(path, f"it is truncated: tensor {name!r} ends {end - room} bytes past its end")
+        raise _damaged(path, f"it is truncated: tensor {name} ends {end - room} bytes past its end")
     return Weight(entry.dtype, elements)
 
 
@@ -225,18 +204,6 @@ def _bits(settings: object) -> int | None:
     """The bits of a weight by the ``quantization`` of a configuration; None without any."""
     bits = settings.get("bits") if isinstance(settings, dict) else None
     return bits if type(bits) is int and 0 < bits <= 32 else None
-
-
-def _elements(name: str, tensors: dict[str, Weight], bits: int | None) -> int:
-    """The number of weights in a tensor: several in each U32 of a quantised one, none in its scales."""
-    module, _, role = name.rpartition(".")
-    packed = tensors.get(f"{module}.weight")
-    if bits and packed is not None and packed.type == "U32" and f"{module}.scales" in tensors:
-        if role in ("scales", "biases"):
-            return 0
-        if role == "weight":
-            return packed.elements * 32 // bits
-    return tensors[name].elements
 
 
 def _bad(path: Path, what: str) -> ModelInvalid:

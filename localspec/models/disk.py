@@ -23,7 +23,7 @@ from localspec import home
 from localspec._version import __version__
 from localspec.errors import LocalspecError, ModelInvalid
 from localspec.models.bounded import read_bounded
-from localspec.models.bundled import BUNDLED, BUNDLED_TARGET, bundled_models
+from localspec.models.bundled import BUNDLED, BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.description import Header, Vocabularies, describe, format_of, text_of
 from localspec.models.directory import is_directory_model
 from localspec.models.model import Model, model_at, signature_of
@@ -115,8 +115,8 @@ def _read(stores: Iterable[Store]) -> Disk:
 
 def _scanned(stores: Iterable[Store], report: list[StoreDescription]) -> Iterator[tuple[str, Found]]:
     """The bundled models, and what is in the stores; which are there is added to ``report``."""
-    for name, path in bundled_models():
-        yield BUNDLED, Found(path, name)
+    for name in (BUNDLED_TARGET, BUNDLED_DRAFT):
+        yield BUNDLED, Found(bundled_model(name), name)
     for store in stores:
         found, problem, place = list[Found](), None, text_of(store.root)
         try:

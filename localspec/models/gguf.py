@@ -7,8 +7,10 @@ The format: https://github.com/ggml-org/ggml/blob/master/docs/gguf.md
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import struct
+from collections import Counter
 from collections.abc import Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -69,7 +71,6 @@ FILE_TYPES = {
 LEAST = ("", 8, 1)
 
 MISSING_PART = "Put it beside the first part, or run `localspec models pull` again."
-RENAMED_PART = "Restore the original file names, or download all parts again."
 TOKENS = "tokenizer.ggml.tokens"
 # The arrays that are kept, and the type of their items.
 KEPT_ARRAYS = {TOKENS: str, "tokenizer.ggml.token_type": int}
@@ -96,7 +97,7 @@ class Tensor(NamedTuple):
     def bytes(self) -> int:
         """The bytes that it takes; 0 for an unknown type."""
         _, elements, size = TENSOR_TYPES.get(self.type, ("", 1, 0))
-        return _elements(self.shape) // elements * size
+        return math.prod(self.shape) // elements * size
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,25 +122,24 @@ class GgufHeader:
     @property
     def parameters(self) -> int:
         """Weights in all tensors."""
-        return sum(_elements(tensor.shape) for tensor in self.tensors)
+        return sum(math.prod(tensor.shape) for tensor in self.tensors)
 
     @property
     def quantisation(self) -> str:
         """The file's own name of its types, or else the type most weights have."""
         if (named := FILE_TYPES.get(self.metadata.get("general.file_type", -1))) is not None:
             return named
-        weights: dict[int, int] = {}
+        weights: Counter[int] = Counter()
         for tensor in self.tensors:
-            weights[tensor.type] = weights.get(tensor.type, 0) + _elements(tensor.shape)
+            weights[tensor.type] += math.prod(tensor.shape)
         if not weights:
             return "unknown"
-        most = max(weights, key=lambda kind: weights[kind])
-        return TENSOR_TYPES[most][0] if most in TENSOR_TYPES else f"type {most}"
+        return _type_name(max(weights, key=lambda kind: weights[kind]))
 
     @property
     def types(self) -> set[str]:
         """The names of all types that tensors have."""
-        return {TENSOR_TYPES[t.type][0] if t.type in TENSOR_TYPES else str(t.type) for t in self.tensors}
+        return {_type_name(tensor.type) for tensor in self.tensors}
 
     def bytes_of_last(self, n: int) -> int:
         """Bytes of the weights that llama.cpp puts on a GPU for ``n_gpu_layers`` of ``n``.
@@ -166,8 +166,7 @@ class GgufHeader:
     @property
     def bytes_repacked(self) -> int:
         """Bytes of the weights that llama.cpp copies into another order for a CPU with AVX2 or NEON."""
-        matrices = (t for t in self.tensors if t.name != EMBEDDING and t.type in TENSOR_TYPES)
-        return sum(t.bytes for t in matrices if TENSOR_TYPES[t.type][0] in REPACKED)
+        return sum(t.bytes for t in self.tensors if t.name != EMBEDDING and _type_name(t.type) in REPACKED)
 
     def of_architecture(self, key: str) -> Any:
         """The value of a key of the architecture, such as ``context_length``; None if not there."""
@@ -194,13 +193,6 @@ def _joined(first: GgufHeader, split: Split) -> GgufHeader:
         raise ModelInvalid(
             f"{split.path} is part {split.number} of {split.total} of a model",
             f"Give its first part, {split.part(1)}.",
-        )
-    claimed = first.metadata.get("split.count", split.total)
-    if claimed != split.total:
-        raise ModelInvalid(
-            f"the header of {split.path} says the model has {claimed} parts, its file name says "
-            f"{split.total}",
-            RENAMED_PART,
         )
     tensors, size = first.tensors, first.file_size
     for number in range(2, split.total + 1):
@@ -349,7 +341,7 @@ class _Reader:
                 f"tensor {shown(name)} has {dimensions} dimensions; it must have 1 to {MAX_DIMENSIONS}"
             )
         shape = tuple(self.scalar("Q") for _ in range(dimensions))
-        if not 0 < _elements(shape) <= MAX_ELEMENTS:
+        if not 0 < math.prod(shape) <= MAX_ELEMENTS:
             raise self.bad(f"tensor {shown(name)} has the invalid shape {shape}")
         return Tensor(name, shape, self.scalar("I"), self.scalar("Q"))
 
@@ -367,7 +359,7 @@ class _Reader:
         data = -(-self.at // alignment) * alignment
         for tensor in tensors:
             _, block, width = TENSOR_TYPES.get(tensor.type, LEAST)
-            end = data + tensor.offset + _elements(tensor.shape) // block * width
+            end = data + tensor.offset + math.prod(tensor.shape) // block * width
             if end > self.size:
                 raise self.bad(
                     f"it is truncated: tensor {shown(tensor.name)} ends {end - self.size} bytes past its end"
@@ -380,8 +372,5 @@ def _is_on_gpu(name: str, first: int, outputs: tuple[str, ...]) -> bool:
     return name.startswith(outputs) if block is None else int(block[1]) >= first
 
 
-def _elements(shape: tuple[int, ...]) -> int:
-    product = 1
-    for side in shape:
-        product *= side
-    return product
+def _type_name(kind: int) -> str:
+    return TENSOR_TYPES[kind][0] if kind in TENSOR_TYPES else f"type {kind}"

@@ -74,14 +74,15 @@ def find(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = N
 
 
 def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Model]:
-    """Return all models that settings for ``name`` apply to: every model of a ``family:size``, a model in
-    both formats.
+    """Return all models that settings for ``name`` apply to: every model of a ``family:size``, or else the
+    one that is meant, in all quantisations and formats of that name.
 
     Raises as :func:`find`.
     """
     dirs = tuple(model_dirs)
-    wanted = settled(name, dirs).lower()
-    return [each for each in recent_disk(dirs).found if _is_of(each, wanted)] or in_formats(name, dirs)
+    wanted, known = settled(name, dirs).lower(), recent_disk(dirs).found
+    family = [each for each in known if _is_of(each, wanted)]
+    return family or [*in_formats(name, dirs), *meant(wanted, known)]
 
 
 def in_formats(name: str, model_dirs: Iterable[str] = ()) -> list[Model]:

@@ -18,7 +18,7 @@ from localspec.models.description import (
     weight_files,
     weights_size,
 )
-from localspec.models.directory import CONFIG, INDEX, read_directory
+from localspec.models.directory import CONFIG, read_directory
 from localspec.models.gguf import read_header
 from localspec.models.names import Parts
 from localspec.models.split import split_of
@@ -103,10 +103,6 @@ class Model:
         """True if its files are as they were when it was found."""
         return self.signature == signature_of(self.path)
 
-    def current(self) -> Model:
-        """The model as its files are now: its header is read anew where they have changed."""
-        return self if self.is_current else replace(self, stamp=None)
-
     def as_listed(self, listed: Model) -> Model:
         """The model with the description and the names that the list has for the same place."""
         return replace(self, known=listed.known, parts=listed.parts, stamp=listed.stamp)
@@ -142,7 +138,7 @@ def signature_of(path: Path) -> Signature:
     """Size, times of change (ns) and inode of each of a model's files; empty for one that is not there."""
     files: Iterable[Path] = sorted(weight_files(path))
     if os.path.isdir(path):
-        described = (CONFIG, INDEX, MODULES, TOKENIZER, SETTINGS, TEMPLATE, TEMPLATE_IN_JSON)
+        described = (CONFIG, MODULES, TOKENIZER, SETTINGS, TEMPLATE, TEMPLATE_IN_JSON)
         files = (*files, *(path / name for name in described))
     return tuple(stamp for file in files if (stamp := _stamp(file)) is not None)
 

@@ -16,8 +16,8 @@ MILLION = 1_000_000
 LONGEST = 300
 """characters of a name that are parsed: more would take time"""
 QUANTISATION = re.compile(
-    r"(?:^|[-._ ])((?:ud-)?(?:i?q\d\w*|mxfp\d(?:_moe)?|nvfp4|bf16|fp?16|fp?32|\d{1,2}-?bit)(?:-gs\d+|-dwq)?)"
-    r"(?=$|[-. ])"
+    r"(?:^|[-._ ])((?:ud-)?(?:i?q\d\w*|tq\d_\d|mxfp\d(?:_moe)?|nvfp4|bf16|fp?16|fp?32|\d{1,2}-?bit)"
+    r"(?:-gs\d+|-dwq)?)(?=$|[-. ])"
 )
 SIZE = re.compile(r"(?:^|[-_:. ])((?:\d+x)?e?\d+(?:\.\d+)?[bm](?:-a\d+(?:\.\d+)?b)?)(?=$|[-_. ])")
 FLAT = re.compile(r"^[^_]+_.*gguf_(?=.)")
@@ -30,11 +30,6 @@ PREFERRED = (
     *("BF16", "F16", "F32"),
 )
 """quantisations, the best balance of size and quality first; of others the largest"""
-LABEL = re.compile(
-    r"(?:^|[-._])((?:UD-)?(?:I?Q\d(?:_[A-Z0-9]+)*|TQ\d_\d|BF16|F16|FP16|F32|FP32|MXFP4(?:_MOE)?))$",
-    re.IGNORECASE,
-)
-"""quantisation at the end of the names of GGUF files on the hub"""
 RESERVED = ("auto", "none")
 """values of ``draft`` that are not the name of a model"""
 
@@ -61,10 +56,11 @@ class Parts(NamedTuple):
 
 
 def label_of(stem: PurePath) -> str | None:
-    """The quantisation in the name of a file without its suffix, or else in that of its directory."""
-    for name in (stem.name, stem.parent.name):
-        if found := LABEL.search(name):
-            return {"FP16": "F16", "FP32": "F32"}.get(label := found[1].upper(), label)
+    """The quantisation at the end of the name of a file without its suffix, or else of its directory's."""
+    for name in (stem.name.lower(), stem.parent.name.lower()):
+        found = QUANTISATION.findall(name)
+        if found and name.endswith(found[-1]):
+            return {"fp16": "F16", "fp32": "F32"}.get(found[-1], found[-1].upper())
     return None
 
 

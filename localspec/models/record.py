@@ -1,4 +1,5 @@
-"""Small JSON files of what was learnt about models on this machine."""
+"""Small JSON files of what was learnt about models on this machine, and of drafts with their targets: known
+before either is loaded."""
 
 from __future__ import annotations
 
@@ -6,18 +7,27 @@ import contextlib
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from localspec import home
-from localspec.models.machine import machine_name
+from localspec.errors import LocalspecError
+from localspec.models.machine import build_for, machine_name
+from localspec.models.model import Model
 
 log = logging.getLogger(__name__)
 
 FORMAT = 8
 SPOILT = (OSError, ValueError, KeyError, TypeError, AttributeError, ArithmeticError, RecursionError)
 """errors of reading a record with arbitrary content"""
+ENOUGH = 64
+"""drafted tokens after which the result of a pair counts"""
+HOPELESS = 0.02
+"""share of accepted tokens below which no draft length saves time"""
+FAILURE_S = 86_400.0
+"""seconds after which a draft that could not be loaded is tried again: memory was short, perhaps"""
 
 
 class Learnt(Protocol):
@@ -69,3 +79,97 @@ class Record:
 def learnt_dir() -> Path:
     """The directory of the records; raises :class:`LocalspecError` where it cannot be made."""
     return home.private_dir(home.cache_dir() / "learnt")
+
+
+class Failure(NamedTuple):
+    """``why`` a draft could not be loaded, and ``at`` which Unix time."""
+
+    why: str
+    at: float
+
+    def message(self) -> str:
+        when = time.strftime("%Y-%m-%d at %H:%M", time.localtime(self.at))
+        return f"it could not be loaded on {when}: {self.why}"
+
+
+class Tried(NamedTuple):
+    """Counts of ``drafted`` tokens and of those ``accepted``; ``gain`` is the expected speed with the best
+    drafts as a multiple of plain decoding, 1 where none saves time; None: the cost of steps is not known.
+    ``failure``: of the draft when it was last chosen, while nothing has changed since."""
+
+    drafted: int = 0
+    accepted: int = 0
+    gain: float | None = None
+    failure: Failure | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """True if enough was drafted to judge; until then ``gain`` is that of most drafts."""
+        return self.drafted >= ENOUGH
+
+    @property
+    def loses(self) -> bool:
+        """True if this draft is known not to help."""
+        hopeless = self.accepted < HOPELESS * self.drafted
+        return self.is_known and (hopeless or self.gain == 1.0)
+
+    @property
+    def wins(self) -> bool:
+        """True if this draft is known to help."""
+        return self.is_known and self.gain is not None and not self.loses
+
+
+class TriedRecord:
+    """A :class:`Tried` as it is written; see :class:`Learnt`."""
+
+    def __init__(self) -> None:
+        self.tried = Tried()
+
+    def state(self) -> dict[str, Any]:
+        return self.tried._asdict()
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        drafted, accepted, gain, failure = (state[field] for field in Tried._fields)
+        if not (type(drafted) is type(accepted) is int and 0 <= accepted <= drafted):
+            raise ValueError("more tokens accepted than drafted")
+        if gain is not None and not 1.0 <= (gain := float(gain)) < 1e3:
+            raise ValueError("the gain is not from 1 to 1000")
+        self.tried = Tried(drafted, accepted, gain, None if failure is None else _failure(*failure))
+
+
+def name_of_pair(target: Model, draft: Model) -> str:
+    """The name of a pair's record: other files at the same paths, or another build of the library that runs
+    them, count as another pair."""
+    pair = " and ".join(f"{each.place!r}, {each.weight_bytes} bytes" for each in (target, draft))
+    return f"pair of {pair} by {build_for(target.format)}"
+
+
+def note_failure(target: Model, draft: Model, why: str) -> None:
+    """Record that this draft cannot be loaded, so that the next choice is another."""
+    record = TriedRecord()
+    record.tried = known_of(target, draft)._replace(failure=Failure(why, time.time()))
+    with contextlib.suppress(LocalspecError, OSError):
+        Record(learnt_dir(), name_of_pair(target, draft), record).write()
+
+
+def known_of(target: Model, draft: Model) -> Tried:
+    """The recorded results of engines with these two models."""
+    record = TriedRecord()
+    with contextlib.suppress(LocalspecError, OSError):  # without a cache directory there are no results
+        Record(learnt_dir(), name_of_pair(target, draft), record).read()
+    failure = record.tried.failure
+    if failure is not None and not _holds(failure, target, draft):
+        return record.tried._replace(failure=None)
+    return record.tried
+
+
+def _holds(failure: Failure, target: Model, draft: Model) -> bool:
+    """True if the draft would fail again; False also where the clock was set back."""
+    changed = max((stamp[1] for stamp in target.signature + draft.signature), default=0) / 1e9
+    return changed <= failure.at and 0.0 <= time.time() - failure.at < FAILURE_S
+
+
+def _failure(why: object, at: object) -> Failure:
+    if not (isinstance(why, str) and isinstance(at, float)):
+        raise ValueError("the failure has another form")
+    return Failure(why, at)

@@ -11,12 +11,10 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain, islice, repeat
-from types import BuiltinMethodType
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError, TemplateRuntimeError, Undefined, nodes
@@ -25,7 +23,7 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.filters import make_attrgetter
 from jinja2.parser import Parser
 from jinja2.runtime import Context
-from jinja2.sandbox import ImmutableSandboxedEnvironment, SandboxedFormatter
+from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.utils import Namespace, pass_environment
 
 MAX_SOURCE = 100_000
@@ -40,7 +38,7 @@ MAX_MADE = 128_000_000
 ITEM, BIT = 16, 100
 """characters that an item of a list, and a bit of a whole number, count for"""
 WIDEST = 1000
-"""characters of an indentation, of a formatted field, or of the format of a date"""
+"""characters of an indentation, or of the format of a date"""
 LONGEST_ERROR = 1000
 """characters"""
 METHODS = frozenset(
@@ -213,10 +211,19 @@ class _Sandbox(ImmutableSandboxedEnvironment):
     # Overrides of the methods that compiled templates call.
 
     def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
-        """A measured ``str.format``; ``format_map`` is none of METHODS."""
-        if not isinstance(value, BuiltinMethodType) or value.__name__ != "format":
+        """A measured ``str.format`` without specifications; ``format_map`` is none of METHODS."""
+        made = super().wrap_str_format(value)
+        if made is None or value.__name__ != "format":
             return None
-        return lambda *args, **kwargs: _Formatter(self).vformat(str(value.__self__), args, kwargs)
+        text = str(value.__self__)
+
+        def measured(*args: Any, **kwargs: Any) -> str:
+            if ":" in text:
+                raise Failed(f"a format with ':' {FORBIDDEN}")
+            _fitting(len(text) + text.count("{") * (_length(args) + _length(kwargs)))
+            return made(*args, **kwargs)
+
+        return measured
 
     def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
         is_method = callable(value) and type(value).__module__ == "builtins"
@@ -272,24 +279,6 @@ class _Sandbox(ImmutableSandboxedEnvironment):
 
     def _raise_exception(self, message: object) -> NoReturn:
         raise Refusal(self.text(message))
-
-
-class _Formatter(SandboxedFormatter):
-    """``str.format`` of which each field is a step and is measured."""
-
-    def __init__(self, sandbox: _Sandbox) -> None:
-        super().__init__(sandbox)
-        self._sandbox = sandbox
-
-    def convert_field(self, value: Any, conversion: Any) -> Any:
-        _fitting(_length(value))
-        return super().convert_field(value, conversion)
-
-    def format_field(self, value: Any, format_spec: str) -> str:
-        self._sandbox.step()
-        for width in re.findall(r"\d+", format_spec):
-            _narrow(int(width))
-        return str(self._sandbox.made(super().format_field(value, format_spec)))
 
 
 FORBIDDEN = "is not permitted in a chat template"

@@ -177,18 +177,17 @@ def check_pair(target: Tokens, draft: Tokens) -> Fit:
     """Compare two vocabularies; raise :class:`TokenizerMismatch` naming the first difference."""
     if target.texts == draft.texts:
         return "exact"
-    differs = _first_difference(target, draft)
-    try:
-        check_sizes(target.size, draft.size)
-    except TokenizerMismatch as error:
-        raise TokenizerMismatch(f"{error.message}{differs and f'; its {differs}'}") from None
+    check_sizes(target.size, draft.size)
     for name in ("kind", "bos", "eos"):
-        found, wanted = getattr(draft, name), getattr(target, name)
-        if found != wanted:
+        own, targets = getattr(draft, name), getattr(target, name)
+        if own != targets:
             label = "kind of tokenizer" if name == "kind" else name.upper()
-            raise TokenizerMismatch(f"the draft model's {label} is {found}, the target's is {wanted}")
-    if differs:
-        raise TokenizerMismatch(f"the draft model's {differs}")
+            raise TokenizerMismatch(f"the draft model's {label} is {own}, the target's is {targets}")
+    wanted, found = target.texts.get, draft.texts.get
+    for token in range(FIRST_COMPARED, min(target.size, draft.size)):
+        if wanted(token) != found(token):
+            differs = f"token {token} is {_shown(found(token))}, the target's is {_shown(wanted(token))}"
+            raise TokenizerMismatch(f"the draft model's {differs}")
     return "compatible"
 
 
@@ -196,15 +195,6 @@ def check_sizes(target: int, draft: int) -> None:
     """Raise :class:`TokenizerMismatch` where the numbers of tokens alone rule a pair out."""
     if abs(target - draft) > MAX_SIZE_DIFFERENCE:
         raise TokenizerMismatch(f"the draft model's vocabulary has {draft} tokens, the target's {target}")
-
-
-def _first_difference(target: Tokens, draft: Tokens) -> str:
-    """``token 7 is b'a', the target's is b'b'``; empty where all that are compared are equal."""
-    wanted, found = target.texts.get, draft.texts.get
-    for token in range(FIRST_COMPARED, min(target.size, draft.size)):
-        if wanted(token) != found(token):
-            return f"token {token} is {_shown(found(token))}, the target's is {_shown(wanted(token))}"
-    return ""
 
 
 def _shown(text: bytes | None) -> str:

@@ -13,7 +13,7 @@ import pytest
 from localspec.cli.bench import BenchFlags, order_of
 from localspec.models.bundled import bundled_model
 from localspec.models.gguf import read_header
-from localspec.models.tried import ENOUGH, Tried
+from localspec.models.record import ENOUGH, Tried
 from tests.cli.harness import CONFIG, Cli
 from tests.engine.test_load import in_disguise
 from tests.models.test_tried import note

@@ -10,9 +10,8 @@ from localspec.daemon.__main__ import main
 from localspec.daemon.workers.pool import Program, chosen
 from localspec.daemon.workers.worker import Key
 from localspec.errors import LocalspecError
-from localspec.models.candidates import Room
 from localspec.models.model import Model
-from localspec.models.pair import Drafter, Pair
+from localspec.models.pair import Drafter, Pair, Room
 from localspec.protocol.messages import ModelDescription
 
 

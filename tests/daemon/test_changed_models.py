@@ -14,8 +14,7 @@ from localspec.daemon.relay.subscription import Events
 from localspec.daemon.workers.pool import COMMAND, Pool, chosen
 from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.candidates import Room
-from localspec.models.pair import Pair
+from localspec.models.pair import Pair, Room
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt

@@ -11,9 +11,9 @@ import pytest
 from localspec.daemon.workers.pool import chosen
 from localspec.daemon.workers.worker import Key
 from localspec.errors import LocalspecError, ModelNotFound
-from localspec.models.candidates import Room
 from localspec.models.library import places_of
 from localspec.models.model import model_at
+from localspec.models.pair import Room
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw
 from tests.mlx_pair import in_both_formats, mlx_model

@@ -13,7 +13,7 @@ from localspec.config import Config, DaemonConfig
 from localspec.daemon.workers.pool import Pool, chosen
 from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelInvalid
-from localspec.models.candidates import Room
+from localspec.models.pair import Room
 from localspec.protocol.frames import Loading
 from localspec.units import MB
 from tests.daemon.test_pool import ignore, pool_of, submit

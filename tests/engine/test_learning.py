@@ -16,8 +16,7 @@ from localspec.engine.learning import KnownPair, Learning
 from localspec.memory.memory import Memory
 from localspec.models.machine import processor_name
 from localspec.models.model import model_at
-from localspec.models.record import FORMAT
-from localspec.models.tried import Tried
+from localspec.models.record import FORMAT, Tried
 from localspec.protocol.events import Round
 from localspec.protocol.results import ProposerStats, Stats
 from localspec.speculation.costs import CostCurve

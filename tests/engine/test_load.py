@@ -26,7 +26,7 @@ from localspec.models.bundled import bundled_model
 from localspec.models.fit import needs_of
 from localspec.models.model import model_at
 from localspec.models.pair import Pair, choose
-from localspec.models.tried import known_of
+from localspec.models.record import known_of
 from localspec.protocol.engine_config import EngineConfig
 from tests import random_ggufs
 from tests.mlx_pair import in_both_formats, mlx_model

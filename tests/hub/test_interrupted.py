@@ -8,7 +8,6 @@ import signal
 import subprocess
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from tests.hub.conftest import Q4, REPO, Puller
@@ -75,37 +74,12 @@ def test_ctrl_c_keeps_the_part_and_says_how_to_resume(cli: Puller, half: Hub) ->
 
 
 @pytest.mark.slow
-def test_on_a_terminal_there_is_a_bar(cli: Puller, half: Hub) -> None:
-    command, *arguments = (*cli.command, "models", "pull", REPO)
-    terminal = pexpect.spawn(
-        command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8", dimensions=(24, 160)
-    )
-    terminal.expect(r"━.*1\.\d/3\.2 MB")
-    half.go_on.set()
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
-
-
-@pytest.mark.slow
 def test_a_connection_that_is_cut_is_resumed(cli: Puller, hub: Hub) -> None:
     hub.add(REPO, {NAME: Q4})
     hub.cuts[NAME] = [1_500_000, 1_200_000, 300]
     pulled = cli.json("models", "pull", REPO)
     assert Path(pulled["path"]).read_bytes() == Q4
     assert hub.ranges_of(Q4) == [None, "bytes=1000000-", "bytes=2000000-", "bytes=2000000-"]
-
-
-@pytest.mark.slow
-def test_a_connection_that_is_always_cut_is_an_error(cli: Puller, hub: Hub) -> None:
-    hub.add(REPO, {NAME: Q4})
-    hub.cuts[NAME] = [HALF, *[0] * 20]
-    done = cli("models", "pull", REPO, "--json")
-    error = json.loads(done.stdout)["error"]
-    assert (done.returncode, error["code"]) == (69, "hub_unavailable")
-    assert " was lost: " in error["message"] and "the same command continues it" in error["remedy"]
-    hub.cuts.clear()
-    assert_resumed(cli, hub, asked_before=len(hub.ranges_of(Q4)))
 
 
 @pytest.mark.slow

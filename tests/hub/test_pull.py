@@ -44,13 +44,6 @@ def test_a_model_comes_whole_into_the_shared_cache(cli: Puller, tiny: Hub) -> No
     assert hf_hub_download(REPO, path.name, cache_dir=cli.cache, local_files_only=True) == str(path)
 
 
-def test_what_is_here_is_not_fetched_again(cli: Puller, tiny: Hub) -> None:
-    first = cli("models", "pull", REPO)
-    again = cli("models", "pull", REPO)
-    assert again.stdout == first.stdout and "is already downloaded" in again.stderr
-    assert tiny.ranges_of(Q4) == [None]
-
-
 def test_another_commit_of_the_same_file_is_a_link(cli: Puller, tiny: Hub) -> None:
     first = cli.json("models", "pull", REPO)
     tiny.repositories[REPO].files["README.md"] = b"Now with more words."
@@ -140,13 +133,6 @@ def test_a_refusal_is_an_error_with_a_remedy_and_without_the_password(
     exited, error = failed(cli, REPO)
     assert (error["code"], exited) == (code, EXIT_CODES.get(code, 1)) and text in error["remedy"]
     assert "hush" not in str(error) and "me:" not in str(error)
-
-
-@pytest.mark.slow
-def test_offline_no_request_is_sent(cli: Puller, tiny: Hub) -> None:
-    cli.environment["HF_HUB_OFFLINE"] = "1"
-    done = cli.process("models", "pull", REPO)
-    assert done.returncode == 69 and "Unset HF_HUB_OFFLINE" in done.stderr and not tiny.log
 
 
 def lying(hub: Hub, **fields: object) -> None:

@@ -12,7 +12,7 @@ from huggingface_hub.utils import WeakFileLock
 
 from localspec.models.bundled import bundled_model
 from tests.cli.harness import LONG
-from tests.hub.conftest import Q4, Q8, REPO, Puller, mlx_directory, model
+from tests.hub.conftest import Q4, Q8, REPO, Puller, mlx_directory
 from tests.hub.server import Hub, sha256
 from tests.waiting import DEADLINE_S
 
@@ -93,13 +93,6 @@ def test_a_download_of_another_program_is_refused(cli: Puller, tiny: Hub, downlo
     assert path.read_bytes() == Q4
 
 
-@pytest.mark.slow
-def test_a_part_is_removed_too(cli: Puller, tiny: Hub) -> None:
-    tiny.cuts["tiny-7b-q4_k_m.gguf"] = [1_100_000, *[0] * 20]
-    assert cli("models", "pull", REPO).returncode == 69
-    assert removed(cli, REPO) == ([NAME], 1_000_000) and not cli.folder().exists()
-
-
 def test_a_directory_for_mlx_is_removed_whole(cli: Puller, hub: Hub) -> None:
     hub.add("org/Tiny-4bit", mlx_directory())
     cli.json("models", "pull", "org/Tiny-4bit", "--mlx")
@@ -162,26 +155,5 @@ def test_a_loaded_model_is_unloaded_first_and_a_running_one_is_kept(cli: Puller,
         assert len(cli.status()["models"]) == 1
         removed(cli, REPO)
         assert cli.status()["models"] == [] and cli.files() == []
-    finally:
-        cli("daemon", "stop")
-
-
-@pytest.mark.slow
-def test_the_model_that_uses_a_draft_is_found_by_its_place(cli: Puller, hub: Hub, tmp_path: Path) -> None:
-    """Here a model that was pulled has the name of the bundled draft."""
-    hub.add(REPO, {"stdlib-1m.gguf": model()})
-    path = cli.json("models", "pull", REPO)["path"]
-    target = tmp_path / "target.gguf"
-    target.write_bytes(bundled_model("stdlib-6m").read_bytes())
-    try:
-        cli.json("models", "load", "-m", "bundled", "--backend", "llama_cpp", "--keep-alive", "0")
-        cli.json("models", "load", "-m", str(target), "--draft", path, "--keep-alive", "0")
-        drafts = {
-            model["path"]: [draft["path"] for draft in model["drafts"]] for model in cli.status()["models"]
-        }
-        bundled = {str(bundled_model("stdlib-6m")): [str(bundled_model("stdlib-1m"))]}
-        assert drafts == bundled | {str(target): [str(Path(path).resolve())]}
-        assert removed(cli, path)[0]
-        assert {model["path"] for model in cli.status()["models"]} == bundled.keys()
     finally:
         cli("daemon", "stop")

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 CONFIG = {"model_type": "toy", "max_position_embeddings": 64}
-INDEX = "model.safetensors.index.json"
 BYTES_OF = {"F32": 4, "F16": 2, "BF16": 2, "U32": 4}
 
 Shapes = Mapping[str, tuple[str, Sequence[int]]]

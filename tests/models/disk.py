@@ -1,4 +1,4 @@
-"""A home with the stores of five programs in it, and forty models: real headers, the bundled
+"""A home with the stores of five programs in it, and more than thirty models: real headers, the bundled
 vocabulary, small random weights, several broken on purpose."""
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def mlx_files(config: dict[str, object] | None = None) -> dict[str, bytes]:
 
 
 def write_home(root: Path) -> Home:
-    """Forty models in five stores and a directory of one's own."""
+    """More than thirty models in five stores and a directory of one's own."""
     home = Home(root)
     _write_hub(home)
     _write_programs(home)
@@ -222,7 +222,6 @@ def _write_hub(home: Home) -> None:
     for name in ("Qwen2.5-0.5B-Instruct-4bit", "Llama-3.2-1B-Instruct-4bit", "Phi-3.5-mini-instruct-4bit"):
         home.hub(f"mlx-community/{name}", dict(mlx_files({"quantization": {"bits": 4, "group_size": 64}})))
     home.hub("org/Encoder-110M", dict(mlx_files({"architectures": ["BertModel"]})))
-    home.hub("org/Quantised-8B", dict(mlx_files({"quantization_config": {"quant_method": "bitsandbytes"}})))
 
 
 def _write_programs(home: Home) -> None:
@@ -230,9 +229,6 @@ def _write_programs(home: Home) -> None:
     flat = {
         "ggml-org_models_tinyllamas_stories15M.gguf": Toy("stories15M"),
         "bartowski_gemma-2-2b-it-GGUF_gemma-2-2b-it-Q8_0.gguf": Toy("gemma-2-2b-it", "Q8_0"),
-        "TheBloke_deepseek-coder-6.7B-base-GGUF_deepseek-coder-6.7b-base.Q4_0.gguf": Toy(
-            "deepseek-coder-6.7b-base", layers=3
-        ),
     }
     for name, toy in flat.items():
         home.file(FLAT / name, make(toy))
@@ -244,12 +240,10 @@ def _write_programs(home: Home) -> None:
     seven = "models--Qwen--Qwen2.5-Coder-7B-Instruct-GGUF"
     (blob,) = (home.root / HUB / seven / "blobs").iterdir()
     home.ollama("qwen2.5-coder", "7b", blob.read_bytes())
-    home.ollama("starcoder2", "3b", make(Toy("starcoder2-3b", layers=2)))
     home.ollama("nomic-embed-text", "latest", make(Toy("nomic-embed-text-v1.5", architecture="nomic-bert")))
     for publisher, name, toy in (
         ("lmstudio-community", "Qwen2.5-7B-Instruct-GGUF", Toy("Qwen2.5-7B-Instruct", type="Q8_0", layers=4)),
         ("lmstudio-community", "Qwen2.5-0.5B-Instruct-GGUF", Toy("Qwen2.5-0.5B-Instruct", type="Q8_0")),
-        ("TheDrummer", "falcon3-7B-instruct", Toy("falcon3-7B-instruct", layers=3)),
         ("TheDrummer", "Phi-3-mini-4k-instruct-GGUF", Toy("Phi-3-mini-4k-instruct", layers=2)),
     ):
         file = f"{name.removesuffix('-GGUF')}-{toy.type}.gguf"
@@ -263,7 +257,6 @@ def _write_directory(home: Home) -> None:
     make = home.writer.content
     for name, toy in (
         ("aquila-7b.Q4_0.gguf", Toy("aquila-7b", layers=3)),
-        ("command-r-35b-Q4_0.gguf", Toy("command-r-35b", layers=6)),
         ("deep/gpt2-124M.F16.gguf", Toy("gpt2", "F16")),
         ("mmproj-model-f16.gguf", Toy("projector", architecture="clip")),
         ("lora.gguf", Toy("lora", values=(ggufs.string("general.type", "adapter"),))),

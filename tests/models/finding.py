@@ -8,7 +8,6 @@ from pathlib import Path
 
 from localspec.models import description, library
 from localspec.models.description import Format
-from localspec.models.disk import read_disk
 from localspec.models.model import Model, model_at
 from localspec.models.names import Parts
 from localspec.models.pair import Drafter, Pair
@@ -29,16 +28,6 @@ def describe(name: str, path: Path) -> ModelDescription:
     """A model's description under a name."""
     model = model_at(path)
     return description.describe(name, path, model.format, lambda: model.header, {})
-
-
-def model_name(path: Path) -> str:
-    """The name of a model's file or directory."""
-    return model_at(path).own_name
-
-
-def model_files(model_dirs: Iterable[str]) -> list[tuple[str, Path]]:
-    """(id, path) of all models, the bundled ones first."""
-    return [(each.description.id, each.path) for each in read_disk(model_dirs).found]
 
 
 def shown_name(path: Path, model_dirs: Iterable[str] = ()) -> str:

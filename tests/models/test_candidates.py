@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelError
-from localspec.models.candidates import Candidate, Room, auto_draft, chosen, judged, without
 from localspec.models.fit import needs_of
 from localspec.models.model import model_at
-from localspec.models.tried import Tried, note_failure
+from localspec.models.pair import Candidate, Room, auto_draft, chosen, judged, without
+from localspec.models.record import Tried, note_failure
 from localspec.protocol.engine_config import EngineConfig
 from localspec.units import size
 from tests.mlx_pair import mlx_model
@@ -30,6 +30,7 @@ CONFIG = EngineConfig(n_ctx=256, parallel=1)
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path_factory.mktemp("home")))
+    monkeypatch.setattr("localspec.models.disk.FRESH_S", 0.0)
 
 
 def model(
@@ -65,12 +66,6 @@ def test_the_bundled_pair_stays_as_it_is(tmp_path: Path) -> None:
     assert found == (model_at(DRAFT), "the bundled pair")
 
 
-def test_a_copy_of_the_bundled_target_is_paired_like_any_other(tmp_path: Path) -> None:
-    shutil.copy(TARGET, tmp_path / "mine.gguf")
-    told = "stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller"
-    assert draft(tmp_path / "mine.gguf") == ("stdlib-1m", told)
-
-
 def test_a_smaller_model_of_the_same_vocabulary_drafts(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
     model(tmp_path, "small", 1_000)
@@ -86,14 +81,6 @@ def test_a_model_beside_the_target_drafts_though_it_is_in_no_store(tmp_path: Pat
     (tmp_path / "other.gguf").write_bytes(b"broken")
     found, why = auto_draft(model_at(target), (), Room(CONFIG))
     assert (found, why) == (model_at(small), "small drafts: same vocabulary, same family, 10 times smaller")
-
-
-def test_quantisations_may_differ(tmp_path: Path) -> None:
-    """The smaller model is that with fewer weights, whatever the bytes: half of these are of 16 bits."""
-    target = model(tmp_path, "target", 10_000)
-    values = [string("general.architecture", "toy"), *vocabulary(WORDS)]
-    write(tmp_path, gguf(values, [tensor("weight", (1_000,), 1)], b"\0" * 2_000), "half.gguf")
-    assert draft(target)[0] == "half"
 
 
 def test_a_few_more_tokens_are_compatible_and_cost_the_precedence(tmp_path: Path) -> None:
@@ -171,16 +158,6 @@ def test_another_format_does_not_draft(tmp_path: Path) -> None:
     assert mlx.reason == "it is an MLX directory, the target a GGUF file"
 
 
-def test_a_broken_file_is_told_and_passed_over(tmp_path: Path) -> None:
-    target = model(tmp_path, "target", 10_000)
-    whole = model(tmp_path, "whole", 1_000).read_bytes()
-    for name, content in (("cut", whole[:-900]), ("empty", b""), ("other", b"no model at all")):
-        write(tmp_path, content, f"{name}.gguf")
-    assert draft(target)[0] == "whole"
-    reasons = {each.model.description.id: each.reason for each in judge(target) if not each.helps}
-    assert "truncated" in reasons["cut"] and "empty" in reasons["empty"] and "GGUF" in reasons["other"]
-
-
 def test_a_file_that_vanishes_meanwhile_is_told_and_passed_over(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
     for name in ("a", "b"):
@@ -245,41 +222,12 @@ def test_a_draft_that_could_not_be_loaded_is_passed_over(tmp_path: Path) -> None
     assert draft(target)[0] == "first"
 
 
-def test_too_little_was_seen_to_go_by(tmp_path: Path) -> None:
-    target = model(tmp_path, "target", 10_000)
-    first = model(tmp_path, "first", 900)
-    note(target, first, Tried(10, 0, 1.0))
-    assert draft(target) == ("first", "first drafts: same vocabulary, same family, 11.1 times smaller")
-
-
-def test_models_of_one_vocabulary_are_compared_once(tmp_path: Path) -> None:
-    """The second file is not read: it is deleted before, and refused for the first one's tokens."""
-    target = model(tmp_path, "target", 10_000)
-    other = [*WORDS[:9], "x", *WORDS[10:]]
-    for name in ("a", "b"):
-        model(tmp_path, name, 1_000, words=other)
-    found = judged(model_at(target), (str(tmp_path),), Room(CONFIG))
-    first = next(found)
-    (tmp_path / "b.gguf").unlink()
-    second = next(found)
-    assert [first.model.description.id, second.model.description.id] == [
-        "a",
-        "b",
-    ] and first.reason == second.reason
-    assert "token 9" in first.reason
-
-
 def test_a_target_that_cannot_be_read_is_paired_with_none(tmp_path: Path) -> None:
     target = write(tmp_path, b"no model at all", "target.gguf")
     with pytest.raises(ModelError):
         judge(target)
     name, why = draft(target)
     assert name is None and why.startswith("no draft model: ") and "GGUF" in why
-
-
-def test_without_another_model_that_is_said(tmp_path: Path) -> None:
-    target = model(tmp_path, "target", 10_000)
-    assert chosen(model_at(target), []) == (None, without(NONE))
 
 
 def test_the_same_file_under_another_name_is_no_candidate(tmp_path: Path) -> None:

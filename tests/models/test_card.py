@@ -11,7 +11,7 @@ from localspec.models.card import texts_of
 from localspec.models.gguf import read_header
 from localspec.models.template import CHATML, PLAIN
 from tests.mlx_pair import mlx_model
-from tests.models import directories, ggufs
+from tests.models import ggufs
 
 
 @pytest.mark.parametrize("format", ["gguf", "mlx"])
@@ -32,20 +32,6 @@ def test_a_file_says_little_or_nothing(tmp_path: Path) -> None:
     assert texts_of(path).eos == "", "there is no such token"
 
 
-def test_a_directory_has_the_texts_of_its_settings(tmp_path: Path) -> None:
-    pieces = directories.tokenizer([("a", -1.0), ("b", -2.0), ("</s>", -3.0)], byte_level=False)
-    settings = {"eos_token": {"content": "</s>"}, "bos_token": None, "chat_template": "{{ messages }}"}
-    path = directories.write(
-        tmp_path,
-        {
-            "config.json": directories.CONFIG,
-            "tokenizer.json": pieces,
-            "tokenizer_config.json": settings,
-        },
-    )
-    assert texts_of(path)[:3] == ("", "</s>", "{{ messages }}")
-
-
 def test_the_bytes_on_a_gpu_are_those_of_the_last_layers_and_the_output(tmp_path: Path) -> None:
     names = ["token_embd.weight", "output.weight", "output_norm.weight", *(f"blk.{i}.a" for i in range(3))]
     tensors = [ggufs.tensor(name, (4, 2), ggufs.F32, 32 * i) for i, name in enumerate(names)]
@@ -53,10 +39,3 @@ def test_the_bytes_on_a_gpu_are_those_of_the_last_layers_and_the_output(tmp_path
     path.write_bytes(ggufs.gguf([], tensors, b"\0" * 32 * len(names)))
     header = read_header(path)
     assert [header.bytes_of_last(n) // 32 for n in (0, 1, 2, 3, 4, 999)] == [0, 2, 3, 4, 5, 5]
-
-
-def test_an_embedding_that_is_the_output_too_is_on_the_gpu() -> None:
-    header = read_header(bundled_model(BUNDLED_TARGET))
-    embedding = 8192 * 256 * 2
-    assert header.bytes_of_last(1) == pytest.approx(embedding, rel=0.01)
-    assert header.bytes_of_last(999) == pytest.approx(header.file_size, rel=0.03)

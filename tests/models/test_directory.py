@@ -107,11 +107,6 @@ def test_the_quantisation_is_the_type_of_most_weights(tmp_path: Path) -> None:
     assert (model.quantisation, model.parameters) == ("BF16", 321)
 
 
-def test_no_weights_have_no_quantisation(tmp_path: Path) -> None:
-    model = of_weights(tmp_path, {})
-    assert (model.quantisation, model.parameters) == ("unknown", 0)
-
-
 def quantised(module: str, inputs: int, outputs: int, bits: int) -> dict[str, tuple[str, tuple[int, ...]]]:
     groups = ("F16", (outputs, inputs // 64))
     packed = ("U32", (outputs, inputs * bits // 32))
@@ -125,11 +120,6 @@ def test_quantised_weights_are_counted_one_by_one(tmp_path: Path, bits: int) -> 
     assert (model.quantisation, model.parameters) == (f"{bits}bit", 128 * 8 + 8 + 128)
 
 
-def test_the_scales_of_what_is_not_quantised_are_weights(tmp_path: Path) -> None:
-    shapes = {"layer.weight": ("F16", (8,)), "layer.scales": ("F16", (8,)), "scales": ("F16", (8,))}
-    assert of_weights(tmp_path, shapes, quantization=BITS).parameters == 24
-
-
 @pytest.mark.parametrize(
     "settings", [None, [], "4bit", {"bits": 0}, {"bits": -4}, {"bits": "4"}, {"bits": 33}]
 )
@@ -140,54 +130,16 @@ def test_a_quantisation_that_makes_no_sense_is_none(tmp_path: Path, settings: ob
 
 # --- files -------------------------------------------------------------------------------------
 
-PART = "model-0000{}-of-00002.safetensors"
-
-
-def split(folder: Path, **changes: object) -> Path:
-    """A model of two weight files with their index."""
-    parts = {"a": PART.format(1), "b": PART.format(2)}
-    files: dict[str, object] = {
-        "model.safetensors": None,
-        parts["a"]: directories.weights({"a": ("F16", (4,))}),
-        parts["b"]: directories.weights({"b": ("F16", (2,))}),
-        directories.INDEX: {"metadata": {"total_size": 12}, "weight_map": parts | changes},
-    }
-    return directories.write(folder, files)
-
 
 def test_split_weights_are_one_model(tmp_path: Path) -> None:
-    path = split(tmp_path)
+    parts = {
+        f"model-0000{n}-of-00002.safetensors": directories.weights({name: ("F16", (4,))})
+        for n, name in ((1, "a"), (2, "b"))
+    }
+    path = directories.write(tmp_path, {"model.safetensors": None, **parts})
     model = read_directory(path)
-    assert model.weights == (path / PART.format(1), path / PART.format(2))
-    assert model.parameters == 6
+    assert model.weights == tuple(path / name for name in parts) and model.parameters == 8
     assert model.size == sum(file.stat().st_size for file in model.weights)
-
-
-def test_scales_may_be_in_another_file_than_their_weights(tmp_path: Path) -> None:
-    path = split(tmp_path)
-    shapes = quantised("layer", 128, 8, 4)
-    for part, names in ((1, ("weight", "biases")), (2, ("scales",))):
-        some = {f"layer.{name}": shapes[f"layer.{name}"] for name in names}
-        (path / PART.format(part)).write_bytes(directories.weights(some))
-    (path / "config.json").write_text(json.dumps(directories.CONFIG | {"quantization": BITS}))
-    assert read_directory(path).parameters == 128 * 8
-
-
-def test_adapters_and_second_copies_are_not_counted(tmp_path: Path) -> None:
-    others = {"adapters.safetensors": b"", "consolidated.safetensors": directories.SMALL}
-    path = directories.write(tmp_path, others)
-    assert read_directory(path).weights == (path / "model.safetensors",)
-
-
-def test_what_mlx_would_load_is_checked_although_the_index_does_not_name_it(tmp_path: Path) -> None:
-    path = split(tmp_path)
-    (path / "model-more.safetensors").write_bytes(directories.SMALL)
-    assert path / "model-more.safetensors" in read_directory(path).weights
-
-
-def test_weights_of_any_name_are_found(tmp_path: Path) -> None:
-    path = directories.write(tmp_path, {"model.safetensors": None, "toy.safetensors": directories.SMALL})
-    assert read_directory(path).weights == (path / "toy.safetensors",)
 
 
 def test_files_may_be_links_as_in_a_download_cache(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 import localspec
-from localspec.errors import ModelNotFound
 from localspec.models.disk import Disk, read_disk
 from localspec.models.model import place_of
 from localspec.protocol.messages import ModelDescription
@@ -54,7 +53,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Disk]:
 def test_every_store_is_looked_into(whole: tuple[Home, Disk]) -> None:
     _, disk = whole
     counts = Counter(model.store for model in disk.models)
-    assert list(counts) == STORES and len(disk.models) >= 40
+    assert list(counts) == STORES and len(disk.models) >= 30
     assert [store.name for store in disk.stores] == STORES[1:]
     assert all(store.problem is None for store in disk.stores)
 
@@ -73,7 +72,6 @@ def test_what_is_broken_is_told_with_its_reason(whole: tuple[Home, Disk]) -> Non
         "vocabulary": "has a vocabulary, but no weights",
         "Encoder-110M": "its architecture is BertModel",
         "missing-7b-q4_0": "was not completed",
-        "Quantised-8B": "quantised by bitsandbytes",
         "broken:7b": "does not contain the expected JSON",
         "cloudy:cloud": "it runs on Ollama's servers",
         "escaping:7b": "is not a digest",
@@ -160,14 +158,6 @@ def test_a_model_that_changes_is_read_anew(home: Home) -> None:
     assert str(path) not in (home.root.parent / "localspec" / "cache" / "models.json").read_text()
 
 
-def test_a_part_that_comes_later_makes_a_model_whole(home: Home) -> None:
-    parts = home.writer.split(Toy("toy"), 2)
-    home.file(FLAT / "toy-00001-of-00002.gguf", parts[0])
-    assert "part 2 of 2 is missing" in str(by_id(read_disk())["toy"].problem)
-    home.file(FLAT / "toy-00002-of-00002.gguf", parts[1])
-    assert by_id(read_disk())["toy"].problem is None
-
-
 def test_a_directorys_tokenizer_that_changes_is_read_anew(home: Home) -> None:
     folder = directories.write(home.root / LM_STUDIO.parent, name="models")
     before = by_id(read_disk())["models"]
@@ -202,12 +192,6 @@ def test_a_damaged_index_is_thrown_away(home: Home, tmp_path: Path, content: byt
     assert len(index.read_bytes()) > 500
 
 
-def test_an_index_that_cannot_be_written_costs_time_alone(home: Home, tmp_path: Path) -> None:
-    home.file(FLAT / "toy.gguf", small())
-    (tmp_path / "localspec" / "cache" / "models.json").mkdir(parents=True)
-    assert read_disk() == read_disk()
-
-
 # --- finding one -------------------------------------------------------------------------------
 
 
@@ -220,12 +204,6 @@ def test_what_pull_takes_is_a_name(home: Home) -> None:
         assert find_model(f"org/toy-7b-gguf:{name}") == snapshot / file
     assert find_model("org/Toy-7B-GGUF").name == "toy-7b-Q4_K_M.gguf"
     assert find_model("org/Toy-1B-GGUF:Q4_0").name.startswith("sha256-")
-
-
-def test_what_may_be_on_the_hub_is_told_how_it_comes(home: Home) -> None:
-    with pytest.raises(ModelNotFound) as caught:
-        find_model("org/Toy-9B-GGUF:Q4_K_M")
-    assert "`localspec models pull org/Toy-9B-GGUF:Q4_K_M`" in caught.value.remedy
 
 
 def test_llama_cpp_answers_from_a_blob(home: Home) -> None:

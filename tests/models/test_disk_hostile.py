@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.candidates import Room, auto_draft
 from localspec.models.disk import read_disk
 from localspec.models.library import absolute
 from localspec.models.model import model_at, place_of
-from localspec.models.names import LONGEST, parse
+from localspec.models.pair import Room, auto_draft
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.messages import ModelDescription
 from tests.models import ggufs
 from tests.models.disk import LM_STUDIO, OLLAMA, Home
-from tests.models.finding import find_model, model_name
+from tests.models.finding import find_model
 from tests.models.test_disk import by_id, home, small
 
 __all__ = ["home"]
@@ -67,35 +64,6 @@ def test_names_that_no_file_can_have_are_refused_or_not_found(home: Home) -> Non
     for name in ("x" * 300, "~nosuch/x.gguf"):
         with pytest.raises(ModelNotFound):
             find_model(absolute(name))
-
-
-def test_a_path_into_the_hub_keeps_its_name(home: Home) -> None:
-    snapshot = home.hub("org/Split-7B-GGUF", {"one.gguf": small("one")})
-    path = next(snapshot.rglob("one.gguf"))
-    assert os.path.islink(path)
-    assert absolute(str(path)) == str(path) == str(find_model(str(path)))
-    assert model_name(find_model(str(path))) == "one"
-
-
-def test_what_is_not_all_there_hides_nothing(home: Home, tmp_path: Path) -> None:
-    folder = tmp_path / "models"
-    folder.mkdir()
-    (folder / "fine-7b.gguf.part").write_bytes(b"half")
-    home.hub("org/Fine-7B-GGUF", {"fine-7b.gguf": small("fine")})
-    assert find_model("fine-7b", (str(folder),)).name == "fine-7b.gguf"
-
-
-def test_a_title_of_any_length_is_cut(tmp_path: Path) -> None:
-    title = "a-7b" + "_q1" * 100_000
-    values = [ggufs.string("general.name", title), ggufs.string("general.architecture", "x" * 100_000)]
-    path = ggufs.write(
-        tmp_path, ggufs.gguf([*values, *ggufs.vocabulary(["a"])], [ggufs.tensor("w", (8,))], b"\0" * 32)
-    )
-    found = next(model for model in read_disk((str(tmp_path),)).models if model.path == str(path))
-    assert max(len(found.title or ""), len(found.architecture or "")) <= 200
-    # By the whole of it this would take minutes.
-    parts = parse(ModelDescription(id=title, path="", format="gguf", backend="", size=0))
-    assert sum(map(len, parts)) <= 2 * LONGEST
 
 
 def test_what_is_listed_as_unusable_is_not_loaded(home: Home) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from localspec.config import Config, ModelConfig
-from localspec.errors import ModelAmbiguous, ModelNotFound
+from localspec.errors import ModelAmbiguous
 from localspec.models import disk
 from localspec.models.description import Format
 from localspec.models.disk import read_disk
@@ -59,37 +56,6 @@ def test_in_a_whole_home_every_name_leads_to_its_model(
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "localspec"))
     write_home(tmp_path)
     assert check_all_names((str(tmp_path / MODEL_DIR),)) > 30
-
-
-FAMILIES = ["toy", "Toy", "bundled", "auto", "stdlib"]
-SIZES = ["", "-7b", ":7b", "-7B", ":7b-2", "-6m", "-7b-instruct", ":7b-instruct"]
-QUANTISATIONS = ["", "-q4_0", "-Q8_0", "-4bit", ".Q4_K_M", "-gguf"]
-NAMES = st.builds(lambda *parts: "".join(parts), *map(st.sampled_from, (FAMILIES, SIZES, QUANTISATIONS)))
-
-
-def put(home: Home, store: str, name: str, content: bytes) -> None:
-    """A model in one of the stores, called so."""
-    if store == "ollama":
-        family, _, tag = name.partition(":")
-        home.ollama(family, tag or "latest", content)
-    elif store == "hub":
-        home.hub(f"org/{name}", {f"{name}.gguf": content})
-    elif store == "mlx":
-        directories.write(home.root / LM_STUDIO / "me", name=name)
-    else:
-        home.file(Path(MODEL_DIR if store == "own" else FLAT) / f"{name}.gguf", content)
-
-
-@given(st.lists(st.tuples(st.sampled_from(["own", "hub", "flat", "ollama", "mlx"]), NAMES), max_size=10))
-@settings(max_examples=30, deadline=None)
-def test_in_any_home_every_name_leads_to_its_model(models: list[tuple[str, str]]) -> None:
-    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", folder)
-        patch.setenv("LOCALSPEC_HOME", os.path.join(folder, "localspec"))
-        home = Home(Path(folder))
-        for number, (store, name) in enumerate(dict.fromkeys(models)):
-            put(home, store, name, small(str(number)))
-        check_all_names((os.path.join(folder, MODEL_DIR),))
 
 
 def test_what_is_in_no_store_is_called_as_its_file_is(home: Home) -> None:
@@ -158,11 +124,4 @@ def test_a_request_reads_the_disk_once(scans: list[str]) -> None:
     sections.merged(Options(model="toy:7b"))
     sections.engine("toy:7b")
     assert len(places_of("toy:7b", ())) == 1 and len(sections.unresolved()) == 3
-    assert len(scans) == 1
-
-
-def test_a_name_of_no_model_is_not_looked_for_again_and_again(scans: list[str]) -> None:
-    for _ in range(3):
-        with pytest.raises(ModelNotFound):
-            find_model("nobody")
     assert len(scans) == 1

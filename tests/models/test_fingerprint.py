@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.models.gguf import read_header
@@ -105,12 +105,6 @@ def test_tokens_are_read_by_their_types(
     assert found == [(token, text.encode()) for token, text in enumerate(expected)]
 
 
-def test_padding_and_unused_ids_are_not_counted(tmp_path: Path) -> None:
-    plain = tokens_of(tmp_path, ["a", "b"], [NORMAL, NORMAL])
-    assert tokens_of(tmp_path, ["a", "b", "[PAD2]"], [NORMAL, NORMAL, NORMAL]) == plain
-    assert tokens_of(tmp_path, ["a", "b", "x"], [NORMAL, NORMAL, UNUSED]) == plain
-
-
 def test_spaces_of_added_sentencepiece_tokens_may_be_written_either_way(tmp_path: Path) -> None:
     old = tokens_of(tmp_path, ["▁▁", "▁<PRE>"], [USER_DEFINED, CONTROL], model="llama")
     assert old == tokens_of(tmp_path, ["  ", " <PRE>"], [USER_DEFINED, CONTROL], model="llama")
@@ -198,30 +192,3 @@ def test_added_tokens_of_the_settings_are_counted_too(tmp_path: Path) -> None:
     file = {"added_tokens_decoder": decoder, "model_max_length": 10**30}
     tokens = both(tmp_path, gguf, tokenizer, tokenizer_config=file)
     assert tokens == [(0, b"a"), (1, b"<|x|>"), (2, b"<|y|>")]
-
-
-@pytest.mark.parametrize("part", ["normalizer", "pre_tokenizer", "decoder"])
-def test_byte_level_is_known_wherever_it_is_said(tmp_path: Path, part: str) -> None:
-    tokenizer = directories.tokenizer({"Ġa": 0}, byte_level=False)
-    tokenizer[part] = {"type": "Sequence", "parts": [{"type": "Split"}, {"type": "ByteLevel"}]}
-    assert both(tmp_path, [("Ġa", NORMAL)], tokenizer) == [(0, b" a")]
-
-
-texts = st.text(st.characters(codec="utf-8"), min_size=1, max_size=5)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["gpt2", "llama"])
-@settings(deadline=5000)
-@given(
-    own=st.lists(texts, unique=True, max_size=8),
-    more=st.lists(st.tuples(texts, st.booleans()), unique_by=lambda each: each[0], max_size=4),
-)
-def test_any_vocabulary_has_one_fingerprint(
-    tmp_path_factory: pytest.TempPathFactory, model: str, own: list[str], more: list[tuple[str, bool]]
-) -> None:
-    gguf = [(text, NORMAL) for text in own]
-    gguf += [(text, CONTROL if special else USER_DEFINED) for text, special in more]
-    extra = [added(len(own) + n, text, special=special) for n, (text, special) in enumerate(more)]
-    tokenizer = directories.tokenizer(table(gguf[: len(own)]), extra, byte_level=model == "gpt2")
-    both(tmp_path_factory.getbasetemp(), gguf, tokenizer, model=model)

@@ -37,11 +37,6 @@ def test_tensors_are_those_that_the_gguf_package_reads(bundled: tuple[GgufHeader
     )
 
 
-def test_parameters_are_the_weights_of_all_tensors(bundled: tuple[GgufHeader, Any]) -> None:
-    header, reader = bundled
-    assert header.parameters == sum(int(t.n_elements) for t in reader.tensors)
-
-
 def test_the_quantisation_is_the_type_of_most_weights(tmp_path: Path) -> None:
     tensors = [ggufs.tensor("norm", (64,), ggufs.F32), ggufs.tensor("weight", (256,), ggufs.Q4_K, 256)]
     path = ggufs.write(tmp_path, ggufs.gguf(tensors=tensors, data=b"\0" * 400))
@@ -57,10 +52,6 @@ def test_an_unknown_tensor_type_is_named_by_its_number(tmp_path: Path) -> None:
 def test_the_files_own_type_goes_first(tmp_path: Path) -> None:
     header = ggufs.gguf([ggufs.uint32("general.file_type", 15)], [ggufs.tensor("w", (32,), 8)], bytes(34))
     assert read_header(ggufs.write(tmp_path, header)).quantisation == "Q4_K_M"
-
-
-def test_a_file_without_tensors_has_no_quantisation(tmp_path: Path) -> None:
-    assert read_header(ggufs.write(tmp_path, ggufs.gguf())).quantisation == "unknown"
 
 
 def test_a_value_of_the_architecture_is_found_by_its_short_key(tmp_path: Path) -> None:
@@ -85,11 +76,6 @@ def test_short_arrays_of_numbers_are_kept(tmp_path: Path) -> None:
 def test_text_that_is_no_utf8_is_read_with_replacements(tmp_path: Path) -> None:
     damaged = ggufs.gguf([ggufs.string("general.name", "abc")]).replace(b"abc", b"a\xffc")
     assert read_header(ggufs.write(tmp_path, damaged)).metadata["general.name"] == "a\ufffdc"
-
-
-def test_version_2_is_read_too(tmp_path: Path) -> None:
-    path = ggufs.write(tmp_path, ggufs.start(0, 1, version=2) + ggufs.uint32("a", 7))
-    assert read_header(path).metadata == {"a": 7}
 
 
 def test_the_alignment_of_the_file_places_its_data(tmp_path: Path) -> None:

@@ -62,14 +62,6 @@ def directory_of(folder: Path, **config: object) -> Path:
         ({"architectures": ["BertModel"]}, "its architecture is BertModel"),
         ({"architectures": ["CLIPModel", "x"]}, "its architecture is CLIPModel"),
         ({"architectures": ["Qwen2ForSequenceClassification"]}, "is Qwen2ForSequenceClassification"),
-        (
-            {"architectures": ["T5ForConditionalGeneration"], "is_encoder_decoder": True},
-            "an encoder-decoder model",
-        ),
-        ({"quantization_config": {"quant_method": "bitsandbytes"}}, "by bitsandbytes for transformers"),
-        ({"quantization_config": {"quant_method": "exl2" * 99}}, "which MLX does not read"),
-        # JSON can hold half a character, which nothing can write.
-        ({"quantization_config": {"quant_method": "\ud800zz"}}, "by \N{REPLACEMENT CHARACTER}zz for"),
         ({"architectures": ["\udc80Odd"]}, "its architecture is \N{REPLACEMENT CHARACTER}Odd"),
     ],
 )
@@ -78,30 +70,6 @@ def test_a_directory_that_mlx_does_not_answer_with_is_told(
 ) -> None:
     problem = str(describe("x", directory_of(tmp_path, **config)).problem)
     assert told in problem and len(problem) < 200
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        {},
-        {"architectures": ["Qwen2ForCausalLM"]},
-        {"architectures": ["GPT2LMHeadModel"]},
-        {"architectures": ["Gemma3ForConditionalGeneration"]},
-        {"architectures": "odd"},
-        {"architectures": [3]},
-        {"quantization_config": {"quant_method": "gptq"}},
-        {"quantization_config": {"quant_method": "bitsandbytes"}, "quantization": {"bits": 4}},
-        {"quantization_config": 3},
-    ],
-)
-def test_a_directory_that_mlx_may_answer_with_is_offered(tmp_path: Path, config: dict[str, object]) -> None:
-    assert describe("x", directory_of(tmp_path, **config)).problem is None
-
-
-def test_weights_that_mlx_does_not_look_for_are_told(tmp_path: Path) -> None:
-    files = {"model.safetensors": None, "consolidated.safetensors": directories.SMALL}
-    path = directories.write(tmp_path, files)
-    assert "MLX reads only model*.safetensors" in str(describe("x", path).problem)
 
 
 def test_sentence_transformers_make_embeddings(tmp_path: Path) -> None:
@@ -116,16 +84,6 @@ def test_a_chat_template_is_found_wherever_it_is(tmp_path: Path, where: str) -> 
     path = directories.write(tmp_path, {where: content.encode()})
     assert describe("x", path).template and chat_template(path, read_settings(path)) == template
     assert not describe("x", directories.write(tmp_path, name="without")).template
-
-
-def test_the_template_is_no_part_of_the_tokenizer(tmp_path: Path) -> None:
-    template = ggufs.string("tokenizer.chat_template", "{{ messages }}")
-    first = describe("x", file_of(tmp_path, *VOCABULARY, template))
-    second = describe("x", file_of(tmp_path, *VOCABULARY))
-    third = describe("x", file_of(tmp_path, *VOCABULARY, ggufs.string("tokenizer.ggml.pre", "qwen2")))
-    assert first.template and not second.template
-    assert first.tokenizer_fp == second.tokenizer_fp != third.tokenizer_fp
-    assert first.vocab_fp == third.vocab_fp
 
 
 @pytest.mark.parametrize(

@@ -14,11 +14,10 @@ from localspec.backends.llama_cpp import devices
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.rounding import Rounding
 from localspec.engine.learning import Learning
-from localspec.models import machine, tried
+from localspec.models import machine, record
 from localspec.models.gguf import read_header
 from localspec.models.machine import build_for, driver, library_build, native_files
 from localspec.models.model import model_at
-from localspec.models.record import Record, learnt_dir
 from localspec.protocol.engine_config import EngineConfig
 from localspec.speculation.costs import PRIORS, prior_for
 from localspec.units import MB
@@ -101,10 +100,6 @@ def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: py
     assert devices.free_bytes() is None
 
 
-def test_this_library_has_no_gpu() -> None:
-    assert devices.free_bytes() is None
-
-
 def learnt(directory: Path, change: Callable[[LlamaCppBackend], None] = lambda backend: None) -> Learning:
     backend = LlamaCppBackend(model_at(DRAFT), SMALL, measured=False)
     change(backend)
@@ -143,14 +138,13 @@ def test_pairs_of_another_library_or_driver_are_not_believed(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     target, draft = (model_at(Path(shutil.copy(path, tmp_path))) for path in (TARGET, DRAFT))
-    directory = learnt_dir()
-    record = tried.TriedRecord()
-    record.tried = tried.Tried(100, 90, 1.5)
-    Record(directory, tried.name_of_pair(target, draft), record).write()
-    assert tried.known_of(target, draft).drafted == 100
+    directory, learnt = record.learnt_dir(), record.TriedRecord()
+    learnt.tried = record.Tried(100, 90, 1.5)
+    record.Record(directory, record.name_of_pair(target, draft), learnt).write()
+    assert record.known_of(target, draft).drafted == 100
     if change == "library":
         monkeypatch.setattr(machine, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
     else:
         monkeypatch.setattr(machine, "driver", lambda: "NVRM version: 570.86.15")
-    assert tried.known_of(target, draft) == tried.Tried()
+    assert record.known_of(target, draft) == record.Tried()
     assert os.listdir(directory)  # what was known is there again with the old library

@@ -80,16 +80,6 @@ def test_the_quantisation_is_added_where_models_differ_in_it_alone() -> None:
     assert named(*two) == ["toy:7b-q4_0", "toy:7b-q8_0", "toy:14b"]
 
 
-def test_what_comes_first_of_the_differences_is_enough() -> None:
-    assert named(model("Toy-7B-Instruct-Q4_0"), model("Toy-7B-Base-Q8_0")) == [
-        "toy:7b-instruct",
-        "toy:7b-base",
-    ]
-    assert named(model("Toy-7B-Q4_0"), model("Toy-7B-4bit", format="mlx")) == ["toy:7b-q4_0", "toy:7b-4bit"]
-    both = model("Toy-7B", quantisation="F16"), model("Toy-7B", quantisation="F16", format="mlx")
-    assert named(*both) == ["toy:7b-gguf", "toy:7b-mlx"]
-
-
 def test_of_models_that_differ_in_no_word_the_later_are_numbered() -> None:
     assert named(*(model("Toy-7B-Q4_0"),) * 3) == ["toy:7b", "toy:7b-2", "toy:7b-3"]
 
@@ -133,8 +123,3 @@ def test_names_that_mean_something_else_are_no_models() -> None:
 )
 def test_quantisations_are_known_by_their_labels(id: str, quantisation: str | None, like: str) -> None:
     assert parse(model(id, quantisation=quantisation)).preference == PREFERRED.index(like)
-
-
-def test_unknown_quantisations_come_last() -> None:
-    for unknown in (None, "Q2_K", "IQ1_S"):
-        assert parse(model("toy-7b", quantisation=unknown)).preference == len(PREFERRED)

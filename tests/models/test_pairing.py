@@ -7,8 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from localspec.errors import TokenizerMismatch
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
@@ -66,12 +64,6 @@ def test_the_first_later_id_that_differs_is_named(draft: list[bytes], sentence: 
         pair(WORDS, draft)
 
 
-def test_an_id_that_only_one_of_them_uses_differs() -> None:
-    less = {token: text for token, text in enumerate(WORDS) if token != 100}
-    with pytest.raises(TokenizerMismatch, match="token 100 is unused, the target's is b'w100'"):
-        check_pair(tokens(WORDS), Tokens(less, len(WORDS)))
-
-
 def test_sizes_may_differ_a_little() -> None:
     longer = [*WORDS, *(b"more" for _ in range(MAX_SIZE_DIFFERENCE))]
     assert pair(longer, WORDS) == "compatible"
@@ -84,30 +76,6 @@ def test_sizes_may_not_differ_more() -> None:
         pair(longer, WORDS)
     with pytest.raises(TokenizerMismatch, match="vocabulary has 329 tokens, the target's 200$"):
         pair(WORDS, longer)
-
-
-def test_where_sizes_differ_the_first_token_that_does_is_named_too() -> None:
-    longer = [*changed(70), *(b"more" for _ in range(MAX_SIZE_DIFFERENCE + 1))]
-    told = "vocabulary has 329 tokens, the target's 200; its token 70 is b'other', the target's is b'w70'"
-    with pytest.raises(TokenizerMismatch, match=told):
-        pair(WORDS, longer)
-
-
-def verdict(target: list[bytes], draft: list[bytes]) -> str:
-    try:
-        return pair(target, draft)
-    except TokenizerMismatch:
-        return "refused"
-
-
-vocabularies = st.lists(st.sampled_from([b"a", b"b"]), max_size=8)
-
-
-@given(vocabularies, vocabularies)
-def test_the_verdict_is_the_same_both_ways(one: list[bytes], other: list[bytes]) -> None:
-    shared = list(zip(one, other, strict=False))[FIRST_COMPARED:]
-    fits = "compatible" if all(a == b for a, b in shared) else "refused"
-    assert verdict(one, other) == verdict(other, one) == ("exact" if one == other else fits)
 
 
 @pytest.mark.parametrize(

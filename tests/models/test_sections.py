@@ -57,13 +57,6 @@ def test_a_model_is_one_by_all_of_its_names(heading: str, name: str) -> None:
         assert found.engine(other).n_ctx == 0
 
 
-def test_of_two_sections_of_one_model_the_later_goes_first() -> None:
-    found = sections('[models."bundled"]\nn_ctx = 1\nthreads = 1\n[models."stdlib-6m"]\nn_ctx = 2\nk = 2')
-    for name in ("bundled", "stdlib-6m", str(TARGET)):
-        engine, options = found.engine(name), found.merged(Options(model=name))
-        assert (engine.n_ctx, engine.threads, options.k) == (2, 1, 2)
-
-
 def test_a_model_of_a_configured_directory_is_found_once_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -82,22 +75,6 @@ def test_a_draft_stays_with_the_model_that_it_was_named_beside() -> None:
     of = {name: found.merged(Options(model=name)).draft for name in ("a", "b", "c")}
     assert of == {"a": "of-a", "b": "of-b", "c": None}
     assert found.merged(Options(model="b", draft="mine")).draft == "mine"
-
-
-@pytest.mark.parametrize(
-    ("configured", "name"),
-    [
-        ("bundled", "bundled"),
-        ("stdlib-6m", str(TARGET)),
-        (str(TARGET), f"{TARGET.parent}/./{TARGET.name}"),
-    ],
-)
-def test_a_draft_stays_with_its_model_by_file_name_or_path(configured: str, name: str) -> None:
-    found = sections(f'[options]\nmodel = "{configured}"\ndraft = "mine"')
-    assert found.merged(Options(model=name)).draft == "mine"
-    for other in ("stdlib-1m", str(bundled_model("stdlib-1m")), "no-such-model"):
-        assert found.merged(Options(model=other)).draft in (None, "auto")
-    assert found.merged(Options(model=name, draft="none")).draft == "none"
 
 
 def test_sections_that_hold_for_no_model_are_named_with_the_reason(tmp_path: Path) -> None:

@@ -8,11 +8,8 @@ import pytest
 
 import localspec
 from localspec.errors import ModelInvalid
-from localspec.models.fit import needs_of
 from localspec.models.gguf import MISSING_PART, read_header
-from localspec.models.model import model_at
-from localspec.models.split import first_part, split_of
-from localspec.protocol.engine_config import EngineConfig
+from localspec.models.split import split_of
 from tests.models import ggufs
 from tests.models.disk import Toy, Writer
 from tests.models.finding import describe, find_model
@@ -48,11 +45,6 @@ def test_a_part_is_known_by_its_name(name: str, expected: tuple[str, int, int] |
     assert (split and (split.stem, split.number, split.total)) == expected
 
 
-def test_a_model_is_loaded_by_its_first_part() -> None:
-    assert first_part(Path("x/a-00002-of-00003.gguf")) == Path("x/a-00001-of-00003.gguf")
-    assert first_part(Path("x/a.gguf")) == Path("x/a.gguf")
-
-
 def test_the_header_is_that_of_the_whole_model(parts: list[Path], tmp_path: Path) -> None:
     whole = read_header(ggufs.write(tmp_path, WRITER.content(TOY)))
     split = read_header(parts[0])
@@ -60,11 +52,6 @@ def test_the_header_is_that_of_the_whole_model(parts: list[Path], tmp_path: Path
     assert {tensor.name for tensor in split.tensors} == {tensor.name for tensor in whole.tensors}
     assert split.tokenizer_fp == whole.tokenizer_fp
     assert split.file_size == sum(part.stat().st_size for part in parts)
-
-
-def test_its_memory_is_that_of_all_parts(parts: list[Path]) -> None:
-    needs = needs_of(model_at(parts[0]), None, EngineConfig())
-    assert needs.weights == sum(part.stat().st_size for part in parts)
 
 
 def test_a_missing_part_is_named(parts: list[Path]) -> None:
@@ -84,17 +71,6 @@ def test_another_part_leads_to_the_first(parts: list[Path]) -> None:
     with pytest.raises(ModelInvalid, match="is part 2 of 3 of a model") as caught:
         read_header(parts[1])
     assert str(parts[0]) in caught.value.remedy
-
-
-def test_a_name_that_claims_other_parts_than_the_file_is_refused(parts: list[Path]) -> None:
-    other = parts[0].with_name("toy-00001-of-00002.gguf")
-    parts[0].rename(other)
-    with pytest.raises(ModelInvalid, match="says the model has 3 parts, its file name says 2"):
-        read_header(other)
-
-
-def test_a_file_that_is_only_named_like_a_part_is_read(tmp_path: Path) -> None:
-    assert read_header(ggufs.write(tmp_path, ggufs.small(), "toy-00001-of-00001.gguf")).parameters == 8
 
 
 def test_a_claim_of_very_many_parts_ends_at_once(tmp_path: Path) -> None:

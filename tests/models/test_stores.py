@@ -11,7 +11,6 @@ import pytest
 
 from localspec.models import stores
 from localspec.models.stores import (
-    MAX_DEPTH,
     Found,
     repository_of,
     scan_folder,
@@ -19,8 +18,7 @@ from localspec.models.stores import (
     scan_ollama,
     stores_of,
 )
-from tests.models import directories, ggufs
-from tests.models.disk import HUB, LM_STUDIO, OLLAMA, Home
+from tests.models.disk import HUB, OLLAMA, Home
 
 Scan = Callable[[Path], Iterator[Found]]
 
@@ -109,13 +107,6 @@ def test_links_to_directories_are_followed_once(home: Home) -> None:
         (home.root / "m" / name).symlink_to(home.root / "disk", target_is_directory=True)
     (home.root / "disk" / "self").symlink_to("self")
     assert ids(scan_folder, home.root / "m") == ["a"]
-
-
-def test_what_is_nested_too_deep_is_not_searched(home: Home) -> None:
-    deep = "/".join("d" * (MAX_DEPTH + 2))
-    home.file(f"m/{deep}/a.gguf", b"")
-    home.file(f"m/{deep[: MAX_DEPTH - 2]}/b.gguf", b"")
-    assert ids(scan_folder, home.root / "m") == ["b"]
 
 
 def test_a_directory_with_very_much_in_it_is_searched_in_part(
@@ -230,12 +221,6 @@ def test_a_digest_that_is_none_leads_nowhere(home: Home, digest: str, problem: s
     assert problem in problems(scan_ollama, home.root / OLLAMA)["toy:7b"]
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"layers": 3}', b"\xff" * 100])
-def test_a_broken_manifest_is_told(home: Home, content: bytes) -> None:
-    home.file(OLLAMA / "manifests" / "registry.ollama.ai" / "library" / "toy" / "7b", content)
-    assert "does not contain the expected JSON" in problems(scan_ollama, home.root / OLLAMA)["toy:7b"]
-
-
 def test_what_ollama_keeps_otherwise_is_told(home: Home) -> None:
     home.manifest("cloud", "big", {})
     home.manifest("tensors", "7b", {"tensor": f"sha256:{'0' * 64}"})
@@ -244,18 +229,3 @@ def test_what_ollama_keeps_otherwise_is_told(home: Home) -> None:
 
 
 # --- reading leaves no trace -------------------------------------------------------------------
-
-
-def test_nothing_is_written_into_a_store(home: Home) -> None:
-    home.ollama("toy", "7b", ggufs.small())
-    home.hub("org/Toy", {"toy.gguf": ggufs.small()})
-    directories.write(home.root / LM_STUDIO.parent, name="models")
-
-    def state() -> list[tuple[str, int]]:
-        return [(str(path), os.lstat(path).st_mtime_ns) for path in sorted(home.root.rglob("*"))]
-
-    before = state()
-    for store in stores_of():
-        if store.root.is_relative_to(home.root) and store.root.exists():
-            assert list(store.scan(store.root))
-    assert state() == before

@@ -56,30 +56,8 @@ def test_chatml_is_the_bundled_template_and_the_fallback(source: str | None) -> 
     )
 
 
-def test_special_tokens_are_variables() -> None:
-    assert render("{{ bos_token }}|{{ eos_token }}", bos="<s>", eos="</s>") == "<s>|</s>"
-
-
-def test_messages_have_roles_and_contents() -> None:
-    source = "{% for m in messages %}{{ m.role[0] }}{{ m['content'] }};{% endfor %}"
-    assert render(source) == "sBe brief.;uHi;aHello;uBye;"
-
-
-def test_text_is_not_escaped() -> None:
-    assert ChatTemplate(None).render([Message("user", "<a & 'b'>")]).count("<a & 'b'>") == 1
-
-
 def test_a_message_is_never_a_template() -> None:
     assert "{{ 1 + 1 }}" in ChatTemplate(None).render([Message("user", "{{ 1 + 1 }}")])
-
-
-def test_block_tags_leave_no_blank_lines() -> None:
-    assert render("{% if true %}\n  {% set x = 1 %}\na\n{% endif %}\n") == "a\n"
-
-
-def test_a_template_can_be_rendered_again() -> None:
-    chat = ChatTemplate(BUNDLED)
-    assert chat.render(CONVERSATION) == chat.render(CONVERSATION)
 
 
 def test_the_date_can_be_asked_for() -> None:
@@ -212,22 +190,9 @@ def test_attribute_tricks_are_refused(source: str) -> None:
     assert "is not permitted in a chat template" in failure(source)
 
 
-def test_an_unsafe_attribute_prints_nothing() -> None:
-    assert (
-        render("{{ raise_exception.__globals__ }}{{ ''.__class__ }}{{ self._TemplateReference__context }}")
-        == ""
-    )
-
-
 @pytest.mark.parametrize("name", ["open", "eval", "__import__", "environment.compile", "lipsum"])
 def test_nothing_of_python_is_in_reach(name: str) -> None:
     assert "is undefined" in failure(f"{{{{ {name}('1') }}}}")
-
-
-def test_a_template_cannot_change_the_conversation() -> None:
-    with pytest.raises(ModelInvalid):
-        render("{% set messages[0].content = 'x' %}")
-    assert CONVERSATION[0].content == "Be brief."
 
 
 # --- the limits --------------------------------------------------------------------------------
@@ -290,10 +255,6 @@ def test_many_texts_together_are_cut() -> None:
     source = "{% set n = namespace(x=[]) %}{% set t = 'a' * 1000000 %}"
     source += "{% for i in range(999) %}{% set n.x = [n.x, t ~ i] %}{% endfor %}"
     assert f"its texts are longer than {MAX_MADE} characters together" in failure(source)
-
-
-def test_output_just_below_the_limit_is_let_through() -> None:
-    assert len(render(f"{{{{ 'a' * {MAX_CHARS} }}}}")) == MAX_CHARS
 
 
 def test_a_rendering_that_exceeds_a_limit_costs_the_next_one_nothing() -> None:

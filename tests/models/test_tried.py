@@ -11,8 +11,17 @@ import pytest
 
 from localspec import home
 from localspec.models.model import model_at
-from localspec.models.record import Record, learnt_dir
-from localspec.models.tried import ENOUGH, Failure, Tried, TriedRecord, known_of, name_of_pair, note_failure
+from localspec.models.record import (
+    ENOUGH,
+    Failure,
+    Record,
+    Tried,
+    TriedRecord,
+    known_of,
+    learnt_dir,
+    name_of_pair,
+    note_failure,
+)
 from tests.models import directories
 from tests.models.ggufs import DRAFT, TARGET
 
@@ -27,10 +36,6 @@ def note(target: Path, draft: Path, tried: Tried) -> None:
     record = TriedRecord()
     record.tried = tried
     Record(learnt_dir(), name_of_pair(model_at(target), model_at(draft)), record).write()
-
-
-def test_of_a_new_pair_nothing_is_known() -> None:
-    assert known_of(model_at(TARGET), model_at(DRAFT)) == Tried()
 
 
 def test_what_was_seen_is_known_the_next_time() -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from localspec.models.candidates import Room
 from localspec.models.description import FORMATS
 from localspec.models.disk import recent_disk
 from localspec.models.library import chosen, meant, places_of
 from localspec.models.machine import has_device_code
 from localspec.models.model import Model
-from localspec.models.pair import is_apple_silicon
+from localspec.models.pair import Room, is_apple_silicon
 from localspec.protocol.engine_config import EngineConfig
 
 

@@ -20,9 +20,8 @@ from localspec.daemon.workers.turns import Turns
 from localspec.daemon.workers.worker import HeldDraft, Key, Resident, Terms, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET
-from localspec.models.candidates import Room
 from localspec.models.fit import Needs, free_memory, needs_beside
-from localspec.models.pair import Drafter, Pair, choose
+from localspec.models.pair import Drafter, Pair, Room, choose
 from localspec.models.sections import Sections
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.events import ModelEvent
