@@ -127,7 +127,11 @@ def carry_out(plan: Plan, progress: Progress) -> None:
     _check_room(plan)
     with typed(model.repo, KEPT):
         for file in model.files:
-            _download(plan, file, lambda n, before=done: progress(before + n))
+
+            def report(n: int, before: int = done) -> None:
+                progress(before + n)
+
+            _download(plan, file, report)
             done += file.size
             progress(done)
         if plan.entry is None:

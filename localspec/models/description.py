@@ -14,8 +14,7 @@ import msgspec
 
 from localspec.errors import ModelError, ModelInvalid
 from localspec.models.directory import ModelDirectory, is_directory_model
-from localspec.models.gguf import GgufHeader, read_header
-from localspec.models.split import split_of
+from localspec.models.gguf import GgufHeader, read_header, split_of
 from localspec.models.tokenizer_json import chat_template, read_settings
 from localspec.models.vocabulary import directory_tokens, gguf_tokens, vocab_fp
 from localspec.protocol.messages import ModelDescription
@@ -122,6 +121,7 @@ def describe(
     found = ModelDescription(
         id=text_of(name), path=text_of(path), format=format, backend=BACKENDS[format], size=weights_size(path)
     )
+    problem: ModelError | None
     try:
         header = read()
         if isinstance(header, ModelDirectory):

@@ -26,9 +26,9 @@ from localspec.models.bounded import read_bounded
 from localspec.models.bundled import BUNDLED, BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.description import Header, Vocabularies, describe, format_of, text_of
 from localspec.models.directory import is_directory_model
+from localspec.models.gguf import first_part
 from localspec.models.model import Model, model_at, signature_of
 from localspec.models.names import parse, pulled_name, typed_names
-from localspec.models.split import first_part
 from localspec.models.stores import Found, Store, stores_of
 from localspec.protocol.messages import ModelDescription, StoreDescription
 from localspec.protocol.pairs import Signature

@@ -18,7 +18,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.bounded import opened, shown
-from localspec.models.split import Split, split_of
 
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
@@ -76,6 +75,7 @@ TOKENS = "tokenizer.ggml.tokens"
 KEPT_ARRAYS = {TOKENS: str, "tokenizer.ggml.token_type": int}
 MAX_LAYERS = 1024
 """numbers in an array that is kept in any case: it may have one for each layer"""
+SPLIT = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 BLOCK = re.compile(r"blk\.(\d{1,6})\.")
 ALIGNMENT = "general.alignment"
 TOKENIZER = "tokenizer.ggml."
@@ -171,6 +171,37 @@ class GgufHeader:
     def of_architecture(self, key: str) -> Any:
         """The value of a key of the architecture, such as ``context_length``; None if not there."""
         return self.metadata.get(f"{self.architecture}.{key}")
+
+
+# Names of the files of a split model: ``model-00001-of-00003.gguf``, as llama.cpp writes them.
+
+
+class Split(NamedTuple):
+    """One part of a split model; ``stem`` is the beginning of all parts' names."""
+
+    path: Path
+    stem: str
+    number: int
+    total: int
+
+    def part(self, number: int) -> Path:
+        """The path of another part: beside this one."""
+        return self.path.with_name(f"{self.stem}-{number:05}-of-{self.total:05}.gguf")
+
+
+def split_of(path: Path) -> Split | None:
+    """The part of a split model that this file is by its name; None for a file that is a model by itself."""
+    found = SPLIT.fullmatch(path.name)
+    if found is None:
+        return None
+    split = Split(path, found["stem"], int(found["number"]), int(found["count"]))
+    return split if 1 <= split.number <= split.total else None
+
+
+def first_part(path: Path) -> Path:
+    """The file that a model is loaded by: of a split one the first part, there or not."""
+    split = split_of(path)
+    return path if split is None else split.part(1)
 
 
 def read_header(path: Path, *, texts: bool = True) -> GgufHeader:

@@ -19,9 +19,8 @@ from localspec.models.description import (
     weights_size,
 )
 from localspec.models.directory import CONFIG, read_directory
-from localspec.models.gguf import read_header
+from localspec.models.gguf import read_header, split_of
 from localspec.models.names import Parts
-from localspec.models.split import split_of
 from localspec.models.tokenizer_json import SETTINGS, TEMPLATE, TEMPLATE_IN_JSON, TOKENIZER
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.pairs import ModelFile, Signature

@@ -9,7 +9,7 @@ from itertools import count
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
-from localspec.models.split import split_of
+from localspec.models.gguf import split_of
 from localspec.protocol.messages import ModelDescription
 
 MILLION = 1_000_000
@@ -60,7 +60,8 @@ def label_of(stem: PurePath) -> str | None:
     for name in (stem.name.lower(), stem.parent.name.lower()):
         found = QUANTISATION.findall(name)
         if found and name.endswith(found[-1]):
-            return {"fp16": "F16", "fp32": "F32"}.get(found[-1], found[-1].upper())
+            label = str(found[-1]).upper()
+            return {"FP16": "F16", "FP32": "F32"}.get(label, label)
     return None
 
 

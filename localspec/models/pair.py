@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.description import BACKENDS, FORMATS, KINDS, has_mlx
+from localspec.models.description import BACKENDS, FORMATS, KINDS, count, has_mlx
 from localspec.models.disk import forget_recent, known_beside
 from localspec.models.fit import Needs, Size, size_of
 from localspec.models.library import find, in_formats
@@ -29,7 +29,6 @@ LEAST, LOW, HIGH = 2.0, 5.0, 30.0
 """times smaller than its target: a draft that is less than the first takes about as long as it saves; those
 between the others are preferred"""
 MIDDLE = math.sqrt(LOW * HIGH)
-MILLION = 1_000_000
 PAIR = "the bundled pair"
 
 
@@ -263,8 +262,6 @@ class _Pairing:
             size_of(target, room.config)  # raises what is wrong with it
         self._tokens: Tokens | None = None
         self._size: Size | None = None
-        self._verdicts: dict[str | None, Fit | ModelError] = {self._target.description.vocab_fp: "exact"}
-        """by the other's ``vocab_fp``"""
         self._tried = {model: self._known(model) for model in known.values()}
         self.others = sorted(known.values(), key=self._promise)
 
@@ -326,28 +323,18 @@ class _Pairing:
     # From its headers.
 
     def _verdict(self, model: Model) -> Fit:
-        """Raises :class:`ModelError`. Models of one vocabulary share a verdict."""
-        fingerprint = model.description.vocab_fp
-        if fingerprint is None or self._target.description.vocab_fp is None:
+        """Raises :class:`ModelError`."""
+        own, other = self._target.description.vocab_fp, model.description.vocab_fp
+        if own is None or other is None:
             raise ModelInvalid("the target or the draft model has no vocabulary")
-        found = self._verdicts.get(fingerprint)
-        if found is None:
-            try:
-                found = self._compared(model)
-            except ModelError as error:
-                found = error
-            self._verdicts[fingerprint] = found
-        if isinstance(found, ModelError):
-            raise found
-        return found
-
-    def _compared(self, draft: Model) -> Fit:
+        if own == other:
+            return "exact"
         # Sizes are read in microseconds, texts in tenths of a second.
-        sizes = self._target.header.n_tokens, draft.header.n_tokens
+        sizes = self._target.header.n_tokens, model.header.n_tokens
         if all(sizes):
             check_sizes(*sizes)
         self._tokens = self._tokens or read_tokens(self._target.path)
-        return check_pair(self._tokens, read_tokens(draft.path))
+        return check_pair(self._tokens, read_tokens(model.path))
 
     def _needs(self, model: Model) -> int:
         config = self._room.config
@@ -369,7 +356,7 @@ class _Pairing:
 
 def _amount(model: Model) -> str:
     found = model.description
-    return f"{found.parameters / MILLION:.0f} M parameters" if found.parameters else size(found.size)
+    return f"{count(found.parameters)} parameters" if found.parameters else size(found.size)
 
 
 def _acceptance(tried: Tried) -> str:

@@ -16,7 +16,7 @@ import msgspec
 from localspec.errors import ModelError
 from localspec.models.bounded import RIGHT, decode_json, read_bounded
 from localspec.models.directory import CONFIG
-from localspec.models.split import first_part, split_of
+from localspec.models.gguf import first_part, split_of
 
 CONFIGURED = "model_dirs"
 TITLES = {

@@ -11,7 +11,7 @@ import pytest
 from huggingface_hub import hf_hub_download, scan_cache_dir
 
 from localspec.hub.choice import needs
-from localspec.models.catalogue import CATALOGUE, DEFAULT
+from localspec.models.catalogue import CATALOGUE, Entry
 from localspec.units import MB
 from tests.hub.conftest import Q4, Q8, REPO, Puller, mlx_directory, model
 from tests.hub.server import Hub, Refusal, sha256
@@ -216,15 +216,14 @@ TARGET, DRAFT = "org/Coder-7B-GGUF", "org/Coder-0.5B-GGUF"
 @pytest.fixture
 def family(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Hub:
     """A repository of the catalogue, and that of its draft model."""
-    entry = CATALOGUE[DEFAULT]
     for name, repo, file, content in (
         ("coder:7b", TARGET, "coder-7b-q4_k_m.gguf", Q4),
         ("coder:0.5b", DRAFT, "coder-0.5b-q8_0.gguf", Q8),
     ):
         hub.add(repo, {file: content})
-        changes = {"name": name, "repo": repo, "file": file, "size": len(content), "sha256": sha256(content)}
         draft = "coder:0.5b" if repo == TARGET else None
-        monkeypatch.setitem(CATALOGUE, name, entry._replace(**changes, wheels=None, draft=draft))
+        entry = Entry(name, "tests", repo, file, len(content), sha256(content), draft=draft)
+        monkeypatch.setitem(CATALOGUE, name, entry)
     return hub
 
 

@@ -123,7 +123,7 @@ def test_the_family_comes_first_then_five_to_thirty_times_smaller(
 @pytest.mark.parametrize(
     ("parameters", "words", "verdict", "told"),
     [
-        (10_000, WORDS, "refused", "it is not smaller: 0 M parameters, the target 0 M parameters"),
+        (10_000, WORDS, "refused", "it is not smaller: 0.0 M parameters, the target 0.0 M parameters"),
         (20_000, WORDS[:200], "refused", "it is not smaller"),
         (8_000, WORDS, "exact", "it is only 1.25 times smaller"),
         (1_000, WORDS[:200], "refused", "the draft model's vocabulary has 200 tokens, the target's 400"),

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from localspec.models.description import Format
 from localspec.models.names import PREFERRED, RESERVED, parse, typed_names
 from localspec.protocol.messages import ModelDescription
 
@@ -15,7 +16,7 @@ def model(
     *names: str,
     quantisation: str | None = "Q4_K",
     parameters: int | None = None,
-    format: str = "gguf",
+    format: Format = "gguf",
     title: str | None = None,
     problem: str | None = None,
 ) -> ModelDescription:

@@ -18,7 +18,7 @@ from tests.models.finding import named
 def model(
     id: str,
     *names: str,
-    format: str = "gguf",
+    format: Format = "gguf",
     store: str = "lmstudio",
     size: int = 1,
     problem: str | None = None,

@@ -8,8 +8,7 @@ import pytest
 
 import localspec
 from localspec.errors import ModelInvalid
-from localspec.models.gguf import MISSING_PART, read_header
-from localspec.models.split import split_of
+from localspec.models.gguf import MISSING_PART, read_header, split_of
 from tests.models import ggufs
 from tests.models.disk import Toy, Writer
 from tests.models.finding import describe, find_model
