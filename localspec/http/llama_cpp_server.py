@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from localspec._version import __version__
 from localspec.client import Client
@@ -18,9 +17,6 @@ from localspec.http.ollama import tag
 from localspec.models.fit import context_size
 from localspec.protocol.messages import LoadedModel
 from localspec.protocol.proposer_kinds import KINDS
-
-if TYPE_CHECKING:
-    from localspec.models.card import Texts
 
 CAPS = {
     "supports_string_content": True,
@@ -70,10 +66,7 @@ async def props(client: Client, body: Nothing) -> Answer:
         "total_slots": _sequences(loaded),
         "model_path": loaded.path,
         "model_alias": loaded.model,
-        "model_ftype": texts.quantisation,
-        "bos_token": texts.bos,
-        "eos_token": texts.eos,
-        "chat_template": texts.template,
+        **texts,
         "chat_template_caps": CAPS,
         "modalities": {"vision": False, "video": False, "audio": False},
         "endpoint_slots": True,
@@ -148,11 +141,11 @@ def _sequences(loaded: LoadedModel | None) -> int:
     return known or configured().engine.parallel or 1
 
 
-def _texts(path: str) -> Texts:
-    """Return the model's special texts; without any if its files cannot be read."""
-    from localspec.models.card import Texts, texts_of  # imports jinja2
+def _texts(path: str) -> dict[str, str]:
+    """Return the model's special texts; empty ones if its files cannot be read."""
+    from localspec.models.template import texts_of  # imports jinja2
 
     try:
         return texts_of(Path(path))
     except (LocalspecError, OSError):
-        return Texts("", "", "", "")
+        return dict.fromkeys(("model_ftype", "bos_token", "eos_token", "chat_template"), "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import glob
 import os
 import re
@@ -151,6 +152,23 @@ def scan_folder(root: Path) -> Iterator[Found]:
     yield from sorted(folders)
 
 
+def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
+    """``root`` and each directory under it that can be read, with the names in it."""
+    os.listdir(root)  # raises where it cannot be read
+    seen: set[tuple[int, int]] = set()
+    for place, below, names in os.walk(root, followlinks=True):
+        folder = Path(place)
+        with contextlib.suppress(OSError):
+            status = folder.stat()
+            if (key := (status.st_dev, status.st_ino)) not in seen:
+                seen.add(key)
+                yield folder, {*below, *names}
+                if len(folder.parts) - len(root.parts) < MAX_DEPTH:
+                    below.sort()
+                    continue
+        below.clear()
+
+
 def _too_large(root: Path) -> Found:
     return Found(
         root,
@@ -160,41 +178,6 @@ def _too_large(root: Path) -> Found:
     )
 
 
-def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
-    """``root`` and each directory under it that can be read, with the names in it."""
-    seen: set[tuple[int, int]] = set()
-    waiting = [(root, 0)]
-    while waiting:
-        folder, depth = waiting.pop()
-        try:
-            status = folder.stat()
-            if (status.st_dev, status.st_ino) in seen:
-                continue
-            seen.add((status.st_dev, status.st_ino))
-            found = _entries(folder)
-        except OSError:
-            if folder == root:
-                raise
-            continue
-        yield folder, {entry.name for entry in found}
-        if depth < MAX_DEPTH:
-            waiting += [(folder / entry.name, depth + 1) for entry in reversed(found) if _is_folder(entry)]
-
-
-def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """The entries of a directory, sorted by name; raises OSError."""
-    with os.scandir(folder) as found:
-        return sorted(found, key=lambda entry: entry.name)
-
-
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    """Return True if this is a directory, or a link to one."""
-    try:
-        return entry.is_dir()
-    except OSError:  # a link that leads to itself
-        return False
-
-
 # The Hugging Face hub's cache, which llama.cpp uses as well: ``models--org--name/snapshots/<revision>/…``.
 # huggingface_hub's own scan_cache_dir takes as long to import (0.1 s) as a whole listing may take, and
 # measures every file of every repository.
@@ -202,9 +185,9 @@ def _is_folder(entry: os.DirEntry[str]) -> bool:
 
 def scan_hub(root: Path) -> Iterator[Found]:
     """Every model in a hub cache."""
-    for entry in _entries(root):
-        if entry.name.startswith(REPOSITORY) and _is_folder(entry):
-            yield from _repository(Path(entry.path))
+    for name in sorted(os.listdir(root)):
+        if name.startswith(REPOSITORY) and os.path.isdir(root / name):
+            yield from _repository(root / name)
 
 
 def scan_llama_cpp(root: Path) -> Iterator[Found]:
@@ -250,11 +233,8 @@ def _snapshots(folder: Path) -> list[Path]:
         main = read_bounded(folder / "refs" / "main", MAX_SETTINGS).decode(errors="replace").strip()
     except ModelError:
         main = ""
-    try:
-        found = [Path(entry.path) for entry in _entries(folder / "snapshots") if _is_folder(entry)]
-    except OSError:
-        return []
-    return sorted(found, key=lambda path: (path.name != main, path.name))
+    found = filter(os.path.isdir, glob.glob(f"{glob.escape(str(folder))}/snapshots/*"))
+    return sorted(map(Path, found), key=lambda path: (path.name != main, path.name))
 
 
 def _short(name: str) -> str:
@@ -275,7 +255,7 @@ class _Manifest(msgspec.Struct):
 
 def scan_ollama(root: Path) -> Iterator[Found]:
     """Every model of an Ollama store."""
-    _entries(root)
+    os.listdir(root)  # raises where it cannot be read
     for name in sorted(glob.glob("*/*/*/*", root_dir=root / "manifests")):
         if os.path.isfile(manifest := root / "manifests" / name):
             yield _of_manifest(root, manifest, OLLAMAS_LIBRARY.sub("", name))

@@ -5,10 +5,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Literal
 
 from localspec.errors import ModelInvalid
+from localspec.models.directory import is_directory_model, read_directory
+from localspec.models.gguf import read_header
+from localspec.models.tokenizer_json import chat_template, read_settings, read_tokenizer, text_of_token
 from localspec.protocol.requests import Message
 
 NO_VARIABLES: Mapping[str, Any] = MappingProxyType({})
@@ -73,3 +77,23 @@ def _joined(messages: Iterable[Message], roles: _Roles) -> list[Message]:
     """``messages`` in other roles, with neighbours of one role as one message."""
     runs = groupby(messages, lambda message: roles.get(message.role, message.role))
     return [Message(role, "\n\n".join(message.content for message in run)) for role, run in runs]
+
+
+def texts_of(path: Path) -> dict[str, str]:
+    """Return, by the server's names, the quantisation, the texts of the tokens that begin and end texts,
+    empty without one, and the chat template in use; raises :class:`ModelError`."""
+    tokens: Iterable[str]
+    if is_directory_model(path):
+        settings = read_settings(path)
+        bos, eos = (text_of_token(settings.get(f"{name}_token")) or "" for name in ("bos", "eos"))
+        template, quantisation = chat_template(path, settings), read_directory(path).quantisation
+        tokens = () if template else read_tokenizer(path).added.values()
+    else:
+        header = read_header(path)
+        quantisation, found = header.quantisation, header.metadata.get("tokenizer.chat_template")
+        template = found if isinstance(found, str) else None
+        tokens = texts = header.metadata.get("tokenizer.ggml.tokens") or ()
+        ids = (header.metadata.get(f"tokenizer.ggml.{name}_token_id") for name in ("bos", "eos"))
+        bos, eos = (texts[id] if type(id) is int and 0 <= id < len(texts) else "" for id in ids)
+    template = template or (CHATML if CHATMLS in tokens else PLAIN)
+    return {"model_ftype": quantisation, "bos_token": bos, "eos_token": eos, "chat_template": template}

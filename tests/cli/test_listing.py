@@ -124,13 +124,13 @@ def facts(text: str) -> dict[str, str]:
 def test_all_of_a_model_is_shown(person: Cli, home: Home) -> None:
     path = home.root / FLAT / "Toy-7B-Instruct-Q8_0.gguf"
     for name in ("toy:7b-q8_0", "toy:7b-q8", str(path)):
-        told = facts(person("models", "show", name).stdout)
-        assert told["names"] == "toy:7b-q8_0, Toy-7B-Instruct-Q8_0" and told["path"] == str(path)
-    assert (told["store"], told["title"], told["architecture"]) == ("llama.cpp", "Toy 7B", "llama")
-    assert (told["context"], told["chat template"]) == ("2048 tokens", "yes")
-    assert len(told["vocab_fp"]) == 16
-    assert "of 2048 tokens (weights 554." in told["memory"]
-    assert ", KV cache " in told["memory"] and told["fill-in"] in ("yes", "no")
+        shown = facts(person("models", "show", name).stdout)
+        assert shown["names"] == "toy:7b-q8_0, Toy-7B-Instruct-Q8_0" and shown["path"] == str(path)
+    assert (shown["store"], shown["title"], shown["architecture"]) == ("llama.cpp", "Toy 7B", "llama")
+    assert (shown["context"], shown["chat template"]) == ("2048 tokens", "yes")
+    assert len(shown["vocab_fp"]) == 16
+    assert "of 2048 tokens (weights 554." in shown["memory"]
+    assert ", KV cache " in shown["memory"] and shown["fill-in"] in ("yes", "no")
 
 
 def test_a_model_is_shown_as_json(person: Cli) -> None:
@@ -141,10 +141,10 @@ def test_a_model_is_shown_as_json(person: Cli) -> None:
     assert memory["n_ctx"] == 2048 and memory["weights"] == bundled_model("stdlib-6m").stat().st_size
 
 
-def test_of_a_name_of_several_quantisations_the_others_are_told(person: Cli) -> None:
-    told = facts(person("models", "show", "toy:7b").stdout)
-    assert told["names"].startswith("toy:7b-q4_0, ")
-    assert told["others"] == "toy:7b-q8_0 (gguf): give the full name to choose one"
+def test_of_a_name_of_several_quantisations_the_others_are_shown(person: Cli) -> None:
+    shown = facts(person("models", "show", "toy:7b").stdout)
+    assert shown["names"].startswith("toy:7b-q4_0, ")
+    assert shown["others"] == "toy:7b-q8_0 (gguf): give the full name to choose one"
     done = json.loads(person("models", "show", "TOY:7B", "--json").stdout)
     assert [other["names"][0] for other in done["others"]] == ["toy:7b-q8_0"]
     for name in ("toy:7b-q4_0", "toy-7b-instruct-q4_0"):
@@ -172,10 +172,10 @@ def test_what_would_command_a_terminal_is_not_written_to_one(person: Cli, tmp_pa
 
 
 def test_of_a_broken_model_the_remedy_is_shown(person: Cli, tmp_path: Path) -> None:
-    told = facts(person("models", "show", "missing:7b").stdout)
+    shown = facts(person("models", "show", "missing:7b").stdout)
     assert (
-        "its download is incomplete" in told["problem"]
-        and told["remedy"] == "Pull it again: `ollama pull missing:7b`."
+        "its download is incomplete" in shown["problem"]
+        and shown["remedy"] == "Pull it again: `ollama pull missing:7b`."
     )
     path = ggufs.write(tmp_path, ggufs.small()[:-1])
     done = json.loads(person("models", "show", str(path), "--json").stdout)
@@ -184,7 +184,7 @@ def test_of_a_broken_model_the_remedy_is_shown(person: Cli, tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     ("name", "code"),
-    [("toy", "model_ambiguous"), ("t", "model_ambiguous"), ("nobody", "model_not_found")],
+    [("toy", "model_ambiguous"), ("t", "model_ambiguous"), ("nothing", "model_not_found")],
 )
 def test_a_name_of_several_or_of_none_is_an_error(person: Cli, name: str, code: str) -> None:
     done = person("models", "show", name, "--json")
@@ -225,7 +225,7 @@ def test_a_folder_of_a_models_name_takes_no_models_place(person: Cli, tmp_path: 
         ("llama.cpp", ["toy:7b-q4_0", "toy:7b-q8_0"]),
         ("lm studio", ["toy:1b"]),
         ("bundled", ["stdlib-6m", "stdlib-1m"]),
-        ("nobody", []),
+        ("nothing", []),
     ],
 )
 def test_the_list_may_be_of_some_alone(person: Cli, wanted: str, names: list[str]) -> None:
@@ -233,10 +233,10 @@ def test_the_list_may_be_of_some_alone(person: Cli, wanted: str, names: list[str
     assert [model["names"][0] for model in listed] == names
     done = person("models", "list", wanted)
     assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == names
-    assert ("No model's name contains 'nobody'" in done.stderr) == (not names)
+    assert ("No model's name contains 'nothing'" in done.stderr) == (not names)
 
 
-def test_the_paths_are_told_whole(person: Cli, home: Home) -> None:
+def test_the_paths_are_printed_whole(person: Cli, home: Home) -> None:
     done = person("models", "list", "toy:7b-q8", "--paths")
     path = home.root / FLAT / "Toy-7B-Instruct-Q8_0.gguf"
     assert [line.split() for line in done.stdout.splitlines()] == [
@@ -298,6 +298,6 @@ def test_what_cannot_be_used_is_offered_to_who_looks_at_it(
 
 
 def test_sizes_and_counts_are_said_as_people_say_them() -> None:
-    told = [size(n_bytes) for n_bytes in (0, 262_144, 13_300_000, 4_700_000_000)]
-    assert told == ["0.0 kB", "262.1 kB", "13.3 MB", "4.7 GB"]
+    shown = [size(n_bytes) for n_bytes in (0, 262_144, 13_300_000, 4_700_000_000)]
+    assert shown == ["0.0 kB", "262.1 kB", "13.3 MB", "4.7 GB"]
     assert (count(6_500_000), count(7_615_616_512), count(None)) == ("6.5 M", "7.6 B", "-")

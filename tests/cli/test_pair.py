@@ -52,14 +52,14 @@ def test_the_bundled_pair(cli: Cli) -> None:
     assert cli("models", "pair", "bundled").stdout == done.stdout
 
 
-def test_a_gain_is_told_once_enough_was_drafted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gain_is_shown_once_enough_was_drafted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(cli.home))
     for drafted, gain in ((ENOUGH - 1, None), (ENOUGH, 1.5)):
         note(TARGET, DRAFT, Tried(drafted, 30, 1.5))
-        told = cli.json("models", "pair")["candidates"][0]
+        first = cli.json("models", "pair")["candidates"][0]
         lines = cli("models", "pair").stdout.splitlines()
         assert "time saved" in lines[0] and ("  33%  " in lines[1]) == (gain is not None)
-        assert (told["id"], told["drafted"], told["gain"]) == ("stdlib-1m", drafted, gain)
+        assert (first["id"], first["drafted"], first["gain"]) == ("stdlib-1m", drafted, gain)
 
 
 def test_every_candidate_has_its_reason(cli: Cli, models: Path) -> None:
@@ -96,7 +96,7 @@ def test_a_longer_context_needs_more_memory(cli: Cli, models: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "told"),
+    ("arguments", "code", "sentence"),
     [
         (("no-such",), 1, "there is no model named 'no-such'"),
         (("cut",), 1, "truncated"),
@@ -104,10 +104,10 @@ def test_a_longer_context_needs_more_memory(cli: Cli, models: Path) -> None:
     ],
 )
 def test_what_cannot_be_paired_is_an_error(
-    cli: Cli, models: Path, arguments: tuple[str, ...], code: int, told: str
+    cli: Cli, models: Path, arguments: tuple[str, ...], code: int, sentence: str
 ) -> None:
     done = cli("models", "pair", *arguments)
-    assert done.returncode == code and told in done.stderr and not done.stdout
+    assert done.returncode == code and sentence in done.stderr and not done.stdout
 
 
 @pytest.mark.slow

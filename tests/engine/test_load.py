@@ -152,13 +152,13 @@ def test_where_a_draft_cannot_be_loaded_nothing_stays_open(tmp_path: Path) -> No
 
 
 def test_progress_names_the_stage() -> None:
-    noted: list[tuple[str, float]] = []
+    reported: list[tuple[str, float]] = []
     load_engine(
         choose("bundled", "auto", backend="llama_cpp"),
         config=SMALL,
-        progress=lambda stage, f: noted.append((stage, f)),
+        progress=lambda stage, f: reported.append((stage, f)),
     ).close()
-    assert [stage for stage, fraction in noted if fraction == 1.0] == ["target", "draft"]
+    assert [stage for stage, fraction in reported if fraction == 1.0] == ["target", "draft"]
 
 
 def in_disguise(path: Path) -> Path:

@@ -121,7 +121,7 @@ def test_the_family_comes_first_then_five_to_thirty_times_smaller(
 
 
 @pytest.mark.parametrize(
-    ("parameters", "words", "verdict", "told"),
+    ("parameters", "words", "verdict", "sentence"),
     [
         (10_000, WORDS, "refused", "it is not smaller: 0.0 M parameters, the target 0.0 M parameters"),
         (20_000, WORDS[:200], "refused", "it is not smaller"),
@@ -137,13 +137,13 @@ def test_the_family_comes_first_then_five_to_thirty_times_smaller(
     ],
 )
 def test_why_a_model_does_not_draft(
-    tmp_path: Path, parameters: int, words: list[str], verdict: str, told: str
+    tmp_path: Path, parameters: int, words: list[str], verdict: str, sentence: str
 ) -> None:
     target = model(tmp_path, "target", 10_000)
     model(tmp_path, "other", parameters, words=words)
     (candidate,) = judge(target)
     assert candidate.verdict == verdict and not candidate.helps
-    assert candidate.reason.startswith(told)
+    assert candidate.reason.startswith(sentence)
     nearly = "the best one, other, is only 1.25 times smaller" if parameters == 8_000 else NONE
     assert draft(target) == (None, without(nearly))
     everyone = judged(model_at(target), (str(tmp_path),), Room(CONFIG))
@@ -158,7 +158,7 @@ def test_another_format_does_not_draft(tmp_path: Path) -> None:
     assert mlx.reason == "it is an MLX directory, the target a GGUF file"
 
 
-def test_a_file_that_vanishes_meanwhile_is_told_and_passed_over(tmp_path: Path) -> None:
+def test_a_file_that_vanishes_meanwhile_is_named_and_passed_over(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
     for name in ("a", "b"):
         model(tmp_path, name, 1_000)
@@ -176,8 +176,8 @@ def test_what_does_not_fit_in_memory_is_left_out_for_what_does(tmp_path: Path) -
     assert draft(target, free(needs[large]))[0] == "large"
     assert draft(target, free(needs[large] - 1))[0] == "small"
     name, why = draft(target, free(needs[small] - 1))
-    told = f"both need {size(needs[large])} of memory, {size(needs[small] - 1)} are free"
-    assert name is None and why == without(f"the best one, large:1m, does not fit: {told}")
+    sentence = f"both need {size(needs[large])} of memory, {size(needs[small] - 1)} are free"
+    assert name is None and why == without(f"the best one, large:1m, does not fit: {sentence}")
     assert draft(target, Room(CONFIG))[0] == "large"
 
 
@@ -192,8 +192,8 @@ def test_a_draft_that_was_of_no_use_is_not_chosen_again(tmp_path: Path) -> None:
         == "it does not make this target faster: 10% of 200 drafted tokens were accepted"
     )
     note(target, second, Tried(200, 20, 1.0))
-    told = "the best one, first, does not make this target faster: 10% of 200 drafted tokens were accepted"
-    assert draft(target) == (None, without(told))
+    why = "the best one, first, does not make this target faster: 10% of 200 drafted tokens were accepted"
+    assert draft(target) == (None, without(why))
 
 
 def test_a_draft_that_was_of_use_comes_first_whatever_its_size(tmp_path: Path) -> None:
@@ -202,8 +202,8 @@ def test_a_draft_that_was_of_use_comes_first_whatever_its_size(tmp_path: Path) -
     half, most = model(tmp_path, "half", 4_900), model(tmp_path, "most", 8_000)
     note(target, half, Tried(200, 150, 1.3))
     measured = "75% of 200 drafted tokens were accepted, 1.30 times as fast"
-    told = f"half drafts: same vocabulary, same family, 2.04 times smaller; {measured}"
-    assert draft(target) == ("half", told)
+    why = f"half drafts: same vocabulary, same family, 2.04 times smaller; {measured}"
+    assert draft(target) == ("half", why)
     note(target, most, Tried(200, 190, 1.4))
     assert [each.model.description.id for each in judge(target)] == ["most", "half", "likely"]
 
@@ -214,8 +214,10 @@ def test_a_draft_that_could_not_be_loaded_is_passed_over(tmp_path: Path) -> None
     model(tmp_path, "second", 200)
     note_failure(model_at(target), model_at(first), "a tensor is missing")
     assert draft(target)[0] == "second"
-    told = judge(target)[0].reason
-    assert re.fullmatch(r"it could not be loaded on \d{4}-\d\d-\d\d at \d\d:\d\d: a tensor is missing", told)
+    sentence = judge(target)[0].reason
+    assert re.fullmatch(
+        r"it could not be loaded on \d{4}-\d\d-\d\d at \d\d:\d\d: a tensor is missing", sentence
+    )
     shutil.copy(first, tmp_path / "repaired")
     os.replace(tmp_path / "repaired", first)
     os.utime(first, (time.time() + 60,) * 2)

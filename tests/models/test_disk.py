@@ -58,9 +58,9 @@ def test_every_store_is_looked_into(whole: tuple[Home, Disk]) -> None:
     assert all(store.problem is None for store in disk.stores)
 
 
-def test_what_is_broken_is_told_with_its_reason(whole: tuple[Home, Disk]) -> None:
+def test_what_is_broken_is_listed_with_its_reason(whole: tuple[Home, Disk]) -> None:
     _, disk = whole
-    told = {model.id: model.problem for model in disk.models if model.problem}
+    problems = {model.id: model.problem for model in disk.models if model.problem}
     expected = {
         "empty": "it is empty",
         "hostile": "it states",
@@ -78,8 +78,8 @@ def test_what_is_broken_is_told_with_its_reason(whole: tuple[Home, Disk]) -> Non
         "missing:7b": "is missing",
         "nomic-embed-text:latest": "is an embedding model",
     }
-    assert set(told) == set(expected)
-    assert all(reason in str(told[id]) for id, reason in expected.items())
+    assert set(problems) == set(expected)
+    assert all(reason in str(problems[id]) for id, reason in expected.items())
     assert all(model.remedy for model in disk.models if model.problem)
 
 
@@ -170,7 +170,7 @@ def test_a_directorys_tokenizer_that_changes_is_read_anew(home: Home) -> None:
 # --- what cannot be read -----------------------------------------------------------------------
 
 
-def test_a_store_that_cannot_be_read_is_told(home: Home) -> None:
+def test_a_store_that_cannot_be_read_is_reported(home: Home) -> None:
     root = home.root / FLAT
     root.parent.mkdir(parents=True)
     root.symlink_to("llama.cpp")
@@ -197,7 +197,7 @@ def test_a_damaged_index_is_thrown_away(home: Home, tmp_path: Path, content: byt
 
 def test_what_pull_takes_is_a_name(home: Home) -> None:
     files: dict[str, bytes | None] = {f"toy-7b-{each}.gguf": small(each) for each in ("q8_0", "Q4_K_M")}
-    manifest = home.ollama("toy", "1b", small("theirs")).read_bytes()
+    manifest = home.ollama("toy", "1b", small("another")).read_bytes()
     home.file(OLLAMA / "manifests" / "hf.co" / "org" / "Toy-1B-GGUF" / "Q4_0", manifest)
     snapshot = home.hub("org/Toy-7B-GGUF", files | {"UD-Q2_K/toy-7b-00001-of-00001.gguf": small()})
     for name, file in (("Q8_0", "toy-7b-q8_0.gguf"), ("ud-q2_k", "UD-Q2_K/toy-7b-00001-of-00001.gguf")):

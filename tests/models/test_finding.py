@@ -119,7 +119,7 @@ def scans(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 
 def test_a_request_reads_the_disk_once(scans: list[str]) -> None:
-    names = ["toy:7b", "toy", "nobody", "budnled", "TOY-7B", "toy:7", "other", "bundled"]
+    names = ["toy:7b", "toy", "nothing", "budnled", "TOY-7B", "toy:7", "other", "bundled"]
     sections = Sections(Config(models={name: ModelConfig() for name in names}))
     sections.merged(Options(model="toy:7b"))
     sections.engine("toy:7b")

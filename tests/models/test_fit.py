@@ -120,9 +120,9 @@ def test_of_a_directory_only_layers_with_a_cell_for_every_token_count(
 
 
 def test_the_context_is_the_models_own_within_bounds() -> None:
-    wish, none = EngineConfig(n_ctx=100_000), EngineConfig()
+    large, none = EngineConfig(n_ctx=100_000), EngineConfig()
     assert [context_size(trained, none) for trained in (None, 8, 2048, 131_072)] == [8192, 64, 2048, 8192]
-    assert context_size(2048, wish) == 100_000
+    assert context_size(2048, large) == 100_000
 
 
 def test_too_large_names_every_number() -> None:

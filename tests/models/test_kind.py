@@ -57,7 +57,7 @@ def directory_of(folder: Path, **config: object) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("config", "told"),
+    ("config", "sentence"),
     [
         ({"architectures": ["BertModel"]}, "its architecture is BertModel"),
         ({"architectures": ["CLIPModel", "x"]}, "its architecture is CLIPModel"),
@@ -65,11 +65,11 @@ def directory_of(folder: Path, **config: object) -> Path:
         ({"architectures": ["\udc80Odd"]}, "its architecture is \N{REPLACEMENT CHARACTER}Odd"),
     ],
 )
-def test_a_directory_that_mlx_does_not_answer_with_is_told(
-    tmp_path: Path, config: dict[str, object], told: str
+def test_a_directory_that_mlx_does_not_answer_with_is_named(
+    tmp_path: Path, config: dict[str, object], sentence: str
 ) -> None:
     problem = str(describe("x", directory_of(tmp_path, **config)).problem)
-    assert told in problem and len(problem) < 200
+    assert sentence in problem and len(problem) < 200
 
 
 def test_sentence_transformers_make_embeddings(tmp_path: Path) -> None:
@@ -95,5 +95,5 @@ def test_a_chat_template_is_found_wherever_it_is(tmp_path: Path, where: str) -> 
         ((ggufs.uint32("general.name", 3),), None),
     ],
 )
-def test_a_files_title_is_told(tmp_path: Path, values: tuple[bytes, ...], title: str | None) -> None:
+def test_a_files_title_is_named(tmp_path: Path, values: tuple[bytes, ...], title: str | None) -> None:
     assert describe("x", file_of(tmp_path, *VOCABULARY, *values)).title == title

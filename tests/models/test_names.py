@@ -55,7 +55,7 @@ def named(
         ("SmolLM2-135M-Instruct-f16", "smollm2:135m", "f16"),
         ("bartowski_gemma-2-2b-it-GGUF_gemma-2-2b-it-Q8_0", "gemma-2:2b", "q8_0"),
         ("llama3.1:8b", "llama3.1:8b", "q4_k"),
-        ("somebody/llama3.1:8b-instruct-q5_K_M", "llama3.1:8b", "q5_k_m"),
+        ("maker/llama3.1:8b-instruct-q5_K_M", "llama3.1:8b", "q5_k_m"),
         ("nomic-embed-text:latest", "nomic-embed-text", "q4_k"),
         ("Llama-3.2-1B.i1-IQ4_NL", "llama-3.2:1b", "iq4_nl"),
     ],

@@ -79,16 +79,18 @@ def test_sizes_may_not_differ_more() -> None:
 
 
 @pytest.mark.parametrize(
-    ("theirs", "told"),
+    ("changes", "reason"),
     [
         ({"bos": 1}, "BOS is 1, the target's is None"),
         ({"eos": 3}, "EOS is 3, the target's is 2"),
         ({"kind": "llama"}, "kind of tokenizer is llama, the target's is gpt2"),
     ],
 )
-def test_bos_eos_and_kind_must_be_the_same_where_the_texts_differ(theirs: dict[str, Any], told: str) -> None:
+def test_bos_eos_and_kind_must_be_the_same_where_the_texts_differ(
+    changes: dict[str, Any], reason: str
+) -> None:
     target = tokens(WORDS, eos=2, kind="gpt2")
     draft = tokens(changed(2), eos=2, kind="gpt2")
     assert check_pair(target, draft) == "compatible"
-    with pytest.raises(TokenizerMismatch, match=told):
-        check_pair(target, draft._replace(**theirs))
+    with pytest.raises(TokenizerMismatch, match=reason):
+        check_pair(target, draft._replace(**changes))

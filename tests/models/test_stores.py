@@ -197,12 +197,12 @@ def test_a_manifest_leads_to_its_blob(home: Home) -> None:
 
 def test_models_of_others_have_their_makers_name(home: Home) -> None:
     path = home.ollama("toy", "7b", b"GGUF")
-    for place in ("registry.ollama.ai/somebody", "hf.co/somebody"):
+    for place in ("registry.ollama.ai/maker", "hf.co/maker"):
         target = home.root / OLLAMA / "manifests" / place / "own" / "1b"
         target.parent.mkdir(parents=True)
         target.write_bytes(path.read_bytes())
     found = ids(scan_ollama, home.root / OLLAMA)
-    assert found == ["hf.co/somebody/own:1b", "toy:7b", "somebody/own:1b"]
+    assert found == ["hf.co/maker/own:1b", "toy:7b", "maker/own:1b"]
 
 
 @pytest.mark.parametrize(
@@ -221,7 +221,7 @@ def test_a_digest_that_is_none_leads_nowhere(home: Home, digest: str, problem: s
     assert problem in problems(scan_ollama, home.root / OLLAMA)["toy:7b"]
 
 
-def test_what_ollama_keeps_otherwise_is_told(home: Home) -> None:
+def test_what_ollama_keeps_otherwise_is_reported(home: Home) -> None:
     home.manifest("cloud", "big", {})
     home.manifest("tensors", "7b", {"tensor": f"sha256:{'0' * 64}"})
     found = problems(scan_ollama, home.root / OLLAMA)

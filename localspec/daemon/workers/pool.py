@@ -1,4 +1,4 @@
-"""The pool of workers, lent to requests: one per target, with the draft models that requests name."""
+"""The pool of workers that requests use: one per target, with the draft models that requests name."""
 
 from __future__ import annotations
 
