@@ -103,8 +103,9 @@ class Model:
         return self.signature == signature_of(self.path)
 
     def as_listed(self, listed: Model) -> Model:
-        """The model with the description and the names that the list has for the same place."""
-        return replace(self, known=listed.known, parts=listed.parts, stamp=listed.stamp)
+        """The model with the description and the names that the list has for it, or for a copy of it."""
+        stamp = listed.stamp if self.place == listed.place else None
+        return replace(self, known=listed.known, parts=listed.parts, stamp=stamp)
 
     def as_frame(self) -> ModelFile:
         """The frame that sends the model to another process."""

@@ -54,15 +54,12 @@ class Sections:
         """Of the models that have sections, the names that mean ``model``; the last in the file first."""
         if not self.config.models:
             return ()
-        places = self._places(model)
+        try:
+            places = places_of(model, self.config.model_dirs)
+        except LocalspecError:
+            places = set()
         sections = ((name, self._covered(name)[0]) for name in reversed(self.config.models))
         return tuple(name for name, covered in sections if name == model or not places.isdisjoint(covered))
-
-    def _places(self, name: str) -> set[str]:
-        try:
-            return places_of(name, self.config.model_dirs)
-        except LocalspecError:
-            return set()
 
     def _covered(self, name: str) -> tuple[set[str], LocalspecError | None]:
         """The places that a section applies to; or none, and the error."""

@@ -72,7 +72,8 @@ def stores_of(model_dirs: Iterable[str] = ()) -> Iterator[Store]:
     for directory in model_dirs:
         yield Store(CONFIGURED, Path(os.path.expanduser(directory)), scan_folder)
     yield Store("huggingface", hub_cache(), scan_hub)
-    yield Store("llama.cpp", _named("LLAMA_CACHE") or _cache() / "llama.cpp", scan_llama_cpp)
+    caches = _home() / "Library" / "Caches" if sys.platform == "darwin" else _cache()
+    yield Store("llama.cpp", _named("LLAMA_CACHE") or caches / "llama.cpp", scan_llama_cpp)
     yield Store("lmstudio", _lm_studio(), scan_folder)
     ollama = _named("OLLAMA_MODELS")
     yield Store("ollama", ollama or _home() / ".ollama" / "models", scan_ollama)
@@ -86,7 +87,7 @@ def hub_cache() -> Path:
     https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables
     """
     named = _named("HF_HUB_CACHE") or _named("HUGGINGFACE_HUB_CACHE")
-    return named or (_named("HF_HOME") or _cache(everywhere=True) / "huggingface") / "hub"
+    return named or (_named("HF_HOME") or _cache() / "huggingface") / "hub"
 
 
 def _named(variable: str) -> Path | None:
@@ -99,10 +100,7 @@ def _home() -> Path:
     return Path(os.path.expanduser("~"))
 
 
-def _cache(*, everywhere: bool = False) -> Path:
-    """The user's cache directory; ``everywhere``: the one of Linux, also on macOS."""
-    if sys.platform == "darwin" and not everywhere:
-        return _home() / "Library" / "Caches"
+def _cache() -> Path:
     return _named("XDG_CACHE_HOME") or _home() / ".cache"
 
 
