@@ -33,7 +33,7 @@ from localspec.wording import counted, one_line, printable
 
 if TYPE_CHECKING:
     from localspec.client import Client
-    from localspec.hub.pull import Plan
+    from localspec.hub.choice import Choice
     from localspec.hub.records import Pulled
 
 AsJson = Annotated[bool, Parameter(name="--json")]
@@ -114,7 +114,7 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     else:
         output.write(printable(f"{target.path}\n"))
         output.note(one_line(f"To run it: localspec run -m {shlex.quote(_listed(target))} 'Hello'"))
-        if target.choice.format == "mlx" and not has_mlx():
+        if target.model.format == "mlx" and not has_mlx():
             output.note(f"It needs MLX. {INSTALL_MLX}")
     return ExitCode.OK
 
@@ -154,28 +154,28 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     return missing if flags.yes or asking.agrees(question, otherwise=True) else None
 
 
-def _listed(plan: Plan) -> str:
+def _listed(plan: Choice) -> str:
     """The name of the pulled model in `localspec models list`."""
     place = place_of(plan.path)
     models = read_disk(load_config().model_dirs).found
     return next((each.name for each in models if each.place == place), str(plan.path))
 
 
-def fetch(plan: Plan, *notes: str) -> None:
+def fetch(plan: Choice, *notes: str) -> None:
     """Download with progress. Print these notes, the choice and its reason when the first bytes are here, so
     that of a source that cannot be reached only the error is seen; after Ctrl-C, the command to resume."""
     from localspec.hub.pull import carry_out
 
-    choice, so_far = plan.choice, plan.so_far
+    so_far = plan.so_far
     some = f" {size(so_far)} of it are already downloaded." if so_far else ""
-    others = f" There are also {', '.join(choice.others)}." if choice.others else ""
+    others = f" There are also {', '.join(plan.others)}." if plan.others else ""
     news = [
         *(f"localspec: {each}" for each in notes),
-        f"{choice.name}, {size(choice.size)}. Why: {choice.why}.{others}{some}",
+        f"{plan.name}, {size(plan.size)}. Why: {plan.why}.{others}{some}",
     ]
-    if so_far == choice.size:
-        output.note(f"{choice.name} is already downloaded.")
-    transfer = output.Transfer(choice.name, choice.size, so_far)
+    if so_far == plan.size:
+        output.note(f"{plan.name} is already downloaded.")
+    transfer = output.Transfer(plan.name, plan.size, so_far)
 
     def report(done: int) -> None:
         while news and done > so_far:
@@ -186,24 +186,24 @@ def fetch(plan: Plan, *notes: str) -> None:
         carry_out(plan, report)
     except KeyboardInterrupt:
         transfer.close()
-        kept = f"{size(plan.so_far)} of {size(choice.size)} are kept"
+        kept = f"{size(plan.so_far)} of {size(plan.size)} are kept"
         output.note(f"localspec: {kept}; to resume: localspec models pull {_again(plan)}")
         raise
     finally:
         transfer.close()
 
 
-def _again(plan: Plan) -> str:
+def _again(plan: Choice) -> str:
     """The arguments of `models pull` that name exactly this model."""
-    choice, repo = plan.choice, plan.model.repo
-    if choice.name in CATALOGUE:
-        return choice.name
-    if choice.format == "mlx":
+    repo = plan.model.repo
+    if plan.name in CATALOGUE:
+        return plan.name
+    if plan.model.format == "mlx":
         return f"{repo} --mlx"
-    return choice.name if choice.name.startswith(f"{repo}:") else f"{repo} --file {choice.files[0].name}"
+    return plan.name if plan.name.startswith(f"{repo}:") else f"{repo} --file {plan.names[0]}"
 
 
-def _draft_for(target: Plan, flags: PullFlags) -> Plan | None:
+def _draft_for(target: Choice, flags: PullFlags) -> Choice | None:
     """The draft model that the catalogue has for this repository; that there is none is reported only with
     --draft."""
     from localspec.hub.pull import from_index
@@ -211,16 +211,16 @@ def _draft_for(target: Plan, flags: PullFlags) -> Plan | None:
     if flags.draft is False:
         return None
     alike = (each.draft for each in CATALOGUE.values() if each.repo == target.model.repo)
-    draft = next(alike, None) if target.choice.format == "gguf" else None
+    draft = next(alike, None) if target.model.format == "gguf" else None
     if draft is None and flags.draft:
         output.note(f"localspec: no draft model is known for {target.model.repo}.")
     return None if draft is None else from_index(CATALOGUE[draft])
 
 
-def _wants(small: Plan, flags: PullFlags) -> bool:
+def _wants(small: Choice, flags: PullFlags) -> bool:
     """Return True if the draft model is wanted too; without a terminal, print the command for it."""
-    offer = f"{small.choice.name} ({size(small.choice.size)}) can draft for it"
-    if flags.draft or flags.yes or small.so_far == small.choice.size:
+    offer = f"{small.name} ({size(small.size)}) can draft for it"
+    if flags.draft or flags.yes or small.so_far == small.size:
         return True
     if flags.json or not asking.is_possible():
         output.note(f"{offer}: localspec models pull {_again(small)}")
@@ -287,14 +287,13 @@ def _unload(pulled: Sequence[Pulled]) -> None:
         return  # without a daemon no model is loaded
 
 
-def _described(plan: Plan) -> dict[str, object]:
-    choice = plan.choice
+def _described(plan: Choice) -> dict[str, object]:
     return {
-        "model": choice.name,
+        "model": plan.name,
         "path": printable(str(plan.path)),
-        "format": choice.format,
-        "quantisation": choice.quantisation,
-        "bytes": choice.size,
-        "why": choice.why,
-        "others": choice.others,
+        "format": plan.model.format,
+        "quantisation": plan.quantisation,
+        "bytes": plan.size,
+        "why": plan.why,
+        "others": plan.others,
     }

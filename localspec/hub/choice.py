@@ -5,22 +5,24 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from fnmatch import fnmatch
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
 
 from huggingface_hub import HfApi
 from huggingface_hub.errors import HFValidationError
 from huggingface_hub.hf_api import RepoSibling
 from huggingface_hub.utils import validate_repo_id
+from msgspec.structs import replace
 
 from localspec._version import __version__
 from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
 from localspec.hub.faults import endpoint, typed
-from localspec.hub.records import HubFile
+from localspec.hub.records import HubFile, Pulled
 from localspec.models.catalogue import APACHE, CATALOGUE, DEFAULT, Entry
 from localspec.models.description import Format, has_mlx
 from localspec.models.fit import PROCESS
 from localspec.models.names import PREFERRED, label_of
+from localspec.models.stores import hub_cache
 from localspec.units import GB, MB, size
 
 MAX_FILE = 1 << 40
@@ -65,27 +67,45 @@ class Wanted(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A model of a repository: its files, the one to name first, the reason for it (``why``), and the other
-    quantisations where none was requested."""
+    """A model of a repository at its place in the cache, the reason for it (``why``), the other
+    quantisations where none was requested, and its entry in the catalogue where it comes from the packages of
+    that instead of the hub."""
 
-    name: str
-    format: Format
-    files: tuple[HubFile, ...]
+    model: Pulled
     quantisation: str | None
     why: str = ""
     others: tuple[str, ...] = ()
+    entry: Entry | None = None
+
+    @property
+    def name(self) -> str:
+        return self.model.name
 
     @property
     def size(self) -> int:
-        return sum(file.size for file in self.files)
+        return sum(file.size for file in self.model.files)
 
     @property
     def names(self) -> tuple[str, ...]:
-        return tuple(file.name for file in self.files)
+        return tuple(file.name for file in self.model.files)
 
     @property
     def label(self) -> str:
         return self.quantisation or self.names[0]
+
+    @property
+    def so_far(self) -> int:
+        """Bytes of it that are in the cache."""
+        return sum(map(self.model.so_far, self.model.files))
+
+    @property
+    def path(self) -> Path:
+        """The path for `-m`: the file, the first of its parts, or the directory."""
+        return self.model.paths[0]
+
+    def renamed(self, name: str, why: str, others: tuple[str, ...] = ()) -> Choice:
+        """The same choice by another name, and for this reason."""
+        return self._replace(model=replace(self.model, name=name), why=why, others=others)
 
 
 def api() -> HfApi:
@@ -167,11 +187,8 @@ def choose(listing: Listing, wanted: Wanted, free: int, *, mlx: bool | None = No
         raise InvalidOptions(f"{repo} has several files of {chosen.label}: {names}", "Name one with --file.")
     _check_parts(chosen)
     others = {model.quantisation for model in models if model.quantisation} - {chosen.quantisation}
-    return chosen._replace(
-        name=f"{repo}/{wanted.file}" if wanted.file else chosen.name,
-        why=why,
-        others=() if name else tuple(sorted(others)),
-    )
+    name_of_file = f"{repo}/{wanted.file}" if wanted.file else chosen.name
+    return chosen.renamed(name_of_file, why, () if name else tuple(sorted(others)))
 
 
 def needs(size: int) -> int:
@@ -210,7 +227,7 @@ def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Choice
         for file in listing.files
         if "/" not in file.name and any(fnmatch(file.name, form) for form in MLX_FILES)
     )
-    choice = Choice(repo, "mlx", files, None, "the whole directory, for MLX")
+    choice = Choice(placed(repo, listing, "mlx", files), None, "the whole directory, for MLX")
     if "config.json" not in choice.names or not any(fnmatch(name, "*.safetensors") for name in choice.names):
         raise ModelInvalid(f"{repo} has neither GGUF files nor a config.json with safetensors", OTHER)
     if not mlx and wanted.format is None:
@@ -230,13 +247,17 @@ def _models(listing: Listing) -> list[Choice]:
         path = PurePosixPath(file.name)
         if path.suffix == ".gguf" and not NO_MODELS.search(path.name):
             parts[_SPLIT.sub("", str(path.with_suffix("")))].append(file)
-    labels = {stem: label_of(PurePosixPath(stem)) for stem in parts}
-    return [
-        Choice(
-            f"{listing.repo}:{label}" if label else listing.repo, "gguf", tuple(sorted(parts[stem])), label
-        )
-        for stem, label in labels.items()
-    ]
+    models = []
+    for stem, files in parts.items():
+        label = label_of(PurePosixPath(stem))
+        name = f"{listing.repo}:{label}" if label else listing.repo
+        models.append(Choice(placed(name, listing, "gguf", tuple(sorted(files))), label))
+    return models
+
+
+def placed(name: str, listing: Listing, format: Format, files: tuple[HubFile, ...]) -> Pulled:
+    """A model of a repository at its place in the cache."""
+    return Pulled(name, listing.repo, listing.commit, str(hub_cache().absolute()), format, files)
 
 
 def _alike(label: str, other: str) -> bool:

@@ -32,7 +32,7 @@ class Missing(NamedTuple):
         """Download it; ``progress`` is called with the share done. Raises :class:`LocalspecError`."""
         from localspec.hub.pull import carry_out
 
-        self.obtain(lambda plan, *why: carry_out(plan, lambda n: progress(n / plan.choice.size)))
+        self.obtain(lambda plan, *why: carry_out(plan, lambda n: progress(n / plan.size)))
 
     def decline(self) -> None:
         """Never ask again."""

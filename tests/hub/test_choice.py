@@ -37,7 +37,7 @@ QUANTISED = listing(
 
 
 def names(choice: Choice) -> list[str]:
-    return [file.name for file in choice.files]
+    return list(choice.names)
 
 
 def chosen(found: Listing, free: int = 100 * GB, *, mlx: bool = True, **wanted: Any) -> Choice:
@@ -47,7 +47,7 @@ def chosen(found: Listing, free: int = 100 * GB, *, mlx: bool = True, **wanted: 
 def test_the_balanced_one_is_chosen_where_it_fits() -> None:
     choice = chosen(QUANTISED)
     assert names(choice) == ["model-q4_k_m.gguf"]
-    assert (choice.name, choice.quantisation, choice.format) == (f"{REPO}:Q4_K_M", "Q4_K_M", "gguf")
+    assert (choice.name, choice.quantisation, choice.model.format) == (f"{REPO}:Q4_K_M", "Q4_K_M", "gguf")
     assert choice.why == f"Q4_K_M takes {needs(5 * GB) / GB:.1f} GB of memory, 100.0 GB are free"
 
 
@@ -131,20 +131,20 @@ OTHERS = ("modeling_own.py", "pytorch_model.bin", "original/model.safetensors", 
 def test_for_mlx_what_it_reads_and_no_code() -> None:
     choice = chosen(listing(*MLX, *OTHERS, repo="org/Model-4bit"))
     assert names(choice) == [*MLX, "merges.txt"]
-    assert (choice.name, choice.format, choice.quantisation) == ("org/Model-4bit", "mlx", None)
+    assert (choice.name, choice.model.format, choice.quantisation) == ("org/Model-4bit", "mlx", None)
 
 
 def test_without_mlx_a_directory_is_refused_unless_it_is_named() -> None:
     with pytest.raises(ModelInvalid, match="MLX, which reads them, is not installed") as raised:
         chosen(listing(*MLX), mlx=False)
     assert "--mlx" in raised.value.remedy
-    assert chosen(listing(*MLX), mlx=False, format="mlx").format == "mlx"
+    assert chosen(listing(*MLX), mlx=False, format="mlx").model.format == "mlx"
 
 
 def test_a_directory_that_does_not_fit_is_refused_unless_it_is_named() -> None:
     with pytest.raises(ModelTooLarge, match="would take"):
         chosen(listing(*MLX), free=1 * GB)
-    assert chosen(listing(*MLX), free=1 * GB, format="mlx").format == "mlx"
+    assert chosen(listing(*MLX), free=1 * GB, format="mlx").model.format == "mlx"
 
 
 @pytest.mark.parametrize(
@@ -165,7 +165,7 @@ def test_a_repository_without_such_a_model_is_an_error(found: Listing, wanted: d
 
 def test_gguf_goes_first_where_both_are() -> None:
     both = listing(*MLX, "model-q8_0.gguf")
-    assert chosen(both).format == "gguf" and chosen(both, format="mlx").format == "mlx"
+    assert chosen(both).model.format == "gguf" and chosen(both, format="mlx").model.format == "mlx"
 
 
 @pytest.mark.parametrize(
