@@ -100,7 +100,7 @@ def _silence(stats: Stats) -> Iterator[str]:
         yield f"no draft in {silent} of {stats.rounds} rounds: {causes}"
 
 
-def pairing_told(pairing: Pairing) -> str:
+def pairing_sentence(pairing: Pairing) -> str:
     """The target, its draft model or proposer, and the reason of the pairing."""
     if pairing.proposer == "none":
         return f"{pairing.target} answers without drafts"

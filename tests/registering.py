@@ -45,8 +45,8 @@ def found() -> dict[str, object]:
     from localspec.daemon.metrics import Metrics, label_of
     from localspec.http.unauthenticated import PROPOSERS
     from localspec.protocol.options import Options, choices
-    from localspec.tui.commands import models
-    from localspec.tui.widgets.pulse import NAMES
+    from localspec.tui.commands import PROPOSERS as CHOICES
+    from localspec.tui.widgets.status import NAMES
     from tests.toys import scripted, toy_engine
     from tests.tui.looks import LOOK
 
@@ -70,7 +70,7 @@ def found() -> dict[str, object]:
         "metric": metrics.totals()['localspec_accepted_tokens_total{proposer="parrot"}'],
         "unauthenticated": PROPOSERS,
         "colours": dict(zip(LOOK.sources, colours, strict=True)),
-        "dialog": models.PROPOSERS,
+        "dialog": CHOICES,
         "legend": NAMES,
         "simulated": SIMULATED,
     }

@@ -7,27 +7,35 @@ import contextlib
 import signal
 import textwrap
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from rich.text import Text
-from textual.app import App
+from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.message import Message
+from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from localspec.errors import LocalspecError
+from localspec.home import state_dir, write_private
 from localspec.protocol.options import Options
 from localspec.thread import on_a_thread
-from localspec.tui import clipboard, defects, facts, themes
+from localspec.tui import (
+    clipboard,
+    commands,  # noqa: F401, importing it registers all of them
+    defects,
+    facts,
+)
 from localspec.tui.chat import Chat
-from localspec.tui.dialogs.confirm import Confirm
-from localspec.tui.dialogs.dialog import Dialog
+from localspec.tui.command import COMMANDS
+from localspec.tui.dialog import Confirm, Dialog
 from localspec.tui.link import Link
-from localspec.tui.palette import CommandHits, ThemeHits
-from localspec.tui.screens.chat import ERROR_SHOWN_S, ChatScreen
+from localspec.tui.screen import ERROR_SHOWN_S, ChatScreen
 from localspec.wording import printable
 
 if TYPE_CHECKING:
@@ -37,8 +45,6 @@ LEAVING_S = 2.0
 """longest clean-up when the user leaves: the daemon may be busy"""
 TYPING_S = 0.1
 """seconds between two looks at whether a message is being typed"""
-MOST_RECENT = 20
-"""chats whose screen state is kept"""
 LONGEST_TITLE = 60
 """characters of a title in a notice"""
 
@@ -52,7 +58,6 @@ class ChatApp(App[None]):
     """
 
     TITLE = "localspec"
-    COMMANDS = {CommandHits, ThemeHits}
     BINDINGS = [
         Binding("ctrl+p", "command_palette", "Commands", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "Suspend; fg in the shell continues", show=False, priority=True),
@@ -78,17 +83,29 @@ class ChatApp(App[None]):
         self._first = session
         self._answering: set[Chat] = set()
         """chats with a running answer, shown or not"""
-        self._recent: list[Chat] = []
-        """chats answered last: their answers have details that the daemon does not store"""
         for theme in [theme for theme in self.available_themes.values() if theme.ansi]:
             self.unregister_theme(theme.name)  # the painter needs colour values, not the terminal's numbers
-        self.theme = themes.kept(self.available_themes) or self.theme
+        with contextlib.suppress(LocalspecError, OSError, ValueError):
+            kept = _theme_file().read_text("utf-8").strip()
+            self.theme = kept if kept in self.available_themes else self.theme
         self.chat_screen = ChatScreen(self.new_chat(private=private))
 
     def watch_theme(self, before: str, theme: str) -> None:
         """Keep the theme that the user chose."""
         if before != theme:
-            themes.keep(theme)
+            with contextlib.suppress(LocalspecError, OSError):
+                write_private(_theme_file(), f"{theme}\n")
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The commands that can be typed after a slash, for the palette."""
+        for each in COMMANDS.all():
+            needs = each.argument and not each.argument.startswith("[")
+            run = (
+                partial(self.chat_screen.begin, f"/{each.name} ")
+                if needs
+                else partial(self.chat_screen.action_run, each.name)
+            )
+            yield SystemCommand(f"/{each.name}  {each.key}".rstrip(), each.help, run)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return None for the palette's key while a dialog is open, which greys it out."""
@@ -137,8 +154,8 @@ class ChatApp(App[None]):
         return chat
 
     def known_chat(self, session: str) -> Chat | None:
-        """The chat of a session that is shown or has a running answer here, or had one lately."""
-        known = (self.chat_screen.chat, *self._answering, *self._recent)
+        """The chat of a session that is shown or has a running answer here."""
+        known = (self.chat_screen.chat, *self._answering)
         return next((chat for chat in known if chat.session == session), None)
 
     async def rename(self, session: str, title: str) -> None:
@@ -158,7 +175,6 @@ class ChatApp(App[None]):
     async def discard(self, chat: Chat) -> None:
         """Delete a chat; if it is shown, a new one takes its place."""
         self._answering.discard(chat)
-        self._recent = [each for each in self._recent if each is not chat]
         if chat is not self.chat_screen.chat:
             await chat.discard()
             return
@@ -237,8 +253,6 @@ class ChatApp(App[None]):
             self._answering.add(chat)
         else:
             self._answering.discard(chat)
-        if isinstance(fact, facts.Ended):
-            self._recent = [*(each for each in self._recent if each is not chat), chat][-MOST_RECENT:]
         if chat is self.chat_screen.chat:
             self._receive(fact)
         elif isinstance(fact, facts.Ended) and chat.answer is not None:
@@ -260,3 +274,8 @@ class ChatApp(App[None]):
                 screen.post_message(facts.Touched(fact.event))
         else:
             self.chat_screen.post_message(fact)
+
+
+def _theme_file() -> Path:
+    """The file with the theme that the user chose."""
+    return state_dir() / "chat-theme"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -13,8 +13,6 @@ from localspec.protocol.results import Result, Token
 from localspec.protocol.sessions import SessionContent, Status
 from localspec.tui.attach import detached
 from localspec.wording import printable, stats_lines
-
-ROUNDS_KEPT = 120
 
 
 class Run(NamedTuple):
@@ -46,9 +44,6 @@ class Answer:
     id: int | None = None
     model: str = ""
     runs: list[Run] = field(default_factory=list)
-    rounds: deque[int] = field(default_factory=lambda: deque(maxlen=ROUNDS_KEPT))
-    """tokens of each of the last rounds; the last round may still grow"""
-    all_rounds: int = 0
     sources: Counter[str] = field(default_factory=Counter)
     """tokens by source"""
     result: Result | None = None
@@ -70,10 +65,6 @@ class Answer:
         self.text += shown(text)
         for token in tokens:
             last = self.runs[-1] if self.runs else None
-            if last is None or last.source == "target":  # the target's token ends every round but the last
-                self.rounds.append(0)
-                self.all_rounds += 1
-            self.rounds[-1] += 1
             self.sources[token.source] += 1
             if last is not None and last.source == token.source:
                 self.runs[-1] = Run(last.source, last.chars + token.chars)
@@ -92,11 +83,6 @@ class Answer:
     def drafted(self) -> float:
         """The share of its tokens that were drafted, 0 to 1."""
         return 1 - self.sources["target"] / self.tokens if self.tokens else 0.0
-
-    @property
-    def drafter(self) -> str | None:
-        """The source of the last drafted token."""
-        return next((run.source for run in reversed(self.runs) if run.source != "target"), None)
 
     @property
     def speed(self) -> float | None:

@@ -43,10 +43,7 @@ class QuestionEntry:
 
     def __init__(self, question: Question) -> None:
         self.said = question
-        self.detailed = False
-        """True if a long one is shown whole"""
         self._lines: list[Strip] = []
-        self._painter: Painter | None = None
 
     @property
     def height(self) -> int:
@@ -57,26 +54,20 @@ class QuestionEntry:
 
     def paint(self, painter: Painter) -> None:
         """Paint the shown part: the rest may be a large file."""
-        self._painter, text = painter, shown(self.said.text)
-        seen = text if self.detailed else text[:HEAD_CHARS]
+        text = shown(self.said.text)
+        seen = text[:HEAD_CHARS]
         self._lines = painter.text(seen, painter.look.question, bar=True)
-        more, cut = len(self._lines) - HEAD, len(seen) < len(text)
-        if cut or (more > 2 and not self.detailed):
-            note = "… s shows the rest" if cut else f"… {more} more lines; s shows them"
+        more = len(self._lines) - HEAD
+        if len(seen) < len(text) or more > 2:
+            note = "…" if len(seen) < len(text) else f"… {more} more lines"
             self._lines[HEAD:] = painter.text(note, painter.look.muted, bar=True)
 
     def grow(self) -> None:
         """Do nothing: a question does not grow."""
 
-    def toggle(self) -> None:
-        """Show all of it, or only the beginning."""
-        self.detailed = not self.detailed
-        if self._painter is not None:
-            self.paint(self._painter)
-
     def forget(self) -> None:
         """Drop the painted lines."""
-        self._lines, self._painter = [], None
+        self._lines = []
 
 
 class AnswerEntry:
@@ -89,8 +80,6 @@ class AnswerEntry:
     def __init__(self, answer: Answer, *, raw: bool = False) -> None:
         self.said = answer
         self.raw = raw
-        self.detailed = False
-        """True if its statistics are shown"""
         self._rough: dict[int, Block] = {}
         self._clear()
 
@@ -145,7 +134,7 @@ class AnswerEntry:
         self._paint_open(painter)
 
     def note(self) -> None:
-        """Paint the remarks below it again: its state, its ending, its statistics."""
+        """Paint the remarks below it again: its state, its ending."""
         if self._painter is not None:
             self._notes = [
                 line
@@ -167,13 +156,6 @@ class AnswerEntry:
             yield remark, look.muted
         if answer.result is not None and answer.result.stats.untemplated:
             yield untemplated(answer.result.model), look.muted
-        if self.detailed:
-            yield answer.statistics, look.muted
-
-    def toggle(self) -> None:
-        """Show or hide its statistics."""
-        self.detailed = not self.detailed
-        self.note()
 
     def forget(self) -> None:
         """Drop the painted lines."""

@@ -14,17 +14,6 @@ from textual.color import Color
 
 from localspec.protocol.proposer_kinds import KINDS
 
-CODE_THEMES = {
-    "dracula": "dracula",
-    "gruvbox": "gruvbox-dark",
-    "monokai": "monokai",
-    "nord": "nord",
-    "solarized-dark": "solarized-dark",
-    "solarized-light": "solarized-light",
-    "atom-one-dark": "one-dark",
-    "rose-pine": "dracula",
-}
-"""Pygments themes by Textual theme, if there is one of a similar name"""
 SOURCES = {"target": "foreground", **{kind.name: kind.colour for kind in KINDS}}
 """colours of tokens by source: a name of the theme's colours, and degrees of hue to turn it by"""
 LIGHTNESS, SATURATION = {True: 0.68, False: 0.3}, 0.5
@@ -56,10 +45,10 @@ class Look:
         """The look of an app's current theme."""
         theme = app.current_theme
         plain = app.no_color or app.console.color_system is None
-        return cls.of(theme.name, dark=theme.dark, colours=app.theme_variables, plain=plain)
+        return cls.of(dark=theme.dark, colours=app.theme_variables, plain=plain)
 
     @classmethod
-    def of(cls, theme: str, *, dark: bool, colours: Mapping[str, str], plain: bool = False) -> Look:
+    def of(cls, *, dark: bool, colours: Mapping[str, str], plain: bool = False) -> Look:
         """The look of a theme; ``colours`` are its variables; ``plain``: the terminal shows no colours."""
         background = Color.parse(colours["background"])
 
@@ -80,7 +69,7 @@ class Look:
             chosen=style("accent", bold=True),
             question=style("foreground", bold=True),
             plain_code=style("foreground") + Style(bgcolor=code_background),
-            code_theme=CODE_THEMES.get(theme, "github-dark" if dark else "friendly"),
+            code_theme="github-dark" if dark else "friendly",
             code_background=code_background,
             markdown=Theme(
                 {

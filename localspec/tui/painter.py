@@ -75,13 +75,6 @@ class Painter:
         mark = Strip([Segment("▌ ", self.look.base + self.look.chosen)], GUTTER)
         return Strip.join([mark, line.crop(GUTTER)])
 
-    def labelled(self, line: Strip, text: str) -> Strip:
-        """A line with ``text`` over its end."""
-        end = Strip([Segment(text, self.look.base + self.look.chosen + Style(reverse=True))]).crop(
-            0, self.whole
-        )
-        return Strip.join([line.crop(0, self.whole - end.cell_length), end])
-
     def _lines(self, markdown: Markdown) -> list[Strip]:
         # One console for each call: threads must not share it.
         console = Console(

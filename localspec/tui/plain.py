@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
 from localspec.tui.look import Look
-from localspec.tui.wrapping import breaks
 
 TAB = 4
+# Leading blanks belong to the first word: code keeps its indentation.
+_WORD = re.compile(r"^\s*\S+\s*|\S+\s*")
 Piece = tuple[str, Style]
 
 
@@ -81,6 +83,34 @@ class Plain:
         if blanks := self._margin - over:
             segments.append(Segment(" " * blanks, self._under))
         return Strip(segments, self._gutter.cell_length + self._width + 2 * self._margin)
+
+
+def breaks(line: str, width: int) -> list[int]:
+    """The offsets of line breaks in ``line``; blanks at the end of a line may reach beyond ``width``.
+
+    When the line grows, only words after the last break can be broken differently; Rich's own breaks move
+    the blanks after a long word to a line of their own, or not, by how the text comes.
+    """
+    if len(line) <= width and line.isascii():
+        return []
+    found: list[int] = []
+    column = 0
+    for word in _WORD.finditer(line):
+        whole = word.group()
+        solid = cell_len(whole.rstrip())
+        if column and column + solid > width:
+            found.append(word.start())
+            column = 0
+        if solid > width:
+            *pieces, last = chop_cells(whole.rstrip(), width)
+            offset = word.start()
+            for piece in pieces:
+                offset += len(piece)
+                found.append(offset)
+            column = cell_len(last) + cell_len(whole) - solid
+        else:
+            column += cell_len(whole)
+    return found
 
 
 def code(gutter: Segment, width: int, look: Look, label: str) -> Plain:

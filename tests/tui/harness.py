@@ -14,7 +14,7 @@ from localspec.protocol.options import Options
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
 from localspec.tui.conversation import Answer
-from localspec.tui.screens.chat import ChatScreen
+from localspec.tui.screen import ChatScreen
 from localspec.tui.widgets.prompt import Composer
 from localspec.tui.widgets.transcript import Transcript
 from tests.waiting import until
@@ -83,6 +83,21 @@ class Player:
     async def search(self, text: str) -> None:
         """Open the palette, type, and wait for what it finds."""
         await self.press("ctrl+p")
+        await self._find(text)
+
+    async def choose(self, key: str, text: str) -> None:
+        """Press a key that offers values, and choose the one that is found by ``text``."""
+        await self.press(key)
+        await self.pick(text)
+
+    async def pick(self, text: str) -> None:
+        """Choose the value that is found by ``text``, in a list that opens."""
+        await self.until(lambda: isinstance(self.app.screen, CommandPalette), "values are offered")
+        await self._find(text)
+        await self.press("enter")
+        await self.until(lambda: self.app.screen is self.screen, "the list is left")
+
+    async def _find(self, text: str) -> None:
         await self.write(text)
         palette = self.app.screen
         assert isinstance(palette, CommandPalette)

@@ -8,13 +8,8 @@ from textual.theme import BUILTIN_THEMES
 from localspec.tui.look import Look
 from localspec.tui.painter import GUTTER, Painter
 
-
-def look_of(name: str = "textual-dark") -> Look:
-    theme = BUILTIN_THEMES[name]
-    return Look.of(name, dark=theme.dark, colours=theme.to_color_system().generate())
-
-
-LOOK = look_of()
+THEME = BUILTIN_THEMES["textual-dark"]
+LOOK = Look.of(dark=True, colours=THEME.to_color_system().generate())
 
 
 def painter(width: int) -> Painter:

@@ -11,7 +11,6 @@ from localspec.protocol.sessions import Pairing
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
 from localspec.tui.conversation import Answer, Question, Said
-from localspec.tui.widgets.status import Status
 from tests.tui.harness import Player
 
 PAIRING = Pairing("stdlib-6m", "stdlib-1m", "auto", "llama.cpp", "")
@@ -97,6 +96,7 @@ class Still(ChatApp):
     """A chat without a daemon."""
 
     async def _begin(self) -> None:
+        self.chat_screen.settled.set()
         self.chat_screen.show(self.chat_screen.chat)
 
 
@@ -109,8 +109,6 @@ async def showing(
     async with app.run_test(size=size, notifications=True) as pilot:
         player = Player(app, pilot)
         await player.settle()
-        # The figures of a growing answer are shown anew after a while: here none passes.
-        player.screen.query_one(Status)._clock = lambda: 0.0
         show(player, said)
         await player.settle()
         yield player

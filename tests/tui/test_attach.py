@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from itertools import count
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from localspec.errors import InvalidOptions
-from localspec.memory.texts import near_files
 from localspec.tui import attach
 from localspec.tui.attach import Files, Mention, attached, detached, gathered, mention_of, mentions, ranked
+from localspec.tui.widgets.prompt import Composer
 from tests.tui.harness import playing
 from tests.waiting import until
 
@@ -61,7 +60,7 @@ def test_a_path_may_be_absolute_or_at_home(here: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "text",
     [
-        "me@src/one.py and @nobody",
+        "me@src/one.py and @unknown",
         "@app.route('/x')\n@dataclass",
         "@babel/core, @/components/Button, @.. @. @/",
         "no mention",
@@ -82,7 +81,7 @@ def test_what_is_no_file_stays_as_it_is(here: Path, text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mention", "told"),
+    ("mention", "shown"),
     [
         ('@"src"', "src is a directory"),
         ("@src/two.py?", "there is no file src/two.py"),
@@ -96,13 +95,13 @@ def test_what_is_no_file_stays_as_it_is(here: Path, text: str) -> None:
         ("@/dev/zero", "/dev/zero is not a regular file"),
     ],
 )
-def test_what_cannot_be_attached_is_told(here: Path, mention: str, told: str) -> None:
+def test_what_cannot_be_attached_is_an_error(here: Path, mention: str, shown: str) -> None:
     (here / "bytes").write_bytes(b"\xff\xfe")
     (here / "zero").write_bytes(b"a\0b")
     (here / "large").write_bytes(b"x" * (attach.MAX_BYTES + 1))
     with pytest.raises(InvalidOptions) as error:
         attached(f"See {mention}", here)
-    assert told in error.value.message and error.value.remedy
+    assert shown in error.value.message and error.value.remedy
 
 
 @pytest.mark.parametrize(
@@ -166,15 +165,6 @@ def test_near_files_are_known_first_and_not_too_many(here: Path, monkeypatch: py
     assert gathered(here) == []
 
 
-def test_it_is_asked_at_every_entry_whether_it_is_late(here: Path) -> None:
-    for number in range(100):
-        (here / f"{number:03}").touch()
-    asked = count()
-    assert len([*near_files(here, lambda: next(asked) >= 103 + 50)]) == 50  # 103 are listed, then looked at
-    assert next(asked) == 103 + 51
-    assert not [*near_files(here, lambda: True)]
-
-
 async def test_files_are_looked_for_once_at_a_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     going_on, searches = Event(), list[Path]()
 
@@ -194,30 +184,16 @@ async def test_files_are_looked_for_once_at_a_time(here: Path, monkeypatch: pyte
     assert searches == [here]
 
 
-async def test_what_was_gathered_counts_for_a_moment(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = Files(here)
-    assert await files.like("./one") == ["src/one.py"]
-    (here / "one.txt").touch()
-    assert await files.like("one") == ["src/one.py"]
-    monkeypatch.setattr(attach, "FRESH_S", -1.0)
-    assert sorted(await files.like("one")) == ["one.txt", "src/one.py"]
-
-
 @pytest.mark.slow
 async def test_a_file_is_attached_and_left_out_of_an_edit(
     home: Path, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(here)
     async with playing() as player:
-        await player.do('/attach "two words.md"')
-        assert player.typed == '@"two words.md" '
-        await player.press("backspace")
-        await player.write("?")
+        player.screen.query_one(Composer).text = '@"two words.md"?'
         await player.press("enter")
         await player.answered(None)
         (question, answer) = player.chat.said
         assert question.text == attached('@"two words.md"?', here) and answer.text
         await player.press("ctrl+g")
         assert player.typed == '@"two words.md"?'
-        await player.do("/attach")
-        assert any("no path was given" in toast for toast in player.toasts)

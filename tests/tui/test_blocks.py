@@ -31,20 +31,8 @@ PIECES = [
         "1. ",
     ),
     *("2) ", "3", "#", "# ", "=", "===", "---", "> ", "`", "```", "````", "~~~", "~~~\n", "```py\n", "```\n"),
-    *(
-        "|",
-        "a | b\n",
-        "--|--\n",
-        "[x]: y\n",
-        "[x](y)",
-        "![x](y)",
-        "<b>",
-        "&amp;",
-        "\\",
-        "é",
-        "e\u0301",
-        "👩\u200d👧",
-    ),
+    *("|", "a | b\n", "--|--\n", "[x]: y\n", "[x](y)", "![x](y)", "<b>", "&amp;", "\\"),
+    *("é", "e\u0301", "👩\u200d👧"),
 ]
 markdown = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
@@ -120,7 +108,7 @@ def test_blocks(text: str, expected: list[str]) -> None:
     assert [kind.rstrip("\n") for kind in kinds(text)] == [kind.rstrip("\n") for kind in expected]
 
 
-def test_what_is_open_is_told() -> None:
+def test_what_is_open_is_shown() -> None:
     blocks = Blocks()
     assert blocks.open is None
     blocks.append("- one\n\n- tw")

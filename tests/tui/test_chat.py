@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.tui.conversation import Answer, Question
-from tests.tui.harness import ENDLESS, playing
+from tests.tui.harness import playing
 
 
 @pytest.mark.slow
@@ -24,32 +24,6 @@ async def test_a_question_is_answered(home: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_an_answer_is_stopped(home: Path) -> None:
-    async with playing(ENDLESS) as player:
-        await player.write("What does textwrap.dedent do?")
-        await player.press("enter")
-        await player.until(
-            lambda: len(player.chat.said) == 2 and player.chat.said[1].text != "", "it answers"
-        )
-        await player.press("escape")
-        await player.until(lambda: not player.chat.answering, "it has stopped")
-        answer = player.chat.answer
-        assert answer is not None and answer.status == "cancelled" and answer.ending == "cancelled"
-        assert any(line.strip() == "stopped" for line in player.lines())
-
-
-@pytest.mark.slow
-async def test_an_answer_is_given_anew(home: Path) -> None:
-    async with playing() as player:
-        await player.say("What does os.path.join do?")
-        first = player.chat.answer
-        await player.press("ctrl+r")
-        await player.answered(first)
-        assert len(player.chat.said) == 2 and player.chat.answer is not None and first is not None
-        assert player.chat.answer.text == first.text  # greedy
-
-
-@pytest.mark.slow
 async def test_an_earlier_message_is_edited(home: Path) -> None:
     async with playing() as player:
         await player.say("What does os.path.join do?")
@@ -63,13 +37,3 @@ async def test_an_earlier_message_is_edited(home: Path) -> None:
         question, _ = player.chat.said
         assert question.text == "What does os.path.join do? Say it shortly"
         assert player.chat.answer is not None and player.chat.answer.result is not None
-
-
-@pytest.mark.slow
-async def test_an_edit_is_left(home: Path) -> None:
-    async with playing() as player:
-        await player.say("What does os.path.join do?")
-        await player.press("ctrl+g")
-        assert player.typed
-        await player.press("escape")
-        assert not player.typed and len(player.chat.said) == 2

@@ -10,7 +10,7 @@ from textual.selection import SELECT_ALL
 from localspec.tui import clipboard
 from tests.tui.showing import TEXT, conversation, showing
 
-TEXT_TOLD = "naïve 👋\n\tcode\n"
+COPIED = "naïve 👋\n\tcode\n"
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def write(folder: Path, name: str, script: str = '/bin/cat > "$0.read"; echo "$@" > "$0.told"') -> Path:
+def write(folder: Path, name: str, script: str = '/bin/cat > "$0.read"; echo "$@" > "$0.said"') -> Path:
     """A tool, which writes what it reads into the file that is returned."""
     tool = folder / name
     tool.write_text(f"#!/bin/sh\n{script}\n")
@@ -46,18 +46,18 @@ def test_a_tool_reads_it(
 ) -> None:
     read = write(tools, name)
     if variable:
-        clipboard.put(TEXT_TOLD)
+        clipboard.put(COPIED)
         assert not read.exists()
         monkeypatch.setenv(variable, ":0")
-    clipboard.put(TEXT_TOLD)
-    assert read.read_text("utf-8") == TEXT_TOLD
-    assert (tools / f"{name}.told").read_text().strip() == arguments
+    clipboard.put(COPIED)
+    assert read.read_text("utf-8") == COPIED
+    assert (tools / f"{name}.said").read_text().strip() == arguments
 
 
 def test_windows_reads_its_own_encoding(tools: Path) -> None:
     read = write(tools, "clip.exe")
-    clipboard.put(TEXT_TOLD)
-    assert read.read_text("utf-16-le") == TEXT_TOLD
+    clipboard.put(COPIED)
+    assert read.read_text("utf-16-le") == COPIED
 
 
 def test_over_ssh_it_would_be_another_one(tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:

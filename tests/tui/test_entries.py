@@ -139,7 +139,7 @@ def test_runs_may_reach_beyond_the_text() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "lines"),
     [
         (Answer("x", "cancelled"), ["x", "stopped"]),
         (Answer("", "complete"), ["the answer is empty"]),
@@ -150,25 +150,17 @@ def test_runs_may_reach_beyond_the_text() -> None:
         ),
     ],
 )
-def test_how_it_ended_is_told(answer: Answer, told: list[str]) -> None:
-    assert shown(painted(answer)) == told
+def test_how_it_ended_is_shown(answer: Answer, lines: list[str]) -> None:
+    assert shown(painted(answer)) == lines
 
 
-def test_what_the_model_has_not_read_is_told() -> None:
+def test_what_the_model_has_not_read_is_shown() -> None:
     answer = answered("x")
     assert answer.result is not None
     stats = replace(answer.result.stats, truncated_messages=2)
     answer.result = replace(answer.result, stats=stats)
-    told = "the context is full: the prompt is without 2 old messages"
-    assert shown(painted(answer)) == ["x", told]
-
-
-def test_statistics_are_shown_and_hidden() -> None:
-    entry = painted(Answer("x"))
-    entry.toggle()
-    assert shown(entry) == ["x", "its statistics are not stored"]
-    entry.toggle()
-    assert shown(entry) == ["x"]
+    lines = "the context is full: the prompt is without 2 old messages"
+    assert shown(painted(answer)) == ["x", lines]
 
 
 def test_a_question_is_shown_as_it_was_typed() -> None:
@@ -181,9 +173,7 @@ def test_a_question_is_shown_as_it_was_typed() -> None:
 def test_a_long_question_is_folded() -> None:
     entry = QuestionEntry(Question("\n".join(map(str, range(40)))))
     entry.paint(painter(40))
-    assert shown(entry) == [*map(str, range(HEAD)), "… 28 more lines; s shows them"]
-    entry.toggle()
-    assert shown(entry) == [*map(str, range(40))]
+    assert shown(entry) == [*map(str, range(HEAD)), "… 28 more lines"]
     entry.forget()
     assert entry.height == 0
 

@@ -6,10 +6,11 @@ import threading
 from collections.abc import Callable
 from pathlib import Path
 
+from textual.widgets import ProgressBar
+
 from localspec.errors import HubUnavailable
 from localspec.hub.default import LARGER, LATER, Missing
-from localspec.tui.dialogs.confirm import Confirm
-from localspec.tui.widgets.progress import Progress
+from localspec.tui.dialog import Confirm
 from tests.tui.harness import playing
 from tests.waiting import DEADLINE_S
 
@@ -38,8 +39,8 @@ async def test_a_message_waits_for_the_download(home: Path) -> None:
     async with playing(missing=model, settled=False) as player:
         await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
         await player.press("y")
-        progress = player.screen.query_one(Progress)
-        await player.until(lambda: progress.fraction == 0.5, "it shows how much is here")
+        progress = player.screen.query_one(ProgressBar)
+        await player.until(lambda: progress.percentage == 0.5, "it shows how much is here")
         await player.write("hi")
         await player.press("enter")
         await player.pause()
@@ -82,7 +83,7 @@ async def test_leaving_does_not_wait_for_a_source_that_stalls(home: Path) -> Non
     model = Model(agreed=True)
     model.rest = threading.Event()
     async with playing(missing=model, settled=False) as player:
-        progress = player.screen.query_one(Progress)
-        await player.until(lambda: progress.fraction == 0.5, "it shows how much is here")
+        progress = player.screen.query_one(ProgressBar)
+        await player.until(lambda: progress.percentage == 0.5, "it shows how much is here")
     assert model.rested is None
     model.rest.set()

@@ -34,17 +34,10 @@ def distance(one: Color, other: Color) -> float:
 
 
 @pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
-def test_sources_are_read_and_told_apart(theme: Theme) -> None:
+def test_sources_are_read_and_distinguished(theme: Theme) -> None:
     colours = theme.to_color_system().generate()
-    look = Look.of(theme.name, dark=theme.dark, colours=colours)
+    look = Look.of(dark=theme.dark, colours=colours)
     sources = [Color.parse(style.color.name) for style in look.sources.values() if style.color is not None]
     assert len(sources) == 1 + len(KINDS)
     assert all(contrast(colour, Color.parse(colours["background"])) >= 2.8 for colour in sources)
     assert all(distance(one, other) >= 20 for one, other in combinations(sources, 2))
-
-
-def test_without_colours_sources_are_marked() -> None:
-    colours = THEMES[0].to_color_system().generate()
-    look = Look.of(THEMES[0].name, dark=True, colours=colours, plain=True)
-    marks = {(style.underline, style.bold, style.reverse) for style in look.sources.values()}
-    assert len(marks) == 4

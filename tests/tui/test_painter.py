@@ -7,12 +7,13 @@ import re
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pygments.lexer import Lexer
 from rich.cells import cell_len
-from textual.theme import BUILTIN_THEMES
 
 from localspec.tui.blocks import Block
-from localspec.tui.painter import GUTTER, Painter
-from tests.tui.looks import look_of, painter, texts
+from localspec.tui.highlighting import LONGEST, LONGEST_LINE, highlighted
+from localspec.tui.painter import GUTTER
+from tests.tui.looks import painter, texts
 from tests.tui.test_blocks import blocks_of, markdown
 
 
@@ -104,12 +105,6 @@ def test_code_of_an_unknown_language_has_no_colours() -> None:
         assert [segment.text.strip() for segment in line if segment.text.strip()] == ["def f(): pass"]
 
 
-@pytest.mark.parametrize("theme", sorted(BUILTIN_THEMES))
-def test_every_theme_has_its_look(theme: str) -> None:
-    lines = Painter(40, look_of(theme)).block(Block("code", "def f(x): return 'a'", "python"))
-    assert texts(lines) == [" def f(x): return 'a'"]
-
-
 @pytest.mark.parametrize(
     "source", ["[" * 20_000, "*a " * 10_000, "`" * 20_001, "word" * 10_000, "<" * 30_000]
 )
@@ -117,3 +112,29 @@ def test_what_takes_long_to_parse_is_shown_as_it_was_written(source: str) -> Non
     assert "".join(texts(painter(80).block(Block("prose", source)))).count(source[0]) == source.count(
         source[0]
     )
+
+
+@pytest.mark.parametrize(
+    ("code", "is_read"),
+    [
+        ("x = 1\n" * 100, True),
+        ("a " * (LONGEST_LINE // 2), True),
+        ("x = 1\n" + "a " * LONGEST_LINE + "\n", False),
+        ("-" * (LONGEST_LINE + 1), False),
+        ("x = 1\n" * LONGEST, False),
+        ("", True),
+    ],
+)
+def test_code_with_a_long_line_is_read_by_no_lexer(
+    monkeypatch: pytest.MonkeyPatch, code: str, is_read: bool
+) -> None:
+    read, get_tokens = list[str](), Lexer.get_tokens
+
+    def counted(self: Lexer, text: str) -> object:
+        read.append(text)
+        return get_tokens(self, text)
+
+    monkeypatch.setattr(Lexer, "get_tokens", counted)
+    for language in ("make", "java", "python"):
+        assert "".join(text for text, _ in highlighted(code, language, "monokai")) == code
+    assert read == [code] * (3 if is_read else 0)

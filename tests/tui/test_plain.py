@@ -9,26 +9,12 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from rich.style import Style
 
-from localspec.tui.plain import Plain
-from localspec.tui.wrapping import breaks
+from localspec.tui.plain import Plain, breaks
 
 RED, BLUE = Style(color="red"), Style(color="blue")
 PIECES = [
-    *(
-        "a",
-        "bc",
-        "word",
-        "longest-of-words",
-        " ",
-        "   ",
-        "\n",
-        "\t",
-        "é",
-        "e\u0301",
-        "漢字",
-        "👩\u200d👧",
-        "❤\ufe0f",
-    )
+    *("a", "bc", "word", "longest-of-words", " ", "   ", "\n", "\t"),
+    *("é", "e\u0301", "漢字", "👩\u200d👧", "❤\ufe0f"),
 ]
 pieces = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from([RED, BLUE])), max_size=30)
 

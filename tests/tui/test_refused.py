@@ -28,9 +28,9 @@ NO_MODEL = replace(GREEDY, model="no-such-model", draft=None)
 @asynccontextmanager
 async def chatting(options: Options = GREEDY) -> AsyncIterator[tuple[Chat, list[Any]]]:
     """Yield a chat without a screen, and the facts that it reports."""
-    told: list[Any] = []
-    link = Link(told.append)
-    yield Chat(link, lambda chat, fact: told.append(fact), options), told
+    reported: list[Any] = []
+    link = Link(reported.append)
+    yield Chat(link, lambda chat, fact: reported.append(fact), options), reported
     await link.close()
 
 
@@ -45,17 +45,6 @@ async def test_a_question_that_is_not_taken_is_not_seen(home: Path) -> None:
         with pytest.raises(ModelNotFound):
             await chat.send(QUESTION)
         assert chat.said == [] and chat.session is None
-
-
-@pytest.mark.slow
-async def test_it_is_given_back_to_who_typed_it(home: Path) -> None:
-    async with playing() as player:
-        player.chat.options = NO_MODEL
-        await player.write("Hi")
-        await player.press("enter")
-        await player.settle()
-        assert player.typed == "Hi" and not player.chat.said
-        assert any("no-such-model" in toast for toast in player.toasts)
 
 
 @pytest.mark.slow
@@ -154,14 +143,14 @@ async def test_a_new_chat_is_set_as_the_one_before(home: Path) -> None:
 
 
 async def test_a_question_waits_for_the_model_that_was_chosen_before(home: Path) -> None:
-    async with chatting() as (chat, told):
+    async with chatting() as (chat, reported):
         await chat.send(QUESTION)
-        told.clear()
+        reported.clear()
         choosing = asyncio.create_task(chat.configure(replace(GREEDY, model="stdlib-1m", draft=None)))
         await asyncio.sleep(0)
-        assert told == [Working("loading stdlib-1m", None)]
+        assert reported == [Working("loading stdlib-1m", None)]
         await chat.send(QUESTION)
-        assert Working("waiting for the chosen model", None) in told
+        assert Working("waiting for the chosen model", None) in reported
         await choosing
         assert chat.answer is not None and chat.answer.result is not None
         assert chat.answer.model == chat.answer.result.model == "stdlib-1m"

@@ -1,76 +1,15 @@
-"""Sampling options of a chat: by command, and in the panel."""
+"""Options of a chat, and its system prompt, by command."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
-from msgspec.structs import replace
-from textual.widgets import Input, Static
 
-from localspec.config import load_config
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options
-from localspec.tui.dialogs.sampling import FIELDS, SamplingScreen
-from localspec.tui.fields import field, held, text_of, value_of
-from tests.daemon.harness import write_config
-from tests.tui.harness import GREEDY, Player, playing
-
-
-async def opened(player: Player, key: str = "f2") -> None:
-    await player.press(key)
-    await player.until(lambda: isinstance(player.app.screen, SamplingScreen), "the panel is shown")
-
-
-async def left(player: Player, key: str) -> None:
-    await player.press(key)
-    await player.until(lambda: player.app.screen is player.screen, "the panel is left")
-    await player.settle()
-
-
-def note(player: Player) -> str:
-    """Return the panel's note on the line at the cursor."""
-    return str(player.app.screen.query_one("#note", Static).content)
-
-
-@pytest.mark.slow
-async def test_the_panel_sets_what_is_written(home: Path) -> None:
-    async with playing() as player:
-        await player.say("What does os.path.join do?")
-        await opened(player)
-        first = player.app.screen.query_one("#temperature", Input)
-        assert first.has_focus and first.value == "0.0" and "0 is greedy" in note(player)
-        await player.press("end", "backspace", "5", "tab", "9", "down", "2")
-        assert note(player).startswith("top_p takes a number above 0 and at most 1, not '2'")
-        await player.press("enter")  # goes nowhere while a line is wrong
-        assert isinstance(player.app.screen, SamplingScreen)
-        await player.press("backspace")
-        await left(player, "enter")
-        assert player.chat.options == Options(temperature=0.5, top_k=9, max_tokens=GREEDY.max_tokens)
-        session = player.chat.session
-        assert session is not None
-        client = await player.app.link.client()
-        assert (await client.session(session)).options == player.chat.options
-
-
-@pytest.mark.slow
-async def test_the_panel_is_left_as_it_was_and_says_what_holds(home: Path) -> None:
-    async with playing(size=(60, 20)) as player:
-        await opened(player)
-        await player.press("end", "backspace", "3", "up")
-        last = player.app.screen.query_one("#remember", Input)
-        assert last.has_focus and "true or false" in note(player)
-        k = player.app.screen.query_one("#k", Input)
-        assert k.placeholder == "not set: as many as pay"
-        await left(player, "escape")
-        assert player.chat.options == GREEDY
-        await opened(player)
-        await left(player, "ctrl+s")
-        assert player.chat.options == GREEDY and not player.toasts
-        await opened(player)
-        await player.press("end", "backspace", "3")
-        await left(player, "ctrl+s")
-        assert player.chat.options == Options(temperature=0.3, max_tokens=GREEDY.max_tokens)
+from localspec.tui.commands import field, text_of, value_of
+from tests.tui.harness import playing
 
 
 @pytest.mark.slow
@@ -78,7 +17,7 @@ async def test_options_are_set_by_command(home: Path, monkeypatch: pytest.Monkey
     async with playing() as player:
         await player.do("/set temperature 0.25")
         await player.do('/set stop ["a", "b"]')
-        await player.do("/set max_tokens")
+        await player.do("/set max_tokens ")
         await player.do("/set workspace .")
         await player.do("/set draft none")
         here = str(Path.cwd())
@@ -87,16 +26,27 @@ async def test_options_are_set_by_command(home: Path, monkeypatch: pytest.Monkey
         for wrong in ("/set temprature 1", "/set k many", "/set threshold 0.5"):
             await player.do(wrong)
         assert player.chat.options == wanted
-        for told in (
+        for error in (
             "did you mean 'temperature'?",
             "k takes a whole number from 1 to 20, not 'many'",
             "a threshold was given, but drafts are verified exactly",
         ):
-            assert any(told in toast for toast in player.toasts), told
+            assert any(error in toast for toast in player.toasts), error
 
 
 @pytest.mark.slow
-async def test_a_system_prompt_is_told_before_anything_is_said(home: Path) -> None:
+async def test_an_option_is_chosen_and_its_value_typed(home: Path) -> None:
+    async with playing() as player:
+        await player.choose("f2", "temper")
+        await player.until(lambda: player.typed == "/set temperature ", "its value can be typed")
+        await player.write("0.5")
+        await player.press("enter")
+        await player.settle()
+        assert player.chat.options.temperature == 0.5 and player.toasts == ["temperature is 0.5."]
+
+
+@pytest.mark.slow
+async def test_a_system_prompt_is_set_before_the_first_message(home: Path) -> None:
     async with playing() as player:
         await player.do("/system Answer in Latin.")
         await player.do("/system")
@@ -120,20 +70,10 @@ def test_every_option_can_be_written(name: str) -> None:
     [("temperature", "0", 0.0), ("remember", "false", False), ("stop", '["\\n", "ü"]', ("\n", "ü"))]
     + [("seed", " 7 ", 7), ("exactness", "fast", "fast")],
 )
-def test_what_is_written_is_read_again(name: str, text: str, value: object) -> None:
+def test_a_value_is_read_as_it_is_written(name: str, text: str, value: object) -> None:
     assert value_of(name, text) == value and value_of(name, text_of(value)) == value
 
 
-def test_the_panel_has_only_options() -> None:
-    assert set(FIELDS) < set(Options.__struct_fields__)
+def test_an_unknown_option_is_an_error() -> None:
     with pytest.raises(InvalidOptions, match="did you mean"):
         value_of("temprature", "1")
-
-
-def test_what_the_configuration_says_holds_where_the_chat_says_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    write_config(tmp_path, options={"top_p": 0.9})
-    configured = replace(load_config().options, model="bundled")  # the meaning of auto where no model is
-    assert held(Options(temperature=0.1)) == configured and held(Options()).top_p == 0.9

@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from localspec.client import connect
-from localspec.tui.dialogs.sessions import SessionsScreen
+from localspec.tui.sessions import SessionsScreen
 from localspec.tui.widgets.prompt import Prompt
 from tests.tui.harness import ENDLESS, GREEDY, Player, playing
 from tests.waiting import DEADLINE_S
@@ -51,7 +51,7 @@ async def test_a_chat_is_left_while_it_is_answered_and_come_back_to(home: Path) 
 
 
 @pytest.mark.slow
-async def test_the_end_of_an_answer_that_is_not_looked_at_is_told(home: Path) -> None:
+async def test_the_end_of_an_answer_that_is_not_looked_at_is_shown(home: Path) -> None:
     async with playing(ENDLESS) as player:
         await player.ask_on(QUESTION)
         left = player.chat
@@ -59,7 +59,7 @@ async def test_the_end_of_an_answer_that_is_not_looked_at_is_told(home: Path) ->
         await player.until(lambda: player.chat is not left, "another chat is shown")
         assert player.toasts == []
         left.stop()
-        await player.until(lambda: player.toasts == [f"{QUESTION} The answer is complete."], "it is told")
+        await player.until(lambda: player.toasts == [f"{QUESTION} The answer is complete."], "it is shown")
         await player.settle()
 
 
@@ -119,7 +119,7 @@ async def test_an_answer_that_ends_before_it_is_followed_is_read(home: Path) -> 
         await player.say(QUESTION)
         chat, whole = player.chat, player.chat.answer
         assert whole is not None
-        chat._left = "a stream that nobody knows any more"
+        chat._left = "a stream that is no longer known"
         await chat.pick_up()
         await player.settle()
         assert chat.answer is not None and chat.answer is not whole
@@ -128,21 +128,21 @@ async def test_an_answer_that_ends_before_it_is_followed_is_read(home: Path) -> 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("flags", "told"),
+    ("flags", "shown"),
     [
         (["--session", "none-such"], "localspec: there is no session 'none-such'."),
         (["-c"], "localspec: there is no stored session to continue. Start a chat first: `localspec chat`."),
     ],
 )
-async def test_what_cannot_be_gone_on_with_is_told_before_the_screen_is_taken(
-    home: Path, flags: list[str], told: str
+async def test_what_cannot_be_gone_on_with_is_reported_before_the_screen_is_taken(
+    home: Path, flags: list[str], shown: str
 ) -> None:
     async with await connect() as other:
         for each in await other.sessions():
             await other.delete_session(each.session)
     command = ["-m", "localspec", "chat", *flags]
     terminal = pexpect.spawn(sys.executable, command, env=dict(os.environ), timeout=DEADLINE_S)
-    terminal.expect_exact(told)
+    terminal.expect_exact(shown)
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 1 and b"\x1b[" not in terminal.before

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from localspec.client import connect
-from localspec.client.discovery import find
 from localspec.errors import EngineBusy
 from tests.tui.terminal import Terminal, chatting, needs_tmux
 from tests.waiting import run
@@ -33,11 +32,6 @@ def test_a_chat_a_stop_an_answer_anew_an_edit(home: Path) -> None:
         ask(terminal)
         terminal.keys("Escape")
         terminal.until_shown("stopped")
-        terminal.keys("C-r")
-        terminal.until(lambda pane: "stopped" not in pane, "it is answered anew")
-        terminal.until_shown("tokens · ")
-        terminal.keys("Escape")
-        terminal.until_shown("stopped")
         terminal.keys("C-g")
         terminal.until_shown("Edits the question")
         terminal.write(" Shortly")
@@ -50,19 +44,6 @@ def test_a_chat_a_stop_an_answer_anew_an_edit(home: Path) -> None:
         terminal.keys("k")
         pane = terminal.until_shown(f"{QUESTION} Shortly")
         assert "Traceback" not in pane
-
-
-def test_a_daemon_that_is_killed_while_it_answers(home: Path) -> None:
-    with chatting(home, *GREEDY) as terminal:
-        ask(terminal)
-        found = find()
-        assert found is not None
-        os.kill(found.pid, signal.SIGKILL)
-        terminal.until_shown("the daemon ended during the answer")
-        terminal.keys("C-r")
-        terminal.until_shown("tokens · ")
-        terminal.keys("Escape")
-        terminal.until_shown("stopped")
 
 
 def test_ctrl_z_suspends(home: Path) -> None:

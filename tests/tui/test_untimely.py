@@ -11,19 +11,14 @@ from textual.events import Paste
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.protocol.sessions import Pairing
 from localspec.tui import facts
-from localspec.tui.actions import ChatActions
+from localspec.tui import screen as chat_screen
 from localspec.tui.chat import Chat
-from localspec.tui.commands import models as models_commands
-from localspec.tui.commands.command import COMMANDS
+from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Question
-from localspec.tui.dialogs.choose import Choice, ChooseScreen
-from localspec.tui.dialogs.confirm import Confirm
-from localspec.tui.screens.chat import ChatScreen
-from localspec.tui.screens.help import HelpScreen
-from localspec.tui.widgets.progress import Progress
-from localspec.tui.widgets.prompt import Composer, Prompt
+from localspec.tui.dialog import Confirm, deletion
+from localspec.tui.screen import ChatScreen
+from localspec.tui.widgets.prompt import Composer, Prompt, Suggestion, Suggestions, Token
 from localspec.tui.widgets.status import Status
-from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
 from localspec.tui.widgets.transcript import Transcript
 from localspec.wording import CONTROLS
 from tests.tui.harness import Player
@@ -83,12 +78,14 @@ async def test_a_draft_comes_back_after_an_edit(still: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_a_defect_is_told_and_what_was_typed_kept(still: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def defect(screen: ChatActions, argument: str) -> None:
+async def test_a_defect_is_shown_and_what_was_typed_kept(
+    still: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def defect(screen: ChatScreen, argument: str) -> None:
         """Fail."""
         raise ZeroDivisionError("no one thought of it")
 
-    async def values(screen: ChatActions, typed: str) -> list[str]:
+    async def values(screen: ChatScreen) -> dict[str, str]:
         raise ZeroDivisionError("nor of this")
 
     monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
@@ -99,6 +96,7 @@ async def test_a_defect_is_told_and_what_was_typed_kept(still: Path, monkeypatch
         await player.settle()
         log = still / "state" / "chat.log"
         assert "nor of this" in log.read_text()
+        await player.write("x")
         await player.press("enter")
         await player.settle()
         (toast,) = player.toasts
@@ -112,14 +110,14 @@ async def test_a_defect_is_told_and_what_was_typed_kept(still: Path, monkeypatch
 @pytest.mark.slow
 async def test_a_dialog_ends_once(still: Path) -> None:
     async with showing() as player:
-        chosen: list[str | None] = []
-        dialog = ChooseScreen("Which?", [Choice("one", "one")])
+        chosen: list[bool | None] = []
+        dialog = deletion("this")
         await player.app.push_screen(dialog, chosen.append)
-        dialog.dismiss("one")
-        dialog.dismiss("one")
+        dialog.dismiss(True)
+        dialog.dismiss(True)
         await dialog.action_dismiss(None)
         await player.settle()
-        assert player.app.screen is player.screen and chosen == ["one"]
+        assert player.app.screen is player.screen and chosen == [True]
 
 
 @pytest.mark.slow
@@ -131,7 +129,7 @@ async def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
         screen.show_error(LocalspecError(f"{evil}\n", evil))
         player.chat.pairing = Pairing(evil, evil, "auto", "llama.cpp", "")
         screen.post_message(facts.Changed())
-        screen.query_one(Suggestions).show(Token(0, "@"), [Suggestion(evil)], eager=True)
+        screen.query_one(Suggestions).show(Token(0, "@"), [Suggestion(evil, evil)], eager=True)
         await player.settle()
         assert sum("evil" in line for line in player.lines()) >= 6
         assert not [line for line in player.lines() if CONTROLS.search(line)]
@@ -143,44 +141,39 @@ async def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_one_thing_is_asked_at_a_time(still: Path) -> None:
+async def test_a_dialog_that_was_opened_meanwhile_stays_in_front(
+    still: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = asyncio.Event()
+
+    async def values(screen: ChatScreen) -> dict[str, str]:
+        await found.wait()
+        return {"[@click=app.quit]\x1b[Q4] ": "[b]the only one"}
+
+    monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
+    COMMANDS.command("slow", "[WHAT]", values=values)(COMMANDS.find("stop").work)
     async with showing() as player:
-        screen, found = player.screen, asyncio.Event()
-        screen.settled.set()
-
-        async def models() -> ChooseScreen:
-            await screen.busy("looking for models", found.wait())
-            return ChooseScreen("Model", [Choice("one", "one")])
-
-        async def choose() -> None:
-            name = await screen.ask(models())
-            chosen.append(name)
-
-        chosen: list[str | None] = []
-        screen.attempt(choose())
-        await player.until(lambda: "looking for models …" in player.lines()[-2], "it is told")
-        await player.press("f2")
-        screen.attempt(choose())
-        await player.until(lambda: chosen == [None], "it is not asked twice")
+        player.screen.action_run("slow")
+        status = player.screen.query_one(Status).region
+        await player.until(
+            lambda: "looking for the values of /slow …" in player.lines()[status.y], "work is shown"
+        )
+        await player.app.push_screen(dialog := deletion("this"))
+        assert await player.screen.ask(deletion("this")) is None
         found.set()
-        await player.until(lambda: isinstance(player.app.screen, ChooseScreen), "it is asked")
-        assert not any("looking for models" in line for line in player.lines())
-        screen.action_run("set")
-        await player.press("enter")
         await player.settle()
-        assert chosen == [None, "one"] and player.app.screen is screen
-        found.clear()
-        screen.attempt(choose())
-        await player.press("f1")
-        found.set()
-        await player.until(lambda: len(chosen) == 3, "help is in front")
-        assert isinstance(player.app.screen, HelpScreen) and chosen[2] is None
+        assert player.app.screen is dialog
+        await player.press("escape")
+        player.screen.action_run("slow")
+        await player.until(
+            lambda: any("[@click=app.quit]\ufffd[Q4]" in line for line in player.lines()), "it is offered"
+        )
+        assert any("[b]the only one" in line for line in player.lines())
 
 
 async def test_an_answer_elsewhere_is_not_in_the_way(still: Path) -> None:
     async with showing([Question("?", 1), growing()]) as player:
         taken: list[str] = []
-        player.screen.settled.set()
 
         async def turn() -> None:
             taken.append("there")
@@ -204,9 +197,7 @@ async def test_a_private_chat_is_not_left_unasked(still: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_models_are_looked_for_once_and_errors_are_not_told(
-    still: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_error_of_listing_models_is_not_shown(still: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = [LocalspecError("no daemon"), [described("bundled", store="bundled")], LocalspecError("again")]
 
     async def models(chat: Chat) -> object:
@@ -241,37 +232,36 @@ async def test_models_are_asked_for_once_while_a_name_is_typed(
         for typed, names in (("/model o", 2), ("ne", 1)):
             await player.write(typed)
             await player.until(lambda n=names: suggestions.option_count == n, "they are suggested")  # type: ignore[misc]
-        player.screen.begin("/draft o")
-        await player.until(lambda: suggestions.option_count == 2, "they are suggested")
         assert len(asked) == 1
-        monkeypatch.setattr(models_commands, "FRESH_S", -1.0)
-        await player.write("n")
-        await player.until(lambda: suggestions.option_count == 1, "it is suggested")
-        assert len(asked) == 2
+        monkeypatch.setattr(chat_screen, "FRESH_S", -1.0)
+        await player.press("backspace")
+        await player.until(lambda: len(asked) == 2, "models are listed again")
 
 
 @pytest.mark.slow
-async def test_a_daemon_that_is_not_started_for_a_suggestion_is_not_told_of_for_ever(
+async def test_progress_of_a_suggestion_is_removed_with_it(
     still: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (still / "config").mkdir()
     (still / "config" / "config.toml").write_text("nonsense = 1\n")
 
-    async def endless(screen: ChatActions, typed: str) -> list[str]:
-        assert isinstance(screen, ChatScreen)
+    async def endless(screen: ChatScreen) -> dict[str, str]:
         screen.on_working(facts.Working("starting the daemon", None))
         await asyncio.Event().wait()
-        return []
+        return {}
 
     monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
     COMMANDS.command("endless", "[WHAT]", values=endless)(COMMANDS.find("stop").work)
     async with showing(conversation()) as player:
-        progress, status = player.screen.query_one(Progress), player.screen.query_one(Status)
-        player.screen.begin("/model ")  # whose values the daemon knows, which cannot be started
+
+        def status() -> str:
+            return player.lines()[player.screen.query_one(Status).region.y]
+
+        player.screen.begin("/model ")  # the daemon, which knows the values, cannot be started
         await player.pause()
         await player.settle()
-        assert status.display and not progress.display
+        assert "212 tok/s" in status()
         player.screen.begin("/endless ")
-        await player.until(lambda: progress.display, "it is told")
+        await player.until(lambda: "starting the daemon" in status(), "progress is shown")
         player.screen.begin("@nothing")
-        await player.until(lambda: status.display and not progress.display, "it is left")
+        await player.until(lambda: "212 tok/s" in status(), "it is removed")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
+from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
@@ -14,13 +16,12 @@ from textual.content import Content
 from textual.events import Key, Paste
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
+from textual.widgets.option_list import Option
 
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.tui import defects
 from localspec.tui.attach import Files, mention_of
-from localspec.tui.commands.command import COMMANDS, Command
-from localspec.tui.history import History
-from localspec.tui.widgets.suggestions import Suggestion, Suggestions, Token
+from localspec.tui.command import COMMANDS, Values, beginning
 from localspec.wording import CONTROLS, one_line
 
 MENTION = re.compile(r'(?<![\w@])@("[^"]*|[^\s"]*)$')
@@ -32,16 +33,110 @@ LONGEST = 500
 LONGEST_TITLE = 48
 """columns of a chat's title on the frame"""
 
-Values = Callable[[Command, str], Awaitable[Sequence[str]]]
+WIDEST = 24
+"""columns of a suggestion before its help"""
+KEPT = 500
+"""sent texts that can be recalled"""
 
 
-class Composer(TextArea):
+class History:
+    """Texts from the oldest to the one being typed; :meth:`move` goes from one to another."""
+
+    def __init__(self) -> None:
+        self._sent: list[str] = []
+        self._texts: list[str] = [""]
+        self._here = 0
+
+    def add(self, text: str) -> None:
+        """Add a text that was sent or left. Changes to recalled texts are undone; the text that was typed
+        before a recall is kept, too."""
+        draft = self._texts[-1] if self._here < len(self._sent) else ""
+        for each in (draft, text):
+            if each and self._sent[-1:] != [each]:
+                self._sent.append(each)
+        del self._sent[:-KEPT]
+        self._texts = [*self._sent, ""]
+        self._here = len(self._sent)
+
+    def move(self, by: int, current: str) -> str | None:
+        """Return the text ``by`` steps away, keeping ``current`` in its place; None if there is none."""
+        there = self._here + by
+        if not 0 <= there < len(self._texts):
+            return None
+        self._texts[self._here] = current
+        self._here = there
+        return self._texts[there]
+
+
+class Token(NamedTuple):
+    """The part of a line that is being typed, from the column ``start`` to the cursor."""
+
+    start: int
+    text: str
+
+
+class Suggestion(NamedTuple):
+    """``text`` takes the token's place; ``label`` and ``help`` are shown."""
+
+    text: str
+    label: str
+    help: str = ""
+
+    @property
+    def line(self) -> Text:
+        label = one_line(self.label)
+        text = Text(label.ljust(WIDEST) if self.help else label)
+        return text.append(f" {one_line(self.help)}", style="dim") if self.help else text
+
+
+class Suggestions(OptionList, can_focus=False):
+    """Suggestions for a token, in a list above the text that never takes the focus; hidden if there are
+    none."""
+
+    DEFAULT_CSS = """
+    Suggestions {
+        height: auto; max-height: 30vh; border: none; padding: 0 1; display: none; background: $surface;
+        text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.token: Token | None = None
+        """the token that they complete"""
+        self._shown: Sequence[Suggestion] = ()
+
+    def show(self, token: Token | None, suggestions: Sequence[Suggestion], *, eager: bool) -> None:
+        """Show these for ``token``; ``eager`` highlights the first."""
+        self.token, self._shown = token, suggestions
+        self.display = bool(suggestions)
+        self.set_options(Option(each.line) for each in suggestions)
+        if suggestions and eager:
+            self.highlighted = 0
+
+    def at(self, index: int) -> Suggestion:
+        """The suggestion on this line."""
+        return self._shown[index]
+
+    def chosen_for(self, token: Token | None) -> Suggestion | None:
+        """The highlighted suggestion; None if ``token`` has changed, or is complete already."""
+        if token is None or token != self.token or self.highlighted is None:
+            return None
+        typed = token.text.strip()
+        return None if any(typed == each.text.strip() for each in self._shown) else self.at(self.highlighted)
+
+
+class Composer(TextArea, inherit_bindings=False):
     """The text field; each key is first passed to ``take``, which returns True if it has handled it.
 
     This keeps the order of keys: bindings with priority would overtake text that was typed just before.
     """
 
-    BINDINGS = [Binding("ctrl+underscore", "undo", "Undo", show=False)]
+    BINDINGS = [
+        # Without the toolkit's own keys, which are those of every editor, the panel of keys is short.
+        *(replace(each, system=True) for each in TextArea.BINDINGS if isinstance(each, Binding)),
+        Binding("ctrl+underscore", "undo", "Undo", show=False),
+    ]
 
     def __init__(self, take: Callable[[str], bool]) -> None:
         super().__init__(placeholder="Ask something; / for commands, @ for files")
@@ -81,7 +176,7 @@ class Composer(TextArea):
 class Prompt(Vertical):
     """The text field with suggestions and the history of sent texts.
 
-    ``values`` returns suggestions for a command's argument, ``files`` those for mentions.
+    ``values`` returns the meanings of an argument's values, ``files`` suggestions for mentions.
     """
 
     BINDINGS = [
@@ -112,7 +207,9 @@ class Prompt(Vertical):
     class Begun(Message):
         """The user begins to type a message."""
 
-    def __init__(self, values: Values, files: Files, *, id: str | None = None) -> None:
+    def __init__(
+        self, values: Callable[[Values], Awaitable[Mapping[str, str]]], files: Files, *, id: str | None = None
+    ) -> None:
         super().__init__(id=id)
         self._values = values
         self._files = files
@@ -176,13 +273,6 @@ class Prompt(Vertical):
         """Add a text to the history, so that the key up recalls it."""
         if text.strip():
             self._history.add(text)
-
-    def insert(self, text: str) -> None:
-        """Insert a text at the cursor, with blanks around it."""
-        row, column = self._composer.cursor_location
-        before = self._composer.document.get_line(row)[:column]
-        blank = "" if not before or before[-1].isspace() else " "
-        self._composer.insert(f"{blank}{text} ")
 
     # Keys.
 
@@ -290,29 +380,28 @@ class Prompt(Vertical):
 
     async def _look_up(self, token: Token) -> None:
         """Look up suggestions in the background, and show them unless the token has changed meanwhile."""
+        found: list[Suggestion] = []
         try:
-            found, typed = await (
-                self._mentions(token.text) if token.text[0] == "@" else self._arguments(token.text)
-            )
+            if token.text[0] == "@":
+                typed = token.text[1:].removeprefix('"')
+                files = await self._files.like(typed)
+                found = [Suggestion(f"{mention_of(path)} ", path) for path in files]
+            else:
+                name, _, typed = token.text[1:].partition(" ")
+                found = await self._arguments(name, typed.lstrip())
         except LocalspecError:
-            found, typed = [], ""
+            typed = ""
         except Exception as error:  # an error in suggestions must not end the chat
             defects.report(error)
-            found, typed = [], ""
+            typed = ""
         if token == self._token():
-            self._suggestions.show(token, found, eager=bool(typed))
+            self._suggestions.show(token, found, eager=bool(typed.strip()))
 
-    async def _mentions(self, token: str) -> tuple[list[Suggestion], str]:
-        """Suggestions of files, and the typed part of the name."""
-        typed = token[1:].removeprefix('"')
-        return [Suggestion(f"{mention_of(path)} ", path) for path in await self._files.like(typed)], typed
-
-    async def _arguments(self, line: str) -> tuple[list[Suggestion], str]:
-        """Suggestions of a command's argument, and its typed part."""
-        name, _, typed = line[1:].partition(" ")
+    async def _arguments(self, name: str, typed: str) -> list[Suggestion]:
+        """Suggestions of a command's argument that begin with the typed part."""
         command = COMMANDS.find(name.lower())
-        values = await self._values(command, typed.lstrip())
-        return [Suggestion(f"/{command.name} {value}", value) for value in values], typed.strip()
+        known = {} if command.values is None else await self._values(command.values)
+        return [Suggestion(f"/{command.name} {each}", each, known[each]) for each in beginning(typed, known)]
 
     def _put(self, suggestion: Suggestion) -> None:
         """Insert a suggestion in the place of the token."""

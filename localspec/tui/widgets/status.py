@@ -1,115 +1,102 @@
-"""The status line: models, speed, and the effect of speculation."""
+"""The line below the prompt: models, speed and the effect of speculation, or the progress of work."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from rich.text import Text
-from textual.widget import Widget
+from textual.app import ComposeResult
+from textual.containers import Horizontal
+from textual.widgets import ProgressBar, Static
 
+from localspec.protocol.proposer_kinds import KINDS
 from localspec.protocol.results import Stats
 from localspec.protocol.sessions import Pairing
 from localspec.tui.conversation import Answer
-from localspec.tui.widgets.pulse import NAMES
+from localspec.tui.look import Look
 from localspec.wording import counted, duration, one_line
 
-PAUSE_S = 0.5
-"""between two paintings while an answer grows"""
-BETWEEN = " · "
+MODELS = ("draft model", "target")
+NAMES = {
+    "target": "target",
+    **{kind.name: kind.label for kind in sorted(KINDS, key=lambda kind: kind.needs not in MODELS)},
+}
+"""names of sources, models first"""
 
 
-class Part(NamedTuple):
-    """A part of the line; if not all fit, the one with the largest ``spare`` is dropped first."""
-
-    text: str
-    spare: int
-
-
-class Status(Widget):
-    """One line about a chat."""
+class Status(Horizontal):
+    """One line; the figures that matter most come first, as its end may be cut off."""
 
     DEFAULT_CSS = """
     Status { height: 1; color: $text-muted; padding: 0 1; }
+    Status > Static { width: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
+    Status ProgressBar { margin-left: 1; display: none; }
+    Status Bar { width: 20; }
     """
 
-    def __init__(self, *, id: str | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(id=id)
-        self._clock = clock
-        self.pairing: Pairing | None = None
-        self.private = False
-        self.notice = ""
-        """a text that is shown instead of all else"""
-        self._answer: Answer | None = None
-        self._parts: list[Part] = []
-        self._painted_at = 0.0
+    def compose(self) -> ComposeResult:
+        yield Static(id="text", markup=False)
+        # Its total is known: without one, a timer would move it.
+        yield ProgressBar(total=1, show_eta=False)
 
-    def show(self, answer: Answer | None) -> None:
-        """Show the last answer, if the current model gives it; a growing one at most every ``PAUSE_S``."""
-        if answer is not None and self.pairing is not None and answer.model not in ("", self.pairing.target):
-            answer = None
-        now = self._clock()
-        grows = answer is not None and answer is self._answer and answer.growing
-        if grows and self._parts and not self.notice and now - self._painted_at < PAUSE_S:
-            return
-        self._answer, self._painted_at = answer, now
-        parts = [Part(self.notice, 0)] if self.notice else [*self._models(), *self._figures()]
-        self._parts = [Part(one_line(text), spare) for text, spare in parts]
-        self.refresh()
+    def show(self, text: str) -> None:
+        """Show a text."""
+        self.query_one(ProgressBar).display = False
+        self.query_one("#text", Static).update(one_line(text), layout=False)
 
-    def render(self) -> Text:
-        return Text(self.line(self.size.width), no_wrap=True, overflow="ellipsis")
+    def work(self, label: str, fraction: float | None) -> None:
+        """Show the progress of work: ``fraction`` of it is done, None if unknown."""
+        self.show(label if fraction is not None else f"{label} …")
+        self.query_one(ProgressBar).display = fraction is not None
+        self.query_one(ProgressBar).update(progress=fraction or 0)
 
-    def line(self, columns: int) -> str:
-        """The parts that fit on so many columns, as one text."""
-        parts = [*self._parts]
-        while len(parts) > 1 and len(BETWEEN.join(part.text for part in parts)) > columns:
-            parts.remove(max(parts, key=lambda part: part.spare))
-        return BETWEEN.join(part.text for part in parts)
 
-    def _models(self) -> Iterator[Part]:
-        if self.private:
-            yield Part("private", 0)
-        if (pairing := self.pairing) is None:
-            return
-        yield Part(pairing.target, 2)
+def summary(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> str:
+    """A chat in a line: the models, and the figures of its last answer, if it is the current model's."""
+    models = pairing is None or answer is None or answer.model in ("", pairing.target)
+    return " · ".join(_parts(pairing, answer if models else None, private=private))
+
+
+def _parts(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> Iterator[str]:
+    if private:
+        yield "private"
+    if pairing is not None:
+        yield pairing.target
+    if answer is not None and answer.growing:
+        yield counted(answer.tokens, "token")
+        if answer.speed:
+            yield f"{answer.speed:.0f} tok/s"
+        if answer.drafted:
+            yield f"{answer.drafted:.0%} drafted"
+    stats = Stats() if answer is None or answer.result is None else answer.result.stats
+    yield from _figures(stats)
+    if pairing is not None:
+        names = " + ".join(
+            NAMES.get(source, source) for source, each in stats.proposers.items() if each.drafted
+        )
+        yield f"auto: {names}" if names and pairing.proposer == "auto" else pairing.proposer
         if pairing.draft is not None:
-            yield Part(f"draft {pairing.draft}", 7)
-        names = " + ".join(NAMES.get(source, source) for source in _drafters(self._answer))
-        yield Part(f"auto: {names}" if names and pairing.proposer == "auto" else pairing.proposer, 6)
-
-    def _figures(self) -> Iterator[Part]:
-        answer = self._answer
-        if answer is None:
-            return
-        if answer.growing:
-            yield Part(counted(answer.tokens, "token"), 3)
-            if answer.speed:
-                yield Part(f"{answer.speed:.0f} tok/s", 1)
-            if answer.drafted:
-                yield Part(f"{answer.drafted:.0%} drafted", 4)
-        elif answer.result is not None:
-            yield from _of(answer.result.stats)
+            yield f"draft {pairing.draft}"
 
 
-def _drafters(answer: Answer | None) -> list[str]:
-    """The proposer that drafted last, or all that drafted for a finished answer."""
-    if answer is None:
-        return []
-    if answer.growing:
-        return [answer.drafter] if answer.drafter is not None else []
-    stats = Stats() if answer.result is None else answer.result.stats
-    return [source for source, each in stats.proposers.items() if each.drafted]
-
-
-def _of(stats: Stats) -> Iterator[Part]:
+def _figures(stats: Stats) -> Iterator[str]:
     if stats.decode_tokens_per_s:
-        yield Part(f"{stats.decode_tokens_per_s:.0f} tok/s", 1)
+        yield f"{stats.decode_tokens_per_s:.0f} tok/s"
     if stats.acceptance_rate is not None:
-        yield Part(f"{stats.acceptance_rate:.0%} accepted", 3)
+        yield f"{stats.acceptance_rate:.0%} accepted"
     if stats.time_saved_s is not None and stats.drafted:
         what = "saved" if stats.time_saved_s >= 0 else "slower"
-        yield Part(f"{duration(abs(stats.time_saved_s))} {what}", 4)
+        yield f"{duration(abs(stats.time_saved_s))} {what}"
     if stats.speculation_off_reason:
-        yield Part(stats.speculation_off_reason, 5)
+        yield stats.speculation_off_reason
+
+
+def legend(answer: Answer | None, look: Look) -> Text:
+    """The proposers in the colours of their tokens, each with its share of an answer's tokens, if known."""
+    line = Text(no_wrap=True, overflow="ellipsis")
+    for source, name in NAMES.items():
+        share = (
+            f" {answer.sources[source] / answer.tokens:.0%}" if answer is not None and answer.tokens else ""
+        )
+        line.append("  " if line else "").append(f"{name}{share}", look.sources[source])
+    return line

@@ -33,7 +33,6 @@ from localspec.tui.painter import GUTTER, Painter
 if TYPE_CHECKING:
     from localspec.tui.blocks import Block
 
-MORE = " ↓ more below: Ctrl+End "
 KEPT = 40
 """entries that stay painted; others are painted again when they come into view"""
 
@@ -60,8 +59,6 @@ class Transcript(ScrollView, can_focus=True):
         Binding("r", "ask('regenerate')", "Regenerate"),
         Binding("f", "ask('fork')", "Fork"),
         Binding("c", "ask('copy')", "Copy"),
-        Binding("b", "ask('copy_code')", "Copy code"),
-        Binding("s", "details", "Statistics"),
     ]
 
     @dataclass
@@ -82,8 +79,6 @@ class Transcript(ScrollView, can_focus=True):
         self._chosen: int | None = None
         self._following = True
         self._arranging = False
-        self._news = False
-        """True if there is new text below the screen"""
         self._shown: list[Strip] = []
         """the lines of the screen"""
 
@@ -104,7 +99,6 @@ class Transcript(ScrollView, can_focus=True):
         numbers = (number for number, entry in enumerate(self._entries) if entry.said is chosen)
         self._chosen = next(numbers, None)
         self._following = self._following or not keeping
-        self._news = not self._following
         self._arrange()
 
     def grown(self) -> None:
@@ -116,7 +110,6 @@ class Transcript(ScrollView, can_focus=True):
             entry.grow()
             self._heights[-1] = entry.height
             self._refine(entry)
-        self._news = not self._following
         self._arrange()
 
     def colour(self, raw: bool) -> None:
@@ -171,7 +164,6 @@ class Transcript(ScrollView, can_focus=True):
         self.scroll_to(y=y)
         self._arranging = False
         self._following = following or y >= self._bottom()
-        self._news = self._news and not self._following
         self._show_position()
         self._refresh_changed()
 
@@ -301,8 +293,6 @@ class Transcript(ScrollView, can_focus=True):
         lines = [self._line(line) for line in range(top, top + self.size.height)]
         if selection is not None:
             lines = [self._selected(strip, selection, top + y) for y, strip in enumerate(lines)]
-        if self._news and lines and self._painter is not None:
-            lines[-1] = self._painter.labelled(lines[-1], MORE)
         return lines
 
     def _line(self, line: int) -> Strip:
@@ -357,9 +347,7 @@ class Transcript(ScrollView, can_focus=True):
     # Keys and the mouse.
 
     def on_click(self, event: Click) -> None:
-        if self._news and event.y == self.size.height - 1:
-            self.action_scroll_end()
-        elif self.has_focus and (number := self._at(event.y + self.scroll_offset.y)) is not None:
+        if self.has_focus and (number := self._at(event.y + self.scroll_offset.y)) is not None:
             self.choose(number)
 
     def on_focus(self) -> None:
@@ -390,19 +378,6 @@ class Transcript(ScrollView, can_focus=True):
         """Request an action on the chosen message."""
         if self.chosen is not None:
             self.post_message(self.Asked(what, self.chosen))
-
-    def action_details(self) -> None:
-        """Show or hide an answer's statistics, or the rest of a long question."""
-        if self._chosen is not None:
-            self.details(self._chosen)
-
-    def details(self, number: int) -> None:
-        """Show or hide the statistics or the rest of a message."""
-        entry = self._entries[number]
-        if entry in self._painted:
-            entry.toggle()
-            self._heights[number] = entry.height
-            self._arrange()
 
 
 def columns(strip: Strip, selection: Selection, line: int) -> tuple[int, int]:

@@ -1,19 +1,35 @@
-"""A confirmation before an action that cannot be undone, or takes long."""
+"""Dialogs in front of the chat: the base class, and the confirmation."""
 
 from __future__ import annotations
 
 from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical
+from textual.events import Click
+from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Static
 from textual.widgets.button import ButtonVariant
 
-from localspec.tui.dialogs.dialog import Dialog
 from localspec.wording import one_line
 
 
+class Dialog(ModalScreen[ScreenResultType]):
+    """Ends with a result; a click beside it ends it without one. A second attempt to end it, such as a key
+    pressed twice, has no effect."""
+
+    def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
+        """End the dialog, if it is the topmost screen."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+    def on_click(self, event: Click) -> None:
+        if event.widget is self:
+            self.dismiss()
+
+
 class Confirm(Dialog[bool]):
-    """Shows ``question``; ends with True if the user chooses ``deed``."""
+    """A confirmation before an action that cannot be undone, or takes long: shows ``question``; ends with
+    True if the user chooses ``deed``."""
 
     BINDINGS = [
         Binding("escape,n", "answer(False)", "No"),

@@ -4,35 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from collections.abc import Awaitable, Coroutine, Sequence
-from typing import Any, TypeVar
+from functools import partial
+from math import inf
+from typing import Any, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.events import DescendantFocus, Key, Paste, Resize
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import Footer, Static
 
-from localspec.errors import DiskFull, EngineBusy, LocalspecError
+from localspec.errors import DiskFull, EngineBusy, InvalidOptions, LocalspecError
 from localspec.home import here
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.sessions import Pairing
 from localspec.tui import defects, facts
+from localspec.tui.application import Application
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
-from localspec.tui.commands import messages, sessions
-from localspec.tui.commands.command import parse
-from localspec.tui.commands.registry import COMMANDS
-from localspec.tui.conversation import Answer, Question
-from localspec.tui.dialogs.dialog import Dialog
-from localspec.tui.dialogs.session_list import SessionList
-from localspec.tui.screens.help import HelpScreen
-from localspec.tui.widgets.keys import Keys
-from localspec.tui.widgets.progress import Progress
+from localspec.tui.command import COMMANDS, Command, Values, parse
+from localspec.tui.conversation import Question, Said, last_question
+from localspec.tui.dialog import Confirm, Dialog
+from localspec.tui.look import Look
 from localspec.tui.widgets.prompt import Composer, Prompt
-from localspec.tui.widgets.pulse import Pulse
-from localspec.tui.widgets.status import Status
+from localspec.tui.widgets.status import Status, legend, summary
 from localspec.tui.widgets.transcript import Transcript
 from localspec.tui.widgets.welcome import Welcome
 from localspec.wording import one_line, printable
@@ -40,6 +38,8 @@ from localspec.wording import one_line, printable
 ERROR_SHOWN_S = 10
 FEWEST_COLUMNS, FEWEST_LINES = 20, 9
 """of a window that shows a part of the conversation and a line of the prompt"""
+FRESH_S = 10.0
+"""age until which a list of models is used"""
 
 T = TypeVar("T")
 
@@ -58,7 +58,7 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+n", "run('new')", "New", show=False),
         Binding("ctrl+s", "run('sessions')", "Chats"),
         Binding("ctrl+o", "run('model')", "Model"),
-        Binding("f2", "run('set')", "Sampling"),
+        Binding("f2", "run('set')", "Options"),
         Binding("alt+up", "app.focus('transcript')", "Messages", show=False, tooltip="Go to the messages"),
         # With priority: the prompt would use them to scroll its few lines.
         Binding("pageup", "look('page_up')", "Page up", show=False, priority=True),
@@ -71,6 +71,8 @@ class ChatScreen(Screen[None]):
     ChatScreen { overflow: hidden; }
     ChatScreen > #small { dock: top; width: 100%; height: 100%; display: none; }
     ChatScreen.-small > #small { display: block; }
+    ChatScreen > #legend { width: 1fr; height: 1; padding: 0 1; display: none; }
+    ChatScreen Footer FooterKey.-command-palette { margin-right: 0; padding-right: 1; }
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -82,21 +84,22 @@ class ChatScreen(Screen[None]):
         self._editing: Question | None = None
         self._draft = ""
         """the prompt's text before an edit began"""
-        self._asking = False
         self._typing = False
         """True if letters are text, whichever widget has the focus"""
         self._warmed: Chat | None = None
         """the chat whose model was loaded when the user began to type"""
-        self._models: Sequence[ModelDescription] = ()
+        self._models: tuple[float, Sequence[ModelDescription]] = (-inf, ())
+        """when models were listed last, and what was found"""
+        self._notice = ""
+        """a text that is shown instead of the status"""
 
     def compose(self) -> ComposeResult:
         yield Welcome(id="welcome")
         yield Transcript(id="transcript")
-        yield Pulse(id="pulse")
-        yield Prompt(lambda command, typed: self._aside(command.values(self, typed)), self.files, id="prompt")
-        yield Progress(id="progress")
+        yield Static(id="legend")
+        yield Prompt(lambda values: self._aside(values(self)), self.files, id="prompt")
         yield Status(id="status")
-        yield Keys()
+        yield Footer(compact=True)
         yield Static("The window is too small.", id="small")
 
     def on_resize(self, event: Resize) -> None:
@@ -105,8 +108,15 @@ class ChatScreen(Screen[None]):
     def on_mount(self) -> None:
         for notices in self.query("ToastRack"):
             self.move_child(notices, before=self._prompt)  # where they cover no text
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
+        self._restyle()
         self._show_said()
         self._prompt.take_focus()
+
+    @property
+    def application(self) -> Application:
+        """The application, which keeps the chats."""
+        return cast(Application, self.app)
 
     @property
     def _transcript(self) -> Transcript:
@@ -142,13 +152,13 @@ class ChatScreen(Screen[None]):
 
     # Requests of the user.
 
-    def on_prompt_sent(self, wish: Prompt.Sent) -> None:
-        command = parse(wish.text)
+    def on_prompt_sent(self, event: Prompt.Sent) -> None:
+        command = parse(event.text)
         if command is not None:
             self._leave_edit()
             self.action_run(*command)
         else:
-            self.attempt(self._say(wish.text), otherwise=wish.text)
+            self.attempt(self._say(event.text), otherwise=event.text)
 
     def on_key(self, event: Key) -> None:
         """Pass typed characters without a binding to the prompt, until the messages have the focus again."""
@@ -175,10 +185,6 @@ class ChatScreen(Screen[None]):
     def on_composer_refused(self, event: Composer.Refused) -> None:
         self.show_error(event.error)
 
-    def on_welcome_asked(self, wish: Welcome.Asked) -> None:
-        self.attempt(self._say(wish.text), otherwise=wish.text)
-        self._prompt.take_focus()
-
     async def _say(self, text: str) -> None:
         """Send a message with the files that it mentions."""
         await self.settled.wait()  # the first chat may be replaced by a stored one until then
@@ -190,28 +196,106 @@ class ChatScreen(Screen[None]):
             self._leave_edit(keeping=True)
         await self.answer(chat, chat.send(text) if editing is None else chat.edit(editing, text))
 
-    def on_transcript_asked(self, wish: Transcript.Asked) -> None:
-        match wish.what:
+    def on_transcript_asked(self, event: Transcript.Asked) -> None:
+        match event.what:
             case "regenerate":
                 self._prompt.take_focus()
-                self.attempt(self.answer(self.chat, self.chat.regenerate(wish.said)))
+                self.attempt(self.answer(self.chat, self.chat.regenerate(event.said)))
             case "edit":
-                self.attempt(messages.edit_of(self, wish.said))
+                self.attempt(self.edit(event.said))
             case "fork":
-                self.attempt(sessions.fork_at(self, wish.said))
+                self.attempt(self.fork(event.said))
             case "copy":
-                messages.copy_text(self, wish.said)
-            case "copy_code":
-                self.attempt(messages.copy_code(self, wish.said))
+                self.copy(event.said.text)
 
     def action_run(self, name: str, argument: str = "") -> None:
-        """Run a command by name."""
+        """Run a command by name; without an argument, offer its values if they are known."""
         try:
             command = COMMANDS.find(name)
         except LocalspecError as error:
             self.show_error(error)
+            return
+        if command.values is not None and not argument:
+            self.attempt(self._offer(command, command.values))
         else:
             self.attempt(command.work(self, argument))
+
+    async def _offer(self, command: Command, values: Values) -> None:
+        """Offer the values of a command's argument; one that ends with a blank is to be continued."""
+        await self.settled.wait()
+        known = await self.busy(f"looking for the values of /{command.name}", values(self))
+        if self.app.screen is self:  # no dialog has been opened meanwhile
+            self.app.clear_notifications()  # they would cover it
+            chosen = [
+                (_text(each), partial(self._choose, command, each), _text(known[each])) for each in known
+            ]
+            await self.app.search_commands(chosen, placeholder=command.help)
+
+    def _choose(self, command: Command, value: str) -> None:
+        if value.endswith(" "):
+            self.begin(f"/{command.name} {value}")
+        else:
+            self.action_run(command.name, value)
+
+    async def models(self) -> Sequence[ModelDescription]:
+        """The models on this computer, not listed anew at every key."""
+        when, found = self._models
+        if time.monotonic() - when > FRESH_S:
+            found = await self.chat.models()
+            self._models = time.monotonic(), found
+        return found
+
+    # Whole chats.
+
+    async def may_leave(self) -> bool:
+        """Return True if the chat may be left: the user confirms it for a private chat with messages."""
+        if not (self.chat.private and self.chat.said):
+            return True
+        if isinstance(self.app.screen, Confirm):
+            return False
+        agreed = await self.app.push_screen_wait(
+            Confirm("Leave this private chat? Nothing of it is kept.", "Leave")
+        )
+        return agreed is True
+
+    async def change_to(self, chat: Chat) -> None:
+        """Show another chat; a private one is deleted, after a confirmation. A model that is not the current
+        one is loaded only when the user types."""
+        left = self.chat
+        if not await self.may_leave():
+            return
+        self.show(chat)
+        if left.private:
+            await self.application.discard(left)
+        if chat.session is None or chat.has_model_of(left):
+            await chat.load()
+
+    async def fork(self, said: Said | None) -> None:
+        """Continue in a copy of the chat up to ``said``, or of all of it."""
+        if self.chat.private:
+            raise InvalidOptions("a private chat cannot be forked", "Save it with /export.")
+        copy = await self.chat.fork(said)
+        if copy is None:
+            raise EngineBusy("this message is not stored yet", "Wait for the end of the answer.")
+        await self.change_to(await self.application.stored_chat(copy))
+        self.notify("This is the copy; the original chat stays as it is.", timeout=5)
+
+    def copy(self, text: str) -> None:
+        """Put a text into the clipboard."""
+        self.app.copy_to_clipboard(text)
+        self.notify("Copied.", timeout=2)
+
+    # Edits.
+
+    async def edit(self, said: Said | None) -> None:
+        """Edit a question, or the question of an answer; without a message, the last question."""
+        if said is not None and said not in self.chat.said:
+            raise InvalidOptions("this message is no longer in the chat", "Choose one that is shown.")
+        end = len(self.chat.said) if said is None else self.chat.said.index(said) + 1
+        question = last_question(self.chat.said[:end])
+        if question is None:
+            raise InvalidOptions("this chat has no question yet", "Send a message first.")
+        self._begin_edit(question)
 
     async def action_look(self, where: str) -> None:
         """Scroll the messages, whichever widget has the focus."""
@@ -220,6 +304,7 @@ class ChatScreen(Screen[None]):
     def action_leave(self) -> None:
         """Leave the messages, or else stop the answer, or else leave the edit."""
         self.app.clear_notifications()
+        self.app.action_hide_help_panel()
         if not self._prompt.has_focus_within:
             self._prompt.take_focus()
         elif self.chat.answering:
@@ -227,7 +312,7 @@ class ChatScreen(Screen[None]):
         else:
             self._leave_edit()
 
-    def begin_edit(self, question: Question) -> None:
+    def _begin_edit(self, question: Question) -> None:
         """Put ``question`` into the prompt, to be replaced by the text that is sent."""
         if self._editing is None:
             self._draft = self._prompt.text
@@ -236,11 +321,6 @@ class ChatScreen(Screen[None]):
         self._editing = question
         self._prompt.title = "Edits the question and drops later messages; Esc leaves it"
         self._prompt.text = question.written
-        self._prompt.take_focus()
-
-    def attach(self, mention: str) -> None:
-        """Insert a mention of a file into the prompt."""
-        self._prompt.insert(mention)
         self._prompt.take_focus()
 
     def _leave_edit(self, *, keeping: bool = False) -> None:
@@ -264,24 +344,11 @@ class ChatScreen(Screen[None]):
         self._prompt.take_focus()
 
     def colour(self) -> None:
-        """Switch between Markdown, and raw text coloured by proposer with the rounds above the prompt."""
+        """Switch between Markdown, and raw text coloured by proposer with a legend above the prompt."""
         raw = not self._transcript.raw
         self._transcript.colour(raw)
-        self.query_one(Pulse).display = raw
-
-    def details(self, answer: Answer) -> None:
-        """Show or hide the statistics of an answer."""
-        self._transcript.details(messages.place_of(self, answer))
-
-    def help(self) -> None:
-        """Show all commands and keys."""
-        keys = {
-            "Keys": [*self.BINDINGS, *self.app.BINDINGS],
-            "In the prompt": [*Prompt.BINDINGS, *Composer.BINDINGS],
-            "On a message": Transcript.BINDINGS,
-            "In the list of chats": SessionList.BINDINGS,
-        }
-        self.app.push_screen(HelpScreen(keys))
+        self.query_one("#legend").display = raw
+        self._show_legend()
 
     # Running work.
 
@@ -329,23 +396,12 @@ class ChatScreen(Screen[None]):
             self.call_later(self._show_status)  # after the facts in the queue
             raise
 
-    async def ask(self, dialog: Dialog[T] | Coroutine[Any, Any, Dialog[T]]) -> T | None:
-        """Return the result of a dialog, which may have to be prepared first. None if another one is open or
-        being prepared, as when a key is pressed twice."""
-        if self._asking or isinstance(self.app.screen, Dialog):
-            if isinstance(dialog, Coroutine):
-                dialog.close()
+    async def ask(self, dialog: Dialog[T]) -> T | None:
+        """Return the result of a dialog; None if another one is open, as when a key is pressed twice."""
+        if isinstance(self.app.screen, Dialog):
             return None
-        self._asking = True
         self.app.clear_notifications()  # they would cover it
-        try:
-            ready = await dialog if isinstance(dialog, Coroutine) else dialog
-            is_free = not isinstance(self.app.screen, Dialog)  # another may have been opened meanwhile
-            if not is_free:
-                return None
-            return await self.app.push_screen_wait(ready)
-        finally:
-            self._asking = False
+        return await self.app.push_screen_wait(dialog)
 
     def show_error(self, error: LocalspecError) -> None:
         """Show an error and its remedy."""
@@ -391,14 +447,11 @@ class ChatScreen(Screen[None]):
             self.attempt(self._greet(fact.pairing))
 
     async def _greet(self, pairing: Pairing) -> None:
-        """Show the models in use, and the first steps if only the bundled one is here. Models are listed
-        once, as that may take a while."""
+        """Show the models in use, and the first steps if only the bundled one is here."""
         welcome = self.query_one(Welcome)
-        welcome.show(pairing, self._models)
-        if not self._models:
-            with contextlib.suppress(LocalspecError):  # optional: the user did not request it
-                self._models = await self._aside(self.chat.models())
-                welcome.show(self.chat.pairing or pairing, self._models)
+        welcome.show(pairing, self._models[1])
+        with contextlib.suppress(LocalspecError):  # optional: the user did not request it
+            welcome.show(self.chat.pairing or pairing, await self._aside(self.models()))
 
     def on_touched(self, fact: facts.Touched) -> None:
         if fact.event.session != self.chat.session:
@@ -414,17 +467,16 @@ class ChatScreen(Screen[None]):
         self._show_status()
 
     def on_working(self, fact: facts.Working) -> None:
-        self._status.display = False
-        self.query_one(Progress).show(fact.label, fact.fraction)
+        self._status.work(fact.label, fact.fraction)
 
     def on_connected(self, fact: facts.Connected) -> None:
-        self._status.notice = ""
+        self._notice = ""
         self._show_status()
         if fact.again:
             self.attempt(self._catch_up())
 
     def on_connection_lost(self, fact: facts.ConnectionLost) -> None:
-        self._status.notice = "no connection to the daemon; the next message starts it"
+        self._notice = "no connection to the daemon; the next message starts it"
         self._show_status()
 
     def on_failed(self, fact: facts.Failed) -> None:
@@ -434,10 +486,20 @@ class ChatScreen(Screen[None]):
         self.notify(fact.sentence)
 
     def _show_status(self) -> None:
-        chat, status = self.chat, self._status
-        self.query_one(Progress).show("", None)
-        status.display = True
-        status.pairing, status.private = chat.pairing, chat.private
-        status.show(chat.answer)
-        self.query_one(Pulse).show(chat.answer)
-        self._prompt.belong_to(self.chat.title)
+        chat = self.chat
+        self._status.show(self._notice or summary(chat.pairing, chat.answer, private=chat.private))
+        self._prompt.belong_to(chat.title)
+        self._show_legend()
+
+    def _restyle(self) -> None:
+        self._look = Look.seen(self.app)
+        self._show_legend()
+
+    def _show_legend(self) -> None:
+        if self._transcript.raw:
+            self.query_one("#legend", Static).update(legend(self.chat.answer, self._look), layout=False)
+
+
+def _text(text: str) -> str:
+    """``text`` as the palette shows it: names of files may have brackets, which are markup there."""
+    return one_line(text).replace("[", "\\[")

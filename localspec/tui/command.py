@@ -1,27 +1,18 @@
-"""A command: its name, argument, help and work, defined once for the prompt, the palette and the help."""
+"""A command: its name, argument, help and work, defined once for the prompt, the palette and the keys."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import unknown_key
-from localspec.tui.actions import ChatActions
 
-Work = Callable[[ChatActions, str], Coroutine[Any, Any, None]]
-Values = Callable[[ChatActions, str], Awaitable[Sequence[str]]]
-
-
-async def no_values(screen: ChatActions, typed: str) -> Sequence[str]:
-    """No suggestions for an argument."""
-    return ()
-
-
-def beginning(typed: str, known: Iterable[str]) -> list[str]:
-    """The items of ``known`` that begin with ``typed``, in any case."""
-    return [each for each in known if each.lower().startswith(typed.lower())]
+Work = Callable[[Any, str], Coroutine[Any, Any, None]]
+"""called with the chat's screen and the argument"""
+Values = Callable[[Any], Awaitable[Mapping[str, str]]]
+"""called with the chat's screen; returns the meanings of an argument's values"""
 
 
 @dataclass(frozen=True)
@@ -34,8 +25,7 @@ class Command:
     work: Work
     key: str = ""
     """a key that does the same"""
-    values: Values = no_values
-    """values of the argument that begin with the typed text"""
+    values: Values | None = None
 
     @property
     def usage(self) -> str:
@@ -43,13 +33,13 @@ class Command:
 
 
 class Commands:
-    """All commands, by name; a module adds its own with :meth:`command`."""
+    """All commands, by name; :meth:`command` adds one."""
 
     def __init__(self) -> None:
         self._by_name: dict[str, Command] = {}
 
     def command(
-        self, name: str, argument: str = "", *, key: str = "", values: Values = no_values
+        self, name: str, argument: str = "", *, key: str = "", values: Values | None = None
     ) -> Callable[[Work], Work]:
         """Add a function; the first line of its docstring is the help that users read."""
 
@@ -72,7 +62,7 @@ class Commands:
         if len(matching) == 1:
             return self._by_name[matching[0]]
         known = [f"/{each}" for each in self._by_name]
-        raise InvalidOptions(unknown_key("command", f"/{name}", known), "/help lists all commands.")
+        raise InvalidOptions(unknown_key("command", f"/{name}", known), "Type / to see all commands.")
 
 
 COMMANDS = Commands()
@@ -87,3 +77,8 @@ def parse(text: str) -> tuple[str, str] | None:
         return None
     name, _, argument = text[1:].partition(" ")
     return None if "/" in name or not name else (name.lower(), argument.strip())
+
+
+def beginning(typed: str, known: Iterable[str]) -> list[str]:
+    """The items of ``known`` that begin with ``typed``, in any case."""
+    return [each for each in known if each.lower().startswith(typed.lower())]

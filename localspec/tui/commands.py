@@ -1,0 +1,368 @@
+"""All commands: importing this module registers every one of them."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from msgspec.structs import replace
+
+from localspec.config import Setting, find
+from localspec.errors import InvalidOptions
+from localspec.protocol.messages import ModelDescription
+from localspec.protocol.options import Options, check_options, check_value, unknown_key
+from localspec.protocol.proposer_kinds import meanings
+from localspec.protocol.sessions import Pairing
+from localspec.tui.command import COMMANDS
+from localspec.tui.conversation import Answer
+from localspec.tui.dialog import deletion
+from localspec.tui.export import markdown, write
+from localspec.tui.screen import ChatScreen
+from localspec.tui.sessions import SessionsScreen
+from localspec.units import size
+from localspec.wording import counted, one_line, pairing_sentence
+
+LONGEST_TITLE = 200
+"""a limit of the daemon"""
+PROPOSERS = meanings()
+DRAFTS = {
+    "auto": "one that fits the model, if there is any",
+    "none": "no draft model; prompt lookup and memory still draft",
+}
+LIST = 'Write a list, as in ["one", "two"].'
+
+# Messages.
+
+
+@COMMANDS.command("regenerate", key="ctrl+r")
+async def regenerate(screen: ChatScreen, argument: str) -> None:
+    """Answer the last question again."""
+    await screen.answer(screen.chat, screen.chat.regenerate())
+
+
+@COMMANDS.command("stop", key="escape")
+async def stop(screen: ChatScreen, argument: str) -> None:
+    """Stop the current answer."""
+    screen.chat.stop()
+
+
+@COMMANDS.command("edit", key="ctrl+g")
+async def edit(screen: ChatScreen, argument: str) -> None:
+    """Edit the last question and answer it again."""
+    await screen.edit(None)
+
+
+@COMMANDS.command("copy")
+async def copy(screen: ChatScreen, argument: str) -> None:
+    """Copy the last answer."""
+    screen.copy(last_answer(screen).text)
+
+
+@COMMANDS.command("code", "[NUMBER]")
+async def code(screen: ChatScreen, argument: str) -> None:
+    """Copy a code block of the last answer: the last one, or by its number."""
+    blocks = code_blocks(last_answer(screen).text)
+    if not blocks:
+        raise InvalidOptions("the answer has no code block", "Copy the whole answer with /copy.")
+    if argument and not (argument.isdecimal() and 1 <= int(argument) <= len(blocks)):
+        raise InvalidOptions(
+            f"the answer has {counted(len(blocks), 'code block')}, and none with the number {argument!r}",
+            f"Give a number from 1 to {len(blocks)}.",
+        )
+    screen.copy(blocks[int(argument or len(blocks)) - 1])
+
+
+def code_blocks(text: str) -> list[str]:
+    """The code blocks of a text: fenced or indented, also in lists and quotations."""
+    from localspec.tui.blocks import PARSER
+
+    code = (token for token in PARSER.parse(text) if token.type in ("fence", "code_block"))
+    return [token.content.removesuffix("\n") for token in code]
+
+
+@COMMANDS.command("stats")
+async def stats(screen: ChatScreen, argument: str) -> None:
+    """Show the statistics of the last answer."""
+    screen.notify(last_answer(screen).statistics, title="The last answer", timeout=30)
+
+
+def last_answer(screen: ChatScreen) -> Answer:
+    """The last answer with text. Raises :class:`InvalidOptions` if there is none."""
+    answer = next((s for s in reversed(screen.chat.said) if isinstance(s, Answer) and s.text), None)
+    if answer is None:
+        raise InvalidOptions("this chat has no answer yet", "Send a message first.")
+    return answer
+
+
+# Chats.
+
+
+@COMMANDS.command("new", key="ctrl+n")
+async def new(screen: ChatScreen, argument: str) -> None:
+    """Begin a new chat; a running answer of this one continues."""
+    await screen.change_to(screen.application.new_chat())
+
+
+@COMMANDS.command("private")
+async def private(screen: ChatScreen, argument: str) -> None:
+    """Begin a private chat: nothing of it is kept."""
+    await screen.change_to(screen.application.new_chat(private=True))
+
+
+@COMMANDS.command("sessions", "[SEARCH]", key="ctrl+s")
+async def sessions(screen: ChatScreen, argument: str) -> None:
+    """Show all chats, to search, open and delete them."""
+    chosen = await screen.ask(SessionsScreen(argument, current=screen.chat.session))
+    if chosen is not None:
+        await screen.change_to(await screen.application.stored_chat(chosen))
+
+
+@COMMANDS.command("rename", "TITLE")
+async def rename(screen: ChatScreen, argument: str) -> None:
+    """Rename the chat."""
+    if (session := screen.chat.session) is None:
+        raise InvalidOptions("this chat is not stored yet", "Send a message first.")
+    if not argument:
+        raise InvalidOptions("no title was given", "Write it after the command: /rename TITLE.")
+    if len(argument) > LONGEST_TITLE:
+        raise InvalidOptions(
+            f"the title has {len(argument)} characters, more than {LONGEST_TITLE}", "Shorten it."
+        )
+    await screen.application.rename(session, argument)
+    screen.notify(argument, title="The chat's title is now", timeout=3)
+
+
+@COMMANDS.command("delete")
+async def delete(screen: ChatScreen, argument: str) -> None:
+    """Delete the chat, after a confirmation."""
+    chat = screen.chat
+    _require_said(screen)
+    if await screen.ask(deletion(chat.title)):
+        await screen.application.discard(chat)
+
+
+@COMMANDS.command("fork")
+async def fork(screen: ChatScreen, argument: str) -> None:
+    """Continue in a copy of the chat; the original stays as it is."""
+    _require_said(screen)
+    await screen.fork(None)
+
+
+@COMMANDS.command("export", "[PATH]")
+async def export(screen: ChatScreen, argument: str) -> None:
+    """Write the chat into a new Markdown file."""
+    _require_said(screen)
+    chat = screen.chat
+    model = chat.options.model if chat.pairing is None else chat.pairing.target
+    text = markdown(chat.title, model, chat.system, chat.said)
+    path = await asyncio.to_thread(write, text, argument, chat.title)
+    screen.notify(str(path), title="Written to")
+
+
+@COMMANDS.command("quit", key="ctrl+q")
+async def leave(screen: ChatScreen, argument: str) -> None:
+    """Leave the chat; the daemon keeps running."""
+    if await screen.may_leave():
+        screen.app.exit()
+
+
+def _require_said(screen: ChatScreen) -> None:
+    if not screen.chat.said:
+        raise InvalidOptions("this chat has no messages yet", "Send a message first.")
+
+
+# Models and options.
+
+
+async def _models(screen: ChatScreen) -> dict[str, str]:
+    """All models on this computer; unusable ones last."""
+    found = described(await screen.models(), screen.chat.pairing)
+    return {
+        name: facts for name, facts in sorted(found.items(), key=lambda each: each[1].startswith("unusable"))
+    }
+
+
+async def _drafts(screen: ChatScreen) -> dict[str, str]:
+    """The possible draft models: those of the target's backend, the smallest first."""
+    now = screen.chat.pairing
+    fitting = [each for each in await screen.models() if now is None or each.backend == now.backend]
+    others = [each for each in fitting if now is None or now.target not in (each.id, *each.names)]
+    usable = (each for each in others if each.problem is None)
+    return {**DRAFTS, **described(sorted(usable, key=lambda each: each.size), None)}
+
+
+async def _proposers(screen: ChatScreen) -> dict[str, str]:
+    return PROPOSERS
+
+
+async def _themes(screen: ChatScreen) -> dict[str, str]:
+    return dict.fromkeys(screen.app.available_themes, "")
+
+
+async def _settings(screen: ChatScreen) -> dict[str, str]:
+    """The options, each with its value, what it takes and its meaning."""
+    found = {}
+    for name in Options.__struct_fields__:
+        option, now = field(name), text_of(getattr(screen.chat.options, name))
+        found[f"{name} "] = " · ".join(filter(None, (now, option.takes, option.meaning)))
+    return found
+
+
+@COMMANDS.command("model", "[NAME]", key="ctrl+o", values=_models)
+async def model(screen: ChatScreen, argument: str) -> None:
+    """Choose the model that answers."""
+    await _configure(screen, f"loading {one_line(argument)}", model=argument, draft=None)
+
+
+@COMMANDS.command("draft", "[NAME|auto|none]", values=_drafts)
+async def draft(screen: ChatScreen, argument: str) -> None:
+    """Choose the draft model."""
+    await _configure(screen, "loading the draft model", draft=argument)
+
+
+@COMMANDS.command("proposer", "[NAME]", values=_proposers)
+async def proposer(screen: ChatScreen, argument: str) -> None:
+    """Choose the proposer of draft tokens."""
+    remedy = "/proposer without a name lists them."
+    check_value(Options, "proposer", argument, said="/proposer", remedy=remedy)
+    await _configure(screen, "setting the proposer", proposer=argument)
+
+
+@COMMANDS.command("set", "[KEY [VALUE]]", key="f2", values=_settings)
+async def set_option(screen: ChatScreen, argument: str) -> None:
+    """Set an option, such as temperature; without a value the option is unset."""
+    name, _, text = argument.partition(" ")
+    if name in ("model", "draft") and text:
+        await COMMANDS.find(name).work(screen, text)
+        return
+    value = await asyncio.to_thread(value_of, name, text)
+    await screen.settled.wait()
+    await screen.chat.configure(check_options(replace(screen.chat.options, **{name: value})))
+    screen.notify(f"{name} is {text_of(value) if text else field(name).unset}.")
+
+
+@COMMANDS.command("system", "[TEXT|none]")
+async def system(screen: ChatScreen, argument: str) -> None:
+    """Set the system prompt, before the first message; without a text, show it."""
+    chat = screen.chat
+    if not argument:
+        screen.notify(chat.system or "There is none.", title="System prompt")
+    elif chat.said:
+        raise InvalidOptions(
+            "the system prompt cannot change after the first message",
+            "Begin a new chat with /new, and set it there.",
+        )
+    else:
+        chat.system = None if argument == "none" else argument
+        screen.notify("The system prompt is set." if chat.system else "The chat has no system prompt.")
+
+
+async def _configure(screen: ChatScreen, label: str, **named: str | None) -> None:
+    """Set these options of the shown chat, and notify of the resulting models."""
+    await screen.settled.wait()
+    chat = screen.chat
+    places = {option: name and await asyncio.to_thread(_place_of, name) for option, name in named.items()}
+    await screen.busy(label, chat.configure(replace(chat.options, **places)))
+    if (now := chat.pairing) is not None:
+        runs = chat.answer is not None and chat.answer.growing and chat.answer.model
+        when = " from the next question on" if runs else ""
+        screen.notify(f"{pairing_sentence(now)}{when}.")
+
+
+def _place_of(name: str) -> str:
+    """A model's name, or its absolute path. Imported late, on a thread: the module reads models."""
+    from localspec.models.library import absolute
+
+    return absolute(name)
+
+
+def described(models: Sequence[ModelDescription], now: Pairing | None) -> dict[str, str]:
+    """Models by name, with the facts that matter for a choice; one whose name is not its own, by its path."""
+    from localspec.models.facts import NEEDS_MLX, name_of, needs_mlx
+
+    names = Counter(name_of(each).lower() for each in models)
+    found = {}
+    for each in models:
+        is_one = names[name_of(each).lower()] == 1 or each.format == "gguf"
+        problem = each.problem or (NEEDS_MLX if needs_mlx(each) else "")
+        facts = f"unusable: {problem}" if problem else " · ".join(_facts(each, now))
+        found[name_of(each) if is_one else each.path] = one_line(facts)
+    return found
+
+
+def _facts(model: ModelDescription, now: Pairing | None) -> Iterator[str]:
+    """The facts that matter for a choice; of the formats only MLX is named."""
+    from localspec.models.facts import count
+
+    if now is not None and now.target in (model.id, *model.names) and model.backend == now.backend:
+        yield "current"
+    if model.parameters:
+        yield count(model.parameters)
+    if model.quantisation:
+        yield model.quantisation
+    yield size(model.size)
+    if model.format == "mlx":
+        yield "MLX"
+    if model.loaded:
+        yield "loaded"
+    if model.context:
+        yield f"{model.context} context"
+
+
+def field(name: str) -> Setting:
+    """An option; raises :class:`InvalidOptions` with the nearest name."""
+    if name not in Options.__struct_fields__:
+        known = Options.__struct_fields__
+        raise InvalidOptions(unknown_key("option", name, known), "Type a space after /set: it lists them.")
+    return find(f"options.{name}")
+
+
+def value_of(name: str, text: str) -> Any:
+    """The value of a text, None for a blank one; raises :class:`InvalidOptions` with the values it takes."""
+    option, text = field(name), text.strip()
+    if not text:
+        return None
+    try:
+        value = option.parse(text)
+    except InvalidOptions as error:
+        remedy = LIST if option.takes.startswith("a list") else f"It is {option.meaning}."
+        raise InvalidOptions(error.message.removeprefix("options."), remedy) from None
+    return os.path.abspath(os.path.expanduser(value)) if name == "workspace" else value
+
+
+def text_of(value: Any) -> str:
+    """A value as :func:`value_of` reads it."""
+    if value is None:
+        return ""
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | tuple) else str(value)
+
+
+# The view.
+
+
+@COMMANDS.command("colours", key="ctrl+t")
+async def colours(screen: ChatScreen, argument: str) -> None:
+    """Show answers as raw text, each token coloured by its proposer; again: as Markdown."""
+    screen.colour()
+
+
+@COMMANDS.command("theme", "[NAME]", values=_themes)
+async def theme(screen: ChatScreen, argument: str) -> None:
+    """Choose the colours; kept for later chats."""
+    if argument not in screen.app.available_themes:
+        message = unknown_key("theme", argument, [*screen.app.available_themes])
+        raise InvalidOptions(message, "/theme without a name lists them.")
+    screen.app.theme = argument
+
+
+@COMMANDS.command("help", key="f1")
+async def help(screen: ChatScreen, argument: str) -> None:
+    """Show all keys that work now, or hide them."""
+    if screen.query("HelpPanel"):
+        screen.app.action_hide_help_panel()
+    else:
+        screen.app.action_show_help_panel()

@@ -1,1 +1,0 @@
-"""Dialogs in front of the chat: each ends with a result, or with None."""

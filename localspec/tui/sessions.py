@@ -1,0 +1,168 @@
+"""The stored chats: search by text, open, delete."""
+
+from __future__ import annotations
+
+import time
+from typing import cast
+
+from rich.text import Text
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Vertical
+from textual.widgets import Input, Label, OptionList
+from textual.widgets.option_list import Option
+
+from localspec.errors import LocalspecError
+from localspec.protocol.sessions import SessionSummary
+from localspec.tui.application import Application
+from localspec.tui.dialog import Dialog, deletion
+from localspec.tui.facts import Touched
+from localspec.wording import counted, moment, one_line
+
+MOST = 1000
+"""most chats that the daemon lists at once; a search finds the others"""
+LONGEST_QUERY = 1000
+"""a limit of the daemon"""
+
+
+class SessionsScreen(Dialog[str | None]):
+    """Ends with the session to open, or with None. ``current`` is the one that is shown."""
+
+    BINDINGS = [
+        Binding("escape", "dismiss", "Leave", show=False),
+        Binding("up", "move('cursor_up')", "Up", show=False),
+        Binding("down", "move('cursor_down')", "Down", show=False),
+        Binding("pageup", "move('page_up')", "Page up", show=False),
+        Binding("pagedown", "move('page_down')", "Page down", show=False),
+        # With priority: the search would delete a character with it.
+        Binding("ctrl+d", "delete", "Delete the chat", show=False, priority=True),
+    ]
+
+    DEFAULT_CSS = """
+    SessionsScreen { align: center middle; }
+    SessionsScreen > Vertical {
+        width: 90%; max-width: 110; height: 80%; background: $surface; padding: 0 1;
+        border: round $border; border-title-color: $text; border-subtitle-color: $text-muted;
+    }
+    SessionsScreen OptionList {
+        height: 1fr; border: none; padding: 0; background: $surface;
+        text-wrap: nowrap; text-overflow: ellipsis;
+    }
+    SessionsScreen Label { color: $text-muted; display: none; }
+    """
+
+    def __init__(self, query: str = "", *, current: str | None = None) -> None:
+        super().__init__()
+        self._first_query = query
+        self._current = current
+        self._listed: str | None = None
+        """the query whose chats are listed"""
+        self._opening = False
+        """True once Enter was pressed, though the search for the typed text may still run"""
+
+    def compose(self) -> ComposeResult:
+        with Vertical() as frame:
+            yield Input(
+                self._first_query,
+                placeholder="Type to search",
+                max_length=LONGEST_QUERY,
+                compact=True,
+                select_on_focus=False,
+            )
+            yield OptionList(markup=False)
+            yield Label()
+        frame.border_title = "Chats"
+        frame.border_subtitle = "Enter opens, Ctrl+D deletes, Esc leaves"
+
+    def on_mount(self) -> None:
+        self._list.can_focus = False
+        self._read()
+
+    @property
+    def _app(self) -> Application:
+        return cast(Application, self.app)
+
+    @property
+    def _list(self) -> OptionList:
+        return self.query_one(OptionList)
+
+    @property
+    def _query(self) -> str:
+        return self.query_one(Input).value.strip()
+
+    @property
+    def _chosen(self) -> str | None:
+        """The id of the highlighted session."""
+        option = self._list.highlighted_option
+        return None if option is None else option.id
+
+    def on_input_changed(self) -> None:
+        self._read()
+
+    def on_touched(self, fact: Touched) -> None:
+        self._read()
+
+    def on_input_submitted(self) -> None:
+        self._opening = True
+        self._open()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option.id)
+
+    def action_move(self, how: str) -> None:
+        """Move the highlight."""
+        getattr(self._list, f"action_{how}")()
+
+    def action_delete(self) -> None:
+        """Delete the highlighted chat, after a confirmation."""
+        option = self._list.highlighted_option
+        if option is not None and option.id is not None:
+            # By the chat's screen, so that it is done even if this dialog is left meanwhile.
+            self._app.chat_screen.attempt(self._delete(option.id, str(option.prompt).strip("● ")))
+
+    async def _delete(self, session: str, row: str) -> None:
+        if await self.app.push_screen_wait(deletion(row)):
+            await self._app.drop(session)
+            if self.is_attached:
+                self._read()
+
+    def _open(self) -> None:
+        if self._opening and self._listed == self._query:
+            self._opening = False
+            self._list.action_select()
+
+    def _read(self) -> None:
+        """List the chats with the typed text; a request that runs for another text is cancelled."""
+        self.run_worker(self._search, group="search", exclusive=True)  # type: ignore[arg-type]
+
+    async def _search(self) -> None:
+        query = self._query
+        try:
+            found = await self._app.link.ask(lambda client: client.sessions(query, limit=MOST))
+        except LocalspecError as error:
+            self._app.chat_screen.show_error(error)
+            return
+        if not self.query(OptionList):  # the dialog has ended meanwhile
+            return
+        before, place = (self._chosen, self._list.highlighted or 0) if query == self._listed else (None, 0)
+        now = time.time()
+        self._list.set_options(
+            Option(row(each, now, each.session == self._current), each.session) for each in found
+        )
+        ids = [each.session for each in found]
+        if ids:
+            self._list.highlighted = ids.index(before) if before in ids else min(place, len(ids) - 1)
+        nothing = self.query_one(Label)
+        nothing.update("No chat matches." if query else "There are no chats yet.")
+        nothing.display = not found
+        self._listed = query
+        self._open()
+
+
+def row(session: SessionSummary, now: float, is_current: bool) -> Text:
+    """A chat as a line: the time of its last change, the number of its messages, and its title."""
+    text = Text("● " if is_current else "  ")
+    facts = f"{moment(session.updated, now):<11} {counted(session.messages, 'message'):>12}  "
+    text.append(facts, style="dim")
+    text.append(one_line(session.title) or "without a title")
+    return text
