@@ -5,26 +5,17 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from typing import NamedTuple
 
 LIMIT_S = 2.0
 
-
-class Tool(NamedTuple):
-    """A command that reads the text to copy; used if the environment has ``variable``, "" for always."""
-
-    variable: str
-    command: tuple[str, ...]
-    encoding: str = "utf-8"
-
-
 TOOLS = (
-    Tool("WAYLAND_DISPLAY", ("wl-copy", "--type", "text/plain")),  # without a type it guesses one
-    Tool("DISPLAY", ("xclip", "-selection", "clipboard")),
-    Tool("DISPLAY", ("xsel", "--clipboard", "--input")),
-    Tool("", ("clip.exe",), "utf-16-le"),
-    Tool("", ("pbcopy",)),
+    ("WAYLAND_DISPLAY", "wl-copy --type text/plain"),  # without a type it guesses one
+    ("DISPLAY", "xclip -selection clipboard"),
+    ("DISPLAY", "xsel --clipboard --input"),
+    ("PATH", "clip.exe"),
+    ("PATH", "pbcopy"),
 )
+"""commands that read the text to copy, each with the variable without which it cannot work"""
 
 
 def put(text: str) -> None:
@@ -32,18 +23,18 @@ def put(text: str) -> None:
 
     Failures are ignored: the terminal copies it, too. Not used over SSH, where the clipboard is another one.
     """
-    tools = (t for t in TOOLS if not t.variable or os.environ.get(t.variable))
-    tool = next((t for t in tools if shutil.which(t.command[0])), None)
-    if tool is None or os.environ.get("SSH_CONNECTION"):
+    usable = (tool.split() for variable, tool in TOOLS if os.environ.get(variable))
+    command = next((each for each in usable if shutil.which(each[0])), None)
+    if command is None or os.environ.get("SSH_CONNECTION"):
         return
     try:
         subprocess.run(
-            tool.command,
-            input=text.encode(tool.encoding, errors="replace"),
+            command,
+            input=text.encode("utf-16-le" if command == ["clip.exe"] else "utf-8", errors="replace"),
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             timeout=LIMIT_S,
-            env={**os.environ, "LC_CTYPE": "UTF-8"} if tool.command == ("pbcopy",) else None,
+            env={**os.environ, "LC_CTYPE": "UTF-8"} if command == ["pbcopy"] else None,
             start_new_session=True,  # some tools stay to serve pastes, also after the terminal is closed
         )
     except (OSError, subprocess.SubprocessError):

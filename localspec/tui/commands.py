@@ -282,7 +282,7 @@ def _place_of(name: str) -> str:
 
 def described(models: Sequence[ModelDescription], now: Pairing | None) -> dict[str, str]:
     """Models by name, with the facts that matter for a choice; one whose name is not its own, by its path."""
-    from localspec.models.facts import NEEDS_MLX, name_of, needs_mlx
+    from localspec.models.description import NEEDS_MLX, name_of, needs_mlx
 
     names = Counter(name_of(each).lower() for each in models)
     found = {}
@@ -296,7 +296,7 @@ def described(models: Sequence[ModelDescription], now: Pairing | None) -> dict[s
 
 def _facts(model: ModelDescription, now: Pairing | None) -> Iterator[str]:
     """The facts that matter for a choice; of the formats only MLX is named."""
-    from localspec.models.facts import count
+    from localspec.models.description import count
 
     if now is not None and now.target in (model.id, *model.names) and model.backend == now.backend:
         yield "current"

@@ -38,6 +38,8 @@ from localspec.wording import one_line, printable
 ERROR_SHOWN_S = 10
 FEWEST_COLUMNS, FEWEST_LINES = 20, 9
 """of a window that shows a part of the conversation and a line of the prompt"""
+PAUSE_S = 0.5
+"""between two paintings of the status while an answer grows"""
 FRESH_S = 10.0
 """age until which a list of models is used"""
 
@@ -92,6 +94,8 @@ class ChatScreen(Screen[None]):
         """when models were listed last, and what was found"""
         self._notice = ""
         """a text that is shown instead of the status"""
+        self._shown_at = -inf
+        """when the status was painted; minus infinity while work is shown in its place"""
 
     def compose(self) -> ComposeResult:
         yield Welcome(id="welcome")
@@ -434,7 +438,8 @@ class ChatScreen(Screen[None]):
 
     def on_grown(self, fact: facts.Grown) -> None:
         self._transcript.grown()
-        if (answer := self.chat.answer) is not None and answer.tokens:
+        answer = self.chat.answer
+        if answer is not None and answer.tokens and time.monotonic() - self._shown_at > PAUSE_S:
             self._show_status()
 
     def on_ended(self, fact: facts.Ended) -> None:
@@ -467,6 +472,7 @@ class ChatScreen(Screen[None]):
         self._show_status()
 
     def on_working(self, fact: facts.Working) -> None:
+        self._shown_at = -inf
         self._status.work(fact.label, fact.fraction)
 
     def on_connected(self, fact: facts.Connected) -> None:
@@ -487,6 +493,7 @@ class ChatScreen(Screen[None]):
 
     def _show_status(self) -> None:
         chat = self.chat
+        self._shown_at = time.monotonic()
         self._status.show(self._notice or summary(chat.pairing, chat.answer, private=chat.private))
         self._prompt.belong_to(chat.title)
         self._show_legend()
