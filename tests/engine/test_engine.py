@@ -304,12 +304,10 @@ class TestStats:
 
 def calls_of(do: Callable[[], object]) -> list[str]:
     """The names of the functions of engine and speculation that ``do`` calls."""
-    found = list[str]()
+    found, ours = list[str](), ("localspec/engine/", "localspec/speculation/")
 
     def note(frame: FrameType, event: str, _: object) -> None:
-        if event == "call" and any(
-            part in frame.f_code.co_filename for part in ("/engine/", "/speculation/")
-        ):
+        if event == "call" and any(part in frame.f_code.co_filename for part in ours):
             found.append(frame.f_code.co_name)
 
     sys.setprofile(note)
