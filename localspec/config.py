@@ -8,11 +8,12 @@ finds the sections of a model.
 from __future__ import annotations
 
 import inspect
+import logging
 import os
 import re
 import stat
 import tomllib
-from collections.abc import Collection, Mapping, MutableMapping
+from collections.abc import Collection, Iterator, Mapping, MutableMapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -34,14 +35,23 @@ from localspec.protocol.options import (
     parse_options,
     unknown_key,
 )
-from localspec.renamed import RENAMED, Place, rename
 from localspec.units import size
 
-T = TypeVar("T", bound=msgspec.Struct)
+log = logging.getLogger(__name__)
 
+T = TypeVar("T", bound=msgspec.Struct)
+Place = tuple[str, ...]
+"""the tables that lead to a key of the file, and the key"""
+
+EARLIER: dict[Place, Place | None] = {
+    ("daemon", "allowed_origins"): ("http", "origins"),
+    ("engine", "controller"): None,
+    ("engine", "repetition_gate"): None,
+    ("engine", "disable_by_batch_size"): None,
+    ("workspaces",): None,
+}
+"""settings of earlier versions, and the present ones that take their values; None: left out"""
 SEE_SETTINGS = "See `localspec config show --describe`."
-CORRECT = "Correct it: `localspec config edit`."
-"""the remedy of :func:`renamed_settings`"""
 LARGEST_FILE = 256 << 10
 """bytes that a configuration may have"""
 
@@ -168,12 +178,6 @@ def _is_off(variable: str) -> bool:
     return value == "off"
 
 
-def renamed_settings() -> list[str]:
-    """A notice, without a full stop, for each setting of an earlier version in the file."""
-    path = config_path()
-    return [f"{path}: {notice}" for notice in rename(parse_toml(read_toml(path), where=str(path)))]
-
-
 def read_toml(path: Path) -> str:
     """The file's text, line ends as they are; empty without a file. Raises :class:`InvalidOptions`."""
     try:
@@ -217,12 +221,49 @@ def environment_options() -> Options:
 def parse_config(text: str, *, where: str) -> Config:
     """Parse a configuration; raises as :func:`load_config`, with remedies that name ``where`` it is."""
     values = parse_toml(text, where=where)
-    rename(values)
+    for notice in _take_earlier(values):
+        _log_once(f"{where}: {notice}. {_correct(where)}")
     try:
         config = _read(values, Config)
         return check_together(replace(config, options=config.options.over(Config().options)))
     except InvalidOptions as error:
         raise InvalidOptions(error.message, f"{error.remedy} {_correct(where)}".lstrip()) from None
+
+
+def _take_earlier(values: dict[str, Any]) -> Iterator[str]:
+    """Move the values of earlier settings to the present ones, or leave them out; a notice for each."""
+    sections = values.get("models")
+    for (*tables, name), now in EARLIER.items():
+        held = [values.get(tables[0]) if tables else values]
+        if tables == ["engine"] and isinstance(sections, dict):
+            held += sections.values()
+        for table in held:
+            if not isinstance(table, dict) or name not in table:
+                continue
+            value = table.pop(name)
+            if now is not None:
+                _set_default(values, now, value)
+            elif name == "workspaces" and _forbids_learning(value):
+                _set_default(values, ("options", "remember"), False)
+            what = f"is now {'.'.join(now)}" if now else "is not a setting any more"
+            yield f"{'.'.join((*tables, name))} {what}"
+
+
+def _set_default(values: dict[str, Any], place: Place, value: Any) -> None:
+    table = values.setdefault(place[0], {})
+    if isinstance(table, dict):
+        table.setdefault(place[1], value)
+
+
+def _forbids_learning(workspaces: Any) -> bool:
+    """Return True if the n-gram memory was to learn nothing in one of these directories."""
+    each = workspaces.values() if isinstance(workspaces, dict) else ()
+    return any(isinstance(section, dict) and section.get("remember") is False for section in each)
+
+
+@cache
+def _log_once(notice: str) -> None:
+    log.warning("%s", notice)
 
 
 def _read(table: Any, struct: type[T], name: str = "", known: Collection[str] | None = None) -> T:
@@ -282,7 +323,7 @@ def check_together(config: Config) -> Config:
 
 
 def change(place: Place, value: Any) -> None:
-    """Write a value, or remove the key with None, as well as its earlier names, which would hold again.
+    """Write a value, or remove the key with None.
 
     After :class:`InvalidOptions` and :class:`StorageError` the file is as it was.
     """
@@ -295,8 +336,6 @@ def change(place: Place, value: Any) -> None:
     try:
         document = tomlkit.parse(before if before.endswith("\n") or not before else before + "\n")
         for tables in (wanted, document):
-            for earlier in (old for old, new in RENAMED.items() if new == place):
-                _change(tables, earlier, None)
             _change(tables, place, value)
         text = tomlkit.dumps(document)
         is_sound = _full(tomllib.loads(text)) == _full(wanted)
@@ -353,8 +392,7 @@ FIELD = r'^ {4}(\w+): .*\n {4}"""(.+)"""$'
 
 
 class Setting(NamedTuple):
-    """One key of ``config.toml``; ``table`` is empty for those at its top. A default of None: not set.
-    ``takes`` is empty for one of an earlier version."""
+    """One key of ``config.toml``; ``table`` is empty for those at its top. A default of None: not set."""
 
     table: str
     name: str
@@ -402,15 +440,13 @@ def settings() -> tuple[Setting, ...]:
     )
 
 
-def find(key: str, *, earlier: bool = False) -> Setting:
-    """The setting of a name, with or without its table, or an ``earlier`` one; raises
-    :class:`InvalidOptions` naming the nearest."""
-    removed = [Setting(".".join(old[:-1]), old[-1], "", None, "") for old in RENAMED] if earlier else []
-    for setting in (*settings(), *removed):
+def find(key: str) -> Setting:
+    """The setting of a name, with or without its table; raises :class:`InvalidOptions` naming the nearest."""
+    for setting in settings():
         if key in (setting.key, setting.name):
             return setting
     near = [name for setting in settings() for name in (setting.key, setting.name)]
-    raise InvalidOptions(unknown_key("setting", key, near), "See `localspec config show`.")
+    raise InvalidOptions(unknown_key("setting", key, near), SEE_SETTINGS)
 
 
 def override(config: Config, pairs: Mapping[str, str]) -> Config:

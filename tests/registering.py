@@ -43,7 +43,7 @@ def found() -> dict[str, object]:
     from localspec.bench.simulate import SIMULATED
     from localspec.cli.main import run
     from localspec.daemon.metrics import Metrics, label_of
-    from localspec.http.unauthenticated import PROPOSERS
+    from localspec.http.gate import PROPOSERS
     from localspec.protocol.options import Options, choices
     from localspec.tui.commands import PROPOSERS as CHOICES
     from localspec.tui.widgets.status import NAMES

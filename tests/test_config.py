@@ -19,19 +19,20 @@ from localspec.config import (
     DaemonConfig,
     HttpConfig,
     ModelConfig,
+    Place,
     change,
     config_path,
     environment_options,
     find,
     load_config,
     override,
+    parse_config,
     settings,
     write_file,
 )
 from localspec.errors import ExitCode, InvalidOptions, StorageError
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
-from localspec.renamed import Place
 
 VARIABLES = ("LOCALSPEC_MODEL", "LOCALSPEC_DRAFT", "LOCALSPEC_PROPOSER", "LOCALSPEC_BACKEND")
 
@@ -351,3 +352,28 @@ def test_what_a_link_leads_to_is_written(file: Path, tmp_path: Path) -> None:
     file.symlink_to(tmp_path / "file" / "config.toml")
     with pytest.raises(StorageError, match="cannot be written"):
         write_file("")
+
+
+@pytest.mark.parametrize(
+    ("text", "origins", "remember", "notice"),
+    [
+        ('[daemon]\nallowed_origins = ["http://x"]', ("http://x",), None, "is now http.origins"),
+        ('[daemon]\nallowed_origins = ["http://x"]\n[http]\norigins = []', (), None, "is now http.origins"),
+        ("[engine]\ncontroller = 1", (), None, "engine.controller is not a setting any more"),
+        ('[models."m"]\ncontroller = 1', (), None, "engine.controller is not a setting any more"),
+        ('[workspaces."/a"]\nremember = true', (), None, "workspaces is not a setting any more"),
+        ('[workspaces."/a"]\nremember = false', (), False, "workspaces is not a setting any more"),
+        ("workspaces.a = 3", (), None, "workspaces is not a setting any more"),
+    ],
+)
+def test_a_setting_of_an_earlier_version_is_read_with_one_notice(
+    caplog: pytest.LogCaptureFixture,
+    text: str,
+    origins: tuple[str, ...],
+    remember: bool | None,
+    notice: str,
+) -> None:
+    for _ in range(2):
+        config = parse_config(text, where=text)
+        assert config.http.origins == origins and config.options.remember is remember
+    assert [notice in record.message for record in caplog.records] == [True]

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import msgspec
+from cyclopts import App
 from msgspec import inspect
 from rich.console import Console
 
 from assets.docs.meanings import MEANINGS
 from localspec.cli.app import app
-from localspec.cli.examples import EXAMPLES
 from localspec.config import settings
 from localspec.errors import LocalspecError
 from localspec.http import llama_cpp, ollama, openai, sampling
@@ -71,7 +71,15 @@ def _cell(text: str) -> str:
 
 def _commands() -> str:
     """Return the help of every command."""
-    return "\n".join(map(_command, EXAMPLES))
+    return "\n".join(map(_command, _names(app)))
+
+
+def _names(of: App, name: str = "") -> Iterator[str]:
+    """Yield the words of every command, those of the group ``of`` beginning with ``name``."""
+    yield name
+    for word in of:
+        if word not in ("--help", "-h", "--version"):
+            yield from _names(of[word], f"{name} {word}".strip())
 
 
 def _command(name: str) -> str:
@@ -169,28 +177,29 @@ def _http_fields() -> str:
     """Return the fields that choose tokens, then those of each address beside them."""
     sections = [f"## Sampling and deadlines\n\n{_fields(SHARED, sampling.REFUSED, ())}"]
     for title, struct, refused in BODIES:
-        shared = SHARED.__struct_fields__ if issubclass(struct, SHARED) else ()
+        shared = (*SHARED.__struct_fields__, *sampling.REFUSED) if issubclass(struct, SHARED) else ()
         also = "All fields of [sampling and deadlines](#sampling-and-deadlines), and:\n\n" if shared else ""
         sections.append(f"## {title}\n\n{also}{_fields(struct, refused, shared)}")
     return "\n".join(sections)
 
 
 def _fields(struct: type[msgspec.Struct], refused: Any, left_out: Sequence[str]) -> str:
-    fields = (field for field in msgspec.structs.fields(struct) if field.name not in left_out)
-    return table(("field", "takes", "treatment", "meaning"), (_field(field, refused) for field in fields))
-
-
-def _field(field: msgspec.structs.FieldInfo, refused: Any) -> tuple[str, ...]:
-    if field.name in refused:
-        harmless = " or ".join(f"`{json.dumps(each)}`" for each in refused[field.name])
-        return (
-            f"`{field.encode_name}`",
-            _takes(field),
-            "refused" + (f", unless {harmless}" if harmless else ""),
-            "",
+    """Return the table of the accepted fields of a body, then of the refused ones."""
+    harmless = {name: values for name, values in refused.items() if isinstance(values, tuple)}
+    rows = [
+        (
+            f"`{each.encode_name}`",
+            _takes(each),
+            "required" if each.required else "accepted",
+            MEANINGS[each.name],
         )
-    status = "required" if field.required else "accepted"
-    return f"`{field.encode_name}`", _takes(field), status, MEANINGS[field.name]
+        for each in msgspec.structs.fields(struct)
+        if each.name not in (*left_out, *harmless)
+    ]
+    for name in (each for each in harmless if each not in left_out):
+        others = " or ".join(f"`{json.dumps(each)}`" for each in harmless[name])
+        rows.append((f"`{name}`", "", "refused" + (f", unless {others}" if others else ""), ""))
+    return table(("field", "takes", "treatment", "meaning"), rows)
 
 
 def _http_clients() -> str:

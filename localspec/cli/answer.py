@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from msgspec.structs import replace
 
 from localspec._version import __version__
 from localspec.cli.output import Printer, note, warnings_as_notes
-from localspec.config import Config
+from localspec.config import Config, load_config
 from localspec.errors import InvalidOptions, SessionNotFound
+from localspec.home import here
+from localspec.memory.workspace import plain, workspace_of
 from localspec.protocol.events import Degraded, Delta, Progress
 from localspec.protocol.messages import Completions, ModelProgress, SpeculationDegraded, StreamDelta
-from localspec.protocol.options import Options
+from localspec.protocol.options import Options, parse_options
 from localspec.protocol.requests import Request
 from localspec.protocol.results import Result
 
@@ -28,6 +32,34 @@ if TYPE_CHECKING:
     from localspec.protocol.engine_config import EngineConfig
 
 T = TypeVar("T")
+NO_PATHS = ("auto", "bundled", "none")
+"""names of models that are no paths"""
+
+
+def from_here(options: Options) -> Options:
+    """``options`` with absolute paths and the workspace of this directory, for the daemon in another one.
+
+    Raises :class:`InvalidOptions` for a configuration that is not valid, also if a daemon runs with an
+    earlier one.
+    """
+    load_config()
+    values = {f: v for f in options.__struct_fields__ if (v := getattr(options, f)) is not None}
+    for name in ("model", "draft"):
+        if name in values and values[name] not in NO_PATHS:
+            from localspec.models.library import absolute  # loads all that reads models
+
+            values[name] = absolute(values[name])
+    if given := values.get("workspace"):
+        values["workspace"] = plain(os.path.abspath(os.path.expanduser(given)))
+    elif given is None and (workspace := workspace_at(here())) is not None:
+        values["workspace"] = workspace
+    return parse_options(values)
+
+
+def workspace_at(directory: Path) -> str | None:
+    """The workspace of a directory: its git repository."""
+    root = workspace_of(directory)
+    return None if root is None else plain(str(root))
 
 
 def read_stdin() -> str:

@@ -56,7 +56,7 @@ def begin(
 
 
 def _settle(options: Options) -> Options:
-    from localspec.cli.here import from_here
+    from localspec.cli.answer import from_here
 
     return from_here(options)
 

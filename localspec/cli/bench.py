@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 from cyclopts.types import PositiveInt
 from cyclopts.validators import Number
 
 from localspec.cli import answer, output
-from localspec.cli.completers import drafts
-from localspec.cli.examples import epilogue
-from localspec.cli.flags import PROPOSERS, SPECULATION, ModelName
+from localspec.cli.app import examples
+from localspec.cli.flags import PROPOSERS, SPECULATION, AsJson, BackendName, DraftName, ModelName
 from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode
 from localspec.protocol.options import Options, ProposerName, check_value
@@ -30,7 +29,11 @@ BUSY = 0.05
 app = App(
     name="bench",
     help="Measure a model on this machine: plain decoding against speculation, in turn.",
-    help_epilogue=epilogue("bench"),
+    help_epilogue=examples(
+        "localspec bench",
+        "localspec bench --workload edit --workload code --plot bench.svg",
+        "localspec bench --record answers.jsonl --runs 1",
+    ),
 )
 
 
@@ -41,9 +44,9 @@ class BenchFlags:
 
     model: ModelName = None
     "Model to measure; otherwise the configured one."
-    draft: Annotated[str | None, Parameter(completer=drafts)] = None
+    draft: DraftName = None
     "Its draft model: a name, a path, `none` or `auto`."
-    backend: Literal["auto", "llama_cpp", "mlx"] | None = None
+    backend: BackendName | None = None
     "Backend that runs the model; otherwise the configured one."
     proposer: Annotated[ProposerName, Parameter(group=SPECULATION, help=PROPOSERS)] = AUTO
     k: Annotated[int | None, Parameter(name="-k", group=SPECULATION)] = None
@@ -90,7 +93,12 @@ def bench(*, flags: BenchFlags | None = None) -> int:
     return ExitCode.INTERRUPTED if results.stopped else ExitCode.OK
 
 
-@app.command(help_epilogue=epilogue("bench simulate"))
+@app.command(
+    help_epilogue=examples(
+        "localspec bench simulate answers.jsonl --proposer memory -k 8",
+        "localspec bench simulate answers.jsonl --proposer auto --cost 1=12,5=42,16=72",
+    )
+)
 def simulate(
     log: Path,
     *,
@@ -98,7 +106,7 @@ def simulate(
     k: Annotated[int | None, Parameter(name="-k")] = None,
     cost: str | None = None,
     draft_cost: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Replay token logs through a proposer, without a model: exact counts, times by a given cost curve.
 
@@ -115,8 +123,6 @@ def simulate(
         Milliseconds of a forward by its width, such as 1=12,2=27,5=42.
     draft_cost
         Milliseconds of the draft model's forward of one token, if the answers were recorded with one.
-    as_json
-        Print one JSON object.
     """
     from localspec.bench.simulate import EXAMPLE, HINDSIGHT, by_workload, parse_costs, read_logs
     from localspec.bench.simulate import simulate as run
@@ -131,13 +137,14 @@ def simulate(
     if as_json:
         output.json({"workloads": {name: play.facts() for name, play in plays.items()}})
         return ExitCode.OK
-    rows = [("workload", "tokens", "rounds", "accepted", "tokens/round", "speed")]
+    rows = []
     for name, play in plays.items():
         counts = str(play.tokens), str(play.rounds), f"{play.accepted}/{play.drafted}"
         rows.append(
             (name, *counts, _or_dash("{:.2f}", play.tokens_per_round), _or_dash("{:.2f}x", play.speed))
         )
-    output.table(rows)
+    header = ("workload", "tokens", "rounds", "accepted", "tokens/round", "speed")
+    output.table(header, rows, numbers=range(1, 6))
     return ExitCode.OK
 
 
@@ -163,14 +170,15 @@ def order_of(flags: BenchFlags) -> Order:
 def _print(results: Results) -> None:
     draft = f" with {results.draft}" if results.draft else ""
     title = f"{results.model}{draft}: {results.proposer} against plain decoding, on {results.machine}"
-    rows = [("workload", "plain", results.proposer, "ratio", "worst", "accepted", "tokens/round")]
+    header = ("workload", "plain", results.proposer, "ratio", "worst", "accepted", "tokens/round")
+    rows = []
     for each in results.figures:
         speeds = f"{each.plain:.1f} tok/s", f"{each.speculative:.1f} tok/s"
         ratios = f"{each.ratio:.2f}x", f"{each.worst:.2f}x"
         counts = _or_dash("{:.0%}", each.acceptance), f"{each.tokens_per_round:.2f}"
         rows.append((each.workload, *speeds, *ratios, *counts))
     output.write(f"{title}\n\n")
-    output.table(rows)
+    output.table(header, rows, numbers=range(1, 7))
     output.write("".join(f"\n{notice}\n" for notice in _notices(results)))
 
 

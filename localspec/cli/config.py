@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
+import signal
+import subprocess
 from pathlib import Path
-from shutil import rmtree
 from tempfile import mkdtemp
 from typing import Annotated, Any
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from msgspec.structs import replace
 
-from localspec.cli import completers, editor, output
-from localspec.cli.flags import ModelName
+from localspec.cli import completers, output
+from localspec.cli.app import arguments, examples
+from localspec.cli.flags import AsJson, ModelName
 from localspec.config import (
-    CORRECT,
     SECTION_KEYS,
     TABLES,
     WITHOUT_TOKEN,
+    Place,
     Setting,
     change,
     config_path,
@@ -26,7 +30,6 @@ from localspec.config import (
     find,
     load_config,
     read_toml,
-    renamed_settings,
     section_name,
     settings,
     write_file,
@@ -36,13 +39,20 @@ from localspec.models.bundled import BUNDLED
 from localspec.models.library import absolute
 from localspec.models.sections import Sections
 from localspec.protocol.options import Options
-from localspec.renamed import Place
 from localspec.wording import printable
 
-AsJson = Annotated[bool, Parameter(name="--json")]
 Key = Annotated[str, Parameter(completer=completers.settings)]
+USUAL_EDITORS = ("editor", "nano", "vim", "vi", "notepad")
+app = App(
+    name="config",
+    help="Show and change the settings.",
+    help_epilogue=examples("localspec config show", "localspec config set n_ctx 8192"),
+)
 
 
+@app.command(
+    help_epilogue=examples("localspec config show --describe", "localspec config show -m qwen2.5-coder:0.5b")
+)
 def show(*, model: ModelName = None, describe: bool = False, as_json: AsJson = False) -> int:
     """Print every setting and its value, as a valid config.toml.
 
@@ -52,8 +62,6 @@ def show(*, model: ModelName = None, describe: bool = False, as_json: AsJson = F
         Values for this model; otherwise for the default model.
     describe
         Print the meaning and the allowed values of each.
-    as_json
-        Print one JSON object.
     """
     config = load_config()
     sections = Sections(config)
@@ -64,11 +72,10 @@ def show(*, model: ModelName = None, describe: bool = False, as_json: AsJson = F
     config = replace(config, options=options, engine=sections.engine(of))
     tables = {name: getattr(config, name) for name in TABLES}
     values = {each: getattr(tables.get(each.table, config), each.name) for each in settings()}
-    notices = renamed_settings()
     if as_json:
         facts = ("key", "default", "takes", "meaning")
         rows = [{"value": value, **{f: getattr(each, f) for f in facts}} for each, value in values.items()]
-        output.json({"path": str(config_path()), "model": of, "settings": rows, "renamed": notices})
+        output.json({"path": str(config_path()), "model": of, "settings": rows})
         return ExitCode.OK
     lines, table = [f"# {config_path()}, with the values for {of}"], ""
     for each, value in values.items():
@@ -78,11 +85,19 @@ def show(*, model: ModelName = None, describe: bool = False, as_json: AsJson = F
         lines += [f"\n# {each.meaning} ({each.takes})"] if describe else []
         lines.append(f"# {each.name} is {each.unset}" if value is None else f"{each.name} = {_toml(value)}")
     output.write(printable("\n".join(lines) + "\n"))
-    for notice in notices:
-        output.note(f"{notice}. {CORRECT}")
     return ExitCode.OK
 
 
+@app.command(
+    name="set",
+    usage=arguments("config set", "KEY [VALUE]"),
+    help_epilogue=examples(
+        "localspec config set n_ctx 8192",
+        "localspec config set temperature 0.2 -m qwen2.5-coder:0.5b",
+        """localspec config set model_dirs '["~/models"]'""",
+        "localspec config set n_ctx --unset",
+    ),
+)
 def set_(
     key: Key,
     value: Annotated[str | None, Parameter(completer=completers.values)] = None,
@@ -91,7 +106,9 @@ def set_(
     model: ModelName = None,
     unset: bool = False,
 ) -> int:
-    """Write one setting to config.toml; comments and order stay as they are.
+    """Write one setting to config.toml, for all models or for one; or remove it.
+
+    Comments and order stay as they are.
 
     Parameters
     ----------
@@ -107,7 +124,7 @@ def set_(
     if unset == (value is not None):
         message = "`config set` needs either a value or --unset"
         raise InvalidOptions(message, "See `localspec config set --help`.")
-    setting = find(key, earlier=unset)
+    setting = find(key)
     parsed = None if value is None else _from_here(setting, value)
     place = _place(setting, model)
     change(place, parsed)
@@ -119,19 +136,21 @@ def set_(
     return ExitCode.OK
 
 
+@app.command
 def path() -> int:
-    """Print the path of config.toml, also if the file does not exist."""
+    """Print the path of config.toml."""
     output.write(printable(f"{config_path()}\n"))
     return ExitCode.OK
 
 
+@app.command
 def edit() -> int:
     """Open config.toml in your editor ($VISUAL or $EDITOR); an edit that is not valid is refused."""
     path, copy = config_path(), Path(mkdtemp(prefix="localspec-"), "config.toml")
     before = read_toml(path) or "# All settings: `localspec config show --describe`\n"
     copy.write_bytes(before.encode())
     try:
-        editor.edit(copy)
+        _open_in_editor(copy)
         text = read_toml(copy)
         if not text.strip():  # as a full disk may leave it
             raise InvalidOptions("the edited file is empty", "For the defaults, delete config.toml.")
@@ -141,12 +160,38 @@ def edit() -> int:
         if copy.exists() and not (copy.is_file() and copy.read_bytes() == before.encode()):
             error.remedy = f"{path} is as it was; your edit is kept in {copy}."
         else:
-            rmtree(copy.parent)
+            shutil.rmtree(copy.parent)
         raise
-    rmtree(copy.parent)
+    shutil.rmtree(copy.parent)
     is_same = "Nothing has changed. (An editor that returns at once needs a flag to wait.)"
     output.note(is_same if text == before else f"{path} was changed and is valid.")
     return ExitCode.OK
+
+
+def _open_in_editor(path: Path) -> None:
+    """Open a file in the user's editor; raises :class:`LocalspecError` if there is none, or it fails."""
+    variable = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name, "").strip()), None)
+    found = next((place for name in USUAL_EDITORS if (place := shutil.which(name))), None)
+    first = " (it comes before $EDITOR)" if variable == "VISUAL" else ""
+    remedy = f"Set ${variable or 'EDITOR'}{first} to the command of your editor, such as nano."
+    if variable is None and found is None:
+        raise LocalspecError(
+            f"no editor was found: none of {', '.join(USUAL_EDITORS)} is on the PATH", remedy
+        )
+    # Ctrl-C is for the editor. SIG_IGN would be inherited by it.
+    before = signal.signal(signal.SIGINT, lambda *_: None)
+    try:
+        command = shlex.split(os.environ[variable]) if variable else [str(found)]
+        code = subprocess.run([*command, str(path)], check=False).returncode
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise LocalspecError(
+            f"{os.environ[variable] if variable else found} cannot be run: {reason}", remedy
+        ) from None
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if code:
+        raise LocalspecError(f"{command[0]} failed with exit code {code}", remedy)
 
 
 def _toml(value: object) -> str:
@@ -158,7 +203,7 @@ def _place(setting: Setting, model: str | None) -> Place:
     """The place of a setting in the file, or in a model's section by the name that this already has there."""
     if model is None:
         return (setting.table, setting.name) if setting.table else (setting.name,)
-    if setting.takes and setting.name not in SECTION_KEYS:
+    if setting.name not in SECTION_KEYS:
         message = f"{setting.key} cannot be set for one model"
         raise InvalidOptions(message, "Set it for all models, without -m.")
     name = absolute(model)

@@ -5,20 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
-from collections.abc import Iterator
-from typing import Annotated
 
-from cyclopts import Parameter
+from cyclopts import App
 
 from localspec import home, process
 from localspec.cli import answer, output
+from localspec.cli.app import examples
+from localspec.cli.flags import AsJson
+from localspec.cli.logs import LOGS, logs
 from localspec.config import load_config
 from localspec.daemon.access.token import create, read_or_create
+from localspec.doctor.daemon import closed_port
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
 from localspec.units import size
 
-AsJson = Annotated[bool, Parameter(name="--json")]
 STOP_S = 10.0
 CHANGED = {
     "changed": "config.toml has changed since the daemon started; the next command replaces an idle daemon.",
@@ -26,7 +27,16 @@ CHANGED = {
 }
 
 
-def run(*, http: Annotated[bool, Parameter(negative="")] = False) -> int:
+app = App(
+    name="daemon",
+    help="Manage the background daemon; clients start it when they need it.",
+    help_epilogue=examples("localspec daemon status", "localspec daemon logs --follow"),
+)
+app.command(logs, help_epilogue=examples(*LOGS))
+
+
+@app.command
+def run(*, http: bool = False) -> int:
     """Run the daemon in the foreground, logging to stderr, until Ctrl-C.
 
     Parameters
@@ -45,37 +55,33 @@ def run(*, http: Annotated[bool, Parameter(negative="")] = False) -> int:
     process.become(process.python("localspec.daemon", *options))
 
 
+@app.command
 def start(*, as_json: AsJson = False) -> int:
     """Start the daemon if none runs, and print its address, also that of the HTTP server if it is enabled.
 
-    Parameters
-    ----------
-    as_json
-        Print the discovery object: pid, version, protocol, socket, url, token_file.
+    With --json: pid, version, protocol, socket, url, token_file.
     """
     found, status = asyncio.run(_started())
-    for warning in _warnings(found, status):
-        output.note(f"localspec: {warning}")
+    _print_problems(status)
     if as_json:
         output.json(found)
     else:
         output.write(f"The daemon runs (pid {found.pid}) at {found.socket}\n")
         if status.http is not None:
             output.write(f"The HTTP server is at {status.http}\n")
-        if status.history_problem is not None:
-            output.note(f"Chats: {status.history_problem}")
         output.note(f"Its log is {home.log_path()}.")
     return ExitCode.OK
 
 
-def _warnings(found: Discovery, status: DaemonStatus) -> Iterator[str]:
-    """Yield a warning for each setting of config.toml that the daemon could not follow."""
-    settings = load_config().daemon
-    if settings.tcp and found.url is None and status.settings == "current":
-        yield f"TCP port {settings.port} cannot be used; `localspec daemon logs` shows why"
+def _print_problems(status: DaemonStatus) -> None:
+    """Print a warning for each setting of config.toml that the daemon could not follow."""
+    if (closed := closed_port(load_config().daemon, status)) is not None:
+        output.note(f"localspec: {closed.sentence} {closed.remedy}")
     if status.http_problem is not None:
         remedy = f". {status.http_remedy}" if status.http_remedy else ""
-        yield f"HTTP server: {status.http_problem}{remedy}"
+        output.note(f"localspec: HTTP server: {status.http_problem}{remedy}")
+    if status.history_problem is not None:
+        output.note(f"Chats: {status.history_problem}")
 
 
 async def _started() -> tuple[Discovery, DaemonStatus]:
@@ -92,8 +98,12 @@ async def _started() -> tuple[Discovery, DaemonStatus]:
     return found, status
 
 
-def token(*, new: bool = False, wire: Annotated[bool, Parameter(negative="")] = False) -> int:
+@app.command
+def token(*, new: bool = False, wire: bool = False) -> int:
     """Print the token of the HTTP server.
+
+    HTTP clients send it as their API key, in the header `Authorization: Bearer …`. It is valid for the HTTP
+    server only.
 
     Parameters
     ----------
@@ -108,21 +118,17 @@ def token(*, new: bool = False, wire: Annotated[bool, Parameter(negative="")] = 
     return ExitCode.OK
 
 
+@app.command
 def stop() -> int:
     """Stop the daemon; running requests end with the text so far."""
     output.note("The daemon has stopped." if _stopped() else "No daemon is running.")
     return ExitCode.OK
 
 
+@app.command
 def restart(*, as_json: AsJson = False) -> int:
     """Stop the daemon, as `daemon stop` does, and start one with the current config.toml and this shell's
-    environment; if a service is installed, with the service's environment.
-
-    Parameters
-    ----------
-    as_json
-        Print the discovery object, as `daemon start` does.
-    """
+    environment; if a service is installed, with the service's environment."""
     load_config()  # raises if it is not valid: no new daemon could start
     _stopped()
     return start(as_json=as_json)
@@ -155,14 +161,9 @@ def _terminate() -> None:
         process.wait(STOP_S)
 
 
+@app.command
 def status(*, as_json: AsJson = False) -> int:
-    """Show the daemon's models and requests; exits with 69 if none runs.
-
-    Parameters
-    ----------
-    as_json
-        Print one JSON object.
-    """
+    """Show the daemon's models and requests; exits with 69 if none runs."""
     found = answer.remote(lambda client: client.status(), start=False)
     if as_json:
         output.json(found)
@@ -170,16 +171,13 @@ def status(*, as_json: AsJson = False) -> int:
         output.write(describe(found))
         if warning := CHANGED.get(found.settings):
             output.note(warning)
-        if found.http is None and found.http_remedy is not None:
-            output.note(found.http_remedy)
-        if found.history_problem is not None:
-            output.note(f"Chats: {found.history_problem}")
+        _print_problems(found)
     return ExitCode.OK
 
 
 def describe(found: DaemonStatus) -> str:
     """A daemon's status as lines of text."""
-    failed = "closed" if found.http_problem is None else f"failed ({found.http_problem})"
+    failed = "closed" if found.http_problem is None else "failed"
     lines = [
         f"localspec {found.version}, pid {found.pid}, up {found.uptime_s:.0f} s{_size(found.resident_bytes)}",
         f"listening: Unix socket {found.socket}{f' and {found.url}' if found.url else ''}",

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import Parameter
 from msgspec.structs import replace
 
 from localspec.cli import output
+from localspec.cli.flags import AsJson
 from localspec.config import load_config
 from localspec.errors import ExitCode, InvalidOptions
 from localspec.wording import printable
@@ -22,15 +21,13 @@ COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 def doctor(
     *,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
-    clients: Annotated[bool, Parameter(negative="")] = False,
+    as_json: AsJson = False,
+    clients: bool = False,
 ) -> int:
     """Check what works on this machine; exits with 1 if there is a problem.
 
     Parameters
     ----------
-    as_json
-        Print one JSON object: ok, and findings with name, level, sentence, remedy.
     clients
         Check nothing; print lines to paste into the settings of HTTP clients.
     """
@@ -50,10 +47,9 @@ def doctor(
     ok = all(finding.level != "problem" for finding in findings)
     if as_json:
         output.json({"findings": findings, "ok": ok})
-    elif output.is_terminal():
-        output.drawn(_table(findings))
     else:
-        output.write("".join(f"{line}\n" for line in _lines(findings)))
+        rows = [(each.level, each.name, _text(each)) for each in findings]
+        output.table((), rows, wrapped=(2,), styles=COLOURS)
     return ExitCode.OK if ok else ExitCode.ERROR
 
 
@@ -71,24 +67,3 @@ def _printable(finding: Finding) -> Finding:
 
 def _text(finding: Finding) -> str:
     return " ".join(f"{finding.sentence} {finding.remedy or ''}".splitlines()).rstrip()
-
-
-def _lines(findings: Sequence[Finding]) -> list[str]:
-    levels, names = (max(len(getattr(each, part)) for each in findings) for part in ("level", "name"))
-    return [f"{each.level:{levels}}  {each.name:{names}}  {_text(each)}" for each in findings]
-
-
-def _table(findings: Sequence[Finding]) -> str:
-    """The findings in colours, with wrapped sentences."""
-    from rich.console import Console
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table.grid(padding=(0, 2))
-    for finding in findings:
-        # As Text: brackets, as in a file's name, would be read as markup.
-        table.add_row(Text(finding.level, COLOURS[finding.level]), finding.name, Text(_text(finding)))
-    console = Console(highlight=False)
-    with console.capture() as captured:
-        console.print(table)
-    return captured.get()

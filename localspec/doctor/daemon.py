@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localspec._version import __version__
-from localspec.config import WITHOUT_TOKEN, HttpConfig
+from localspec.config import WITHOUT_TOKEN, Config, DaemonConfig, HttpConfig
 from localspec.doctor.finding import Finding, problem_of
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, LocalspecError, VersionSkew
+from localspec.http.server import lacking
 from localspec.protocol.messages import DaemonStatus, Discovery
 
 ANSWER_S = 5.0
@@ -69,6 +70,22 @@ def daemon(asked: Asked) -> Iterator[Finding]:
         yield Finding("daemon", "ok", f"The daemon runs (pid {status.pid}, localspec {status.version}).")
 
 
+def addresses(config: Config, status: DaemonStatus | None) -> Iterator[Finding]:
+    """Check the daemon's TCP port, and its HTTP server."""
+    if (closed := closed_port(config.daemon, status)) is not None:
+        yield closed
+    yield from http(config.http, status)
+
+
+def closed_port(config: DaemonConfig, status: DaemonStatus | None) -> Finding | None:
+    """A finding if the daemon could not open the TCP port of ``daemon.tcp``."""
+    if status is None or not config.tcp or status.url is not None or status.settings != "current":
+        return None
+    sentence = f"TCP port {config.port} cannot be used; `localspec daemon logs` shows why."
+    step = "Run `localspec config set daemon.port N` (0: any free port), then `localspec daemon restart`."
+    return Finding("daemon", "warning", sentence, step)
+
+
 def http(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
     """Check that the HTTP server is open if it is enabled; warn of access without a token."""
     url, problem = (None, None) if status is None else (status.http, status.http_problem)
@@ -96,8 +113,8 @@ def clients(config: HttpConfig, status: DaemonStatus | None) -> str:
     """The lines to paste into other programs' settings."""
     url = None if status is None else status.http
     lines = [f"{each.sentence} {each.remedy or ''}".rstrip() for each in http(config, status)]
-    if url is None:
-        lines += [f"It needs localspec[http]. {INSTALL_HTTP}"]
+    if missing := lacking():
+        lines += [f"It needs {' and '.join(missing)}. {INSTALL_HTTP}"]
     if config.port == 0:
         lines += ["Its port changes at every start; `localspec config set http.port 8012` makes it fixed."]
     url = url or f"http://127.0.0.1:{config.port or 'PORT'}"

@@ -40,7 +40,7 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
             "mlx": lambda: backends.mlx(report("mlx")),
             "config": lambda: models.models(report, status()),
             "daemon": lambda: daemon.daemon(asked()),
-            "http": lambda: _http(status()),
+            "http": lambda: _addresses(status()),
             "disk": disk.disk,
             "service": service.service,
         }
@@ -50,12 +50,12 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
     return findings
 
 
-def _http(status: DaemonStatus | None) -> Iterator[Finding]:
+def _addresses(status: DaemonStatus | None) -> Iterator[Finding]:
     try:
-        config = load_config().http
+        config = load_config()
     except LocalspecError:  # the configuration's own line reports it
         return iter(())
-    return daemon.http(config, status)
+    return daemon.addresses(config, status)
 
 
 def guarded(name: str, check: Check) -> list[Finding]:

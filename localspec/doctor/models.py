@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 
-from localspec.config import CORRECT, Config, config_path, environment_options, load_config, renamed_settings
+from localspec.config import Config, config_path, environment_options, load_config
 from localspec.doctor.finding import Finding, ended, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import LocalspecError
@@ -35,8 +35,6 @@ def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iter
     options = sections.merged(environment_options())
     there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults apply."
     yield Finding("config", "ok", there)
-    for notice in renamed_settings():
-        yield Finding("config", "warning", ended(notice), CORRECT)
     for name, error in sections.unresolved():
         sentence = f'The section [models."{name}"] matches no model: {error.message}'
         yield Finding("config", "warning", ended(sentence), EDIT)

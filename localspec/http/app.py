@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, aclosing, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import AsyncExitStack, aclosing
+from dataclasses import dataclass
 from functools import cache
 from http import HTTPStatus
 from typing import Any
@@ -18,21 +20,21 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from localspec._version import __version__
 from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
 from localspec.http.endpoint import Answer, Connect, Endpoint, Plain, body_of, noting_silence, unless_gone
-from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal
+from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal, confine
 from localspec.http.models import settle_model
-from localspec.http.schema import schema_of
-from localspec.http.unauthenticated import confine
 from localspec.protocol.options import LONGEST_SHOWN
 
 log = logging.getLogger(__name__)
 
 DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, llama_cpp.CHAT, ollama.DIALECT)
 SCHEMA = "/openapi.json"
+AGAIN = "Try again later, or raise daemon.max_connections and run `localspec daemon restart`."
 SHARE = 2
 """divides the number of requests with the token that run at once into that of requests without it"""
 
@@ -82,7 +84,7 @@ def create(
     At most ``most`` requests with the token run at once, each on its own connection to the daemon, and half
     as many without it. Web pages of ``origins`` are accepted with the token.
     """
-    rooms = {True: Room(most), False: Room(max(1, most // SHARE))}
+    rooms = {True: asyncio.Semaphore(most), False: asyncio.Semaphore(max(1, most // SHARE))}
 
     def refuse(path: str, error: LocalspecError, status: HTTPStatus) -> Response:
         return _error(dialect_at(path), error, status)
@@ -127,42 +129,18 @@ def encoded_schema() -> bytes:
     return msgspec.json.encode(schema_of(DIALECTS))
 
 
-class Room:
-    """A bound of ``most`` requests at once; further ones are refused."""
-
-    def __init__(self, most: int) -> None:
-        self._most = most
-        self._taken = 0
-
-    @contextmanager
-    def taken(self) -> Iterator[None]:
-        """Hold a place. Raises :class:`QueueFull` if none is free."""
-        if self._taken >= self._most:
-            raise QueueFull(
-                f"the HTTP server already runs its limit of {self._most} requests; this one was refused",
-                "Try again later, or raise daemon.max_connections and run `localspec daemon restart`.",
-            )
-        self._taken += 1
-        try:
-            yield
-        finally:
-            self._taken -= 1
-
-
+@dataclass(frozen=True)
 class Address:
     """One endpoint as an ASGI application; ``rooms`` are those of requests with the token and without it.
 
-    A request holds a connection to the daemon and a place in a room until its answer is complete. Both are
+    A request holds a connection to the daemon and a place in its room until its answer is complete. Both are
     released before the end of the answer is sent, so that the client's next request finds a place.
     """
 
-    def __init__(
-        self, dialect: Dialect, endpoint: Endpoint, rooms: dict[bool, Room], connect: Connect
-    ) -> None:
-        self._dialect = dialect
-        self._endpoint = endpoint
-        self._rooms = rooms
-        self._connect = connect
+    dialect: Dialect
+    endpoint: Endpoint
+    rooms: dict[bool, asyncio.Semaphore]
+    connect: Connect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with AsyncExitStack() as held:
@@ -176,23 +154,25 @@ class Address:
         await settle_model(client, body, is_owner=is_owner)
         if not is_owner:
             confine(body)
-        return await self._endpoint.handler(client, body)
+        return await self.endpoint.handler(client, body)
 
     async def _response(self, request: Request, held: AsyncExitStack) -> Response:
         try:
-            body = await body_of(self._endpoint, request)
-            if self._endpoint.open:
-                return _json(await self._endpoint.handler(None, body))
-            held.enter_context(self._rooms[request.scope["state"][OWNER]].taken())
-            client = await self._connect()
+            body = await body_of(self.endpoint, request)
+            if self.endpoint.open:
+                return _json(await self.endpoint.handler(None, body))
+            if (room := self.rooms[request.scope["state"][OWNER]]).locked():
+                raise QueueFull("the HTTP server already runs as many requests as it may", AGAIN)
+            await held.enter_async_context(room)
+            client = await self.connect()
             held.push_async_callback(client.close)
             answer = await unless_gone(request, self._work(request, body, client))
         except ClientDisconnect:
             return Response(status_code=499)  # the client has disconnected
         except Exception as error:  # each has its response
-            return _error(self._dialect, *self._known(error))
+            return _error(self.dialect, *self._known(error))
         if isinstance(answer, AsyncIterator):
-            return StreamingResponse(self._framed(answer, held), media_type=self._dialect.framing.media_type)
+            return StreamingResponse(self._framed(answer, held), media_type=self.dialect.framing.media_type)
         if isinstance(answer, Plain):
             return Response(answer.text, headers=dict(answer.headers), media_type=answer.media_type)
         return _json(answer)
@@ -200,7 +180,7 @@ class Address:
     async def _framed(self, values: AsyncIterator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
         """Yield the values, framed, as they come, with signs of life; close ``held`` before the end is
         sent."""
-        framing = self._dialect.framing
+        framing = self.dialect.framing
         try:
             async with aclosing(noting_silence(values)) as noted:
                 async for value in noted:
@@ -209,13 +189,13 @@ class Address:
             await held.aclose()
             yield framing.end
         except Exception as error:  # the client must not take the text for the whole answer
-            yield framing.frame(self._dialect.error(*self._known(error)))
+            yield framing.frame(self.dialect.error(*self._known(error)))
 
     def _known(self, error: Exception) -> tuple[LocalspecError, HTTPStatus]:
         """Return an error of localspec and its status; of an unexpected one the log gets the traceback."""
         if isinstance(error, LocalspecError):
-            return error, self._dialect.status(error)
-        what = f"{self._endpoint.method} {self._endpoint.path}"
+            return error, self.dialect.status(error)
+        what = f"{self.endpoint.method} {self.endpoint.path}"
         log.error(what, exc_info=error)
         return EngineError(f"{what} failed unexpectedly"), HTTPStatus.INTERNAL_SERVER_ERROR
 
@@ -229,3 +209,44 @@ def _error(dialect: Dialect, error: LocalspecError, status: HTTPStatus) -> Respo
 
 def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+# The OpenAPI document.
+
+
+def schema_of(dialects: Iterable[Dialect]) -> dict[str, Any]:
+    """Return an OpenAPI 3.1 document of all endpoints, made from the types that check their bodies."""
+    endpoints = [(dialect.name, each) for dialect in dialects for each in dialect.endpoints]
+    schemas, components = msgspec.json.schema_components(
+        [each.body for _, each in endpoints], ref_template="#/components/schemas/{name}"
+    )
+    paths: dict[str, Any] = {}
+    for (dialect, endpoint), schema in zip(endpoints, schemas, strict=True):
+        path = endpoint.path.replace(":path", "")
+        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(dialect, endpoint, schema)
+    bearer = {"type": "http", "scheme": "bearer"}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "localspec", "version": __version__},
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"token": bearer}},
+        "security": [{"token": []}],
+    }
+
+
+def _operation(dialect: str, endpoint: Endpoint, schema: dict[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "tags": [dialect],
+        "summary": " ".join((endpoint.handler.__doc__ or "").split()),
+        "responses": {"200": {"description": "The answer."}, "default": {"description": "An error."}},
+    }
+    if endpoint.open:
+        operation["security"] = []
+    if endpoint.method == "GET":
+        operation["parameters"] = [
+            {"name": field.name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+            for field in msgspec.structs.fields(endpoint.body)
+        ]
+    else:
+        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
+    return operation

@@ -6,6 +6,7 @@ import asyncio
 import gc
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import msgspec
@@ -30,6 +31,9 @@ REMEDY = "See /openapi.json for the fields and their types."
 
 T = TypeVar("T")
 
+Refused = Mapping[str, "tuple[Any, ...] | Refused"]
+"""fields of a body, or of the objects in it, that are refused, with the values that change nothing: -1 stands
+for every negative number"""
 Connect = Callable[[], Awaitable[Client]]
 """opens a connection to the daemon for one request"""
 Answer = Any
@@ -50,13 +54,14 @@ class Nothing(msgspec.Struct):
 
 
 class Endpoint(NamedTuple):
-    """A path and method; ``handler`` gets its own connection to the daemon and the checked ``body``. ``open``
-    is True if no token is needed; there is no connection then."""
+    """A path and method; ``handler`` gets its own connection to the daemon and the checked ``body``, without
+    the fields ``refused``. ``open`` is True if no token is needed; there is no connection then."""
 
     method: Literal["GET", "POST"]
     path: str
     body: type[msgspec.Struct]
     handler: Callable[[Any, Any], Awaitable[Answer]]
+    refused: Refused = MappingProxyType({})
     open: bool = False
 
 
@@ -84,7 +89,7 @@ async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
         return endpoint.body(**request.path_params)
     try:
         async with asyncio.timeout(BODY_S):
-            return await _read(endpoint.body, request)
+            return await _read(endpoint, request)
     except TimeoutError:
         raise TooSlow(f"the body did not arrive within {BODY_S:g} s") from None
 
@@ -149,7 +154,7 @@ async def each(values: list[Any]) -> AsyncIterator[Any]:
         yield value
 
 
-async def _read(struct: type[T], request: Request) -> T:
+async def _read(endpoint: Endpoint, request: Request) -> msgspec.Struct:
     read = bytearray()
     async for chunk in request.stream():
         read += chunk
@@ -158,22 +163,24 @@ async def _read(struct: type[T], request: Request) -> T:
     if not read:
         raise InvalidOptions("the request body is empty", REMEDY)
     if len(read) <= AT_ONCE:
-        return _decoded(read, struct)
-    return await asyncio.get_running_loop().run_in_executor(DECODING, _decoded_aside, read, struct)
+        return _decoded(read, endpoint)
+    return await asyncio.get_running_loop().run_in_executor(DECODING, _decoded_aside, read, endpoint)
 
 
-def _decoded_aside(read: bytearray, struct: type[T]) -> T:
+def _decoded_aside(read: bytearray, endpoint: Endpoint) -> msgspec.Struct:
     """Decode a large body without collections, which all threads wait for: 0.6 s for a million lists."""
     gc.disable()
     try:
-        return _decoded(read, struct)
+        return _decoded(read, endpoint)
     finally:
         gc.enable()
 
 
-def _decoded(read: bytearray, struct: type[T]) -> T:
+def _decoded(read: bytearray, endpoint: Endpoint) -> msgspec.Struct:
     try:
-        return msgspec.convert(_whole(msgspec.json.decode(read)), struct)
+        body = _whole(msgspec.json.decode(read))
+        refuse(body, endpoint.refused)
+        return msgspec.convert(body, endpoint.body)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"the request body is invalid: {readable(error)}", REMEDY) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -190,6 +197,28 @@ def _whole(value: Any) -> Any:
         case dict():
             return {key: _whole(each) for key, each in value.items()}
     return value
+
+
+def refuse(body: Any, fields: Refused) -> None:
+    """Raise :class:`InvalidOptions` if one of ``fields`` is set to a value other than the harmless ones:
+    ignoring it would give another answer than the one requested."""
+    for each in body if isinstance(body, list) else [body]:
+        given = {name: each[name] for name in fields if name in each} if isinstance(each, dict) else {}
+        for name, value in given.items():
+            harmless = fields[name]
+            if isinstance(harmless, Mapping):
+                refuse(value, harmless)
+            elif value is not None and not any(_is_same(value, other) for other in harmless):
+                others = " or ".join(msgspec.json.encode(other).decode() for other in harmless)
+                instead = f", or set it to {others}" if others else ""
+                raise InvalidOptions(f"{name} is not supported", f"Leave {name} out{instead}.")
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Compare two JSON values; a number is not a truth value, and all negative numbers are -1."""
+    if isinstance(value, bool) != isinstance(other, bool):
+        return False
+    return bool(value == other) or (other == -1 and isinstance(value, int | float) and value < 0)
 
 
 async def _hung_up(request: Request) -> None:

@@ -10,14 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from http import HTTPStatus
+from typing import Any
 
+import msgspec
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localspec.daemon.access.guard import LOOPBACK, bearers, is_listed, is_token
-from localspec.errors import DaemonError, LocalspecError
+from localspec.errors import DaemonError, LocalspecError, Unauthorized
 from localspec.protocol.options import LONGEST_SHOWN
+from localspec.protocol.proposer_kinds import KINDS, LOOKUP, NONE
 
 OWNER = "owner"
 """key in a request's state: True if the request has the token"""
@@ -140,3 +143,28 @@ ORIGIN_REMEDY = (
     "engine, add its Origin to the setting http.origins."
 )
 TOKEN_REMEDY = "Send `Authorization: Bearer TOKEN`, with the token that `localspec daemon token` prints."
+OWNERS = ("model", "draft", "workspace", "verify", "threshold")
+"""options that name files, or may let a draft change a text"""
+PROPOSERS = (*(kind.name for kind in KINDS if kind.unauthenticated), NONE)
+"""proposers that these clients may choose; :data:`LOOKUP` is the default"""
+
+
+def confine(body: msgspec.Struct) -> None:
+    """Restrict a request's options to those permitted without the token; its model is checked elsewhere.
+
+    Without it any program of any user of this machine may send one. Nothing is learnt from it, and the n-gram
+    memory, which holds texts of others, does not draft for it. Raises :class:`Unauthorized`.
+    """
+    for place in (getattr(body, "options", None), body):
+        if place is None or not hasattr(place, "localspec"):
+            continue
+        own: dict[str, Any] = place.localspec or {}
+        if refused := [option for option in OWNERS if own.get(option) is not None]:
+            raise Unauthorized(
+                f"the option localspec.{refused[0]} is accepted only with the HTTP token", TOKEN_REMEDY
+            )
+        proposer = own.get("proposer") or LOOKUP.name
+        if proposer not in PROPOSERS:
+            message = f"without the HTTP token, localspec.proposer may only be one of {', '.join(PROPOSERS)}"
+            raise Unauthorized(message, TOKEN_REMEDY)
+        place.localspec = {**own, "proposer": proposer, "remember": False}

@@ -18,17 +18,22 @@ from msgspec import Meta
 
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
+from localspec.http import answers, openai, prompts, sampling
 from localspec.http import llama_cpp_server as server
-from localspec.http import openai, prompts, samplers, several
+from localspec.http.answers import Piece, entries, statistics, timings, uncut
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
-from localspec.http.endpoint import REMEDY, Answer, Endpoint, Nothing, each
-from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
-from localspec.http.generation import generation_settings
+from localspec.http.endpoint import Answer, Endpoint, Nothing, Refused, each
 from localspec.http.models import DEFAULT_MODEL, model_of
-from localspec.http.probabilities import entries
-from localspec.http.sampling import TimedSampling, biased_options
-from localspec.http.several import Piece
-from localspec.http.timings import Pace, timings
+from localspec.http.sampling import (
+    INFILL,
+    Ours,
+    TimedSampling,
+    active,
+    count_of,
+    length_of,
+    names_of,
+    options_of,
+)
 from localspec.protocol.messages import StreamProgress, Warmed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File
@@ -74,18 +79,6 @@ class GenerationBody(TimedSampling, kw_only=True):
     return_tokens: bool | None = None
     localspec: Ours | None = None
 
-    def __post_init__(self) -> None:
-        TimedSampling.__post_init__(self)
-        _clamp(self)
-
-
-class LlamaChatBody(openai.ChatBody, kw_only=True):
-    """``POST /chat/completions``"""
-
-    def __post_init__(self) -> None:
-        TimedSampling.__post_init__(self)
-        _clamp(self)
-
 
 class InfillBody(GenerationBody, kw_only=True):
     """``POST /infill``"""
@@ -101,8 +94,6 @@ class CompletionBody(GenerationBody, kw_only=True):
     """``POST /completion``"""
 
     prompt: prompts.Prompt
-    n_indent: int | None = None
-    image_data: list[Any] | None = None
 
     def __post_init__(self) -> None:
         GenerationBody.__post_init__(self)
@@ -120,20 +111,18 @@ class TokenizeBody(msgspec.Struct):
     with_pieces: bool = False
 
 
-REFUSED_OF_TEXTS: dict[str, tuple[Any, ...]] = {"n_indent": (0,), "image_data": ([],)}
-REFUSED_OF_GAPS = {"return_tokens": (False,), "n_probs": (0,), "logprobs": (False, 0)}
-
-
-def _clamp(body: TimedSampling) -> None:
-    """Make a negative temperature greedy, as llama.cpp does."""
-    if body.temperature is not None:
-        body.temperature = max(0.0, body.temperature)
+REFUSED_OF_TEXTS: Refused = {**sampling.REFUSED, "n_indent": (0,), "image_data": ([],)}
+REFUSED_OF_GAPS: Refused = {
+    **sampling.REFUSED,
+    "return_tokens": (False,),
+    "n_probs": (0,),
+    "logprobs": (False, 0),
+}
 
 
 async def infill(client: Client, body: InfillBody) -> Answer:
     """Fill the gap between prefix and suffix; ``prompt`` is the end of the prefix."""
-    refuse(body, REFUSED_OF_GAPS)
-    count = _count(body, MOST_ANSWERS)
+    count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, MOST_ANSWERS, "n_cmpl")
     prefix, options = body.input_prefix + body.prompt, await _options(client, body)
     extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
     if body.n_predict == 0:
@@ -147,7 +136,7 @@ async def infill(client: Client, body: InfillBody) -> Answer:
         body.input_suffix,
         extra=extra,
         n=count,
-        trigger="automatic" if samplers.INFILL in samplers.names_of(body.samplers) else "invoked",
+        trigger="automatic" if INFILL in names_of(body.samplers) else "invoked",
         options=options,
         **body.deadlines(),
     ).result()
@@ -155,16 +144,16 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     first, *others = texts
     more = [{"index": i, "content": text, "stop": True} for i, text in enumerate(others, 1)]
     repeated = _request_fields(body, options, prefix)
-    answers = [_picked(body, facts) for facts in (_facts(done.result, first, **repeated), *more)]
+    found = [_picked(body, facts) for facts in (_facts(done.result, first, **repeated), *more)]
     if body.stream:
-        return each(answers)
-    return answers if count > 1 else answers[0]
+        return each(found)
+    return found if count > 1 else found[0]
 
 
 async def complete(client: Client, body: CompletionBody) -> Answer:
     """Continue texts or tokens as they are; return a list for several prompts or answers."""
-    refuse(body, REFUSED_OF_TEXTS)
-    given, count = prompts.prompts_of(body.prompt), _count(body, prompts.MOST)
+    given = prompts.prompts_of(body.prompt)
+    count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, prompts.MOST, "n_cmpl")
     if len(given) * count > prompts.MOST:
         message = f"one request is for {len(given) * count} answers (prompts times n_cmpl)"
         raise InvalidOptions(message, f"Request at most {prompts.MOST} answers at once.")
@@ -173,18 +162,18 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
     streams = [
         await prompts.continued(client, prompt, varied, body.generating(stream=body.stream))
         for prompt in given
-        for varied in several.varied(options, count)
+        for varied in answers.varied(options, count)
     ]
     if body.stream:
-        return _chunks(body, options, each_prompt, await several.pieces(streams))
-    answers = []
+        return _chunks(body, options, each_prompt, await answers.pieces(streams, body))
+    found = []
     for i, (prompt, (tokens, result)) in enumerate(
-        zip(each_prompt, await several.whole(streams), strict=True)
+        zip(each_prompt, await answers.whole(streams), strict=True)
     ):
         facts = _facts(result, result.text, **_request_fields(body, options, prompt))
         facts |= {"index": i, "tokens": [token.id for token in tokens] if body.return_tokens else []}
-        answers.append(_picked(body, facts | _probable(body, result.text, tokens)))
-    return answers if len(answers) > 1 or isinstance(body.prompt, list) and len(given) > 1 else answers[0]
+        found.append(_picked(body, facts | _probable(body, result.text, tokens)))
+    return found if len(found) > 1 or isinstance(body.prompt, list) and len(given) > 1 else found[0]
 
 
 async def tokenize(client: Client, body: TokenizeBody) -> Answer:
@@ -204,20 +193,16 @@ async def tokenize(client: Client, body: TokenizeBody) -> Answer:
 async def _chunks(
     body: CompletionBody, options: Options, each_prompt: list[prompts.Single], pieces: AsyncIterator[Piece]
 ) -> AsyncIterator[Any]:
-    paces = [Pace() for _ in each_prompt]
-    async for index, event in pieces:
+    async for index, event, more in pieces:
         if isinstance(event, Result):
             repeated = _request_fields(body, options, each_prompt[index])
             yield _picked(body, _facts(event, "", **repeated) | {"index": index})
             continue
         if isinstance(event, StreamProgress):
-            progress = {"prompt_progress": paces[index].read(event)}
-            if body.return_progress:
-                yield {"index": index, "content": "", "tokens": [], "stop": False} | progress
+            yield {"index": index, "content": "", "tokens": [], "stop": False, **more}
             continue
         chunk = {"index": index, "content": event.text, "tokens": [t.id for t in event.tokens], "stop": False}
-        chunk |= _probable(body, event.text, event.tokens)
-        yield chunk | {"timings": paces[index].after(event.tokens)} if body.timings_per_token else chunk
+        yield chunk | _probable(body, event.text, event.tokens) | more
 
 
 def _probable(body: GenerationBody, text: str, tokens: Iterable[Token]) -> dict[str, Any]:
@@ -232,26 +217,17 @@ async def _options(client: Client, body: GenerationBody) -> Options:
         "logprobs": bool(body.n_probs) or None,
         "top_logprobs": body.n_probs or None,
     }
-    return await biased_options(client, body, others, body.localspec, {"top_logprobs": "n_probs"})
+    return await options_of(client, body, others, body.localspec, {"top_logprobs": "n_probs"})
 
 
 def _request_fields(body: GenerationBody, options: Options, prompt: prompts.Single) -> dict[str, Any]:
     """Return the fields of an answer that describe its request: ``prompt`` and ``generation_settings``."""
-    settings = generation_settings(
+    settings = server.generation_settings(
         options,
-        samplers=samplers.active(body.samplers),
+        samplers=active(body.samplers),
         fills=isinstance(body, InfillBody),
     )
     return {"prompt": prompt, "generation_settings": settings}
-
-
-def _count(body: GenerationBody, most: int) -> int:
-    """Return the number of answers, 1 by default. Raises :class:`InvalidOptions` if not in 1 to ``most``."""
-    given = body.n if body.n_cmpl is None else body.n_cmpl
-    count = 1 if given is None else given
-    if not 1 <= count <= most:
-        raise InvalidOptions(f"n_cmpl takes a whole number from 1 to {most}, not {count}", REMEDY)
-    return count
 
 
 def _indented(text: str, least: int | None) -> str:
@@ -333,9 +309,9 @@ def error(error: LocalspecError, status: HTTPStatus) -> Any:
 DIALECT = Dialect(
     "llama.cpp",
     (
-        Endpoint("POST", "/infill", InfillBody, infill),
-        Endpoint("POST", "/completion", CompletionBody, complete),
-        Endpoint("POST", "/completions", CompletionBody, complete),
+        Endpoint("POST", "/infill", InfillBody, infill, REFUSED_OF_GAPS),
+        Endpoint("POST", "/completion", CompletionBody, complete, REFUSED_OF_TEXTS),
+        Endpoint("POST", "/completions", CompletionBody, complete, REFUSED_OF_TEXTS),
         Endpoint("GET", "/health", Nothing, server.health, open=True),
         Endpoint("GET", "/v1/health", Nothing, server.health, open=True),
         Endpoint("GET", "/props", Nothing, server.props),
@@ -348,5 +324,10 @@ DIALECT = Dialect(
     SSE._replace(end=b""),
     {"fim_unsupported": HTTPStatus.NOT_IMPLEMENTED},
 )
-CHAT = Dialect("llama.cpp", (Endpoint("POST", "/chat/completions", LlamaChatBody, openai.chat),), error, SSE)
+CHAT = Dialect(
+    "llama.cpp",
+    (Endpoint("POST", "/chat/completions", openai.ChatBody, openai.chat, openai.REFUSED_OF_CHATS),),
+    error,
+    SSE,
+)
 """chat with the stream's end that OpenAI's dialect has"""

@@ -5,17 +5,21 @@ from __future__ import annotations
 import asyncio
 import time
 from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
 
 from localspec._version import __version__
 from localspec.client import Client
 from localspec.errors import LocalspecError
 from localspec.http import openai
 from localspec.http.endpoint import Answer, Nothing, Plain
-from localspec.http.generation import generation_settings
 from localspec.http.models import DEFAULT_MODEL, configured, is_at, named_models
 from localspec.http.ollama import tag
+from localspec.http.sampling import OFF
 from localspec.models.fit import context_size
 from localspec.protocol.messages import LoadedModel
+from localspec.protocol.options import Options
 from localspec.protocol.proposer_kinds import KINDS
 
 CAPS = {
@@ -46,6 +50,24 @@ METRICS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
     ("spec_decode_num_drafts_total", "Rounds that verified a draft.", DRAFTING),
 )
 """counters by name: the meaning, and the prefixes of the names of the daemon's totals that are summed"""
+
+NO_OPTIONS = Options()
+RANDOM_SEED = 2**32 - 1
+"""stands for a random seed"""
+DEFAULTS: dict[str, Any] = {
+    "temperature": 0.7,
+    "top_k": 0,
+    "top_p": 1.0,
+    "min_p": 0.0,
+    "repeat_penalty": 1.0,
+    "repeat_last_n": -1,
+    "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+    "max_tokens": -1,
+    "seed": RANDOM_SEED,
+    "stop": (),
+}
+"""values of options that neither the request nor the configuration sets; a model may have its own"""
 
 
 async def health(client: None, body: Nothing) -> Answer:
@@ -149,3 +171,29 @@ def _texts(path: str) -> dict[str, str]:
         return texts_of(Path(path))
     except (LocalspecError, OSError):
         return dict.fromkeys(("model_ftype", "bos_token", "eos_token", "chat_template"), "")
+
+
+def generation_settings(
+    options: Options = NO_OPTIONS,
+    *,
+    samplers: tuple[str, ...] = tuple(OFF),
+    fills: bool = False,
+) -> Any:
+    """Return llama.cpp's ``generation_settings`` for ``options``, completed by the configuration's.
+
+    ``samplers``: those that are at work, in their order; ``fills``: a gap is filled in, at temperature 0
+    unless one is set.
+    """
+    merged = options.over(configured().options)
+    if fills and merged.temperature is None:
+        merged = replace(merged, temperature=0.0)
+    given = {name: getattr(merged, name) for name in DEFAULTS}
+    values = {name: DEFAULTS[name] if value is None else value for name, value in given.items()}
+    bias = [{"token": token, "bias": added} for token, added in merged.logit_bias or ()]
+    return {
+        **values,
+        "n_predict": values["max_tokens"],
+        "logit_bias": bias,
+        "samplers": samplers,
+        "speculative.types": merged.proposer or "auto",
+    }

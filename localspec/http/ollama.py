@@ -21,11 +21,10 @@ import msgspec
 from localspec._version import __version__
 from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.http import several
-from localspec.http.conversation import ChatMessage, conversation_of, message_of
+from localspec.http import answers, prompts, sampling
+from localspec.http.answers import answer_s, prompt_s, statistics, uncut
 from localspec.http.dialect import NDJSON, Dialect, sentence
-from localspec.http.endpoint import Answer, Endpoint, Nothing, begun, noting_silence
-from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
+from localspec.http.endpoint import Answer, Endpoint, Nothing, Refused, each, noting_silence
 from localspec.http.models import (
     configured,
     configured_model,
@@ -35,8 +34,8 @@ from localspec.http.models import (
     named_models,
     names_of,
 )
-from localspec.http.sampling import Sampling, biased_options
-from localspec.http.timings import answer_s, prompt_s
+from localspec.http.prompts import ChatMessage, conversation_of, message_of
+from localspec.http.sampling import Ours, Sampling, length_of, options_of
 from localspec.models.fit import context_size
 from localspec.models.sections import Sections
 from localspec.protocol.messages import LoadedModel, ModelDescription, StreamDelta
@@ -75,11 +74,7 @@ class GenerationBody(msgspec.Struct, kw_only=True):
     stream: bool | None = None
     options: ModelOptions | None = None
     keep_alive: str | float | None = None
-    format: Any = None
-    think: Any = None
     truncate: bool | None = None
-    logprobs: bool | None = None
-    top_logprobs: int | None = None
     localspec: Ours | None = None
 
 
@@ -90,16 +85,12 @@ class GenerateBody(GenerationBody, kw_only=True):
     suffix: str | None = None
     system: str | None = None
     raw: bool | None = None
-    template: str | None = None
-    context: list[int] | None = None
-    images: list[str] | None = None
 
 
 class ChatBody(GenerationBody, kw_only=True):
     """``POST /api/chat``"""
 
     messages: list[ChatMessage] | None = None
-    tools: list[Any] | None = None
 
 
 class ShowBody(msgspec.Struct):
@@ -109,14 +100,15 @@ class ShowBody(msgspec.Struct):
     name: str | None = None
 
 
-REFUSED: dict[str, tuple[Any, ...]] = {
+REFUSED: Refused = {
+    "options": sampling.REFUSED,
     "format": ("",),
     "think": (False,),
     "logprobs": (False,),
     "top_logprobs": (0,),
 }
-REFUSED_OF_TEXTS = REFUSED | {"template": ("",), "context": ([],), "images": ([],)}
-REFUSED_OF_CHATS = REFUSED | {"tools": ([],)}
+REFUSED_OF_TEXTS: Refused = {**REFUSED, "template": ("",), "context": ([],), "images": ([],)}
+REFUSED_OF_CHATS: Refused = {**REFUSED, "tools": ([],), "messages": prompts.REFUSED}
 
 Shape = Callable[[str], dict[str, Any]]
 """makes the fields of an answer that hold a piece of text"""
@@ -171,7 +163,6 @@ async def show(client: Client, body: ShowBody) -> Answer:
 async def generate(client: Client, body: GenerateBody) -> Answer:
     """Answer a prompt, continue it (``raw``), or fill the gap before ``suffix``; without a prompt load or
     unload the model."""
-    refuse(body, REFUSED_OF_TEXTS)
     began, prompt = time.monotonic(), body.prompt or ""
     shape: Shape = lambda text: {"response": text}  # noqa: E731
     if not (prompt or body.suffix):
@@ -180,8 +171,8 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
     if body.suffix:
         done = await client.complete(prompt, body.suffix, trigger="invoked", options=options).result()
         filled = done.items[0].text if done.items else ""
-        answer = _one(body, {**shape(filled), **_end(done.result, began)})
-        return answer if body.stream is not False else await anext(answer)
+        answer = {**_head(body), **shape(filled), **_end(done.result, began)}
+        return answer if body.stream is False else each([answer])
     if body.raw:
         stream = client.generate(prompt, raw=True, options=options, progress=True)
     else:
@@ -194,7 +185,6 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
 
 async def chat(client: Client, body: ChatBody) -> Answer:
     """Answer a conversation; without messages load or unload the model."""
-    refuse(body, REFUSED_OF_CHATS)
     began, conversation = time.monotonic(), body.messages or []
     shape: Shape = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
     if not conversation:
@@ -210,28 +200,21 @@ async def chat(client: Client, body: ChatBody) -> Answer:
 
 async def _answer(body: GenerationBody, stream: Stream[Result], shape: Shape, began: float) -> Answer:
     if body.stream is not False:
-        return _chunks(body, await begun(several.events(stream)), stream, shape, began)
-    text = "".join([piece.text async for piece in stream])
+        return _chunks(body, await answers.pieces([stream]), shape, began)
     result = await stream.result()
-    return {**_head(body), **shape(text), **_end(result, began)}
+    return {**_head(body), **shape(result.text), **_end(result, began)}
 
 
 async def _chunks(
-    body: GenerationBody,
-    pieces: AsyncIterator[several.Event],
-    stream: Stream[Result],
-    shape: Shape,
-    began: float,
+    body: GenerationBody, pieces: AsyncIterator[answers.Piece], shape: Shape, began: float
 ) -> AsyncGenerator[Any]:
-    deltas = (piece async for piece in pieces if isinstance(piece, StreamDelta))
-    async with contextlib.aclosing(noting_silence(deltas)) as noted:
-        async for piece in noted:  # None: an empty text is the sign of life
-            yield {**_head(body), **shape("" if piece is None else piece.text), "done": False}
-    yield {**_head(body), **shape(""), **_end(await stream.result(), began)}
-
-
-async def _one(body: GenerationBody, fields: dict[str, Any]) -> AsyncIterator[Any]:
-    yield {**_head(body), **fields}
+    async with contextlib.aclosing(noting_silence(pieces)) as noted:
+        async for piece in noted:
+            if piece is not None and isinstance(piece.event, Result):
+                yield {**_head(body), **shape(""), **_end(piece.event, began)}
+            else:  # None: an empty text is the sign of life
+                text = piece.event.text if piece is not None and isinstance(piece.event, StreamDelta) else ""
+                yield {**_head(body), **shape(text), "done": False}
 
 
 def _head(body: GenerationBody) -> dict[str, Any]:
@@ -306,7 +289,7 @@ async def _requested(client: Client, body: GenerationBody) -> Options:
     given = body.options or ModelOptions()
     overflow = "cut" if body.truncate else None
     others = {"model": body.model, "max_tokens": length_of(given.num_predict), "overflow": overflow}
-    return await biased_options(client, given, others, (given.localspec or {}) | (body.localspec or {}))
+    return await options_of(client, given, others, (given.localspec or {}) | (body.localspec or {}))
 
 
 async def _options(client: Client, body: GenerationBody) -> Options:
@@ -385,8 +368,8 @@ DIALECT = Dialect(
         Endpoint("GET", "/api/tags", Nothing, tags),
         Endpoint("GET", "/api/ps", Nothing, ps),
         Endpoint("POST", "/api/show", ShowBody, show),
-        Endpoint("POST", "/api/generate", GenerateBody, generate),
-        Endpoint("POST", "/api/chat", ChatBody, chat),
+        Endpoint("POST", "/api/generate", GenerateBody, generate, REFUSED_OF_TEXTS),
+        Endpoint("POST", "/api/chat", ChatBody, chat, REFUSED_OF_CHATS),
     ),
     error,
     NDJSON,

@@ -10,8 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections import defaultdict
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -20,19 +19,18 @@ import msgspec
 from localspec._version import __version__
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.http import probabilities, prompts, several
-from localspec.http.conversation import ChatMessage, conversation_of
+from localspec.http import answers, prompts, sampling
+from localspec.http.answers import Answered, Piece, statistics, timings, uncut
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
-from localspec.http.endpoint import Answer, Endpoint, Nothing, each
-from localspec.http.fields import Ours, length_of, refuse, statistics, uncut
+from localspec.http.endpoint import Answer, Endpoint, Nothing, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
-from localspec.http.sampling import TimedSampling, biased_options
-from localspec.http.timings import Pace, timings
+from localspec.http.prompts import ChatMessage, conversation_of
+from localspec.http.sampling import Ours, TimedSampling, count_of, length_of, options_of
 from localspec.models.fit import context_size
 from localspec.models.sections import Sections
 from localspec.protocol.messages import ModelDescription, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
-from localspec.protocol.results import FinishReason, Result
+from localspec.protocol.results import FinishReason, Result, Token
 
 FINISH: dict[FinishReason, str] = {"length": "length", "context_full": "length", "deadline": "length"}
 """all others are ``stop``"""
@@ -65,7 +63,6 @@ class GenerationBody(TimedSampling, kw_only=True):
     max_tokens: int | None = None
     n_predict: int | None = None
     n: int | None = None
-    n_indent: int | None = None
     localspec: Ours | None = None
 
 
@@ -77,22 +74,8 @@ class ChatBody(GenerationBody, kw_only=True):
     continue_final_message: bool | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
-    chat_template: str | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
-    tools: list[Any] | None = None
-    tool_choice: Any = None
-    functions: list[Any] | None = None
-    function_call: Any = None
-    reasoning_effort: str | None = None
-    response_format: dict[str, Any] | None = None
-    modalities: list[str] | None = None
-    verbosity: str | None = None
-    web_search_options: Any = None
-    echo: bool | None = None
-    best_of: int | None = None
-    add_special_tokens: bool | None = None
-    documents: list[Any] | None = None
 
 
 class TextBody(GenerationBody, kw_only=True):
@@ -103,18 +86,18 @@ class TextBody(GenerationBody, kw_only=True):
     echo: bool | None = None
     best_of: int | None = None
     logprobs: int | None = None
-    response_format: dict[str, Any] | None = None
-    add_special_tokens: bool | None = None
-    prompt_embeds: Any = None
 
 
-REFUSED_OF_TEXTS: dict[str, tuple[Any, ...]] = {
+REFUSED_OF_TEXTS: Refused = {
+    **sampling.REFUSED,
     "response_format": ({"type": "text"},),
     "add_special_tokens": (True,),
     "prompt_embeds": (),
     "n_indent": (0,),
 }
-REFUSED_OF_CHATS: dict[str, tuple[Any, ...]] = {
+REFUSED_OF_CHATS: Refused = {
+    **sampling.REFUSED,
+    "messages": prompts.REFUSED,
     "tool_choice": ("none", "auto"),
     "function_call": ("none", "auto"),
     "reasoning_effort": ("none",),
@@ -168,23 +151,11 @@ def _card(name: str, model: ModelDescription, sections: Sections) -> dict[str, A
 
 async def chat(client: Client, body: ChatBody) -> Answer:
     """Answer a conversation, or continue an answer that is its last message."""
-    refuse(body, REFUSED_OF_CHATS)
-    if body.add_generation_prompt is False and not body.continue_final_message:
-        message = "add_generation_prompt is false, but continue_final_message is not true"
-        raise InvalidOptions(
-            message, "Leave add_generation_prompt out, or set continue_final_message to true."
-        )
-    if body.add_generation_prompt and body.continue_final_message:
-        message = "add_generation_prompt and continue_final_message are both true"
-        raise InvalidOptions(message, "Leave one of them out.")
     if body.top_logprobs and not body.logprobs:
         raise InvalidOptions(
             "top_logprobs needs logprobs", "Set logprobs to true, or leave top_logprobs out."
         )
-    continues = body.continue_final_message
-    if continues is None and body.add_generation_prompt:
-        continues = False  # an explicit generation prompt begins a new turn, as in vLLM
-    messages, prefilled = conversation_of(body.messages, continues=continues)
+    messages, prefilled = conversation_of(body.messages, continues=_continues(body))
     longest = length_of(body.n_predict, body.max_completion_tokens, body.max_tokens)
     top = body.top_logprobs if body.logprobs else None
     options = await _options(
@@ -199,17 +170,27 @@ async def chat(client: Client, body: ChatBody) -> Answer:
             options=each,
             **body.generating(stream=body.stream),
         )
-        for each in several.varied(options, _count(body.n))
+        for each in answers.varied(options, count_of(body.n, prompts.MOST, "n"))
     ]
     envelope = _envelope("chatcmpl", "chat.completion", options)
+
+    def entries(text: str, tokens: Iterable[Token]) -> dict[str, Any] | None:
+        return {"content": [*answers.entries(text, tokens)]} if body.logprobs else None
+
     if body.stream:
-        chunk = envelope | {"object": "chat.completion.chunk"} | _no_usage(body)
-        return _chat_chunks(chunk, body, await several.pieces(streams), len(streams))
-    found = await several.whole(streams)
+        begin: list[dict[str, Any]] = [{"delta": {"role": "assistant", "content": None}} for _ in streams]
+
+        def shape(index: int, piece: StreamDelta) -> dict[str, Any]:
+            rated = {"logprobs": entries(piece.text, piece.tokens)} if body.logprobs else {}
+            return {"delta": {"content": piece.text}, **rated}
+
+        envelope |= {"object": "chat.completion.chunk"}
+        return _chunks(envelope, body, begin, await answers.pieces(streams, body), shape, {"delta": {}})
+    found = await answers.whole(streams)
     choices = [
         {
             "message": {"role": "assistant", "content": result.text},
-            "logprobs": {"content": [*probabilities.entries(result.text, tokens)]} if body.logprobs else None,
+            "logprobs": entries(result.text, tokens),
         }
         for tokens, result in found
     ]
@@ -217,16 +198,29 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     return _end(envelope, choices, results, _usage(results, len(results)))
 
 
+def _continues(body: ChatBody) -> bool | None:
+    """Return True if the last message is to be continued, None if the fields do not say so, as in vLLM."""
+    new, old = body.add_generation_prompt, body.continue_final_message
+    if new is False and not old:
+        message = "add_generation_prompt is false, but continue_final_message is not true"
+        raise InvalidOptions(
+            message, "Leave add_generation_prompt out, or set continue_final_message to true."
+        )
+    if new and old:
+        message = "add_generation_prompt and continue_final_message are both true"
+        raise InvalidOptions(message, "Leave one of them out.")
+    return False if old is None and new else old  # an explicit generation prompt begins a new turn
+
+
 async def text(client: Client, body: TextBody) -> Answer:
     """Continue texts, or fill the gap before ``suffix``."""
-    refuse(body, REFUSED_OF_TEXTS)
     if body.logprobs is not None and (body.suffix or body.echo):
         raise InvalidOptions("logprobs is not supported with suffix or echo", "Leave logprobs out.")
     if body.suffix:
         return await _filled(client, body)
     each_prompt = prompts.prompts_of(body.prompt)
     before = [prompts.text_of(prompt, "with echo") if body.echo else "" for prompt in each_prompt]
-    count = _count(body.n)
+    count = count_of(body.n, prompts.MOST, "n")
     tried = max(count, body.best_of or 1)
     if len(each_prompt) * tried > prompts.MOST:
         message = f"one request is for {len(each_prompt) * tried} answers (prompts times n or best_of)"
@@ -241,22 +235,29 @@ async def text(client: Client, body: TextBody) -> Answer:
     streams = [
         await prompts.continued(client, prompt, varied, body.generating(stream=body.stream))
         for prompt in each_prompt
-        for varied in several.varied(options, tried)
+        for varied in answers.varied(options, tried)
     ]
     envelope = _envelope("cmpl", "text_completion", options)
     before = [text for text in before for _ in range(count)]
+
+    def columns(text: str, tokens: Iterable[Token], offset: int = 0) -> dict[str, Any] | None:
+        return None if body.logprobs is None else answers.columns(text, tokens, offset, body.logprobs)
+
     if body.stream:
-        return _text_chunks(envelope | _no_usage(body), body, before, await several.pieces(streams))
-    whole = await several.whole(streams)
+        begin = [{"text": prompt, "logprobs": None} if prompt else {} for prompt in before]
+        offsets = [0] * len(before)
+
+        def shape(index: int, piece: StreamDelta) -> dict[str, Any]:
+            offset, offsets[index] = offsets[index], offsets[index] + len(piece.text)
+            return {"text": piece.text, "logprobs": columns(piece.text, piece.tokens, offset)}
+
+        last = {"text": "", "logprobs": None}
+        return _chunks(envelope, body, begin, await answers.pieces(streams, body), shape, last)
+    whole = await answers.whole(streams)
     usage = _usage([answered.result for answered in whole], tried)
     found = _best(whole, tried, count)
     choices = [
-        {
-            "text": prompt + result.text,
-            "logprobs": None
-            if body.logprobs is None
-            else probabilities.columns(result.text, tokens, 0, body.logprobs),
-        }
+        {"text": prompt + result.text, "logprobs": columns(result.text, tokens)}
         for prompt, (tokens, result) in zip(before, found, strict=True)
     ]
     return _end(envelope, choices, [answered.result for answered in found], usage)
@@ -269,11 +270,7 @@ async def _filled(client: Client, body: TextBody) -> Answer:
         raise InvalidOptions(
             "several prompts are not supported with suffix", "Send one request for each prompt."
         )
-    prompt, count = prompts.text_of(first, "with suffix"), _count(body.n)
-    if count > MOST_FILLED:
-        raise InvalidOptions(
-            f"with suffix, n is at most {MOST_FILLED}, not {count}", f"Set n to at most {MOST_FILLED}."
-        )
+    prompt, count = prompts.text_of(first, "with suffix"), count_of(body.n, MOST_FILLED, "n")
     if (body.best_of or count) > count:
         raise InvalidOptions(
             f"with suffix, best_of is at most n, which is {count}, not {body.best_of}", "Leave best_of out."
@@ -294,32 +291,18 @@ async def _filled(client: Client, body: TextBody) -> Answer:
     return _end(envelope, choices, [done.result], _usage([done.result], 1))
 
 
-def _best(found: list[several.Answered], tried: int, count: int) -> list[several.Answered]:
+def _best(found: list[Answered], tried: int, count: int) -> list[Answered]:
     """Return the ``count`` most probable of each prompt's ``tried`` answers, by mean log-probability."""
     if tried == count:
         return found
     groups = (found[i : i + tried] for i in range(0, len(found), tried))
-    rated = (sorted(group, key=lambda one: -probabilities.mean(one.tokens)) for group in groups)
+    rated = (sorted(group, key=lambda one: -answers.mean(one.tokens)) for group in groups)
     return [one for group in rated for one in group[:count]]
-
-
-def _count(given: int | None) -> int:
-    """Return the number of answers, 1 by default.
-
-    Raises :class:`InvalidOptions` if not in 1 to :data:`prompts.MOST`.
-    """
-    count = 1 if given is None else given
-    if not 1 <= count <= prompts.MOST:
-        raise InvalidOptions(
-            f"n takes a whole number from 1 to {prompts.MOST}, not {count}",
-            f"Set n to at most {prompts.MOST}; send several requests for more.",
-        )
-    return count
 
 
 async def _options(client: Client, body: GenerationBody, **others: Any) -> Options:
     names = {"top_logprobs": "logprobs"} if isinstance(body, TextBody) else {}
-    return await biased_options(client, body, {"model": body.model, **others}, body.localspec, names)
+    return await options_of(client, body, {"model": body.model, **others}, body.localspec, names)
 
 
 # Answers.
@@ -372,77 +355,44 @@ def _usage(results: list[Result], each: int) -> dict[str, Any]:
 
 
 Shape = Callable[[int, StreamDelta], dict[str, Any]]
-"""makes the choice of a piece of an answer"""
-
-
-async def _chat_chunks(
-    envelope: dict[str, Any], body: ChatBody, pieces: AsyncIterator[several.Piece], count: int
-) -> AsyncIterator[Any]:
-    for index in range(count):
-        first = {"index": index, "delta": {"role": "assistant", "content": None}, "finish_reason": None}
-        yield {**envelope, "choices": [first]}
-
-    def shape(index: int, piece: StreamDelta) -> dict[str, Any]:
-        choice: dict[str, Any] = {"index": index, "delta": {"content": piece.text}, "finish_reason": None}
-        if body.logprobs:
-            choice["logprobs"] = {"content": [*probabilities.entries(piece.text, piece.tokens)]}
-        return choice
-
-    async for chunk in _chunks(envelope, body, pieces, shape, {"delta": {}}):
-        yield chunk
-
-
-async def _text_chunks(
-    envelope: dict[str, Any], body: TextBody, before: list[str], pieces: AsyncIterator[several.Piece]
-) -> AsyncIterator[Any]:
-    offsets = [0] * len(before)
-    for index, prompt in enumerate(before):
-        if prompt:
-            choice = {"index": index, "text": prompt, "logprobs": None, "finish_reason": None}
-            yield {**envelope, "choices": [choice]}
-
-    def shape(index: int, piece: StreamDelta) -> dict[str, Any]:
-        columns = None
-        if body.logprobs is not None:
-            columns = probabilities.columns(piece.text, piece.tokens, offsets[index], body.logprobs)
-        offsets[index] += len(piece.text)
-        return {"index": index, "text": piece.text, "logprobs": columns, "finish_reason": None}
-
-    async for chunk in _chunks(envelope, body, pieces, shape, {"text": "", "logprobs": None}):
-        yield chunk
+"""makes the content of a piece of an answer"""
 
 
 async def _chunks(
     envelope: dict[str, Any],
     body: GenerationBody,
-    pieces: AsyncIterator[several.Piece],
+    begin: list[dict[str, Any]],
+    pieces: AsyncIterator[Piece],
     shape: Shape,
     last: dict[str, Any],
 ) -> AsyncIterator[Any]:
-    """Yield the chunks of all answers; ``last`` is the content of each one's last chunk."""
+    """Yield the chunks of all answers; ``begin`` has the content of each one's first chunk, ``last`` is that
+    of its last one."""
+    envelope = envelope | _no_usage(body)
     ended: dict[int, Result] = {}
-    paces: defaultdict[int, Pace] = defaultdict(Pace)
-    async for index, event in pieces:
+    for index, content in enumerate(begin):
+        if content:
+            yield _chunk(envelope, index, content)
+    async for index, event, more in pieces:
         if isinstance(event, Result):
             ended[index] = event
-            continue
-        if isinstance(event, StreamProgress):
-            progress, choice = paces[index].read(event), {"index": index, **last, "finish_reason": None}
-            if body.return_progress:
-                yield {**envelope, "choices": [choice], "prompt_progress": progress}
-            continue
-        chunk = {**envelope, "choices": [shape(index, event)]}
-        yield chunk | {"timings": paces[index].after(event.tokens)} if body.timings_per_token else chunk
+        else:
+            content = last if isinstance(event, StreamProgress) else shape(index, event)
+            yield _chunk(envelope, index, content) | more
     results = [ended[index] for index in sorted(ended)]
     for chunk in _last(envelope, [last] * len(results), body, results):
         yield chunk
+
+
+def _chunk(envelope: dict[str, Any], index: int, content: dict[str, Any]) -> dict[str, Any]:
+    return {**envelope, "choices": [{"index": index, **content, "finish_reason": None}]}
 
 
 def _last(
     envelope: dict[str, Any], choices: list[dict[str, Any]], body: GenerationBody, results: list[Result]
 ) -> list[dict[str, Any]]:
     """Return the last chunks of a stream: one for each answer, and one with the usage if it was requested."""
-    end = _end(envelope, choices, results, _usage(results, _count(body.n)))
+    end = _end(envelope, choices, results, _usage(results, count_of(body.n, prompts.MOST, "n")))
     usage, none = end.pop("usage"), _no_usage(body)
     *others, choice = end["choices"]
     chunks = [{**envelope, "choices": [other]} for other in others]
@@ -474,8 +424,8 @@ DIALECT = Dialect(
     (
         Endpoint("GET", "/v1/models", Nothing, models),
         Endpoint("GET", f"{MODELS}{{id:path}}", ModelName, model),
-        Endpoint("POST", "/v1/chat/completions", ChatBody, chat),
-        Endpoint("POST", "/v1/completions", TextBody, text),
+        Endpoint("POST", "/v1/chat/completions", ChatBody, chat, REFUSED_OF_CHATS),
+        Endpoint("POST", "/v1/completions", TextBody, text, REFUSED_OF_TEXTS),
     ),
     error,
     SSE,

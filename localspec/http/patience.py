@@ -17,7 +17,7 @@ REFUSED = 2 * CONNECTIONS
 """the number from which on further ones are closed unread: they are files of the daemon's process"""
 
 
-class Impatient(H11Protocol):
+class Bounded(H11Protocol):
     """HTTP/1.1 on one connection; closes it if a request is missing or slow, or if its answer is not read.
 
     After an answer it may be idle for as long as uvicorn permits."""

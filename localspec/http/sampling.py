@@ -1,8 +1,12 @@
-"""The fields of all dialects for sampling and time limits, and the options that they stand for."""
+"""The fields of all dialects that choose tokens or limit time, and the options that they stand for.
+
+``samplers`` are llama.cpp's; ``logit_bias`` is by tokens or texts, in pairs or as an object; false bans
+a token.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Annotated, Any
 
@@ -10,11 +14,10 @@ import msgspec
 from msgspec import Meta
 
 from localspec.client import Client, Deadlines, Following
-from localspec.http import bias, samplers
-from localspec.http.endpoint import REMEDY
-from localspec.http.fields import refuse
+from localspec.errors import InvalidOptions
+from localspec.http.endpoint import REMEDY, Refused
 from localspec.http.models import configured, model_of
-from localspec.protocol.options import Options, check_value, parse_options
+from localspec.protocol.options import LONGEST_SHOWN, Options, check_value, parse_options
 
 SEEDS = 2**63
 CHANCE = (-1, 2**32 - 1)
@@ -23,6 +26,33 @@ LEAST_TOP_P = 1e-6
 LONGEST_MS = 600_000
 
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+OPTIONS = msgspec.json.schema_components((Options,))[1]["Options"]
+Ours = Annotated[dict[str, Any], Meta(extra_json_schema={"properties": OPTIONS["properties"]})]
+"""options by the names of :class:`Options`"""
+BANNED = -10_000.0
+MOST_TEXTS = 256
+MOST_DIGITS = 18
+"""of a token's id in a key; longer keys are texts"""
+Strength = float | bool
+Bias = dict[str, Strength] | list[tuple[int | str, Strength]]
+# Here ``localspec/speculation/sampling.py`` fixes the order: temperature before the samplers that cut
+# unlikely tokens; in llama.cpp it comes after them. Both are accepted; any other gives another answer.
+OFF: dict[str, dict[str, float]] = {
+    "penalties": {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0},
+    "temperature": {"temperature": 1.0},
+    "top_k": {"top_k": 0},
+    "top_p": {"top_p": 1.0},
+    "min_p": {"min_p": 0.0},
+}
+"""the samplers supported here, in their order, with the option values that switch each off"""
+ORDER = ("penalties", "top_k", "top_p", "min_p", "temperature")
+"""llama.cpp's order of them"""
+INFILL = "infill"
+"""ends a text where the model is not sure how it goes on"""
+LETTERS = {"e": "penalties", "t": "temperature", "k": "topk", "p": "topp", "m": "minp", "i": INFILL}
+KNOWN = {name.replace("_", ""): name for name in (*OFF, INFILL)}
+KNOWN |= {"temp": "temperature", "nucleus": "top_p"}
+"""samplers by their names without capitals, dashes and underscores"""
 
 
 class Sampling(msgspec.Struct, kw_only=True):
@@ -44,45 +74,7 @@ class Sampling(msgspec.Struct, kw_only=True):
     samplers: list[str] | str | None = None
     seed: Seed | None = None
     stop: str | list[str] | None = None
-    logit_bias: bias.Bias | None = None
-    # Fields that are not supported.
-    ignore_eos: bool | None = None
-    grammar: str | None = None
-    json_schema: Any = None
-    lora: list[Any] | None = None
-    mirostat: int | None = None
-    typical_p: float | None = None
-    tfs_z: float | None = None
-    top_n_sigma: float | None = None
-    dry_multiplier: float | None = None
-    xtc_probability: float | None = None
-    dynatemp_range: float | None = None
-    guided_json: Any = None
-    guided_regex: Any = None
-    guided_choice: Any = None
-    guided_grammar: Any = None
-    structured_outputs: Any = None
-    min_tokens: int | None = None
-    stop_token_ids: list[int] | None = None
-    allowed_token_ids: list[int] | None = None
-    bad_words: list[str] | None = None
-    length_penalty: float | None = None
-    use_beam_search: bool | None = None
-    adaptive_target: float | None = None
-    min_keep: int | None = None
-    post_sampling_probs: bool | None = None
-    preserved_tokens: list[Any] | None = None
-    reasoning_budget_tokens: int | None = None
-    thinking_budget_tokens: int | None = None
-    thinking_token_budget: int | None = None
-    reasoning_format: str | None = None
-    include_stop_str_in_output: bool | None = None
-    skip_special_tokens: bool | None = None
-    truncate_prompt_tokens: int | None = None
-    prompt_logprobs: int | bool | None = None
-    logits_processors: list[Any] | None = None
-    return_tokens_as_token_ids: bool | None = None
-    structural_tag: Any = None
+    logit_bias: Bias | None = None
 
     def __post_init__(self) -> None:
         if self.seed in CHANCE:
@@ -91,9 +83,8 @@ class Sampling(msgspec.Struct, kw_only=True):
             self.repeat_penalty = self.repetition_penalty
         if self.top_k is not None:
             self.top_k = max(0, self.top_k)  # negative values and 0 both switch it off
-        for name in OFF_BELOW_0:
-            if (getattr(self, name) or 0) < 0:
-                setattr(self, name, None)
+        if self.temperature is not None:
+            self.temperature = max(0.0, self.temperature)  # negative values are greedy, as in llama.cpp
 
 
 class TimedSampling(Sampling, kw_only=True):
@@ -123,7 +114,7 @@ SAMPLED = tuple(
     for name in Sampling.__struct_fields__
     if name in Options.__struct_fields__ and name != "logit_bias"  # its texts are tokenized first
 )
-REFUSED: dict[str, tuple[Any, ...]] = {
+REFUSED: Refused = {
     "ignore_eos": (False,),
     "grammar": ("",),
     "json_schema": ({},),
@@ -134,7 +125,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "top_n_sigma": (-1, 0),
     "dry_multiplier": (0,),
     "xtc_probability": (0,),
-    "dynatemp_range": (0,),
+    "dynatemp_range": (-1, 0),
     "guided_json": ({},),
     "guided_regex": ("",),
     "guided_choice": ([],),
@@ -162,23 +153,11 @@ REFUSED: dict[str, tuple[Any, ...]] = {
     "return_tokens_as_token_ids": (False,),
     "structural_tag": ("",),
 }
-OFF_BELOW_0 = ("adaptive_target", "top_n_sigma", "dynatemp_range")
-"""refused fields that any negative number switches off in llama.cpp"""
+"""fields of llama.cpp's and vLLM's servers that change an answer, unless they have one of these values"""
 
 
-async def biased_options(
+async def options_of(
     client: Client,
-    sampling: Sampling,
-    others: dict[str, Any],
-    own: dict[str, Any] | None,
-    names: Mapping[str, str] = MappingProxyType({}),
-) -> Options:
-    """Return the options of a request as :func:`options_of` does, with ``logit_bias``."""
-    found = await bias.bias_of(client, sampling.logit_bias, others.get("model"))
-    return options_of(sampling, others | {"logit_bias": found}, own, names)
-
-
-def options_of(
     sampling: Sampling,
     others: dict[str, Any],
     own: dict[str, Any] | None,
@@ -190,23 +169,13 @@ def options_of(
     ``localspec``, which take precedence. ``names`` are the dialect's names of options, for error messages.
     None stands for a value that was not given. Raises :class:`InvalidOptions`.
     """
-    refuse(sampling, REFUSED)
-    own = own or {}
-    values = {"overflow": configured().options.overflow or "refuse"} | _values(sampling, others)
-    values |= own
-    for name, value in values.items():
-        if name in Options.__struct_fields__:
-            shown = f"localspec.{name}" if name in own else names.get(name, name)
-            check_value(Options, name, value, said=shown, remedy=REMEDY, strict=True)
-    return parse_options(values)
-
-
-def _values(sampling: Sampling, others: dict[str, Any]) -> dict[str, Any]:
-    """Return all values that are given, by the names of our options."""
+    model, own = model_of(others.get("model")), own or {}
+    bias = await _bias(client, sampling.logit_bias, model)
     given = {name: getattr(sampling, name) for name in SAMPLED} | others
-    given["model"] = model_of(given.get("model"))
-    values = {name: value for name, value in given.items() if value is not None}
-    off = samplers.left_out(sampling.samplers)
+    given |= {"model": model, "logit_bias": bias}
+    values: dict[str, Any] = {"overflow": configured().options.overflow or "refuse"}
+    values |= {name: value for name, value in given.items() if value is not None}
+    off = left_out(sampling.samplers)
     if "temperature" not in values:
         off.pop("temperature", None)  # without one the model's own holds, whatever the samplers
     values |= off
@@ -216,8 +185,102 @@ def _values(sampling: Sampling, others: dict[str, Any]) -> dict[str, Any]:
         values["top_p"] = max(values["top_p"], LEAST_TOP_P)  # 0 is the most probable token alone, as this is
     if "seed" in values:
         values["seed"] %= SEEDS
-    return values
+    values |= own
+    for name, value in values.items():
+        if name in Options.__struct_fields__:
+            shown = f"localspec.{name}" if name in own else names.get(name, name)
+            check_value(Options, name, value, said=shown, remedy=REMEDY, strict=True)
+    return parse_options(values)
+
+
+def length_of(*limits: int | None) -> int | None:
+    """Return the first limit that is given, in tokens; None if there is none or it is negative."""
+    longest = next((each for each in limits if each is not None), -1)
+    return None if longest < 0 else longest
+
+
+def count_of(given: int | None, most: int, name: str) -> int:
+    """Return the number of answers, 1 by default. Raises :class:`InvalidOptions` if not in 1 to ``most``."""
+    count = 1 if given is None else given
+    if not 1 <= count <= most:
+        raise InvalidOptions(
+            f"{name} takes a whole number from 1 to {most}, not {count}",
+            f"Set {name} to at most {most}; send several requests for more.",
+        )
+    return count
 
 
 def _ms(given: float) -> int:
     return max(1, min(round(given), LONGEST_MS))
+
+
+# Samplers.
+
+
+def names_of(given: list[str] | str | None) -> list[str]:
+    """Return the samplers of a request that are supported, by our names; a text has a letter for each."""
+    listed = [LETTERS.get(letter, letter) for letter in given] if isinstance(given, str) else given or []
+    plain = (name.lower().replace("-", "").replace("_", "") for name in listed)
+    return [KNOWN[name] for name in plain if name in KNOWN]
+
+
+def active(given: list[str] | str | None) -> tuple[str, ...]:
+    """Return the active samplers, in the order in which they run here; all supported ones if None."""
+    names = [*OFF] if given is None else names_of(given)
+    return tuple(name for name in (*OFF, INFILL) if name in names)
+
+
+def left_out(given: list[str] | str | None) -> dict[str, float]:
+    """Return the option values that switch off the samplers not listed; none if there is no list.
+
+    Raises :class:`InvalidOptions` for another order, and for repetitions. Samplers that are not supported
+    (DRY, XTC, …) are ignored, wherever they stand.
+    """
+    if given is None:
+        return {}
+    ours = [name for name in names_of(given) if name in OFF]
+    if ours not in ([name for name in order if name in ours] for order in (tuple(OFF), ORDER)):
+        raise InvalidOptions(
+            f"samplers in the order {', '.join(ours)[:LONGEST_SHOWN]} are not supported",
+            f"Name each once, in the order {', '.join(ORDER)}, or leave samplers out.",
+        )
+    return {field: none for name, fields in OFF.items() if name not in ours for field, none in fields.items()}
+
+
+# Biases.
+
+
+async def _bias(
+    client: Client, given: Bias | None, model: str | None
+) -> tuple[tuple[int, float], ...] | None:
+    """Return pairs of a token and the number added to its logit; of a text, all of its tokens.
+
+    Raises :class:`InvalidOptions`.
+    """
+    if not given:
+        return None
+    pairs: Iterable[tuple[int | str, Strength]] = given.items() if isinstance(given, dict) else given
+    found: list[tuple[int, float]] = []
+    texts = 0
+    for token, strength in pairs:
+        if strength is True:
+            raise InvalidOptions(
+                "logit_bias is true for a token",
+                "Give the number to add to the token's logit, or false to ban the token.",
+            )
+        added = BANNED if strength is False else float(strength)
+        # Only the keys of an object cannot be numbers: in a pair, digits in quotes are a text.
+        is_key = isinstance(given, dict) and isinstance(token, str) and _is_id(token)
+        if isinstance(token, int) or is_key:
+            found.append((int(token), added))
+            continue
+        texts += 1
+        if texts > MOST_TEXTS:
+            message = f"logit_bias has more than {MOST_TEXTS} strings"
+            raise InvalidOptions(message, "Give the ids of tokens instead: POST /tokenize returns them.")
+        found += [(each.id, added) for each in await client.tokenize(token, model=model)]
+    return tuple(found)
+
+
+def _is_id(key: str) -> bool:
+    return len(key) <= MOST_DIGITS and key.isascii() and key.isdecimal()

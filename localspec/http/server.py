@@ -50,7 +50,7 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
 
         from localspec.http.app import create
         from localspec.http.models import configured
-        from localspec.http.patience import CONNECTIONS, Impatient
+        from localspec.http.patience import CONNECTIONS, Bounded
     except ImportError as error:
         packages = " and ".join(lacking()) or error.name
         remedy = f"{INSTALL_HTTP} Then start the daemon again."
@@ -82,7 +82,7 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
         access_log=False,
         backlog=BACKLOG,
         date_header=False,
-        http=Impatient,
+        http=Bounded,
         lifespan="off",
         limit_concurrency=CONNECTIONS,
         log_config=None,

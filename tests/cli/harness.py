@@ -48,8 +48,8 @@ class Cli:
             for name, stream in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
                 patch.setattr(sys, name, stream)
             code = run(arguments)
-        said, told = (stream.buffer.getvalue().decode() for stream in (stdout, stderr))
-        return subprocess.CompletedProcess(arguments, code, said, told)
+        said, seen = (stream.buffer.getvalue().decode() for stream in (stdout, stderr))
+        return subprocess.CompletedProcess(arguments, code, said, seen)
 
     def process(
         self, *arguments: str, input: str = "", cwd: Path | None = None, timeout: float = 4 * DEADLINE_S

@@ -54,12 +54,6 @@ def test_the_simulator_counts(cli: Cli) -> None:
     assert 0 < played["accepted"] < played["drafted"]
 
 
-def test_a_cost_by_hand(cli: Cli) -> None:
-    flat = cli.json("bench", "simulate", str(ANSWERS), "--cost", "1=10")["workloads"]["edit"]
-    assert flat["speed"] == pytest.approx(flat["tokens_per_round"])
-    assert "tokens/round" in cli("bench", "simulate", str(ANSWERS), "--cost", "1=10,2=11").stdout
-
-
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [

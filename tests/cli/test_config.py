@@ -106,20 +106,6 @@ def test_a_refused_value_is_not_written(cli: Cli, arguments: tuple[str, ...], me
     assert file(cli).read_text() == CONFIG and os.listdir(file(cli).parent) == ["config.toml"]
 
 
-def test_setting_or_removing_a_setting_removes_its_earlier_name(cli: Cli) -> None:
-    """Otherwise origins that were replaced, or removed, would be accepted again."""
-    old = f'{CONFIG}allowed_origins = ["http://old"]\n[workspaces."/a"]\nk = 3\n'
-    for change in (["--unset"], ['["http://new"]']):
-        file(cli).write_text(old)
-        notice = f"{file(cli)}: daemon.allowed_origins is now named http.origins"
-        assert cli.json("config", "show")["renamed"][0] == notice
-        said = " ".join(cli("config", "show").stderr.split())
-        assert said.startswith(f"{notice}. Correct it: `localspec config edit`.")
-        assert "workspaces is not a setting any more" in said
-        assert cli("config", "set", "http.origins", *change).returncode == 0
-        assert "old" not in file(cli).read_text() and "workspaces" in file(cli).read_text()
-
-
 def test_sections_are_written_by_the_names_that_they_have(cli: Cli) -> None:
     cli("config", "set", "n_ctx", "64", "-m", "stdlib-6m")
     cli("config", "set", "k", "2", "-m", str(bundled_model("stdlib-6m")))
@@ -128,15 +114,6 @@ def test_sections_are_written_by_the_names_that_they_have(cli: Cli) -> None:
     assert done.stderr.startswith('k of [models."stdlib-6m"] is not set')
     cli("config", "set", "n_ctx", "--unset", "-m", "bundled")
     assert "stdlib-6m" not in file(cli).read_text()
-
-
-def test_a_setting_of_an_earlier_version_is_removed(cli: Cli) -> None:
-    old = '[engine]\ncontroller = "ema"\n[models."stdlib-6m"]\ncontroller = "ema"\nk = 2\n'
-    file(cli).write_text(old)
-    for model in ((), ("-m", "bundled")):
-        done = cli("config", "set", "controller", "--unset", *model)
-        assert done.returncode == 0 and "is not set in" in done.stderr
-    assert file(cli).read_text() == '[models."stdlib-6m"]\nk = 2\n'
 
 
 def test_paths_are_from_where_they_are_typed(cli: Cli, tmp_path: Path) -> None:
@@ -154,17 +131,6 @@ def test_a_daemon_with_other_settings_says_so(cli: Cli) -> None:
     assert cli("daemon", "status").stderr == ""
     file(cli).write_text("[engine")
     assert "config.toml is not valid" in cli("daemon", "status").stderr
-
-
-@pytest.mark.slow
-def test_settings_of_a_model_reach_the_engine(cli: Cli) -> None:
-    cli("config", "set", "n_ctx", "64", "-m", "stdlib-6m")
-    asking = ("run", "--json", "--max-tokens", "3", "--raw", "x = 1\n" * 200)
-    for name in ("bundled", str(bundled_model("stdlib-6m"))):
-        for where in ((), ("--no-daemon",)):
-            assert '"context_exceeded"' in cli(*asking, *where, "-m", name).stdout
-        wide = cli(*asking, "--no-daemon", "--opt", "n_ctx=2048", "-m", name)
-        assert '"completion_tokens":3,' in wide.stdout
 
 
 def editor(cli: Cli, folder: Path, script: str) -> Path:
@@ -227,7 +193,7 @@ def test_an_edit_that_fails_changes_nothing_and_is_kept(
 def test_an_editor_that_is_missing_is_named(cli: Cli, copies: Path, command: str) -> None:
     cli.environment["EDITOR"] = command
     done = cli("config", "edit")
-    assert done.returncode == 1 and "EDITOR=nano" in done.stderr and not list(copies.iterdir())
+    assert done.returncode == 1 and "Set $EDITOR" in done.stderr and not list(copies.iterdir())
     cli.environment["VISUAL"] = command
     assert "Set $VISUAL" in cli("config", "edit").stderr
     del cli.environment["VISUAL"]

@@ -17,8 +17,6 @@ import pytest
 
 from localspec._version import __version__
 from tests.cli.harness import Cli
-from tests.doctor.imports import KILL, REFUSE, at_import
-from tests.mlx_pair import mlx_model
 from tests.waiting import DEADLINE_S
 
 CHECKS = ["python", "llama_cpp", "mlx", "config", "model", "pairing", "memory"]
@@ -40,12 +38,6 @@ def cli() -> Iterator[Cli]:
     yield command
     command("daemon", "stop")
     shutil.rmtree(home, ignore_errors=True)
-
-
-def spoil(cli: Cli, folder: Path, package: str, what: str) -> None:
-    """Let the import of a package go wrong in every process of this command."""
-    at_import(folder, package, what)
-    cli.environment["PYTHONPATH"] = os.pathsep.join([str(folder), cli.environment.get("PYTHONPATH", "")])
 
 
 def examined(cli: Cli, *, code: int = 0) -> dict[str, dict[str, Any]]:
@@ -91,22 +83,6 @@ def test_a_healthy_machine(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_a_line_for_each_check(cli: Cli) -> None:
-    done = cli("doctor")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert list(dict.fromkeys(line.split()[1] for line in done.stdout.splitlines())) == CHECKS
-    assert {line.split()[0] for line in done.stdout.splitlines()} <= {"ok", "warning"}
-
-
-@pytest.mark.slow
-def test_a_home_that_is_not_there_yet(cli: Cli, tmp_path: Path) -> None:
-    cli.environment["LOCALSPEC_HOME"] = str(tmp_path / "new")
-    found = examined(cli)
-    assert "the defaults apply" in found["config"]["sentence"]
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["cache", "data", "runtime", "state"]
-
-
-@pytest.mark.slow
 def test_a_home_that_cannot_be_used(cli: Cli) -> None:
     cli.environment["LOCALSPEC_HOME"] = "/dev/null"
     found = examined(cli, code=1)
@@ -116,15 +92,6 @@ def test_a_home_that_cannot_be_used(cli: Cli) -> None:
     )
     assert "LOCALSPEC_HOME" in found["disk"]["remedy"]
     assert found["llama_cpp"]["level"] == "ok"
-
-
-@pytest.mark.slow
-def test_a_directory_that_cannot_be_written(cli: Cli) -> None:
-    (cli.home / "data").write_text("no directory")
-    done = cli("doctor")
-    assert done.returncode == 1 and done.stderr == ""
-    (line,) = (line for line in done.stdout.splitlines() if line.startswith("problem"))
-    assert f"{cli.home}/data" in line and "Set LOCALSPEC_HOME" in line
 
 
 @pytest.mark.slow
@@ -151,24 +118,6 @@ def test_settings_that_are_wrong(
 
 
 @pytest.mark.slow
-def test_without_mlx(cli: Cli, tmp_path: Path) -> None:
-    spoil(cli, tmp_path, "mlx", REFUSE)
-    found = examined(cli)
-    assert found["mlx"]["level"] == "warning" and "make dev" in found["mlx"]["remedy"]
-    cli.environment["LOCALSPEC_MODEL"] = str(mlx_model("stdlib-1m"))
-    found = examined(cli, code=1)
-    assert found["model"]["level"] == "problem" and "Repair mlx" in found["model"]["remedy"]
-
-
-@pytest.mark.slow
-def test_a_backend_that_crashes(cli: Cli, tmp_path: Path) -> None:
-    spoil(cli, tmp_path, "llama_cpp", KILL)
-    found = examined(cli, code=1)
-    assert found["llama_cpp"]["level"] == "problem" and "SIGILL" in found["llama_cpp"]["sentence"]
-    assert found["mlx"]["level"] == MLX
-
-
-@pytest.mark.slow
 def test_the_daemon(cli: Cli) -> None:
     started = cli.json("daemon", "start")
     try:
@@ -181,16 +130,6 @@ def test_the_daemon(cli: Cli) -> None:
     # It has left its discovery file behind.
     found = examined(cli)
     assert found["daemon"]["sentence"].startswith("No daemon runs")
-
-
-@pytest.mark.slow
-def test_a_daemon_with_other_settings(cli: Cli) -> None:
-    cli("daemon", "start")
-    assert cli("config", "set", "n_ctx", "512").returncode == 0
-    daemon = examined(cli)["daemon"]
-    assert daemon["level"] == "warning" and "other settings" in daemon["sentence"]
-    assert cli("daemon", "stop").returncode == 0
-    assert examined(cli)["daemon"]["level"] == "ok"
 
 
 @pytest.mark.slow

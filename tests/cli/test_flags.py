@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +10,9 @@ import pytest
 from localspec.cli.flags import ModelFlags
 from localspec.config import parse_config
 from localspec.errors import ExitCode, InvalidOptions
-from localspec.models.bundled import bundled_model
 from localspec.models.library import absolute
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.options import Options, allowed
-from tests.cli.harness import CONFIG, Cli
+from localspec.protocol.options import Options
+from tests.cli.harness import Cli
 
 SHORT = ("run", "--temperature", "0", "--max-tokens", "4")
 
@@ -45,13 +42,6 @@ def test_a_refusal_names_the_option_as_it_was_typed_and_what_it_takes(
     with pytest.raises(InvalidOptions) as caught:
         ModelFlags(**flags).options()
     assert caught.value.message == sentence and caught.value.exit_code == ExitCode.USAGE
-
-
-@pytest.mark.parametrize("struct", [Options, EngineConfig])
-def test_there_are_words_for_every_option(struct: type[Options] | type[EngineConfig]) -> None:
-    for name in struct.__struct_fields__:
-        told = allowed(struct, name)
-        assert told != "something else" and "None" not in told, name
 
 
 CONFIGURED = Options(model="~/models/big.gguf", draft="small")
@@ -125,64 +115,3 @@ def test_an_unknown_backend_in_the_environment_is_named(cli: Cli, where: tuple[s
             refused.returncode == 2
             and "'nonsense'. Correct it, or run `unset LOCALSPEC_BACKEND`." in refused.stderr
         )
-
-
-@pytest.fixture
-def configured(cli: Cli, tmp_path: Path) -> Iterator[Cli]:
-    """A target and a draft of another vocabulary in config.toml."""
-    changed = ("Ġdef".encode(), "Ġdxf".encode(), 1)
-    for name in ("stdlib-6m", "stdlib-1m"):
-        (tmp_path / f"my-{name}.gguf").write_bytes(bundled_model(name).read_bytes().replace(*changed))
-    config = cli.home / "config" / "config.toml"
-    options = f'[options]\nmodel = "{tmp_path}/my-stdlib-6m.gguf"\ndraft = "{tmp_path}/my-stdlib-1m.gguf"\n'
-    config.write_text(CONFIG + options)
-    cli("daemon", "stop")
-    yield cli
-    config.write_text(CONFIG)
-    cli("daemon", "stop")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "where",
-    [pytest.param((), id="daemon", marks=pytest.mark.slow), pytest.param(("--no-daemon",), id="alone")],
-)
-def test_the_configured_draft_is_not_tried_on_another_model(configured: Cli, where: tuple[str, ...]) -> None:
-    result = configured.json(*SHORT, *where, "x")
-    assert (result["model"], result["draft"]) == ("my-stdlib-6m", "my-stdlib-1m")
-    for other in (("-m", "bundled"), ("--opt", "model=bundled")):
-        result = configured.json(*SHORT, *where, *other, "x")
-        assert (result["model"], result["draft"]) == ("stdlib-6m", "stdlib-1m")
-    result = configured.json(*SHORT, *where, "-m", "bundled", "--draft", "none", "x")
-    assert (result["model"], result["draft"]) == ("stdlib-6m", None)
-
-
-@pytest.fixture
-def stretched(cli: Cli) -> Iterator[Cli]:
-    """A context longer than the bundled model was trained for, in config.toml."""
-    config = cli.home / "config" / "config.toml"
-    config.write_text("[engine]\nthreads = 1\nn_ctx = 4096\n[daemon]\nport = 0\n")
-    cli("daemon", "stop")
-    yield cli
-    config.write_text(CONFIG)
-    cli("daemon", "stop")
-
-
-@pytest.mark.slow
-def test_a_context_beyond_the_training_is_warned_of_once(stretched: Cli) -> None:
-    told = "n_ctx is 4096, but stdlib-6m was trained for 2048 tokens"
-    alone = stretched("run", "--no-daemon", "--max-tokens", "4", "x")
-    assert alone.returncode == 0 and alone.stderr.count(told) == 1
-    for _ in range(2):
-        done = stretched("run", "--stats", "--temperature", "0", "--max-tokens", "4", "x")
-        session = done.stderr.splitlines()[-3]
-        assert session.startswith(
-            f"stdlib-6m on llama_cpp, with the draft model stdlib-1m (the bundled pair; {told}); session "
-        )
-    assert stretched("daemon", "logs").stdout.count(f"{told}: ") == 1
-
-
-@pytest.mark.slow
-def test_a_context_within_the_training_is_not(cli: Cli) -> None:
-    done = cli("run", "--no-daemon", "--opt", "n_ctx=2048", "--max-tokens", "4", "x")
-    assert done.returncode == 0 and "trained" not in done.stderr

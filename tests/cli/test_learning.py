@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import json
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from localspec.models.bundled import BUNDLED_TARGET
 from tests.cli.harness import Cli
 from tests.memory.hostile_repository import repository
-from tests.mlx_pair import mlx_model
 from tests.waiting import until_sync
 
 SHORT = ("--temperature", "0", "--max-tokens", "12")
@@ -47,19 +44,6 @@ def local(cli: Cli, *arguments: str, cwd: Path) -> str:
 def test_a_run_teaches_the_repository_it_is_made_in(cli: Cli, repo: Path, arguments: tuple[str, ...]) -> None:
     local(cli, *arguments, cwd=repo / "src")
     assert learned(cli) == {str(repo): {"run"}}
-
-
-@pytest.mark.slow
-def test_outside_of_any_repository_it_teaches_the_user(cli: Cli, tmp_path: Path) -> None:
-    local(cli, cwd=tmp_path)
-    assert learned(cli) == {None: {"run"}}
-
-
-@pytest.mark.slow
-def test_a_workspace_that_is_named_counts(cli: Cli, repo: Path) -> None:
-    local(cli, "--opt", "workspace=src", cwd=repo)
-    local(cli, "--opt", "workspace=", cwd=repo)
-    assert learned(cli) == {str(repo / "src"): {"run"}, None: {"run"}}
 
 
 @pytest.mark.slow
@@ -98,30 +82,12 @@ def test_through_the_daemon_chats_and_files_have_names(cli: Cli, repo: Path) -> 
 
 
 @pytest.mark.slow
-def test_a_private_answer_is_as_good_as_any(cli: Cli, repo: Path) -> None:
-    arguments = ("run", *SHORT, "--json", WORDS)
-    texts = {json.loads(cli(*arguments, *how).stdout)["text"] for how in ((), ("--private",))}
-    assert len(texts) == 1
-
-
-@pytest.mark.slow
-def test_a_damaged_table_is_told_on_stderr(cli: Cli, repo: Path) -> None:
+def test_a_damaged_table_is_said_on_stderr(cli: Cli, repo: Path) -> None:
     local(cli, cwd=repo)
     (file,) = (cli.home / "data" / "memory").rglob("w-*.ngm")
     file.write_bytes(b"damaged" + file.read_bytes()[7:])
     (line,) = [line for line in local(cli, cwd=repo).splitlines() if "n-gram memory" in line]
     assert line.startswith(f"localspec: {file} is not used as n-gram memory") and WORDS not in line
-
-
-@pytest.mark.slow
-def test_in_a_daemon_the_log_tells(cli: Cli, repo: Path) -> None:
-    local(cli, cwd=repo)
-    (file,) = (cli.home / "data" / "memory").rglob("w-*.ngm")
-    file.write_bytes(b"damaged" + file.read_bytes()[7:])
-    assert cli("run", *SHORT, WORDS, cwd=repo).returncode == 0
-    told = f"WARNING localspec.memory.memory: {file} is not used as n-gram memory"
-    until_sync(lambda: told in cli("daemon", "logs").stdout, "the log tells")
-    assert WORDS not in cli("daemon", "logs", "-n", "1000").stdout
 
 
 @pytest.mark.slow
@@ -137,33 +103,3 @@ def test_texts_from_stdin_are_learned(cli: Cli, repo: Path) -> None:
     assert (
         done.returncode == 2 and "stdin is not a JSON array of objects with a path and a text" in done.stderr
     )
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("mlx_lm") is None, reason="mlx and mlx-lm are not installed")
-def test_what_was_said_on_one_backend_is_remembered_on_the_other(cli: Cli, repo: Path) -> None:
-    """The same greedy answer twice, on different backends: the second one is copied from memory."""
-
-    def answered(backend: str, proposer: str) -> dict[str, Any]:
-        flags = (
-            "-m",
-            "bundled" if backend == "llama_cpp" else str(mlx_model(BUNDLED_TARGET)),
-            "--proposer",
-            proposer,
-            "-k",
-            "4",
-            "--max-tokens",
-            "24",
-            "--temperature",
-            "0",
-        )
-        found: dict[str, Any] = json.loads(cli("run", *flags, "--json", WORDS, cwd=repo).stdout)
-        assert found["backend"] == backend
-        return found
-
-    for first, second in (("llama_cpp", "mlx"), ("mlx", "llama_cpp")):
-        assert cli("memory", "forget", "--all", "--yes").returncode == 0
-        said = answered(first, "none")
-        again = answered(second, "memory")
-        assert again["text"] == said["text"]
-        assert again["stats"]["accepted"] >= 12, "of 24 tokens"

@@ -30,15 +30,6 @@ def idle(cli: Cli) -> bool:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_generation_and_exits_with_130(cli: Cli) -> None:
-    process = cli.begin(*LONG)
-    process.send_signal(signal.SIGINT)
-    _, stderr = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 130 and b"Traceback" not in stderr
-    assert idle(cli)
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("where", [pytest.param((), marks=pytest.mark.slow), ("--no-daemon",)])
 def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple[str, ...]) -> None:
     process = cli.begin(*LONG, "--stats", *where)
@@ -48,18 +39,7 @@ def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple
     assert process.returncode == 130 and "Traceback" not in stderr.decode()
     assert " tokens (cancelled) · " in took
     # It may have been interrupted before its first round.
-    assert "tokens per round" in speculation or speculation == "no speculation"
-
-
-@pytest.mark.slow
-def test_ctrl_c_leaves_the_result_that_was_asked_for(cli: Cli) -> None:
-    cli("models", "load")
-    process = cli.begin(*LONG, "--stream-json")
-    process.send_signal(signal.SIGINT)
-    stdout, _ = process.communicate(timeout=DEADLINE_S)
-    end = json.loads(stdout.splitlines()[-1])
-    assert process.returncode == 130
-    assert (end["event"], end["finish_reason"]) == ("result", "cancelled")
+    assert "tokens per round" in speculation or speculation.startswith("no speculation")
 
 
 @pytest.mark.slow
@@ -103,7 +83,7 @@ def test_a_killed_daemon_is_replaced_and_leaves_no_worker(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_an_older_daemon_at_work_is_left_alone_and_told(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_older_daemon_at_work_is_left_alone(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     process = cli.begin(*LONG)
     pid = cli.status()["pid"]
     for module in ("localspec.client.client", "localspec.cli.answer"):
@@ -118,25 +98,6 @@ def test_an_older_daemon_at_work_is_left_alone_and_told(cli: Cli, monkeypatch: p
     assert cli.status()["pid"] != pid
 
 
-@pytest.mark.slow
-def test_changed_settings_take_effect_with_the_next_command_that_finds_it_idle(cli: Cli) -> None:
-    process = cli.begin(*LONG)
-    pid = cli.status()["pid"]
-    assert cli("config", "set", "n_ctx", "256").returncode == 0
-    done = cli("run", "--max-tokens", "1", "hello")
-    assert (
-        done.returncode == 0
-        and "config.toml has changed since the daemon started; the daemon is" in done.stderr
-    )
-    process.send_signal(signal.SIGINT)
-    process.communicate(timeout=DEADLINE_S)
-    until_sync(lambda: idle(cli), "it is idle")
-    # The session is the one that the other daemon kept.
-    assert "256" in cli("run", "-c", "--max-tokens", "1", "x = 1\n" * 200).stderr
-    assert cli.status()["pid"] != pid
-    assert cli("config", "set", "n_ctx", "--unset").returncode == 0
-
-
 def test_a_restart_is_for_settings_that_can_be_read(cli: Cli) -> None:
     pid = cli.json("daemon", "start")["pid"]
     config = cli.home / "config" / "config.toml"
@@ -144,7 +105,7 @@ def test_a_restart_is_for_settings_that_can_be_read(cli: Cli) -> None:
     config.write_text("[engine")
     done = cli("daemon", "restart")
     assert done.returncode == 2 and "config.toml is not valid TOML" in done.stderr
-    done = cli("models", "load", "-m", "nobody")
+    done = cli("models", "load", "-m", "unknown")
     assert done.returncode == 2 and "config.toml is not valid TOML" in done.stderr
     assert cli.status()["pid"] == pid
     config.write_text(text)
@@ -165,7 +126,7 @@ def test_starting_twice_gives_the_same_daemon_and_stopping_twice_is_fine(cli: Cl
 
 
 @pytest.mark.slow
-def test_who_starts_it_is_told_of_the_door_once_it_is_open(cli: Cli) -> None:
+def test_the_start_tells_of_the_http_server_once_it_is_open(cli: Cli) -> None:
     cli("config", "set", "http.enabled", "true")
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -175,9 +136,8 @@ def test_who_starts_it_is_told_of_the_door_once_it_is_open(cli: Cli) -> None:
         started = cli("daemon", "start")
         assert started.returncode == 0
         assert f"localspec: HTTP server: {sentence}. {step}\n" in started.stderr
-        told = cli("daemon", "status")
-        assert f"HTTP server: failed ({sentence})\n" in told.stdout
-        assert step in told.stderr and sentence not in told.stderr
+        seen = cli("daemon", "status")
+        assert "HTTP server: failed\n" in seen.stdout and f"{sentence}. {step}\n" in seen.stderr
         examined = cli("doctor").stdout
         assert f"not open: {sentence}." in " ".join(examined.split())
         assert examined.count("daemon restart") == 1
@@ -188,27 +148,22 @@ def test_who_starts_it_is_told_of_the_door_once_it_is_open(cli: Cli) -> None:
         assert answer.status == 200
 
 
-def test_who_starts_it_is_told_that_its_port_is_taken(cli: Cli) -> None:
+def test_the_start_tells_that_its_port_is_taken(cli: Cli) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         cli("config", "set", "daemon.port", str(port))
         cli("config", "set", "daemon.tcp", "true")
         done = cli("daemon", "start", "--json")
         assert done.returncode == 0 and json.loads(done.stdout)["url"] is None
-        assert f"localspec: TCP port {port} cannot be used" in done.stderr
+        for each in (done, cli("daemon", "status")):
+            assert f"localspec: TCP port {port} cannot be used" in each.stderr
+            assert "`localspec config set daemon.port N`" in each.stderr
 
 
-def test_a_door_that_cannot_be_is_not_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "PACKAGES", ("starlette", "nobody_has_this"))
+def test_an_http_server_that_lacks_a_package_is_not_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server, "PACKAGES", ("starlette", "not_installed"))
     done = cli("daemon", "run", "--http")
-    assert done.returncode == 69 and "nobody_has_this cannot be imported. Install it" in done.stderr
-
-
-@pytest.mark.slow
-def test_the_log_holds_no_prompt(cli: Cli) -> None:
-    cli("run", "--max-tokens", "8", "a very unusual phrase")
-    done = cli("daemon", "logs")
-    assert done.returncode == 0 and "unusual" not in done.stdout and done.stdout
+    assert done.returncode == 69 and "not_installed cannot be imported. Install it" in done.stderr
 
 
 def test_the_wires_token_is_printed_and_replaced_under_a_daemon_that_runs(cli: Cli) -> None:
@@ -233,7 +188,7 @@ def test_the_wires_token_is_printed_and_replaced_under_a_daemon_that_runs(cli: C
 
 
 @pytest.mark.slow
-def test_a_daemon_that_is_full_is_told_as_such_and_stopped(cli: Cli) -> None:
+def test_a_daemon_that_is_full_is_said_as_such_and_stopped(cli: Cli) -> None:
     (cli.home / "config" / "config.toml").write_text(f"{CONFIG}max_connections = 1\n")
     found = cli.json("daemon", "start")
     until_sync(lambda: cli("daemon", "status").returncode == 0, "the command that started it has left")
@@ -243,9 +198,9 @@ def test_a_daemon_that_is_full_is_told_as_such_and_stopped(cli: Cli) -> None:
         async with unix_connect(found["socket"], subprotocols=[Subprotocol("localspec.v1")]) as socket:
             await socket.send(jsonrpc.request(1, "initialize", INITIALIZE))
             assert "result" in json.loads(await socket.recv())
-            told = await asyncio.to_thread(cli.process, "daemon", "status")
-            assert told.returncode == ExitCode.BUSY, told
-            assert "limit of open connections is reached" in told.stderr and "max_connections" in told.stderr
+            seen = await asyncio.to_thread(cli.process, "daemon", "status")
+            assert seen.returncode == ExitCode.BUSY, seen
+            assert "limit of open connections is reached" in seen.stderr and "max_connections" in seen.stderr
             stopped = await asyncio.to_thread(cli.process, "daemon", "stop")
             assert stopped.returncode == 0 and "No daemon" not in stopped.stdout + stopped.stderr
 

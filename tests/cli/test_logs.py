@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from pathlib import Path
 
@@ -29,11 +28,6 @@ def log(cli: Cli) -> Path:
 def test_the_last_lines_come_from_older_files_too(cli: Cli, log: Path, group: str, count: int) -> None:
     lines = cli(group, "logs", "-n", str(count)).stdout.splitlines()
     assert lines == [f"line {n}" for n in range(1, 10)][max(9 - count, 0) :]
-
-
-@COMMANDS
-def test_as_an_object(cli: Cli, log: Path, group: str) -> None:
-    assert cli.json(group, "logs", "-n", "2") == {"file": str(log), "lines": ["line 8", "line 9"]}
 
 
 def test_what_is_no_text_is_shown_as_well_as_can_be(cli: Cli, log: Path) -> None:
@@ -79,8 +73,3 @@ def test_following_shows_what_comes_also_after_the_log_was_cut(cli: Cli, log: Pa
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130
-
-
-def test_an_object_has_an_end(cli: Cli) -> None:
-    done = cli("daemon", "logs", "--follow", "--json")
-    assert done.returncode == 2 and "--follow" in json.loads(done.stdout)["error"]["message"]

@@ -40,18 +40,6 @@ def test_a_model_is_loaded_kept_and_unloaded(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_the_draft_that_auto_chose_may_be_named(cli: Cli) -> None:
-    model = ("models", "load", "--backend", "llama_cpp")
-    chosen = cli.json(*model, "-m", "bundled")
-    assert chosen["draft"] == "stdlib-1m"
-    for same in (("-m", "stdlib-6m", "--draft", "stdlib-1m"), ("-m", str(bundled_model("stdlib-6m")))):
-        assert cli.json(*model, *same)["pid"] == chosen["pid"]
-    plain = cli.json(*model, "-m", "bundled", "--draft", "none")
-    assert (plain["pid"], plain["draft"]) == (chosen["pid"], None)
-    assert cli.json("models", "unload", "bundled") == {"models": ["stdlib-6m"]}
-
-
-@pytest.mark.slow
 def test_on_a_terminal_the_progress_is_shown(cli: Cli) -> None:
     command, *arguments = (*cli.command, "models", "load", "--keep-alive", "0")
     terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
@@ -74,7 +62,7 @@ def test_a_model_at_work_is_left_alone(cli: Cli) -> None:
     assert json.loads(busy.stdout)["error"]["code"] == "engine_busy"
 
 
-def test_what_nobody_has_is_named(cli: Cli) -> None:
+def test_an_unknown_model_is_named(cli: Cli) -> None:
     for command in (("load", "-m"), ("load",), ("unload", "-m"), ("unload",), ("pair", "-m")):
         done = cli("models", *command, "stdlib-7m", "--json")
         error = json.loads(done.stdout)["error"]

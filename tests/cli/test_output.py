@@ -71,7 +71,7 @@ def test_two_lines_say_it_all() -> None:
 
 
 @pytest.mark.parametrize(
-    ("saved", "told"),
+    ("saved", "seen"),
     [
         (-2.04, "2.0 s slower than without drafts"),
         (-0.004, "4 ms slower than without drafts"),
@@ -79,9 +79,9 @@ def test_two_lines_say_it_all() -> None:
         (None, ""),
     ],
 )
-def test_time_lost_is_not_passed_over(saved: float | None, told: str) -> None:
+def test_time_lost_is_not_passed_over(saved: float | None, seen: str) -> None:
     first = lines(time_saved_s=saved)[0]
-    assert told in first and (bool(told) or "drafts" not in first)
+    assert seen in first and (bool(seen) or "drafts" not in first)
 
 
 def test_where_little_was_drafted_the_main_reasons_are_given() -> None:
@@ -96,12 +96,12 @@ def test_where_little_was_drafted_the_main_reasons_are_given() -> None:
 
 def test_where_nothing_was_drafted_the_reason_is_given() -> None:
     silent: dict[str, object] = {"drafted": 0, "proposers": {}, "tokens_per_round": 1.0}
-    told = lines(**silent, speculation_off_reason="nothing to offer")
-    assert told[1] == "1.00 tokens per round · no speculation (nothing to offer)" and "drafts" not in told[0]
+    seen = lines(**silent, speculation_off_reason="nothing to offer")
+    assert seen[1] == "1.00 tokens per round · no speculation (nothing to offer)" and "drafts" not in seen[0]
     assert lines(**silent)[1].endswith("no speculation")
 
 
-def test_what_ended_speculation_is_told_even_if_it_began_well() -> None:
+def test_what_ended_speculation_is_said_even_if_it_began_well() -> None:
     assert lines(speculation_off_reason="a proposer failed: x")[1].endswith(" · a proposer failed: x")
 
 
@@ -112,7 +112,7 @@ def test_a_lossy_answer_says_so() -> None:
 PATIENT = """
 from localspec.cli import output
 output.PATIENCE_S = {patience}
-with output.patiently("reading models") as tell:
+with output.progressing("reading models") as tell:
     input()
     tell("reading toy", 0.5)
     input()
@@ -169,7 +169,7 @@ def test_events_beside_a_live_line_go_to_stdout(tmp_path: Path, *, to_file: bool
 
 
 @pytest.mark.parametrize(
-    ("draft", "reason", "told"),
+    ("draft", "reason", "seen"),
     [
         ("b", "the bundled pair", "a on toy, with the draft model b (the bundled pair)"),
         (
@@ -184,5 +184,5 @@ def test_events_beside_a_live_line_go_to_stdout(tmp_path: Path, *, to_file: bool
         ),
     ],
 )
-def test_a_pairing_in_one_line(draft: str | None, reason: str, told: str) -> None:
-    assert pairing_line(Pairing("a", draft, "auto", "toy", f"on toy, as requested; {reason}")) == told
+def test_a_pairing_in_one_line(draft: str | None, reason: str, seen: str) -> None:
+    assert pairing_line(Pairing("a", draft, "auto", "toy", f"on toy, as requested; {reason}")) == seen

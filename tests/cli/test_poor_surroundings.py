@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from websockets.exceptions import InvalidStatus
 
 from localspec import errors
 from tests.cli.harness import Cli
@@ -49,7 +48,7 @@ def as_unknown(*words: str, **environment: str) -> subprocess.CompletedProcess[s
 @unknown_user
 @pytest.mark.parametrize("home", [{}, {"LOCALSPEC_HOME": "~/there"}], ids=["none", "tilde"])
 @pytest.mark.parametrize("words", [("models", "list"), ("run", "Hello"), ("config", "path")], ids=" ".join)
-def test_a_user_without_a_home_is_told_what_to_set(home: dict[str, str], words: tuple[str, ...]) -> None:
+def test_a_user_without_a_home_is_said_what_to_set(home: dict[str, str], words: tuple[str, ...]) -> None:
     done = as_unknown(*words, **home)
     assert done.returncode == 1 and done.stdout == ""
     assert "the home directory is unknown" in done.stderr and "54321" in done.stderr
@@ -78,11 +77,6 @@ def accented(tmp_path: Path) -> Cli:
     return cli
 
 
-def test_names_that_stdout_lacks_are_escaped(accented: Cli) -> None:
-    done = accented.process("models", "list")
-    assert done.returncode == 0 and "\\xe4\\U0001f600" in done.stdout, done
-
-
 def test_json_for_ascii_is_json(accented: Cli) -> None:
     done = accented.process("models", "list", "--json")
     assert done.returncode == 0 and done.stdout.isascii()
@@ -99,43 +93,26 @@ def few_files(number: int) -> Iterator[DaemonProcess]:
         yield daemon
     finally:
         assert daemon.stop() == 0
-        told = daemon.log()
+        seen = daemon.log()
         shutil.rmtree(home)
-    assert "Traceback" not in told
+    assert "Traceback" not in seen
 
 
-@pytest.mark.slow
-def test_a_daemon_with_few_files_refuses_connections_and_works() -> None:
-    async def test(daemon: DaemonProcess) -> None:
-        async with contextlib.AsyncExitStack() as open_:
-            for _ in range(8):
-                client = await open_.enter_async_context(raw(daemon))
-            with pytest.raises(InvalidStatus) as refused:
-                await open_.enter_async_context(raw(daemon))
-            assert refused.value.response.status_code == 503
-            assert "result" in await client.call("stats", "memory/stats")
-            answer = await client.call("hi", "generate", prompt="Hi", raw=True, options={"max_tokens": 2})
-            assert "result" in answer
-
-    with few_files(32) as daemon:
-        run(test(daemon))
-
-
-def test_what_too_few_files_prevent_is_told() -> None:
+def test_what_too_few_files_prevent_is_said() -> None:
     async def test(daemon: DaemonProcess) -> None:
         async with raw(daemon) as client:
             for method, params in (
                 ("memory/stats", {}),
                 ("generate", {"prompt": "Hi", "raw": True, "options": {"max_tokens": 2}}),
             ):
-                told = await client.call(method, method, **params)
-                assert code(told) == errors.TooManyFiles.code and "ulimit" in told["error"]["data"]["remedy"]
+                seen = await client.call(method, method, **params)
+                assert code(seen) == errors.TooManyFiles.code and "ulimit" in seen["error"]["data"]["remedy"]
 
     with few_files(16) as daemon:
         run(test(daemon))
 
 
-def test_a_command_with_too_few_files_is_told() -> None:
+def test_a_command_with_too_few_files_is_said() -> None:
     done = subprocess.run(
         ("sh", "-c", 'ulimit -n 6; exec "$@"', "-", sys.executable, "-m", "localspec", "daemon", "start"),
         capture_output=True,

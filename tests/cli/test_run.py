@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import os
 import re
 import subprocess
-import textwrap
 from pathlib import Path
 
 import pexpect
@@ -41,7 +39,7 @@ def test_an_answer_streams_to_stdout_and_the_rest_to_stderr(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_the_same_text_whoever_drafts_and_wherever_it_runs(cli: Cli) -> None:
+def test_the_same_text_with_every_proposer_in_every_process(cli: Cli) -> None:
     """In process = in this command's process = through the daemon, byte for byte."""
     results = []
     for proposer in PROPOSERS:
@@ -64,24 +62,6 @@ def test_the_json_object_has_the_documented_fields(cli: Cli) -> None:
     result = cli.json("run", *GREEDY, "hello")
     assert set(result) == DOCUMENTED
     assert (result["model"], result["draft"], result["backend"]) == ("stdlib-6m", "stdlib-1m", "llama_cpp")
-
-
-@pytest.mark.slow
-def test_a_rename_is_faster_by_lookup(cli: Cli) -> None:
-    source = inspect.getsource(textwrap.indent)
-    assert 500 < len(source) < 1000
-    prompt = f"Rename `prefix` to `value` in this function:\n```python\n{source}```"
-    # Of a given length: what is worth its time is another question, and the machine's to answer.
-    arguments = ("run", "--temperature", "0", "--max-tokens", "200", "-k", "4", prompt)
-    lookup = cli.json(*arguments, "--proposer", "prompt-lookup")
-    assert lookup["stats"]["tokens_per_round"] > 1.5 and lookup["stats"]["acceptance_rate"] > 0.5
-    draft = cli.json(*arguments, "--proposer", "draft")
-    assert draft["stats"]["acceptance_rate"] is not None and draft["text"] == lookup["text"]
-
-
-def test_piped_text_comes_first_then_the_argument(cli: Cli) -> None:
-    joined = cli.json("run", "--raw", *GREEDY, "    return", input=CODE)
-    assert joined["text"] == cli.json("run", "--raw", *GREEDY, CODE + "    return")["text"]
 
 
 @pytest.mark.slow
@@ -182,6 +162,7 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
         (("run", "--bogus", "x"), 2, "--bogus"),
         (("run",), 2, "no prompt"),
         (("run", "-c", "--no-daemon", "x"), 2, "daemon"),
+        (("run", "-c", "--session", "a", "x"), 2, "-c cannot be combined with --session"),
         (("run", "x" * 9000), 1, "context"),
         (("complete", "--prefix-file", "/nowhere"), 2, "/nowhere"),
         (("memory", "prime", "/nowhere"), 2, "/nowhere"),
@@ -195,31 +176,6 @@ def test_a_mistake_is_answered_by_a_sentence(
     done = cli(*arguments)
     assert done.returncode == code, done.stderr
     assert sentence in done.stderr and "Traceback" not in done.stderr and not done.stdout
-
-
-@pytest.mark.slow
-def test_an_error_as_json(cli: Cli) -> None:
-    done = cli.process("run", "-m", "/etc/hostname", "--json", "x")
-    error = json.loads(done.stdout)["error"]
-    assert done.returncode == 1 and set(error) == {"code", "message", "remedy"}
-    assert error["code"] == "model_invalid"
-
-
-@pytest.mark.slow
-def test_a_draft_of_another_vocabulary_is_refused(cli: Cli, tmp_path: Path) -> None:
-    other = tmp_path / "other.gguf"
-    draft = Path(localspec.__file__).parent.parent / "assets" / "models" / "stdlib-1m" / "stdlib-1m.gguf"
-    other.write_bytes(draft.read_bytes().replace("Ġdef".encode(), "Ġdxf".encode(), 1))
-    done = cli("run", "--draft", str(other), "--json", "x")
-    error = json.loads(done.stdout)["error"]
-    assert error["code"] == "tokenizer_mismatch" and "def" in error["message"]
-
-
-@pytest.mark.slow
-def test_a_relative_path_is_meant_from_here(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "notes.gguf").write_text("no model")
-    done = cli("run", "-m", "notes.gguf", "x", cwd=tmp_path)
-    assert str(tmp_path / "notes.gguf") in done.stderr
 
 
 @pytest.mark.slow
@@ -246,20 +202,6 @@ def test_a_closed_pipe_ends_quietly(cli: Cli) -> None:
     os.close(reader)
     _, stderr = process.communicate(timeout=60)
     assert b"Traceback" not in stderr and b"Broken" not in stderr
-
-
-def test_models_list(cli: Cli) -> None:
-    cli("run", *GREEDY, "hello")
-    models = cli.json("models", "list")["models"]
-    found = {(model["id"], model["format"]): model for model in models}
-    target = found["stdlib-6m", "gguf"]
-    assert target["loaded"] and target["fim"] and target["context"] == 2048
-    assert [model["loaded"] for model in models] == [True, False]
-    assert len({model["vocab_fp"] for model in models}) == 1
-    header, *lines = cli("models", "list").stdout.splitlines()
-    assert header.split()[:3] == ["name", "format", "size"]
-    assert [line.split()[:2] for line in lines] == [list(each) for each in found]
-    assert ["bundled, loaded" in line for line in lines] == [True, False]
 
 
 @pytest.mark.parametrize("arguments", [("run", "--nonsense", "x"), ("run", "--temperature", "abc", "x")])
@@ -309,19 +251,6 @@ def test_the_environment_is_for_one_command(cli: Cli) -> None:
     there.environment["LOCALSPEC_MODEL"] = "nonsense"
     assert "nonsense" in there("run", "hi").stderr
     assert cli("run", "--temperature", "0", "--max-tokens", "2", "hi").returncode == 0
-
-
-def test_the_bundled_model_is_loaded_once_whatever_it_is_called(cli: Cli) -> None:
-    for name in ("bundled", "stdlib-6m"):
-        assert cli("run", "-m", name, "--max-tokens", "2", "hi").returncode == 0
-    models = [m["model"] for m in cli.status()["models"] if m["draft"] == "stdlib-1m"]
-    assert models == ["stdlib-6m"]
-
-
-@pytest.mark.slow
-def test_a_file_called_none_is_not_meant(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "none").write_text("")
-    assert cli("run", "--draft", "none", "--max-tokens", "2", "hi", cwd=tmp_path).returncode == 0
 
 
 def test_words_without_quotes_are_one_prompt(cli: Cli) -> None:

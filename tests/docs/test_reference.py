@@ -7,9 +7,9 @@ import re
 import pytest
 
 from assets.docs.reference import pages, table
-from localspec.cli.examples import EXAMPLES
 from localspec.config import settings
 from localspec.protocol.messages import METHODS
+from tests.cli.test_help import ALL
 from tests.docs.test_readme import PAGES
 
 
@@ -20,7 +20,7 @@ def made() -> dict[str, str]:
 
 def test_every_command_setting_and_method_has_its_place(made: dict[str, str]) -> None:
     headings = set(re.findall(r"^## localspec ?(.*)$", made["reference/commands.md"], re.MULTILINE))
-    assert headings == set(EXAMPLES)
+    assert headings == set(ALL)
     rows = re.findall(r"^\| `([\w.]+)` \|", made["reference/settings.md"], re.MULTILINE)
     assert rows == [setting.key for setting in settings()]
     described = PAGES["wire.md"].partition("## Methods\n")[2]

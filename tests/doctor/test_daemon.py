@@ -9,11 +9,12 @@ import pytest
 from msgspec.structs import replace
 
 from localspec._version import __version__
-from localspec.config import HttpConfig
+from localspec.config import DaemonConfig, HttpConfig
 from localspec.doctor import daemon
 from localspec.doctor.daemon import Asked
 from localspec.doctor.finding import Finding
 from localspec.errors import LocalspecError, Unauthorized, VersionSkew
+from localspec.http import server
 from localspec.protocol.messages import DaemonStatus, Discovery
 
 FOUND = Discovery(7, __version__, 1, "/run/daemon.sock", None, "/token")
@@ -65,6 +66,24 @@ def test_one_that_is_not_as_expected(
     assert level == "problem" or "`localspec daemon restart`" in found.remedy
 
 
+@pytest.mark.parametrize(
+    ("config", "status", "is_closed"),
+    [
+        (DaemonConfig(tcp=True, port=5), RUNNING, True),
+        (DaemonConfig(tcp=True), replace(RUNNING, url="ws://127.0.0.1:5"), False),
+        (DaemonConfig(tcp=True), replace(RUNNING, settings="changed"), False),
+        (DaemonConfig(tcp=True), None, False),
+        (DaemonConfig(), RUNNING, False),
+    ],
+)
+def test_a_tcp_port_that_is_taken(config: DaemonConfig, status: DaemonStatus | None, is_closed: bool) -> None:
+    found = daemon.closed_port(config, status)
+    assert (found is not None) == is_closed
+    if found is not None:
+        assert found.sentence.startswith("TCP port 5 cannot be used")
+        assert "`localspec config set daemon.port N`" in str(found.remedy)
+
+
 # The HTTP server.
 
 
@@ -94,12 +113,14 @@ def test_dialects_without_a_token_are_a_warning() -> None:
     assert len(list(daemon.http(config, RUNNING))) == 1, "no client is accepted"
 
 
-def test_settings_to_paste_have_the_address_and_the_state() -> None:
+def test_settings_to_paste_have_the_address_and_the_state(monkeypatch: pytest.MonkeyPatch) -> None:
     text = daemon.clients(HttpConfig(port=4321), RUNNING)
     assert text.count("http://127.0.0.1:4321") >= 6 and not re.search(r"\bURL\b", text)
-    assert text.startswith("The HTTP server is closed") and "It needs localspec[http]." in text
+    assert text.startswith("The HTTP server is closed") and "It needs" not in text
     is_open = daemon.clients(HttpConfig(port=0), OPEN)
     assert is_open.startswith("The HTTP server is open at http://127.0.0.1:1.\nIts port changes at every")
+    monkeypatch.setattr(server, "PACKAGES", ("starlette", "not_installed"))
+    assert "It needs not_installed. Install it" in daemon.clients(HttpConfig(), RUNNING)
     programs = ("curl", "llama.vim", "minuet", "CodeCompanion", "gptel", "aider", "AI SDK")
     for program in (*programs, "Continue", "Zed", "Helix", "llm"):
         assert program in text

@@ -8,14 +8,14 @@ from tests.http.server import HttpServer, opened
 
 
 @pytest.fixture(scope="module")
-def door() -> Iterator[HttpServer]:
+def http() -> Iterator[HttpServer]:
     """Behind it is the bundled pair."""
-    with opened(real=True) as door:
-        yield door
+    with opened(real=True) as http:
+        yield http
 
 
 @pytest.fixture(scope="module")
 def echo() -> Iterator[HttpServer]:
     """An HTTP server before models that answer as the prompt requests."""
-    with opened() as door:
-        yield door
+    with opened() as http:
+        yield http

@@ -89,14 +89,14 @@ def opened(*, real: bool = False, section: str = SECTION, **config: Any) -> Iter
         command = REAL_DAEMON if real else ECHO_DAEMON
         daemon = DaemonProcess(path, command=command, sections=section, **config)
         try:
-            yield door_of(daemon, path)
+            yield server_of(daemon, path)
         except BaseException:
-            daemon.stop()  # what has failed is told elsewhere, and leaves nothing behind
+            daemon.stop()  # the failure is reported by pytest; this leaves nothing behind
             raise
         assert daemon.stop() == 0, daemon.log()
 
 
-def door_of(daemon: DaemonProcess, path: Path) -> HttpServer:
+def server_of(daemon: DaemonProcess, path: Path) -> HttpServer:
     """Wait until it is open."""
     found: list[str] = []
 
@@ -105,5 +105,5 @@ def door_of(daemon: DaemonProcess, path: Path) -> HttpServer:
             found.append(url)
         return bool(found)
 
-    until_sync(is_open, "the door is open")
+    until_sync(is_open, "it is open")
     return HttpServer(daemon, found[-1], homes.http_token_path().read_text().strip())

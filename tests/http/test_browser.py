@@ -58,7 +58,7 @@ def elsewhere() -> Iterator[str]:
 def test_a_page_is_refused_even_where_no_token_is_asked_for(elsewhere: str) -> None:
     driver = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     executable = chromium()
-    with opened(section=f'{SECTION}without_token = ["openai", "ollama"]\n') as door:
+    with opened(section=f'{SECTION}without_token = ["openai", "ollama"]\n') as http:
         with driver.sync_playwright() as playwright:
             browser = playwright.chromium.launch(executable_path=executable, args=list(CHROMIUM))
             page = browser.new_page()
@@ -66,9 +66,9 @@ def test_a_page_is_refused_even_where_no_token_is_asked_for(elsewhere: str) -> N
             answers: dict[str, int] = {}
             page.on("response", lambda answer: answers.update({answer.url: answer.status}))
             for path, how, seen in FETCHES:
-                assert page.evaluate(ASK, [door.url + path, how]) == seen, path
+                assert page.evaluate(ASK, [http.url + path, how]) == seen, path
             # The browser itself tells of those alone that the page may have without seeing them.
-            assert answers == {door.url + path: 403 for path, _, seen in FETCHES if seen == "opaque"}
-            assert page.goto(f"{door.url}/health").status == 200, "somebody has typed it"
+            assert answers == {http.url + path: 403 for path, _, seen in FETCHES if seen == "opaque"}
+            assert page.goto(f"{http.url}/health").status == 200, "an address that was typed"
             browser.close()
-        assert run(_status(door.daemon)).models == (), "no model was asked"
+        assert run(_status(http.daemon)).models == (), "no model was asked"

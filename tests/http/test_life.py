@@ -12,15 +12,13 @@ from pathlib import Path
 
 import pytest
 
-from localspec import home
 from localspec.client import connect
 from localspec.config import Config
-from localspec.daemon.server import was_left_open
 from localspec.errors import DaemonUnavailable
 from localspec.http.server import served
 from tests.client.conftest import own_home
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, write_config
-from tests.http.server import _status, door_of, opened
+from tests.http.server import _status, opened, server_of
 from tests.waiting import DEADLINE_S, run, until_sync
 
 
@@ -36,8 +34,8 @@ def read(connection: socket.socket) -> bytes:
 def test_a_flag_opens_it_without_the_setting() -> None:
     with own_home() as path:
         daemon = DaemonProcess(path, command=(*ECHO_DAEMON, "--http"), sections="[http]\nport = 0\n")
-        door = door_of(daemon, path)
-        assert door.ask("GET", "/health").status_code == 200
+        http = server_of(daemon, path)
+        assert http.ask("GET", "/health").status_code == 200
         assert daemon.stop() == 0
 
 
@@ -46,7 +44,7 @@ def test_it_is_open_in_the_daemon_that_replaces_one_with_the_flag() -> None:
     section = "[http]\nport = 0\n"
     with own_home() as path:
         old = DaemonProcess(path, command=(*ECHO_DAEMON, "--http"), sections=section)
-        door_of(old, path)
+        server_of(old, path)
         write_config(path, sections=section, max_queued=100)
 
         async def replaced() -> str | None:
@@ -108,42 +106,16 @@ def test_a_flag_ends_the_daemon_if_others_have_the_port() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_answers_that_the_end_of_the_daemon_cuts_short_are_not_told_as_whole(number: signal.Signals) -> None:
+def test_answers_that_the_end_of_the_daemon_cuts_short_are_not_whole(number: signal.Signals) -> None:
     body = {"prompt": "stall"}
-    with opened() as door, door.sent("/completion", body | {"stream": True}) as streams:
-        with door.sent("/completion", body) as whole:
-            until_sync(lambda: door.running() == 2, "both are at work")
-            door.daemon.process.send_signal(number)
-            told = b"the daemon was stopped before the answer was complete. Try again in a moment."
+    with opened() as http, http.sent("/completion", body | {"stream": True}) as streams:
+        with http.sent("/completion", body) as whole:
+            until_sync(lambda: http.running() == 2, "both are at work")
+            http.daemon.process.send_signal(number)
+            seen = b"the daemon was stopped before the answer was complete. Try again in a moment."
             said, refused = read(streams), read(whole)
-            assert said.startswith(b"HTTP/1.1 200") and b"stalling" in said and told in said
-            assert refused.startswith(b"HTTP/1.1 503") and told in refused
+            assert said.startswith(b"HTTP/1.1 200") and b"stalling" in said and seen in said
+            assert refused.startswith(b"HTTP/1.1 503") and seen in refused
             assert b'"stop":true' not in said + refused
-        assert door.daemon.process.wait(DEADLINE_S) == 0
-        assert "Traceback" not in door.daemon.log()
-
-
-@pytest.mark.slow
-def test_a_flag_that_cannot_be_heeded_is_an_error() -> None:
-    with opened() as door:
-        done = subprocess.run(
-            (sys.executable, "-m", "localspec.daemon", "--http"),
-            env={**os.environ, "LOCALSPEC_HOME": str(door.daemon.home)},
-            capture_output=True,
-            text=True,
-        )
-        assert done.returncode == 69 and "Run `localspec daemon stop` first." in done.stderr
-
-
-@pytest.mark.slow
-def test_its_token_is_for_this_user_alone() -> None:
-    with opened() as door:
-        (path,) = door.daemon.home.rglob("http-token")
-        assert path.stat().st_mode & 0o077 == 0 and path.read_text().strip() == door.token
-
-
-def test_a_daemon_replaces_one_with_a_server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    home.runtime_dir().mkdir(parents=True, exist_ok=True)
-    (home.runtime_dir() / "http-server").touch()
-    assert was_left_open() and not was_left_open()
+        assert http.daemon.process.wait(DEADLINE_S) == 0
+        assert "Traceback" not in http.daemon.log()

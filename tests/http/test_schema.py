@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 
-from localspec.http.app import DIALECTS
-from localspec.http.schema import schema_of
+from localspec.http.app import DIALECTS, schema_of
 
 
-def test_every_address_is_told_with_what_it_takes() -> None:
+def test_every_address_has_its_body() -> None:
     document = schema_of(DIALECTS)
     for dialect in DIALECTS:
         for endpoint in dialect.endpoints:
@@ -17,8 +16,8 @@ def test_every_address_is_told_with_what_it_takes() -> None:
             assert ("requestBody" in operation) == (endpoint.method == "POST")
             assert bool(operation.get("parameters")) == ("{" in endpoint.path)
     bodies = document["paths"]["/infill"]["post"]["requestBody"]["content"]["application/json"]["schema"]
-    told = document["components"]["schemas"][bodies["$ref"].rpartition("/")[2]]
-    assert "t_max_predict_ms" in told["properties"]
+    seen = document["components"]["schemas"][bodies["$ref"].rpartition("/")[2]]
+    assert "t_max_predict_ms" in seen["properties"]
 
 
 def test_all_that_is_referred_to_is_there() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from localspec.client import Client, Stream
 from localspec.errors import ContextExceeded
-from localspec.http import endpoint, openai, several
+from localspec.http import answers, endpoint, openai
 from localspec.http.app import Address
 from localspec.http.endpoint import begun, noting_silence
 from localspec.http.ollama import ChatBody, Shape, _chunks
@@ -56,9 +56,8 @@ def test_a_silent_chat_of_ollama_has_empty_pieces_that_its_client_reads() -> Non
     async def scene() -> ollama.ChatResponse:
         stream = Stream[Result](1, lambda: None)
         shape: Shape = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
-        async with aclosing(
-            _chunks(ChatBody(model="toy"), several.events(stream), stream, shape, 0.0)
-        ) as chunks:
+        pieces = await answers.pieces([stream])
+        async with aclosing(_chunks(ChatBody(model="toy"), pieces, shape, 0.0)) as chunks:
             return ollama.ChatResponse.model_validate(await anext(chunks))
 
     piece = run(scene())

@@ -55,7 +55,6 @@ def copy(folder: Path, module: str, text: str) -> Path:
         "process",
         "protocol",
         "regular",
-        "renamed",
         "thread",
         "units",
         "wording",

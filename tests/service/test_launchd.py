@@ -14,7 +14,6 @@ from typing import Any
 import psutil
 import pytest
 
-from localspec.doctor.service import service
 from localspec.service.service import MANAGERS, Launchd
 from tests.cli.harness import LONG, Cli
 from tests.waiting import DEADLINE_S, until_sync
@@ -73,18 +72,6 @@ def test_a_stopped_one_is_started_by_the_agent(mac: Cli) -> None:
 
 
 @pytest.mark.slow
-def test_another_environment_is_another_agent(mac: Cli) -> None:
-    mac.json("service", "install")
-    first = listens(mac)["pid"]
-    mac.environment["HF_HOME"] = str(mac.home / "hub")
-    assert not status(mac)["current"]
-    mac.json("service", "install")
-    second = listens(mac)
-    assert second["current"] and second["pid"] != first
-    assert psutil.Process(second["pid"]).environ()["HF_HOME"] == str(mac.home / "hub")
-
-
-@pytest.mark.slow
 def test_it_is_unloaded_and_removed(mac: Cli) -> None:
     facts = mac.json("service", "install")
     listens(mac)
@@ -109,18 +96,6 @@ def test_the_service_of_another_home_is_left_alone(mac: Cli, tmp_path: Path) -> 
         assert status(mac)["pid"] == first["pid"] and psutil.pid_exists(first["pid"])
     finally:
         other("daemon", "stop")
-
-
-@pytest.mark.slow
-def test_the_doctor_checks_it(mac: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in mac.environment.items():
-        monkeypatch.setenv(name, value)
-    assert "No service is installed" in next(service()).sentence
-    mac.json("service", "install")
-    found = next(service())
-    assert found.level == "ok" and "launchd starts the daemon at login" in found.sentence
-    monkeypatch.setenv("HF_HOME", str(mac.home / "hub"))
-    assert next(service()).level == "warning"
 
 
 @pytest.mark.slow

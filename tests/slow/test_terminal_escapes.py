@@ -65,8 +65,8 @@ class Home:
             dimensions=(50, 200),
         )
         terminal.expect(pexpect.EOF)
-        told: bytes = terminal.before
-        return told
+        shown: bytes = terminal.before
+        return shown
 
     def piped(self, *words: str) -> subprocess.CompletedProcess[bytes]:
         return subprocess.run(
@@ -132,7 +132,6 @@ def test_a_completion(home: Home, tmp_path: Path) -> None:
     "words",
     [
         ("models", "list"),
-        ("models", "list", "--paths"),
         ("models", "list", "--json"),
         ("models", "pair", "bundled"),
         ("models", "show", "strange"),

@@ -1,0 +1,257 @@
+"""Answers to one request, on one connection to the daemon: whole, or as their pieces come, with their timings
+and the probabilities of their tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import msgspec
+from msgspec.structs import replace
+
+from localspec.client import Stream
+from localspec.errors import ShuttingDown
+from localspec.http.endpoint import begun
+from localspec.http.sampling import SEEDS, TimedSampling
+from localspec.protocol.messages import StreamDelta, StreamProgress
+from localspec.protocol.options import Options
+from localspec.protocol.results import Likely, Result, Token
+
+
+class Answered(NamedTuple):
+    """A complete answer."""
+
+    tokens: list[Token]
+    result: Result
+
+
+class Piece(NamedTuple):
+    """An event of the answer ``number``: a piece of text, the progress of its prompt, or its result."""
+
+    number: int
+    event: StreamDelta | StreamProgress | Result
+    more: dict[str, Any] = {}
+    """fields for the chunk of the piece"""
+
+
+Queue = asyncio.Queue[Piece | BaseException]
+
+
+def varied(options: Options, count: int) -> list[Options]:
+    """Return options for ``count`` answers to one prompt, each with another seed if one is set."""
+    if options.seed is None:
+        return [options] * count
+    return [replace(options, seed=(options.seed + i) % SEEDS) for i in range(count)]
+
+
+async def whole(streams: Iterable[Stream[Result]]) -> list[Answered]:
+    """Return all answers once all are complete."""
+    return await asyncio.gather(*map(_whole, streams))
+
+
+async def _whole(stream: Stream[Result]) -> Answered:
+    tokens = [token async for delta in stream for token in delta.tokens]
+    return Answered(tokens, await stream.result())
+
+
+async def pieces(
+    streams: Sequence[Stream[Result]], body: TimedSampling | None = None
+) -> AsyncIterator[Piece]:
+    """Return the pieces of all answers as they come, with the progress of their prompts and the timings that
+    the body asks for.
+
+    See :func:`begun` for errors; an answer that is still queued delays none of the others.
+    """
+    return _timed(await begun(_merged(streams)), body or TimedSampling())
+
+
+async def _timed(found: AsyncIterator[Piece], body: TimedSampling) -> AsyncIterator[Piece]:
+    paces: defaultdict[int, Pace] = defaultdict(Pace)
+    async for piece in found:
+        pace, event = paces[piece.number], piece.event
+        if isinstance(event, StreamProgress):
+            progress = {"prompt_progress": pace.read(event)}
+            if body.return_progress:
+                yield piece._replace(more=progress)
+        elif isinstance(event, StreamDelta) and body.timings_per_token:
+            yield piece._replace(more={"timings": pace.after(event.tokens)})
+        else:
+            yield piece
+
+
+async def _feed(queue: Queue, number: int, stream: Stream[Result]) -> None:
+    try:
+        async for event in stream.events():
+            # A prompt's progress counts from when it is accepted on.
+            if isinstance(event, StreamDelta) or (isinstance(event, StreamProgress) and event.total):
+                queue.put_nowait(Piece(number, event))
+        queue.put_nowait(Piece(number, await stream.result()))
+    except Exception as error:
+        # Any error is raised where the pieces are read.
+        queue.put_nowait(error)
+
+
+async def _merged(streams: Sequence[Stream[Result]]) -> AsyncIterator[Piece]:
+    queue: Queue = asyncio.Queue()
+    tasks = [asyncio.create_task(_feed(queue, i, stream)) for i, stream in enumerate(streams)]
+    left = len(tasks)
+    try:
+        while left:
+            piece = await queue.get()
+            if isinstance(piece, BaseException):
+                raise piece
+            yield piece
+            left -= isinstance(piece.event, Result)
+    finally:
+        for task in tasks:
+            task.cancel()
+
+
+def uncut(result: Result) -> Result:
+    """Return the result. Raises :class:`ShuttingDown` if it was cancelled: the client is still connected, so
+    the daemon's end cancelled it."""
+    if result.finish_reason == "cancelled":
+        raise ShuttingDown("the daemon was stopped before the answer was complete")
+    return result
+
+
+def statistics(result: Result) -> dict[str, Any]:
+    """Return the value of an answer's field ``localspec``: a result without its text."""
+    fields: dict[str, Any] = msgspec.to_builtins(result)
+    del fields["text"]
+    return fields
+
+
+# Timings.
+
+
+def prompt_s(result: Result) -> float:
+    """Return the seconds from the end of queueing to the first token."""
+    return max(0.0, (result.stats.ttft_s or 0.0) - result.stats.queued_s)
+
+
+def decode_s(result: Result) -> float:
+    """Return the seconds from the first token to the last; 0 if no speed was measured."""
+    speed = result.stats.decode_tokens_per_s
+    return (result.completion_tokens - 1) / speed if speed else 0.0
+
+
+def answer_s(result: Result) -> float:
+    """Return the seconds that all tokens take at the measured speed; 0 if no speed was measured."""
+    speed = result.stats.decode_tokens_per_s
+    return result.completion_tokens / speed if speed else 0.0
+
+
+class Pace:
+    """The timings of a running answer, by the clock of the HTTP server.
+
+    The prompt's time begins when its reading does, or else when the answer is requested.
+    """
+
+    def __init__(self) -> None:
+        self._began_s = time.perf_counter()
+        self._prompt = (0, 0)
+        self._answered = 0
+        self._first: tuple[float, int] | None = None
+
+    def read(self, progress: StreamProgress) -> dict[str, int]:
+        """Return llama.cpp's ``prompt_progress``, in tokens and ms."""
+        if self._prompt == (0, 0):
+            self._began_s = time.perf_counter()
+        self._prompt = (progress.total, progress.cached)
+        return {
+            "total": progress.total,
+            "cache": progress.cached,
+            "processed": progress.processed,
+            "time_ms": round(1000 * (time.perf_counter() - self._began_s)),
+        }
+
+    def after(self, tokens: tuple[Token, ...]) -> dict[str, float]:
+        """Count ``tokens``; return the ``timings`` until now.
+
+        The answer's time begins with its first tokens, so its rate is that of those after them.
+        """
+        now, (total, cached) = time.perf_counter(), self._prompt
+        self._answered += len(tokens)
+        if self._first is None:
+            self._first = (now, self._answered)
+        first_s, untimed = self._first
+        return {
+            "cache_n": cached,
+            **_rates("prompt", total - cached, 1000 * (first_s - self._began_s)),
+            **_rates("predicted", self._answered - untimed, 1000 * (now - first_s)),
+            "predicted_n": self._answered,
+        }
+
+
+def timings(result: Result) -> dict[str, Any]:
+    """Return llama.cpp's ``timings``; the answer's rate leaves out its first token, given by the prefill."""
+    answered = result.completion_tokens
+    fields = {
+        "cache_n": result.cached_tokens,
+        **_rates("prompt", result.prompt_tokens - result.cached_tokens, 1000 * prompt_s(result)),
+        **_rates("predicted", answered - 1, 1000 * decode_s(result)),
+        "predicted_n": answered,
+    }
+    if result.stats.drafted:
+        fields |= {"draft_n": result.stats.drafted, "draft_n_accepted": result.stats.accepted}
+    return fields
+
+
+def _rates(name: str, n: int, ms: float) -> dict[str, float]:
+    return {
+        f"{name}_n": n,
+        f"{name}_ms": ms,
+        f"{name}_per_token_ms": ms / n if n > 0 else 0.0,
+        f"{name}_per_second": 1000 * n / ms if ms else 0.0,
+    }
+
+
+# Probabilities.
+
+
+def entries(text: str, tokens: Iterable[Token]) -> Iterator[dict[str, Any]]:
+    """Yield an entry for each token of a text: piece, log-probability and the most probable tokens."""
+    at = 0
+    for token in tokens:
+        piece = text[at : at + token.chars]
+        at += token.chars
+        yield {
+            "id": token.id,
+            "token": piece,
+            "logprob": token.logprob,
+            "bytes": list(piece.encode()),
+            "top_logprobs": [*map(_likely, token.top)],
+        }
+
+
+def columns(text: str, tokens: Iterable[Token], offset: int, top: int) -> dict[str, Any]:
+    """Return the entries as columns for OpenAI's completions; ``offset``: the text's start in the answer."""
+    each = list(entries(text, tokens))
+    starts = accumulate((len(one["token"]) for one in each[:-1]), initial=offset)
+    likely = [{one["token"]: one["logprob"] for one in entry["top_logprobs"]} for entry in each]
+    return {
+        "tokens": [one["token"] for one in each],
+        "token_logprobs": [one["logprob"] for one in each],
+        "top_logprobs": likely if top else None,
+        "text_offset": list(starts) if each else [],
+    }
+
+
+def mean(tokens: Iterable[Token]) -> float:
+    """Return the mean log-probability of an answer's tokens; minus infinity if it has none."""
+    known = [token.logprob for token in tokens if token.logprob is not None]
+    return sum(known) / len(known) if known else float("-inf")
+
+
+def _likely(likely: Likely) -> dict[str, Any]:
+    return {
+        "id": likely.id,
+        "token": likely.piece.decode("utf-8", "replace"),
+        "logprob": likely.logprob,
+        "bytes": list(likely.piece),
+    }
