@@ -8,7 +8,6 @@
 """
 
 from localspec.client.client import Client, Deadlines, Following, connect
-from localspec.client.stream import Event, Stream
-from localspec.client.subscription import Subscription
+from localspec.client.stream import Event, Stream, Subscription
 
 __all__ = ["Client", "Deadlines", "Event", "Following", "Stream", "Subscription", "connect"]

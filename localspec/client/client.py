@@ -10,8 +10,7 @@ from typing import Any, Self, TypedDict, Unpack
 from localspec import home
 from localspec._version import __version__
 from localspec.client import discovery
-from localspec.client.stream import Stream
-from localspec.client.subscription import Subscription
+from localspec.client.stream import Stream, Subscription
 from localspec.client.wire import Socket, Wire, open_socket
 from localspec.config import load_config
 from localspec.errors import (
@@ -352,7 +351,7 @@ class Client:
         """
         subscription = Subscription()
         if self._wire.subscription is not None:
-            self._wire.subscription.end()
+            self._wire.subscription.feed(None)
         self._wire.subscription = subscription
         await self._call("events/subscribe", Nothing, EventsSubscribe(kinds=kinds))
         return subscription

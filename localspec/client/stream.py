@@ -1,4 +1,4 @@
-"""One request to the daemon, as its client sees it: events, a result, a way to stop it."""
+"""One request to the daemon, as its client sees it: events, a result, a way to stop it; and live events."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any, Generic, TypeVar, get_args
 
 from localspec.errors import LocalspecError
+from localspec.protocol.events import LiveEvent
 from localspec.protocol.jsonrpc import Id
 from localspec.protocol.messages import (
     ModelProgress,
@@ -21,6 +22,9 @@ from localspec.protocol.messages import (
 T = TypeVar("T")
 E = TypeVar("E")
 Event = StreamProgress | StreamDelta | ModelProgress | SpeculationDegraded
+
+UNREAD = 1024
+"""most live events that wait for a slow reader; beyond that the oldest are dropped"""
 
 
 class Reading(Generic[E]):
@@ -132,3 +136,26 @@ class Stream(Generic[T]):
         """Note the time: the model is loaded, if it was being loaded."""
         if self._loading and self.loaded_s is None:
             self.loaded_s = time.monotonic() - self._began
+
+
+class Subscription:
+    """An async iterator of live events, each read once; it ends with the connection."""
+
+    def __init__(self) -> None:
+        self._events: asyncio.Queue[LiveEvent | None] = asyncio.Queue(UNREAD)
+
+    def __aiter__(self) -> Subscription:
+        return self
+
+    async def __anext__(self) -> LiveEvent:
+        event = await self._events.get()
+        if event is None:
+            self.feed(None)
+            raise StopAsyncIteration
+        return event
+
+    def feed(self, event: LiveEvent | None) -> None:
+        """Add an event; None ends the iteration after the events that wait. Called by the client."""
+        if self._events.full():
+            self._events.get_nowait()
+        self._events.put_nowait(event)

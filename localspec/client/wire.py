@@ -15,8 +15,7 @@ from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidSta
 from websockets.typing import Subprotocol
 
 from localspec import home
-from localspec.client.stream import Event, Stream
-from localspec.client.subscription import Subscription
+from localspec.client.stream import Event, Stream, Subscription
 from localspec.errors import (
     DaemonUnavailable,
     InvalidOptions,
@@ -179,7 +178,7 @@ class Wire:
             stream.finish(DaemonUnavailable(reason))
         self._live.clear()
         if self.subscription is not None:
-            self.subscription.end()
+            self.subscription.feed(None)
 
     def _receive(self, text: str | bytes) -> None:
         message = jsonrpc.decode(text)

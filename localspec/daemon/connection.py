@@ -15,9 +15,7 @@ from localspec.daemon.access.transport import CLOSE_S
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods import table
 from localspec.daemon.relay.exchange import Exchange
-from localspec.daemon.relay.outbox import Outbox
-from localspec.daemon.relay.socket import Socket
-from localspec.daemon.relay.subscription import Subscription
+from localspec.daemon.relay.outbox import Outbox, Socket
 from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew, of_system
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.jsonrpc import Call, Id, ProtocolFault
@@ -41,18 +39,15 @@ class Connection:
         self._initialized = False
         self._live: dict[Id, Exchange] = {}
         self._tasks: set[asyncio.Task[None]] = set()
-        self._subscription = Subscription(self.outbox)
-        self._dropped = False
 
     # The life of a connection.
 
     async def serve(self) -> None:
         """Answer until the client is gone and its requests have ended."""
         self.daemon.connections.add(self)
-        self.daemon.events.subscriptions.add(self._subscription)
+        self.daemon.events.clients.add(self.outbox)
         self.daemon.metrics.connections.inc()
         self.daemon.metrics.opened.inc()
-        sending = asyncio.create_task(self.outbox.run())
         try:
             await self._receive_all()
         except ConnectionClosed:
@@ -60,21 +55,20 @@ class Connection:
         except Exception:  # a defect of localspec, which the library would not log
             log.exception("a connection failed")
         finally:
-            await self._end(sending)
+            await self._end()
 
-    async def _end(self, sending: asyncio.Task[None]) -> None:
+    async def _end(self) -> None:
         """End its requests and release its place, whatever happens."""
         try:
             self.outbox.close(now=True)
             for exchange in tuple(self._live.values()):
-                exchange.lose()
+                exchange.on_lost()
             await self._requests_ended()
-            await sending
         except Exception:  # a defect of localspec: it must not occupy a place for ever
             log.exception("the end of a connection failed")
         finally:
-            self.daemon.events.subscriptions.discard(self._subscription)
-            self.daemon.editors.forget(self.outbox)
+            self.daemon.events.clients.discard(self.outbox)
+            self.daemon.editors.pop(self.outbox, None)
             self.daemon.connections.discard(self)
             self.daemon.metrics.connections.dec()
 
@@ -109,9 +103,6 @@ class Connection:
 
     def _drop(self) -> None:
         """Close the connection of a client that does not read."""
-        if self._dropped:
-            return
-        self._dropped = True
         log.warning("a connection was closed: its client does not read its messages")
         self.daemon.metrics.slow_clients.inc()
         self.outbox.close(now=True)
@@ -133,7 +124,7 @@ class Connection:
         except (ProtocolFault, LocalspecError) as error:
             id = error.id if isinstance(error, ProtocolFault) else message.id
             self.daemon.metrics.requests.labels("refused", _ending(error)).inc()
-            self.outbox.put(jsonrpc.failure(id, error))
+            self.outbox.put(jsonrpc.failure(id, error).encode())
 
     def _notified(self, call: Call) -> None:
         """Handle a notification, which gets no answer, not even when it is malformed."""
@@ -158,7 +149,7 @@ class Connection:
         if call.method == "$/cancelRequest":
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, "$/cancelRequest is a notification: no id", id)
         self._check_room(call.method)
-        exchange = self._live[id] = Exchange(id, self.outbox, self._subscription)
+        exchange = self._live[id] = Exchange(id, self.outbox)
         if call.method in table.WORK:
             self.daemon.busy.add(exchange)
         self._spawn(self._answer(exchange, call.method, params))
@@ -182,7 +173,7 @@ class Connection:
             models=tuple(ready.model for _, ready in self.daemon.pool.loaded()),
             settings=self.daemon.settings.state(),
         )
-        self.outbox.put(jsonrpc.result(id, result))
+        self.outbox.put(jsonrpc.result(id, result).encode())
 
     def _check_room(self, method: str) -> None:
         limits = self.daemon.config.daemon

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import defaultdict
 from typing import Protocol
 
 from localspec import home
 from localspec.config import Config
 from localspec.daemon.chats.history import History
 from localspec.daemon.chats.turns import Turns
-from localspec.daemon.inline.editors import Editors
+from localspec.daemon.inline.editors import Editor
 from localspec.daemon.inline.prefetch import Prefetch
 from localspec.daemon.inline.suggestions import Suggestions
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.relay.stream import Stream
-from localspec.daemon.relay.streams import Streams
-from localspec.daemon.relay.subscription import Events
+from localspec.daemon.relay.outbox import Events
+from localspec.daemon.relay.stream import Streams
 from localspec.daemon.settings import Settings
 from localspec.daemon.workers.pool import COMMAND, Pool, Program
 from localspec.errors import LocalspecError
@@ -45,10 +45,11 @@ class Daemon:
         self.turns = Turns()
         self.busy: set[object] = set()
         """requests and streams that need a model, running or waiting"""
-        self.streams: Streams[Stream] = Streams(config.daemon.grace_s, self.busy)
+        self.streams = Streams(config.daemon.grace_s, self.busy)
         self.suggestions = Suggestions()
         self.prefetch = Prefetch()
-        self.editors = Editors()
+        self.editors: defaultdict[object, Editor] = defaultdict(Editor)
+        """the completions of each client, by its outbox"""
         self.connections: set[Client] = set()
         self.merging = asyncio.Lock()
         """held while options are merged, which keeps the order of requests"""

@@ -20,7 +20,6 @@ from localspec.daemon.access.guard import Gate
 from localspec.daemon.access.transport import CLOSE_S, Socket
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.relay.socket import WebSocket
 from localspec.protocol.messages import FULL, SUBPROTOCOL
 
 log = logging.getLogger(__name__)
@@ -118,4 +117,5 @@ class Listeners:
         return None
 
     async def _handle(self, connection: ServerConnection) -> None:
-        await Connection(WebSocket(connection), self._daemon).serve()
+        assert isinstance(connection, Socket)
+        await Connection(connection, self._daemon).serve()

@@ -21,7 +21,7 @@ from localspec.daemon.announcement import Announcement
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.listeners import Listeners
-from localspec.daemon.relay.socket import Socket
+from localspec.daemon.relay.outbox import Socket
 from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import DaemonUnavailable
 from localspec.protocol.messages import PROTOCOL, Discovery

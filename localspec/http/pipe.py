@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 
 from websockets.exceptions import ConnectionClosedOK
 from websockets.frames import Close, CloseCode
@@ -16,18 +17,17 @@ class End:
     """
 
     is_ready = True
+    on_ready: Callable[[], None]
+    """never called"""
 
     def __init__(self, peer: End | None = None) -> None:
-        self._arrived: asyncio.Queue[str | Close] = asyncio.Queue()
+        self._arrived: asyncio.Queue[str | bytes | Close] = asyncio.Queue()
         self._closed: Close | None = None
         self.peer = peer or End(self)
 
-    def write(self, message: str) -> None:
+    def write(self, message: str | bytes) -> None:
         """Send a message; one to a closed pipe is lost."""
         self.peer._arrived.put_nowait(message)
-
-    async def drain(self) -> None:
-        """Return at once."""
 
     async def send(self, message: str) -> None:
         """Send a message. Raises :class:`ConnectionClosed`."""
@@ -35,7 +35,7 @@ class End:
             raise ConnectionClosedOK(self._closed, None)
         self.write(message)
 
-    async def recv(self) -> str:
+    async def recv(self) -> str | bytes:
         """Wait for the next message. Raises :class:`ConnectionClosed` after the last one."""
         message = await self._arrived.get()
         if isinstance(message, Close):

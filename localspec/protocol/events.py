@@ -1,7 +1,7 @@
 """Events: those of a request, from the engine to the client, and those that a client subscribes to.
 
-The engine makes a request's events, a worker sends them with the request's id, and the daemon relays each
-as the notification that belongs to it.
+The engine makes a request's events. A worker sends each of them, until the end, as the params of the
+notification that belongs to it, which the daemon passes on.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from localspec.protocol.results import Result, Token
 EventKind = Literal["round", "model", "session"]
 
 
-class Delta(msgspec.Struct, frozen=True, tag="delta"):
+class Delta(msgspec.Struct, frozen=True):
     """New text of an answer, whole code points only, and the tokens that make it up."""
 
     text: str
@@ -27,7 +27,7 @@ Chunk = Delta
 """its name in the Python API"""
 
 
-class Progress(msgspec.Struct, frozen=True, tag="progress"):
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
     """Tokens of the prompt: ``total``, of which ``processed`` are in the KV cache, ``cached`` from before."""
 
     total: int = 0
@@ -40,7 +40,7 @@ class Progress(msgspec.Struct, frozen=True, tag="progress"):
         return self.processed / self.total if self.total else 1.0
 
 
-class Degraded(msgspec.Struct, frozen=True, tag="degraded"):
+class Degraded(msgspec.Struct, frozen=True, rename={"source": "from"}):
     """The proposer ``source`` failed; the request goes on with ``to``."""
 
     source: str
@@ -48,7 +48,7 @@ class Degraded(msgspec.Struct, frozen=True, tag="degraded"):
     reason: str
 
 
-class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
+class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
     """One round of one request: the ``k`` tokens ``proposed``, the number ``accepted`` of them, and the
     ``emitted`` tokens ``chosen``, in ``ms`` milliseconds."""
 
@@ -60,10 +60,6 @@ class RoundFacts(msgspec.Struct, frozen=True, kw_only=True):
     accepted: int
     emitted: int
     ms: float
-
-
-class Round(RoundFacts, frozen=True, tag="round"):
-    """A round of a request whose rounds are watched."""
 
 
 class Done(msgspec.Struct, frozen=True, tag="done"):
@@ -80,13 +76,12 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
 
 StreamEvent = Delta | Progress | Degraded | Round
 """an event before the end of its request"""
-Event = StreamEvent | Done | Failed
 
 
 # Live events.
 
 
-class RoundEvent(RoundFacts, frozen=True, tag_field="kind", tag="round"):
+class RoundEvent(Round, frozen=True, tag_field="kind", tag="round"):
     """A round of a request of this connection. Dropped rather than queued for a client that is slow."""
 
     request: Id

@@ -11,16 +11,19 @@ from typing import NamedTuple
 import msgspec
 
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.events import Event
+from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round, StreamEvent
 from localspec.protocol.pairs import PairFile
 from localspec.protocol.requests import Request
 
 HEADER = struct.Struct("<I")
 MAX_FRAME = 64 * 1024 * 1024
+LOAD = 0
+"""the id of the load among a worker's jobs"""
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):
-    """First frame to a worker: open the target of this pair, with room for the draft model.
+    """First frame to a worker: open the target of this pair, with room for the draft model; answered by
+    Loading events and one Ready or Failed of the id :data:`LOAD`. After a Failed the worker exits.
 
     ``free``: bytes of memory that it may use; None: all free memory.
     """
@@ -135,12 +138,6 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     mapped_bytes: int = 0
 
 
-class LoadFailed(msgspec.Struct, frozen=True, tag=True):
-    """The model could not be loaded; the worker exits after this."""
-
-    error: dict[str, str]
-
-
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):
     """Sent each second while there is work: the number of steps done, and the predicted seconds of a step."""
 
@@ -171,18 +168,34 @@ class Drafted(msgspec.Struct, frozen=True, tag="drafted"):
     mapped_bytes: int = 0
 
 
-Answer = Tokenized | Drafted | Loading
+Answer = Done | Failed | Tokenized | Drafted | Ready | Loading
 
 
-class RequestEvent(NamedTuple):
-    """An event of the request, or of the answer to another frame, with this ``id``."""
+class RequestEvent(msgspec.Struct, frozen=True, tag=True):
+    """The end of the request, or an event of the answer to another frame, with this ``id``."""
 
     id: int
-    event: Event | Answer
+    event: Answer
+
+
+class Streamed(NamedTuple):
+    """An event before the end of the request with this ``id``, for its client.
+
+    ``params`` of the notification ``method`` are a JSON object, to which the daemon adds the client's
+    ``request``, and the ``seq`` of a delta.
+    """
+
+    id: int
+    method: str
+    params: bytes
 
 
 ToWorker = Load | LoadDraft | DropDraft | Submit | Tokenize | Cancel | Forget | Teach | Rest | Turn | Stop
-FromWorker = Heartbeat | Loading | Ready | LoadFailed | RequestEvent | TurnOver
+FromWorker = Heartbeat | RequestEvent | Streamed | TurnOver
+
+DELTA, PROGRESS, DEGRADED, LIVE = "stream/delta", "stream/progress", "speculation/degraded", "event"
+"""methods of the notifications of a request's events"""
+_METHODS = {Delta: DELTA, Degraded: DEGRADED, Round: LIVE}
 
 _encoder = msgspec.msgpack.Encoder()
 to_worker_decoder = msgspec.msgpack.Decoder(ToWorker)
@@ -193,3 +206,11 @@ def encode_frame(message: ToWorker | FromWorker) -> bytes:
     """One frame: a 4-byte little-endian length, then msgpack."""
     body = _encoder.encode(message)
     return HEADER.pack(len(body)) + body
+
+
+def streamed(id: int, event: StreamEvent) -> Streamed:
+    """The frame of an event of the request ``id``."""
+    if isinstance(event, Progress):
+        facts = {"stage": "prefill", "fraction": event.fraction, **msgspec.to_builtins(event)}
+        return Streamed(id, PROGRESS, msgspec.json.encode(facts))
+    return Streamed(id, _METHODS[type(event)], msgspec.json.encode(event))

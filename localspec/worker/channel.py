@@ -8,10 +8,12 @@ import socket
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import msgspec
 
+from localspec.protocol.events import Delta, StreamEvent
 from localspec.protocol.frames import (
     HEADER,
     MAX_FRAME,
@@ -21,9 +23,19 @@ from localspec.protocol.frames import (
     Submit,
     ToWorker,
     encode_frame,
+    streamed,
     to_worker_decoder,
 )
 
+
+class Posted(NamedTuple):
+    """An event of the request with this ``id``, which is encoded when it is sent."""
+
+    id: int
+    event: StreamEvent
+
+
+Message = FromWorker | Posted
 Call = Callable[[], None]
 EXIT_S = 5.0
 """seconds that a worker may go on after its daemon has gone"""
@@ -32,6 +44,8 @@ PACE_S = 0.05
 time from the forward that runs meanwhile; a screen shows no more than this"""
 LATE = 2
 """multiple of :data:`PACE_S` after which the posting thread counts as kept from running"""
+MERGED = 256
+"""tokens from which a delta is merged with no later one; in :data:`PACE_S` there are fewer"""
 
 
 class Channel:
@@ -44,7 +58,7 @@ class Channel:
         self.on_preempt: Callable[[], None] = lambda: None
         """called by the reading thread for a frame that preempts the reading of a prompt"""
         self._sending = threading.Lock()
-        self._outbox: deque[FromWorker] = deque()
+        self._outbox: deque[Message] = deque()
         self._posted = threading.Event()
         self._sent_at = 0.0
         """when frames were sent last, as a time of :func:`time.monotonic`"""
@@ -69,16 +83,15 @@ class Channel:
         """Queue ``function`` among the frames, for the thread that takes them to call; from any thread."""
         self._inbox.put(function)
 
-    def send(self, message: FromWorker) -> None:
-        """Send a frame, after all that were posted. If the daemon has gone, a :class:`Stop` is queued."""
+    def send(self, message: Message) -> None:
+        """Send a message, after all that were posted. If the daemon has gone, a :class:`Stop` is queued."""
         self._outbox.append(message)
         self._flush()
 
-    def post(self, message: FromWorker) -> None:
-        """Have a thread send a frame within :data:`PACE_S`, with all that are posted until then; frames keep
-        their order.
+    def post(self, message: Message) -> None:
+        """Have a thread send a message within :data:`PACE_S`, with all that are posted until then, in order.
 
-        That thread runs while the caller has released the interpreter, as in a forward: frames are encoded
+        That thread runs while the caller has released the interpreter, as in a forward: messages are encoded
         and sent while the next round is computed. If other programs keep it from running, the caller sends.
         """
         self._outbox.append(message)
@@ -97,11 +110,11 @@ class Channel:
     def _flush(self) -> None:
         try:
             with self._sending:
-                # Taken under the lock, so that the frames of two threads keep their order.
-                waiting = [encode_frame(self._outbox.popleft()) for _ in range(len(self._outbox))]
+                # Taken under the lock, so that the messages of two threads keep their order.
+                waiting = [self._outbox.popleft() for _ in range(len(self._outbox))]
                 if waiting:
                     self._sent_at = time.monotonic()
-                    self._socket.sendall(b"".join(waiting))
+                    self._socket.sendall(b"".join(map(encode_frame, frames_of(waiting))))
         except OSError:
             self._inbox.put(Stop())
 
@@ -114,7 +127,8 @@ class Channel:
                         break
                     frame = to_worker_decoder.decode(stream.read(length))
                     self._inbox.put(frame)
-                    if _preempts(frame):
+                    is_urgent = isinstance(frame, Submit) and frame.request.goes_as == "completion"
+                    if is_urgent or isinstance(frame, Cancel | Stop):
                         self.on_preempt()
         except (OSError, ValueError, msgspec.DecodeError):
             # A torn frame means the daemon died while writing: the same as the end of the stream.
@@ -127,11 +141,20 @@ class Channel:
         timer.start()
 
 
-def _preempts(frame: ToWorker) -> bool:
-    match frame:
-        case Submit(request=request):
-            return request.goes_as == "completion"
-        case Cancel() | Stop():
-            return True
-        case _:
-            return False
+def frames_of(messages: Iterable[Message]) -> list[FromWorker]:
+    """The frames of ``messages``, in order; consecutive deltas of a request are one."""
+    merged: list[Message] = []
+    last: dict[int, int] = {}
+    for message in messages:
+        if isinstance(message, Posted):
+            id, event = message
+            before = merged[last[id]] if id in last else None
+            if isinstance(event, Delta) and isinstance(before, Posted) and isinstance(before.event, Delta):
+                delta = before.event
+                if len(delta.tokens) < MERGED:
+                    delta = Delta(delta.text + event.text, delta.tokens + event.tokens)
+                    merged[last[id]] = Posted(id, delta)
+                    continue
+            last[id] = len(merged)
+        merged.append(message)
+    return [streamed(*message) if isinstance(message, Posted) else message for message in merged]

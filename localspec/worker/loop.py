@@ -18,8 +18,9 @@ from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
 from localspec.models.model import Model
 from localspec.models.pair import pair_from
-from localspec.protocol.events import Delta, Done, Event, Failed, Round
+from localspec.protocol.events import Delta, Done, Failed, Round
 from localspec.protocol.frames import (
+    LOAD,
     Answer,
     Cancel,
     Drafted,
@@ -27,7 +28,6 @@ from localspec.protocol.frames import (
     Forget,
     Load,
     LoadDraft,
-    LoadFailed,
     Loading,
     Ready,
     RequestEvent,
@@ -43,7 +43,7 @@ from localspec.protocol.frames import (
 )
 from localspec.protocol.results import Result
 from localspec.worker.apart import LONG, Apart, Fate, size_of
-from localspec.worker.channel import Call, Channel
+from localspec.worker.channel import Call, Channel, Posted
 from localspec.worker.pulse import PERIOD_S, Pulse
 
 log = logging.getLogger(__name__)
@@ -68,25 +68,24 @@ def serve(channel: Channel) -> bool:
     try:
         with pulse.busy():
             pair = pair_from(first.pair)
-            sent = _thinned(channel.send)
+            sent = _thinned(lambda frame: channel.send(RequestEvent(LOAD, frame)))
             engine = load_target(pair, config=first.engine, progress=sent, memory=True, free=first.free)
     except Exception as error:
         # Of any kind: the daemon gets a message.
-        channel.send(LoadFailed(failure_of(error, name).as_dict()))
+        channel.send(RequestEvent(LOAD, Failed(failure_of(error, name).as_dict())))
         return True
     with engine:
-        channel.send(
-            Ready(
-                model=engine.target.model,
-                backend=engine.target.name,
-                n_ctx=engine.target.capabilities.n_ctx,
-                reason=engine.reason,
-                offloaded_bytes=engine.target.capabilities.offloaded_bytes,
-                sequences=engine.target.capabilities.max_sequences,
-                planned_bytes=engine.needs.total,
-                mapped_bytes=engine.needs.mapped,
-            )
+        ready = Ready(
+            model=engine.target.model,
+            backend=engine.target.name,
+            n_ctx=engine.target.capabilities.n_ctx,
+            reason=engine.reason,
+            offloaded_bytes=engine.target.capabilities.offloaded_bytes,
+            sequences=engine.target.capabilities.max_sequences,
+            planned_bytes=engine.needs.total,
+            mapped_bytes=engine.needs.mapped,
         )
+        channel.send(RequestEvent(LOAD, ready))
         pulse.expect(slowest_step(engine, pair.target))
         return Worker(channel, engine, pulse).run()
 
@@ -267,7 +266,7 @@ class Worker:
 
     def _submit(self, frame: Submit, fate: Fate, encode: Callable[[], Encoded]) -> None:
         try:
-            found = _nothing if fate.dropped else encode
+            found = (lambda: Encoded([], frozenset())) if fate.dropped else encode
             sequence = self._requests[frame.id] = self._engine.submit(frame.request, found, frame.draft)
         except LocalspecError as error:
             self._send(frame.id, Failed(error.as_dict()))
@@ -301,22 +300,17 @@ class Worker:
         elif isinstance(event, Result):
             self._end(id, Done(event))
         elif isinstance(event, Round) or (isinstance(event, Delta) and id in self._begun):
-            self._channel.post(RequestEvent(id, event))
+            self._channel.post(Posted(id, event))
         else:
             # The first text is sent at once: the posting thread would only run during the next forward.
             if isinstance(event, Delta):
                 self._begun.add(id)
-            self._send(id, event)
+            self._channel.send(Posted(id, event))
 
     def _end(self, id: int, event: Done | Failed) -> None:
         self._send(id, event)
         del self._requests[id]
         self._begun.discard(id)
 
-    def _send(self, id: int, event: Event | Answer) -> None:
+    def _send(self, id: int, event: Answer) -> None:
         self._channel.send(RequestEvent(id, event))
-
-
-def _nothing() -> Encoded:
-    """The tokens of a prompt whose request was cancelled."""
-    return Encoded([], frozenset())

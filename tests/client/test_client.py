@@ -263,9 +263,7 @@ async def test_a_server_of_another_protocol_or_none_is_told(
 
 HEAVY = ("numpy", "llama_cpp", "mlx", "jinja2")
 OF_THE_DAEMON = ("sqlite3", "prometheus_client", "psutil", "localspec.daemon")
-OF_THE_ENGINE = tuple(
-    f"localspec.{name}" for name in ("engine", "backends", "speculation", "client", "worker")
-)
+OF_THE_ENGINE = tuple(f"localspec.{name}" for name in ("engine", "backends", "speculation", "worker"))
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from localspec.client import Client
-from localspec.client.subscription import UNREAD, Subscription
+from localspec.client.stream import UNREAD, Subscription
 from localspec.protocol.events import ModelEvent, RoundEvent, SessionEvent
 from localspec.protocol.requests import File
 from tests.client.conftest import echo
@@ -44,11 +44,11 @@ async def test_it_ends_with_the_connection_however_often_it_is_asked(home: Path)
 
 async def test_who_does_not_read_loses_the_oldest() -> None:
     events = Subscription()
-    told = [SessionEvent(str(number), "changed") for number in range(UNREAD + 10)]
-    for event in told:
+    sent = [SessionEvent(str(number), "changed") for number in range(UNREAD + 10)]
+    for event in sent:
         events.feed(event)
-    events.end()
-    assert [event async for event in events] == told[11:]
+    events.feed(None)
+    assert [event async for event in events] == sent[11:]
 
 
 @pytest.mark.slow
@@ -63,20 +63,10 @@ async def test_the_memory_is_taught_shown_and_forgotten(home: Path, client: Clie
     assert await client.memory_stats() == ()
 
 
-async def test_all_who_wait_are_told_of_the_end() -> None:
+async def test_the_end_comes_to_all_readers() -> None:
     events = Subscription()
     readers = [asyncio.create_task(anext(events, None)) for _ in range(3)]
     events.feed(SessionEvent("a", "opened"))
-    events.end()
-    told = [await soon(reader) for reader in readers]
-    assert told == [SessionEvent("a", "opened"), None, None]
-
-
-async def test_the_end_comes_even_to_who_never_read() -> None:
-    events = Subscription()
-    for number in range(UNREAD):
-        events.feed(SessionEvent(str(number), "changed"))
-    for _ in range(2):
-        events.end()
-    read = [event async for event in events]
-    assert len(read) == UNREAD - 2 and read[-1] == SessionEvent(str(UNREAD - 1), "changed")
+    events.feed(None)
+    sent = [await soon(reader) for reader in readers]
+    assert sent == [SessionEvent("a", "opened"), None, None]

@@ -34,6 +34,7 @@ from localspec.models.pair import pair_from
 from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round
 from localspec.protocol.frames import (
     HEADER,
+    LOAD,
     Cancel,
     Drafted,
     DropDraft,
@@ -41,17 +42,18 @@ from localspec.protocol.frames import (
     Heartbeat,
     Load,
     LoadDraft,
-    LoadFailed,
     Loading,
     Ready,
     RequestEvent,
     Rest,
     Stop,
+    Streamed,
     Submit,
     Teach,
     Tokenize,
     Tokenized,
     encode_frame,
+    streamed,
     to_worker_decoder,
 )
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Request, TextPrompt, TokenPrompt
@@ -82,12 +84,12 @@ class Running:
         self.text = ""
         self.count = 0
 
-    def delta(self, text: str) -> RequestEvent:
+    def delta(self, text: str) -> Streamed:
         self.text += text
         self.count += 1
-        return RequestEvent(self.id, Delta(text, (Token(self.count, "target", len(text)),)))
+        return streamed(self.id, Delta(text, (Token(self.count, "target", len(text)),)))
 
-    def round(self) -> RequestEvent:
+    def round(self) -> Streamed:
         n = self.count + 1
         played = Round(
             round=n,
@@ -99,7 +101,7 @@ class Running:
             emitted=1,
             ms=1.5,
         )
-        return RequestEvent(self.id, played)
+        return streamed(self.id, played)
 
     def done(self, reason: FinishReason) -> RequestEvent:
         proposers = {"prompt-lookup": ProposerStats(drafted=4, accepted=3)}
@@ -227,10 +229,10 @@ class EchoWorker:
                 sys.exit(0)
 
     def open(self, load: Load) -> None:
-        self.send(Loading("weights", 0.5))
+        self.send(RequestEvent(LOAD, Loading("weights", 0.5)))
         pair = pair_from(load.pair)
         if self.name == "broken":
-            self.send(LoadFailed(ModelInvalid("this model is broken").as_dict()))
+            self.send(RequestEvent(LOAD, Failed(ModelInvalid("this model is broken").as_dict())))
             sys.exit(1)
         if self.name == "dies":
             os._exit(7)
@@ -241,7 +243,8 @@ class EchoWorker:
             time.sleep(BEAT_S)
         backend = load.pair.target.description.backend
         planned = needs_of(pair.target, None, load.engine).total if pair.target.path.exists() else 0
-        self.send(Ready(self.name, backend, 4096, "it echoes", sequences=1, planned_bytes=planned))
+        ready = Ready(self.name, backend, 4096, "it echoes", sequences=1, planned_bytes=planned)
+        self.send(RequestEvent(LOAD, ready))
 
     def draft(self, load: LoadDraft) -> None:
         pair = pair_from(load.pair)
@@ -266,13 +269,13 @@ class EchoWorker:
 
     def submit(self, submit: Submit) -> None:
         self.source = submit.request.source
-        self.send(RequestEvent(submit.id, Progress()))
+        self.send(streamed(submit.id, Progress()))
         match said(submit.request), (submit.request.options.seed or 0) % 2:
             case ("fail", _) | ("odd", 1):
                 self.send(RequestEvent(submit.id, Failed(OutOfMemory("no memory is left").as_dict())))
                 return
             case "degrade", _:
-                self.send(RequestEvent(submit.id, Degraded("draft", "prompt-lookup", "the draft is slow")))
+                self.send(streamed(submit.id, Degraded("draft", "prompt-lookup", "the draft is slow")))
         assert self.load is not None
         self.running[submit.id] = Running(submit, self.load)
 

@@ -10,7 +10,7 @@ import pytest
 
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.relay.subscription import Events
+from localspec.daemon.relay.outbox import Events
 from localspec.daemon.workers.pool import COMMAND, Pool, chosen
 from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelInvalid, ModelNotFound

@@ -14,12 +14,11 @@ import pytest
 
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.relay.subscription import Events
+from localspec.daemon.relay.outbox import Events
 from localspec.daemon.workers.pool import Pool, Program, key_of
 from localspec.daemon.workers.worker import Job, Key, WorkerProcess
-from localspec.errors import EngineCrashed, ModelAmbiguous, ModelInvalid, ShuttingDown
-from localspec.protocol.events import Delta, Progress, StreamEvent
-from localspec.protocol.frames import Loading
+from localspec.errors import EngineCrashed, ModelAmbiguous, ShuttingDown
+from localspec.protocol.frames import DELTA, PROGRESS, Loading, Streamed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from tests.daemon.echo_daemon import WORKER
@@ -49,8 +48,8 @@ def ignore(event: object) -> None:
     """Ignore an event."""
 
 
-def submit(worker: WorkerProcess, prompt: str, heard: list[StreamEvent]) -> Job:
-    return worker.submit(Request(prompt=TextPrompt(prompt)), heard.append)
+def submit(worker: WorkerProcess, prompt: str, taken: list[Streamed]) -> Job:
+    return worker.submit(Request(prompt=TextPrompt(prompt)), taken.append)
 
 
 def test_what_options_name_which_worker() -> None:
@@ -64,36 +63,14 @@ async def test_a_lease_lends_a_loaded_worker() -> None:
         async with pool.lease(ECHO, loading.append) as (worker, *_):
             assert [(frame.stage, frame.fraction) for frame in loading] == [("weights", 0.5)]
             assert [(w.key, ready.model) for w, ready in pool.loaded()] == [(ECHO, "echo")]
-            heard: list[StreamEvent] = []
-            result = await soon(submit(worker, "one two", heard).end)
+            taken: list[Streamed] = []
+            result = await soon(submit(worker, "one two", taken).end)
             assert result.text == "one two "
-            assert [type(event) for event in heard] == [Progress, Delta, Delta]
+            assert [event.method for event in taken] == [PROGRESS, DELTA, DELTA]
             assert worker.users == 1
         assert worker.users == 0
         async with pool.lease(ECHO, ignore) as (again, *_):
             assert again is worker
-
-
-async def test_several_jobs_at_once_keep_apart() -> None:
-    async with pool_of() as pool, pool.lease(ECHO, ignore) as (worker, *_):
-        stalled = submit(worker, "stall", [])
-        jobs = [submit(worker, f"job {n}", []) for n in range(10)]
-        assert [(await soon(job.end)).text for job in jobs] == [f"job {n} " for n in range(10)]
-        assert not stalled.end.done()
-        stalled.cancel()
-        stalled.cancel()
-        assert (await soon(stalled.end)).finish_reason == "cancelled"
-
-
-async def test_a_load_that_fails_raises_in_every_lease() -> None:
-    async def lease(pool: Pool) -> None:
-        async with pool.lease(Key("broken", "none", "toy"), ignore):
-            raise AssertionError("it was loaded")
-
-    async with pool_of() as pool:
-        failures = await asyncio.gather(*(lease(pool) for _ in range(3)), return_exceptions=True)
-        assert [type(failure) for failure in failures] == [ModelInvalid] * 3
-        assert pool.loaded() == []
 
 
 @pytest.mark.parametrize(
@@ -159,21 +136,6 @@ async def test_closing_during_a_load_ends_it(tmp_path: Path) -> None:
     await pool.close()
     with pytest.raises(ShuttingDown):
         await soon(waiting)
-
-
-async def test_a_lease_given_up_during_the_load_leaves_the_load(tmp_path: Path) -> None:
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    key = Key(f"gate:{gate}", "none", "toy")
-    async with pool_of() as pool:
-        loading: list[Loading] = []
-        with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.05), pool.lease(key, loading.append):
-                raise AssertionError("it was loaded")
-        async with asyncio.TaskGroup() as group:
-            group.create_task(asyncio.to_thread(gate.write_text, "open"))
-            async with pool.lease(key, ignore) as (worker, *_):
-                assert worker.users == 1
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Text in, typed messages out: golden cases, and whatever else may arrive."""
+"""Text in, typed messages out; tests/slow/test_fuzz.py damages messages at random."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from localspec.errors import InvalidOptions, LocalspecError, QueueFull
 from localspec.protocol import jsonrpc
 from localspec.protocol.jsonrpc import Call, ErrorObject, ProtocolFault, Response, decode
 from localspec.protocol.messages import METHODS, params_of
-from localspec.protocol.options import Options
 
 NOTICE = jsonrpc.notification("m", {})
 
@@ -201,48 +200,6 @@ def decode_or_refuse(text: str | bytes) -> None:
 @given(st.binary(max_size=300) | st.text(max_size=300))
 def test_random_bytes_and_text_are_decoded_or_refused(data: str | bytes) -> None:
     decode_or_refuse(data)
-
-
-VALID = [
-    jsonrpc.request(1, "initialize", {"protocol": 1, "client": {"name": "a", "version": "1"}}),
-    jsonrpc.request("x", "chat/send", {"session": "s", "content": "é", "options": Options(k=4, stop=("a",))}),
-    jsonrpc.request(2, "generate", {"messages": [{"role": "user", "content": "hi"}], "raw": False}),
-    jsonrpc.request(3, "completion/inline", {"prefix": "a", "suffix": "b", "n": 2, "max_ms": 500}),
-    jsonrpc.notification("$/cancelRequest", {"id": 1}),
-    jsonrpc.result(1, {"text": "hi"}),
-    jsonrpc.failure(1, QueueFull("full")),
-]
-
-
-@given(st.sampled_from(VALID), st.lists(st.tuples(st.integers(0, 999), st.integers(0, 0x10FFFF)), max_size=3))
-def test_messages_with_changed_characters_are_decoded_or_refused(
-    text: str, changes: list[tuple[int, int]]
-) -> None:
-    characters = list(text)
-    for place, code in changes:
-        characters[place % len(characters)] = chr(code)
-    decode_or_refuse("".join(characters))
-
-
-@given(st.sampled_from(VALID), st.lists(st.tuples(st.integers(0, 999), st.integers(0, 255)), max_size=3))
-def test_messages_with_changed_bytes_are_decoded_or_refused(
-    text: str, changes: list[tuple[int, int]]
-) -> None:
-    data = bytearray(text.encode())
-    for place, byte in changes:
-        data[place % len(data)] = byte
-    decode_or_refuse(bytes(data))
-
-
-@given(st.sampled_from(VALID), st.integers(0, 300), st.integers(0, 300))
-def test_pieces_of_messages_are_decoded_or_refused(text: str, start: int, end: int) -> None:
-    decode_or_refuse(text[start:end])
-    decode_or_refuse(text[:start] + text[end:])
-
-
-@given(st.sampled_from(sorted(METHODS)), json_values)
-def test_any_params_of_a_method_are_taken_or_refused(method: str, params: Any) -> None:
-    decode_or_refuse(jsonrpc.request(1, method, params))
 
 
 @given(st.sampled_from(sorted(METHODS)), st.data())

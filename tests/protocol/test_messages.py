@@ -14,10 +14,8 @@ from localspec.protocol.messages import (
     METHODS,
     NOTIFICATIONS,
     ClientInfo,
-    ModelDescription,
     ModelList,
     SpeculationDegraded,
-    StoreDescription,
     params_of,
 )
 from localspec.protocol.options import Options
@@ -227,33 +225,8 @@ def test_every_kind_of_event_has_an_example_here() -> None:
     assert {msgspec.to_builtins(event)["kind"] for event in EVENTS} == set(get_args(EventKind))
 
 
-def test_methods_and_notifications_are_told_apart_by_name() -> None:
-    assert not set(METHODS) & set(NOTIFICATIONS)
-
-
 def test_an_older_daemons_list_of_models_is_read() -> None:
     """Fields of a model that an older daemon lacks have defaults; its list of stores is empty."""
     older = {"id": "toy", "path": "/toy.gguf", "format": "gguf", "backend": "llama_cpp", "size": 1}
     listed = msgspec.convert({"models": [older]}, ModelList)
     assert listed.stores == () and listed.models[0].names == () and listed.models[0].store is None
-
-
-def test_a_list_of_models_survives_the_wire() -> None:
-    model = ModelDescription(
-        id="toy-7b-q4_0",
-        path="/toy.gguf",
-        format="gguf",
-        backend="llama_cpp",
-        size=1,
-        store="ollama",
-        names=("toy:7b", "toy-7b-q4_0"),
-        also=("/blob",),
-        parts=3,
-        title="Toy 7B",
-        template=True,
-        problem="it is empty",
-        remedy="Fill it.",
-    )
-    store = StoreDescription(name="ollama", path="/o", problem="it is closed", remedy="Open it.")
-    listed = ModelList((model,), (store,))
-    assert msgspec.json.decode(msgspec.json.encode(listed), type=ModelList) == listed

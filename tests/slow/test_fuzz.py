@@ -11,14 +11,14 @@ import pytest
 from tests.daemon.attack import Script, Tally, play
 from tests.daemon.conftest import StartDaemon, home, start
 from tests.daemon.siege import besiege
-from tests.protocol.fuzzing import fuzz_frames, fuzz_messages
+from tests.protocol.fuzzing import fuzz_messages
 from tests.slow.share import share
 
 __all__ = ["home", "start"]
 
 pytestmark = pytest.mark.slow
 
-MESSAGES, FRAMES, CONNECTIONS = share(200_000), share(50_000), share(6000)
+MESSAGES, CONNECTIONS = share(200_000), share(6000)
 
 
 @pytest.fixture
@@ -31,12 +31,6 @@ def test_messages(seed: int) -> None:
     endings = fuzz_messages(MESSAGES, seed)
     print(f"seed {seed}: {endings.total()} messages, {dict(endings)}, 0 crashes")
     assert endings.total() == MESSAGES and len(endings) == 6
-
-
-def test_frames(seed: int) -> None:
-    endings = fuzz_frames(FRAMES, seed)
-    print(f"seed {seed}: {endings.total()} frames, {dict(endings)}, 0 crashes")
-    assert endings.total() == FRAMES and len(endings) == 2
 
 
 def test_connections(start: StartDaemon, seed: int) -> None:

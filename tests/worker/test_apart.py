@@ -18,6 +18,7 @@ from localspec.memory.memory import Memory
 from localspec.memory.upkeep import stats
 from localspec.protocol.events import Done, Failed
 from localspec.protocol.frames import (
+    Answer,
     Cancel,
     Forget,
     FromWorker,
@@ -78,20 +79,19 @@ class Daemon:
     def next(self) -> FromWorker:
         return read(self._stream)
 
-    def end(self) -> RequestEvent:
-        """The next frame that ends a job."""
-        while True:
-            frame = self.next()
-            if isinstance(frame, RequestEvent) and isinstance(frame.event, Done | Failed | Tokenized):
-                return frame
+    def end(self) -> tuple[int, Answer]:
+        """The job that ends next, and its end."""
+        while not isinstance(frame := self.next(), RequestEvent):
+            pass
+        return frame.id, frame.event
 
 
 @pytest.fixture
 def daemon(tmp_path: Path) -> Iterator[Daemon]:
-    ours, theirs = socket.socketpair()
+    ours, remote = socket.socketpair()
     ours.settimeout(DEADLINE_S)
     vocabulary = Slow()
-    channel = Channel(theirs, exit_s=3600.0)
+    channel = Channel(remote, exit_s=3600.0)
     with ours, ours.makefile("rb") as stream:
         target = ToyBackend(n_ctx=2 * LONG, vocabulary=vocabulary)
         learning = Learning(target, memory=memory_in(tmp_path))
@@ -122,7 +122,7 @@ def test_others_are_answered_while_a_prompt_is_tokenized(daemon: Daemon, kind: s
     assert daemon.vocabulary.begun.wait(DEADLINE_S)
     daemon.submit(2, SHORT)
     daemon.send(Tokenize(3, "abc", False, False, False))
-    assert {daemon.end().id, daemon.end().id} == {2, 3}
+    assert {daemon.end()[0], daemon.end()[0]} == {2, 3}
     daemon.send(Cancel(1))
     daemon.vocabulary.go.set()
     id, ended = daemon.end()
@@ -134,7 +134,7 @@ def test_others_are_answered_while_a_text_is_tokenized(daemon: Daemon) -> None:
     daemon.send(Tokenize(1, "x" * 3 * LONG, False, False, False))
     assert daemon.vocabulary.begun.wait(DEADLINE_S)
     daemon.submit(2, SHORT)
-    assert daemon.end().id == 2
+    assert daemon.end()[0] == 2
     daemon.vocabulary.go.set()
     id, ended = daemon.end()
     assert isinstance(ended, Tokenized) and id == 1 and len(ended.tokens) == 3 * LONG
@@ -158,7 +158,7 @@ def test_it_counts_as_work_that_gets_on(daemon: Daemon) -> None:
 
 def test_it_can_be_stopped_while_a_text_is_tokenized_and_has_learnt(daemon: Daemon, tmp_path: Path) -> None:
     daemon.submit(1, TextPrompt("abc" * 20))
-    assert daemon.end().id == 1
+    assert daemon.end()[0] == 1
     daemon.submit(2, long_prompt("text"))
     daemon.submit(3, long_prompt("text"))
     assert daemon.vocabulary.begun.wait(DEADLINE_S)
@@ -176,9 +176,9 @@ def test_what_is_forgotten_while_it_is_tokenized_is_not_learnt(daemon: Daemon, t
     assert daemon.vocabulary.begun.wait(DEADLINE_S)
     daemon.send(Forget("chat:1"))
     daemon.submit(3, SHORT)
-    assert daemon.end().id == 3
+    assert daemon.end()[0] == 3
     daemon.vocabulary.go.set()
-    assert {daemon.end().id, daemon.end().id} == {1, 2}
+    assert {daemon.end()[0], daemon.end()[0]} == {1, 2}
     daemon.send(Stop())
     daemon.worker.join(DEADLINE_S)
     (table,) = stats(tmp_path, refuse)
@@ -197,7 +197,7 @@ def test_what_is_cancelled_before_its_turn_is_not_tokenized(daemon: Daemon) -> N
     assert isinstance(cancelled, Done) and cancelled.result.finish_reason == "cancelled"
     assert isinstance(failed, Failed) and failed.error["code"] == "gone"
     daemon.vocabulary.go.set()
-    assert daemon.end().id == 1 and daemon.vocabulary.long == 1
+    assert daemon.end()[0] == 1 and daemon.vocabulary.long == 1
 
 
 @pytest.mark.parametrize(

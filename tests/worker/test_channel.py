@@ -9,20 +9,21 @@ from typing import BinaryIO
 
 import pytest
 
-from localspec.protocol.events import Delta
-from localspec.protocol.frames import FromWorker, Heartbeat, RequestEvent
+from localspec.protocol.events import Degraded, Delta, StreamEvent
+from localspec.protocol.frames import FromWorker, Heartbeat, streamed
+from localspec.protocol.results import Token
 from localspec.worker import channel as channel_module
-from localspec.worker.channel import Channel
+from localspec.worker.channel import MERGED, Channel, Posted, frames_of
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read
 
 
 @pytest.fixture
 def ends() -> Iterator[tuple[Channel, BinaryIO]]:
-    ours, theirs = socket.socketpair()
+    ours, remote = socket.socketpair()
     ours.settimeout(DEADLINE_S)
-    with ours, theirs, ours.makefile("rb") as stream:
-        yield Channel(theirs, exit_s=3600.0), stream
+    with ours, remote, ours.makefile("rb") as stream:
+        yield Channel(remote, exit_s=3600.0), stream
 
 
 def test_a_posted_frame_is_sent_without_another(ends: tuple[Channel, BinaryIO]) -> None:
@@ -34,7 +35,7 @@ def test_a_posted_frame_is_sent_without_another(ends: tuple[Channel, BinaryIO]) 
 
 def test_posted_and_sent_frames_keep_their_order(ends: tuple[Channel, BinaryIO]) -> None:
     channel, stream = ends
-    frames: list[FromWorker] = [RequestEvent(1, Delta(str(n), ())) for n in range(300)]
+    frames: list[FromWorker] = [Heartbeat(n, 0.0) for n in range(300)]
     for n, frame in enumerate(frames):
         (channel.send if n % 7 == 0 else channel.post)(frame)
     assert [read(stream) for _ in frames] == frames
@@ -54,13 +55,41 @@ def test_posted_frames_wait_to_be_sent_together(
 
 
 def test_where_the_thread_does_not_get_to_run_the_next_post_sends_both() -> None:
-    ours, theirs = socket.socketpair()
+    ours, remote = socket.socketpair()
     ours.settimeout(DEADLINE_S)
-    with ours, theirs, ours.makefile("rb") as stream:
-        channel = Channel(theirs, exit_s=3600.0)
+    with ours, remote, ours.makefile("rb") as stream:
+        channel = Channel(remote, exit_s=3600.0)
         channel._posted = threading.Event()  # the thread waits for the old one
         channel._posted.set()
         channel._outbox.append(Heartbeat(1, 0.0))
         channel.post(Heartbeat(2, 0.0))
         assert not channel._outbox, "both were sent before the call returned"
         assert [read(stream), read(stream)] == [Heartbeat(1, 0.0), Heartbeat(2, 0.0)]
+
+
+def test_text_of_a_request_is_merged_up_to_its_next_other_event() -> None:
+    def text(text: str) -> Delta:
+        return Delta(text, (Token(1, "target", len(text)),))
+
+    degraded, beat = Degraded("draft", "lookup", "it failed"), Heartbeat(1, 0.0)
+    said: list[tuple[int, StreamEvent]] = [
+        (1, text("a")),
+        (2, text("A")),
+        (1, text("b")),
+        (1, degraded),
+        (2, text("B")),
+        (1, text("c")),
+    ]
+    assert frames_of([beat, *(Posted(id, event) for id, event in said), beat]) == [
+        beat,
+        streamed(1, Delta("ab", 2 * text("a").tokens)),
+        streamed(2, Delta("AB", 2 * text("A").tokens)),
+        streamed(1, degraded),
+        streamed(1, text("c")),
+        beat,
+    ]
+
+
+def test_a_merged_delta_has_an_end() -> None:
+    tokens = (Token(1, "target", 0),) * (MERGED // 2)
+    assert len(frames_of(5 * [Posted(1, Delta("", tokens))])) == 3

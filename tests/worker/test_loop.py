@@ -61,8 +61,8 @@ def finish(receive: Receive) -> tuple[str, str]:
     """The text of the request that ends next, and why it ended."""
     while True:
         frame = receive()
-        assert isinstance(frame, RequestEvent)
-        if isinstance(frame.event, Done):
+        if isinstance(frame, RequestEvent):
+            assert isinstance(frame.event, Done)
             return frame.event.result.text, frame.event.result.finish_reason
 
 

@@ -7,9 +7,11 @@ requests for ever: the library enforces the deadline only while something is awa
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import Any
 
 from websockets.asyncio.server import ServerConnection
+from websockets.protocol import State
 
 CLOSE_S = 0.5
 """longest duration of the closing handshake, in seconds"""
@@ -24,6 +26,25 @@ class Socket(ServerConnection):
     def __init__(self, *args: Any, made: set[ServerConnection], most: int, **options: Any) -> None:
         super().__init__(*args, **options)
         self._made, self._most = made, most
+        self.on_ready: Callable[[], None] = lambda: None
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the client keeps up: :meth:`write` may be called."""
+        return not self.paused and self.state is State.OPEN
+
+    def write(self, message: bytes) -> None:
+        """Send a text without waiting."""
+        self.protocol.send_text(message)
+        self.send_data()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.transport.abort()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.on_ready()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)

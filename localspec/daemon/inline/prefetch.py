@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Iterator
 from contextlib import contextmanager
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from localspec.daemon.inline.suggestions import Query
+from localspec.daemon.relay.exchange import Receiver
 
 MOST = 16
 """prefetches at once, of all clients together"""
@@ -16,17 +17,10 @@ CLEAR_S = 1.0
 """seconds that cancelled work may take to end"""
 
 
-class Cancellable(Protocol):
-    """The request or receiver that the work belongs to."""
-
-    def cancel(self) -> None:
-        """End it at once."""
-
-
 class Work(NamedTuple):
     """Work for a path; ``query`` is the completion that it prefetches, None for a prefill."""
 
-    doer: Cancellable
+    doer: Receiver
     query: Query | None
     task: asyncio.Task[None] | None
 
@@ -46,9 +40,11 @@ class Prefetch:
 
     def __init__(self) -> None:
         self._work: dict[tuple[object, str], Work] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        """the prefetches, with those that were replaced and are ending"""
 
     def begin(
-        self, client: object, path: str, doer: Cancellable, query: Query, work: Coroutine[Any, Any, None]
+        self, client: object, path: str, doer: Receiver, query: Query, work: Coroutine[Any, Any, None]
     ) -> None:
         """Start ``work``, which answers ``query``, in a task; of too many the oldest is cancelled."""
         self.cancel(client, path)
@@ -57,10 +53,12 @@ class Prefetch:
             others[0].doer.cancel()
         task = asyncio.create_task(work)
         mine = self._work[client, path] = Work(doer, query, task)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
         task.add_done_callback(lambda _: self._end(client, path, mine))
 
     @contextmanager
-    def hold(self, client: object, path: str, doer: Cancellable) -> Iterator[None]:
+    def hold(self, client: object, path: str, doer: Receiver) -> Iterator[None]:
         """Register ``doer`` as the work for ``path`` while the context is open."""
         self.cancel(client, path)
         mine = self._work[client, path] = Work(doer, None, None)
@@ -79,12 +77,10 @@ class Prefetch:
 
     async def clear(self) -> None:
         """Cancel all prefetches, and wait :data:`CLEAR_S` at most for their ends."""
-        own = self._own()
-        for work in own:
+        for work in self._own():
             work.doer.cancel()
-        tasks = [work.task for work in own if work.task is not None]
-        if tasks:
-            await asyncio.wait(tasks, timeout=CLEAR_S)
+        if self._tasks:
+            await asyncio.wait(self._tasks, timeout=CLEAR_S)
 
     def _own(self) -> list[Work]:
         """The prefetches, the oldest first."""

@@ -7,15 +7,17 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 
+import msgspec
 from msgspec.structs import replace
 
 from localspec.daemon.chats.store import Session, Turn
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods.generation import generate, merged, nothing
 from localspec.daemon.relay.exchange import Exchange
-from localspec.daemon.relay.stream import Stream, streamed
+from localspec.daemon.relay.stream import Stream
 from localspec.errors import LocalspecError
-from localspec.protocol.events import Delta, SessionEvent, StreamEvent
+from localspec.protocol.events import SessionEvent
+from localspec.protocol.frames import DELTA, Streamed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, Request
 from localspec.protocol.results import Result
@@ -47,13 +49,18 @@ async def _take_turn(
     if session.private:
         options = replace(options, remember=False)
     options = await merged(daemon, options)
-    return await streamed(
-        daemon.streams,
+    return await daemon.streams.run(
         exchange,
         lambda stream: answer(daemon, stream, session, turn, options),
         session=session.id,
         patience=daemon.streams.grace,
     )
+
+
+class Text(msgspec.Struct):
+    """The text of a delta."""
+
+    text: str
 
 
 class Answer:
@@ -64,13 +71,14 @@ class Answer:
         self._stream = stream
         self._session = session
         self._row = row
-        self._texts: list[str] = []
-        self._written = 0
+        self._text = ""
+        self._unread: list[bytes] = []
+        """the params of the deltas after that text"""
 
-    def take(self, event: StreamEvent) -> None:
-        if isinstance(event, Delta):
-            self._texts.append(event.text)
-        self._stream.stream(event)
+    def take(self, event: Streamed) -> None:
+        if event.method == DELTA:
+            self._unread.append(event.params)
+        self._stream.take(event)
 
     async def end(self, status: Status, text: str | None = None) -> None:
         """Store ``text``, or the text so far. A failure to store it does not end the stream: it is logged."""
@@ -97,12 +105,14 @@ class Answer:
     async def _checkpoint(self) -> None:
         while True:
             await asyncio.sleep(CHECKPOINT_S)
-            if len(self._texts) != self._written:
-                self._written = len(self._texts)
+            if self._unread:
                 await self._write("streaming")
 
     async def _write(self, status: Status, text: str | None = None) -> None:
-        text = "".join(self._texts) if text is None else text
+        if text is None:
+            unread, self._unread = self._unread, []
+            self._text += "".join(msgspec.json.decode(params, type=Text).text for params in unread)
+            text = self._text
         await self._daemon.history.write_answer(self._session, self._row, text, status)
 
 
@@ -111,7 +121,6 @@ async def answer(daemon: Daemon, stream: Stream, session: Session, turn: Turn, o
 
     The question is stored when the session's lock is taken, before anything is generated.
     """
-    stream.progress("queued", 0.0)
     async with AsyncExitStack() as lock:
         try:
             async with stream.waiting():

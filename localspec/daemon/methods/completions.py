@@ -14,8 +14,7 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.inline.pace import Pace
 from localspec.daemon.inline.suggestions import Found, Query, Shown
 from localspec.daemon.methods.generation import first_deadline, generate, merged, nothing, waited
-from localspec.daemon.relay.exchange import Exchange
-from localspec.daemon.relay.receiver import Silent
+from localspec.daemon.relay.exchange import Exchange, Receiver
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import LocalspecError
 from localspec.protocol import messages
@@ -37,10 +36,10 @@ async def inline(
 ) -> messages.Completions:
     """Answer with whole items, not with a stream: only a finished completion can be shown."""
     began = asyncio.get_running_loop().time()
-    editor = daemon.editors.of(exchange.client)
+    editor = daemon.editors[exchange.client]
     if params.trigger == "automatic":
         editor.pace.requested(began)
-    with editor.newest.hold(params.path, exchange):
+    with editor.hold(params.path, exchange):
         deadline = first_deadline(params, began)
         query = await _query(daemon, params)
         # Without a path the context is unknown: requests of different programs would share answers.
@@ -64,7 +63,7 @@ async def warm(daemon: Daemon, exchange: Exchange, params: messages.CompletionWa
     with contextlib.nullcontext() if path is None else prefetch.hold(exchange.client, path, exchange):
         options = replace(await merged(daemon, params.options), max_tokens=0)
         query = Query(params.prefix, params.suffix, params.path, params.language, True, options)
-        result = await generate(daemon, exchange, _request(query, params.extra, "background"), lambda _: None)
+        result = await generate(daemon, exchange, _request(query, params.extra, "background"))
     return messages.Warmed(result.prompt_tokens, result.prompt_tokens - result.cached_tokens)
 
 
@@ -143,13 +142,13 @@ async def _complete(
     is_loaded = any(key_of(query.options) in worker.pairs for worker, _ in daemon.pool.loaded())
     requests = [replace(request, options=_varied(query.options, i)) for i in range(query.count)]
     try:
-        raw = await asyncio.gather(*(generate(daemon, exchange, each, exchange.round) for each in requests))
+        raw = await asyncio.gather(*(generate(daemon, exchange, each) for each in requests))
     except LocalspecError:
         exchange.cancel()  # the other generations, which are not needed any more
         raise
     whole = not any(result.finish_reason in UNFINISHED for result in raw)
     if is_loaded:  # else the time includes the load
-        daemon.editors.of(exchange.client).pace.answered(now() - began, whole=whole)
+        daemon.editors[exchange.client].pace.answered(now() - began, whole=whole)
     results = [finished(result, query.gap) for result in raw]
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
     if whole and query.path is not None:
@@ -175,13 +174,15 @@ def _prefetch(daemon: Daemon, exchange: Exchange, query: Query, extra: tuple[Fil
     work = daemon.prefetch.find(exchange.client, path)
     if work is not None and work.query == query:
         return
-    silent = Silent()
-    daemon.prefetch.begin(exchange.client, path, silent, query, _keep_answer(daemon, silent, query, extra))
+    receiver = Receiver()
+    daemon.prefetch.begin(
+        exchange.client, path, receiver, query, _keep_answer(daemon, receiver, query, extra)
+    )
 
 
-async def _keep_answer(daemon: Daemon, silent: Silent, query: Query, extra: tuple[File, ...]) -> None:
+async def _keep_answer(daemon: Daemon, receiver: Receiver, query: Query, extra: tuple[File, ...]) -> None:
     try:
-        result = await generate(daemon, silent, _request(query, extra, "background"), lambda _: None)
+        result = await generate(daemon, receiver, _request(query, extra, "background"))
     except LocalspecError as error:
         log.debug("a prefetch failed: %s", error.code)
         return

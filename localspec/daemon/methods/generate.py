@@ -5,7 +5,6 @@ from __future__ import annotations
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods.generation import generate, merged
 from localspec.daemon.relay.exchange import Exchange
-from localspec.daemon.relay.stream import Stream, streamed
 from localspec.errors import InvalidOptions
 from localspec.protocol import messages
 from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt, TokenPrompt
@@ -23,12 +22,8 @@ async def generate_text(daemon: Daemon, exchange: Exchange, params: messages.Gen
         progress=params.progress,
     )
 
-    async def answer(stream: Stream) -> Result:
-        stream.progress("queued", 0.0)
-        return await generate(daemon, stream, request, stream.stream)
-
     # Without a session the answer of a lost client is of no use: it is cancelled.
-    return await streamed(daemon.streams, exchange, answer)
+    return await daemon.streams.run(exchange, lambda stream: generate(daemon, stream, request))
 
 
 async def resume(daemon: Daemon, exchange: Exchange, params: StreamResume) -> Result:

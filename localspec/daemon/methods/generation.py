@@ -5,24 +5,29 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from typing import Protocol
 
 from msgspec.structs import replace
 
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods.memory import absolute
-from localspec.daemon.relay.receiver import Receiver
+from localspec.daemon.relay.exchange import Receiver
 from localspec.daemon.workers.pool import key_of
-from localspec.protocol.events import StreamEvent
+from localspec.protocol.frames import Streamed
+from localspec.protocol.messages import CompletionInline
 from localspec.protocol.options import Options, check_options
 from localspec.protocol.requests import Request
 from localspec.protocol.results import FinishReason, Result, Stats
 
 
 async def generate(
-    daemon: Daemon, receiver: Receiver, request: Request, on_event: Callable[[StreamEvent], None]
+    daemon: Daemon,
+    receiver: Receiver,
+    request: Request,
+    on_event: Callable[[Streamed], None] | None = None,
 ) -> Result:
     """Run ``request`` on the worker that its (merged) options name; load its model first if need be.
+
+    Its events go to ``on_event``, or else to ``receiver``.
 
     A cancel, and the end of ``max_ms`` or ``max_prompt_ms`` (which include the load), give a result with the
     text so far. Raises the errors of the load and of the worker.
@@ -33,13 +38,14 @@ async def generate(
     async with AsyncExitStack() as lease:
         try:
             async with receiver.waiting(first_deadline(request, began)):
-                lent = await lease.enter_async_context(
+                leased = await lease.enter_async_context(
                     daemon.pool.lease(key, lambda frame: receiver.model_progress(key.model, frame))
                 )
         except TimeoutError:
             return nothing(options, "cancelled" if receiver.cancelled else "deadline")
         left = waited(request, loop.time() - began)
-        job = lent.worker.submit(left, on_event, watch=receiver.watched, draft=lent.draft)
+        take = on_event or receiver.take
+        job = leased.worker.submit(left, take, watch=receiver.watched, draft=leased.draft)
         try:
             with receiver.cancelled_by(job.cancel):
                 result: Result = await job.end
@@ -50,16 +56,7 @@ async def generate(
     return result
 
 
-class Limited(Protocol):
-    """A request with deadlines."""
-
-    @property
-    def max_ms(self) -> int | None: ...
-    @property
-    def max_prompt_ms(self) -> int | None: ...
-
-
-def first_deadline(limited: Limited, began: float) -> float | None:
+def first_deadline(limited: Request | CompletionInline, began: float) -> float | None:
     """The time by which the first token must be there, by the clock of ``began``; None for no limit."""
     limits = [ms for ms in (limited.max_ms, limited.max_prompt_ms) if ms is not None]
     return began + min(limits) / 1000 if limits else None

@@ -17,7 +17,7 @@ from localspec.protocol import messages
 async def events_subscribe(
     daemon: Daemon, exchange: Exchange, params: messages.EventsSubscribe
 ) -> messages.Nothing:
-    exchange.subscription.kinds = frozenset(params.kinds)
+    exchange.client.kinds = frozenset(params.kinds)
     return messages.Nothing()
 
 

@@ -1,100 +1,108 @@
-"""One request and its one response, for the method's handler."""
+"""The receivers of a generation's events: a request with its one response, or work without a client."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
-from localspec.daemon.relay.deltas import Deltas
+import msgspec
+
 from localspec.daemon.relay.outbox import Outbox
-from localspec.daemon.relay.receiver import Receiver
-from localspec.daemon.relay.subscription import Subscription
 from localspec.errors import LocalspecError
 from localspec.protocol import jsonrpc
-from localspec.protocol.events import Degraded, Delta, Progress, Round, RoundEvent, RoundFacts, StreamEvent
-from localspec.protocol.frames import Loading
+from localspec.protocol.events import RoundEvent
+from localspec.protocol.frames import DELTA, LIVE, Loading, Streamed
 from localspec.protocol.jsonrpc import Id, ProtocolFault
-from localspec.protocol.messages import (
-    ModelProgress,
-    SpeculationDegraded,
-    StreamDelta,
-    StreamProgress,
-    StreamStarted,
-)
+from localspec.protocol.messages import ModelProgress
+
+
+class Receiver:
+    """Work that may be cancelled. This one drops the events: it is work without a client."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._on_cancel: list[Callable[[], None]] = []
+
+    def cancel(self) -> None:
+        """Request the end: the response still comes, with the text so far."""
+        self.cancelled = True
+        for stop in tuple(self._on_cancel):
+            stop()
+
+    @contextmanager
+    def cancelled_by(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Inside, a cancel calls ``stop``; one that came earlier calls it at once."""
+        self._on_cancel.append(stop)
+        try:
+            if self.cancelled:
+                stop()
+            yield
+        finally:
+            self._on_cancel.remove(stop)
+
+    @asynccontextmanager
+    async def waiting(self, deadline: float | None = None) -> AsyncIterator[None]:
+        """A context for a wait, which ``deadline`` (loop time) or a cancel ends with TimeoutError."""
+        now = asyncio.get_running_loop().time
+        async with asyncio.timeout_at(deadline) as scope:
+            with self.cancelled_by(lambda: None if scope.expired() else scope.reschedule(now())):
+                yield
+
+    @property
+    def watched(self) -> bool:
+        """True if a record of each round is requested."""
+        return False
+
+    def take(self, event: Streamed) -> None:
+        """Take an event of the worker."""
+
+    def model_progress(self, model: str, frame: Loading) -> None:
+        """Report the progress of a model's load."""
 
 
 class Exchange(Receiver):
     """Sends the messages of one request, and ends the request when it is cancelled.
 
-    ``subscription`` is the connection's: all requests of one connection share it.
+    ``client``: the outbox of the connection, by which the connection is known.
     """
 
-    def __init__(self, id: Id, outbox: Outbox, subscription: Subscription) -> None:
+    def __init__(self, id: Id, client: Outbox) -> None:
         super().__init__()
         self.id = id
-        self.client: object = outbox
-        """identifies the connection"""
-        self.subscription = subscription
-        self._outbox = outbox
-        self._deltas = Deltas(id)
-        self._on_lost: Callable[[], None] = self.cancel
-
-    def lose(self) -> None:
-        """Handle a lost client: a stream may go on without it, anything else is cancelled."""
-        self._on_lost()
-
-    @contextmanager
-    def lost_by(self, leave: Callable[[], None]) -> Iterator[None]:
-        """Inside, losing the client calls ``leave``."""
-        self._on_lost = leave
-        try:
-            yield
-        finally:
-            self._on_lost = self.cancel
-
-    # Messages to the client.
-
-    def started(self, stream: str) -> None:
-        """Send the name of the stream."""
-        self._notify("stream/started", StreamStarted(self.id, stream))
-
-    def take_up(self, deltas: Deltas, missed: list[StreamDelta]) -> None:
-        """Send the ``missed`` deltas of a stream, and all later ones."""
-        self._deltas = deltas
-        for delta in missed:
-            self._notify("stream/delta", delta)
-
-    def progress(self, stage: str, fraction: float) -> None:
-        self._notify("stream/progress", StreamProgress(self.id, stage, fraction))
-
-    def stream(self, event: StreamEvent) -> None:
-        """Forward a worker's event to the client."""
-        match event:
-            case Delta():
-                self._outbox.delta(self._deltas, event.text, event.tokens)
-            case Progress():
-                facts = ("prefill", event.fraction, event.total, event.cached, event.processed)
-                self._notify("stream/progress", StreamProgress(self.id, *facts))
-            case Round():
-                self.round(event)
-            case Degraded():
-                self._notify(
-                    "speculation/degraded", SpeculationDegraded(self.id, event.source, event.to, event.reason)
-                )
+        self.client = client
+        self.on_lost: Callable[[], None] = self.cancel
+        """called when the client is lost: a stream may go on without it, anything else is cancelled"""
+        self._id = msgspec.json.encode(id)
+        self._delta = _head(DELTA, self._id) + b'"seq":'
 
     @property
     def watched(self) -> bool:
         """True if the client has subscribed to rounds."""
-        return RoundEvent.__struct_config__.tag in self.subscription.kinds
+        return RoundEvent.__struct_config__.tag in self.client.kinds
 
-    def round(self, event: StreamEvent) -> None:
-        """Forward ``event`` if it is a round: the only event sent of an answer that is not streamed."""
-        if isinstance(event, Round):
-            facts = {field: getattr(event, field) for field in RoundFacts.__struct_fields__}
-            self.subscription.send(RoundEvent(request=self.id, **facts))
+    def take(self, event: Streamed) -> None:
+        """Send a round to a client that watches: the only event of an answer that is not streamed."""
+        if event.method == LIVE:
+            self.pass_on(event)
+
+    def pass_on(self, event: Streamed) -> None:
+        """Send an event that is not a delta; a round is dropped for a client that is slow."""
+        frame = b"%b%b}" % (_head(event.method, self._id), event.params[1:])
+        if event.method != LIVE:
+            self.client.put(frame)
+        elif self.watched:
+            self.client.live(frame)
+
+    def delta(self, seq: int, params: bytes) -> None:
+        """Send the delta with this number."""
+        self.client.put(b"%b%d,%b}" % (self._delta, seq, params[1:]))
+
+    def notify(self, method: str, params: object) -> None:
+        self.client.put(jsonrpc.notification(method, params).encode())
 
     def model_progress(self, model: str, frame: Loading) -> None:
-        self._notify("model/progress", ModelProgress(model, frame.stage, frame.fraction))
+        self.notify("model/progress", ModelProgress(model, frame.stage, frame.fraction))
 
     def answer(self, answer: object) -> None:
         """Send the one response: a result or an error."""
@@ -102,7 +110,9 @@ class Exchange(Receiver):
             frame = jsonrpc.failure(self.id, answer)
         else:
             frame = jsonrpc.result(self.id, answer)
-        self._outbox.put(frame, after=self._deltas)
+        self.client.put(frame.encode())
 
-    def _notify(self, method: str, params: object) -> None:
-        self._outbox.put(jsonrpc.notification(method, params), after=self._deltas)
+
+def _head(method: str, id: bytes) -> bytes:
+    """The beginning of a notification, up to the first member of its params after the request."""
+    return b'{"jsonrpc":"2.0","method":"%b","params":{"request":%b,' % (method.encode(), id)

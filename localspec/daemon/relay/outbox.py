@@ -1,7 +1,7 @@
-"""The messages that wait to be sent to one client.
+"""The messages that wait to be sent to one client, and the live events for all clients.
 
-Putting a message in never waits, so a slow reader delays no other client: adjacent deltas of a request are
-merged, and a client that leaves the buffer full for too long is dropped.
+Putting a message in never waits, so a slow reader delays no other client: one that leaves the buffer full for
+too long is dropped.
 """
 
 from __future__ import annotations
@@ -9,12 +9,10 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Callable
+from typing import Protocol
 
-from websockets.exceptions import ConnectionClosed
-
-from localspec.daemon.relay.deltas import Deltas, Merged
-from localspec.daemon.relay.socket import Socket
-from localspec.protocol.results import Token
+from localspec.protocol import jsonrpc
+from localspec.protocol.events import LiveEvent
 
 LIVE_SHARE = 8
 """live events are dropped once one part in so many of the buffer is filled"""
@@ -22,115 +20,81 @@ OVERFLOW = 16
 """multiple of the buffer's size at which a client is dropped without delay"""
 
 
+class Socket(Protocol):
+    """A client's connection, by a WebSocket or in memory."""
+
+    on_ready: Callable[[], None]
+    """called when the client has caught up"""
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the client keeps up: :meth:`write` may be called."""
+
+    def write(self, message: bytes) -> None:
+        """Send a message without waiting."""
+
+    async def recv(self) -> str | bytes:
+        """Wait for the next message. Raises :class:`ConnectionClosed`."""
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close the connection, and wait for the client to do so, too."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+
 class Outbox:
-    """A queue of ``limit`` bytes; ``on_slow`` is called once it has been full for ``patience`` seconds."""
+    """A queue of ``limit`` bytes; ``on_slow`` is called once it has been full for ``patience`` seconds.
+
+    A client that keeps up has no queue: its messages are written at once.
+    """
 
     def __init__(self, socket: Socket, limit: int, patience: float, on_slow: Callable[[], None]) -> None:
+        self.kinds: frozenset[str] = frozenset()
+        """the kinds of live events that the client has subscribed to"""
+        self.sent = asyncio.Event()
+        """set once it is closed and empty"""
         self._socket = socket
         self._limit = limit
         self._patience = patience
         self._on_slow = on_slow
-        self._items: deque[str | Merged | None] = deque()
+        self._frames: deque[bytes] = deque()
         self._size = 0
-        self._filled = asyncio.Event()
-        self._is_idle = False
-        """True while :meth:`run` waits for messages, which :meth:`_flush` may then send"""
         self._alarm: asyncio.TimerHandle | None = None
         self._closed = False
-        self.sent = asyncio.Event()
-        """set once :meth:`run` has ended"""
+        socket.on_ready = self._flush
 
-    def put(self, frame: str, after: Deltas | None = None) -> None:
-        """Queue a frame; later deltas of ``after`` come after it."""
-        if after is not None:
-            after.seal()
-        self._append(frame, len(frame))
+    def put(self, frame: bytes) -> None:
+        """Send a frame, after those that wait; one for a closed outbox is lost."""
+        if self._closed:
+            return
+        if not self._frames and self._socket.is_ready:
+            self._socket.write(frame)
+        else:
+            self._frames.append(frame)
+            self._grow(len(frame))
 
-    def live(self, frame: str) -> None:
-        """Queue a frame that is only useful at once: it is dropped for a slow client."""
+    def live(self, frame: bytes) -> None:
+        """Send a frame that is only useful at once: it is dropped for a slow client."""
         if self._size < self._limit // LIVE_SHARE:
-            self._append(frame, len(frame))
-
-    def delta(self, stream: Deltas, text: str, tokens: tuple[Token, ...]) -> None:
-        """Queue new text of a stream, in the delta that still waits if there is one.
-
-        After the loss of the client it waits in the stream for a request that resumes it.
-        """
-        waiting = stream.open
-        if waiting is None:
-            waiting = stream.begin()
-            self._append(waiting, 0)
-        grown = waiting.add(text, tokens)
-        if not self._closed:
-            self._grow(grown)
+            self.put(frame)
 
     def close(self, *, now: bool = False) -> None:
-        """Accept no more frames; :meth:`run` ends once all are sent. ``now`` drops those that wait."""
+        """Accept no more frames. ``now`` drops those that wait."""
+        self._closed = True
         if now:
-            self._items.clear()
+            self._frames.clear()
             self._grow(-self._size)
-        if now or not self._closed:
-            # Dropping the queue drops an earlier mark of its end as well: it is set again.
-            self._closed = True
-            self._items.append(None)
-            self._wake()
-
-    async def run(self) -> None:
-        """Send the queued frames until closed or until the client is lost.
-
-        A client that keeps up is served by :meth:`_flush`, at the cost of a callback for each turn of the
-        event loop; this task sends the rest at the client's speed.
-        """
-        try:
-            while (frame := await self._take()) is not None:
-                await self._socket.send(frame)
-        except ConnectionClosed:
-            self.close(now=True)
-        finally:
-            self._grow(-self._size)
-            self.sent.set()
-
-    async def _take(self) -> str | None:
-        while True:
-            await self._socket.drain()
-            while not self._items:
-                self._filled.clear()
-                self._is_idle = True
-                await self._filled.wait()
-                self._is_idle = False
-            item = self._items.popleft()
-            if item is None:
-                return None
-            if (frame := self._frame(item)) is not None:
-                return frame
-
-    def _frame(self, item: str | Merged) -> str | None:
-        """The message of an item that leaves the queue; None for a delta that was resumed elsewhere."""
-        self._grow(-(len(item) if isinstance(item, str) else item.size))
-        return item if isinstance(item, str) else item.frame()
+        self._flush()
 
     def _flush(self) -> None:
-        """Write the queue to a client that reads; leave the rest, and the end, to :meth:`run`."""
-        while self._items and self._items[0] is not None and self._socket.is_ready:
-            item = self._items.popleft()
-            assert item is not None
-            if (frame := self._frame(item)) is not None:
-                self._socket.write(frame)
-        self._is_idle = not self._items
-        if self._items:
-            self._filled.set()
-
-    def _append(self, item: str | Merged, size: int) -> None:
-        if not self._closed:
-            self._items.append(item)
-            self._wake()
-            self._grow(size)
-
-    def _wake(self) -> None:
-        """Send the queue in the next turn of the event loop, with all that is added until then."""
-        if self._is_idle:
-            self._is_idle = False
-            asyncio.get_running_loop().call_soon(self._flush)
+        """Write the queue to a client that reads; the socket calls it for the rest."""
+        while self._frames and self._socket.is_ready:
+            frame = self._frames.popleft()
+            self._grow(-len(frame))
+            self._socket.write(frame)
+        if self._closed and not self._frames:
+            self.sent.set()
 
     def _grow(self, size: int) -> None:
         self._size += size
@@ -143,3 +107,17 @@ class Outbox:
             self._on_slow()
         elif self._alarm is None:
             self._alarm = asyncio.get_running_loop().call_later(self._patience, self._on_slow)
+
+
+class Events:
+    """Events for all clients. Rounds hold token ids, which are text: they go to their own client only."""
+
+    def __init__(self) -> None:
+        self.clients: set[Outbox] = set()
+
+    def publish(self, event: LiveEvent) -> None:
+        """Send ``event`` to every subscriber of its kind."""
+        frame = jsonrpc.notification("event", event).encode()
+        for client in self.clients:
+            if event.__struct_config__.tag in client.kinds:
+                client.put(frame)

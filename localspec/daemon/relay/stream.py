@@ -1,73 +1,88 @@
-"""One streamed answer: it goes on without its client for a while, and can be resumed."""
+"""Streamed answers: they go on without their client for a while, and can be resumed."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import secrets
-from collections.abc import Awaitable, Callable
+from collections import deque
+from collections.abc import Callable, Coroutine
+from typing import Any
 
-from localspec.daemon.relay.deltas import Deltas
-from localspec.daemon.relay.exchange import Exchange
-from localspec.daemon.relay.receiver import Receiver
-from localspec.daemon.relay.streams import Streams
-from localspec.errors import Gone, LocalspecError
-from localspec.protocol.events import Delta, StreamEvent
-from localspec.protocol.frames import Loading
+from localspec.daemon.relay.exchange import Exchange, Receiver
+from localspec.errors import Gone, InvalidOptions, LocalspecError
+from localspec.protocol.frames import DELTA, Loading, Streamed
+from localspec.protocol.messages import StreamProgress, StreamStarted
 from localspec.protocol.results import Result
 
 log = logging.getLogger(__name__)
 
-Work = Callable[["Stream"], Awaitable[Result]]
+Work = Callable[["Stream"], Coroutine[Any, Any, Result]]
 
-
-class Follower:
-    """The request that a stream is sent to; ``left`` gets an error when it is replaced or lost."""
-
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange = exchange
-        self.left: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
-
-    def leave(self, why: str) -> None:
-        if not self.left.done():
-            self.left.set_exception(Gone(why, "Resume the stream, or send the request again."))
-            self.left.exception()  # marks it as retrieved, as it may never be awaited
+KEPT_BYTES = 1024 * 1024
+"""bytes of a stream's deltas that are kept for clients that resume it"""
+DELTA_BYTES = 64
+"""approximate size of a kept delta besides its params"""
+MOST_ENDED = 64
+"""ended streams that are kept at most"""
 
 
 class Stream(Receiver):
-    """One generation, sent to its follower; it goes on without one for ``patience`` seconds."""
+    """One generation, its deltas numbered from 0, sent to its follower.
 
-    def __init__(self, streams: Streams[Stream], *, session: str | None, patience: float) -> None:
+    It goes on without one for ``patience`` seconds.
+    """
+
+    def __init__(self, streams: Streams, *, session: str | None, patience: float) -> None:
         super().__init__()
         self._streams = streams
         self.id = secrets.token_hex(16)
         self.session = session
         self.message: int | None = None
         """the id of the answer's message; None until its turn has begun"""
+        self.task: asyncio.Task[Result]
         self._patience = patience
-        self._deltas = Deltas()
-        self._follower: Follower | None = None
+        self._deltas: deque[bytes] = deque()
+        """the params of the last deltas, as in :class:`Streamed`"""
+        self._size = 0
+        self._next = 0
+        """the number of the next delta"""
+        self._follower: Exchange | None = None
+        self._left: asyncio.Future[Result]
+        """gets an error when the follower is replaced or lost"""
         self._alarm: asyncio.TimerHandle | None = None
 
     def start(self, work: Work) -> None:
-        self.task: asyncio.Task[Result] = asyncio.create_task(_run(work, self))
+        self.task = asyncio.create_task(work(self))
         self.task.add_done_callback(self._on_end)
 
     async def follow(self, exchange: Exchange, after_seq: int = -1) -> Result:
         """Send ``exchange`` the deltas after ``after_seq`` and all later events; returns the result.
 
         The follower before it gets :class:`Gone`, and so does this one when another takes over. Raises
-        the generation's error, and :class:`Gone` for deltas that are no longer kept.
+        the generation's error, :class:`Gone` for deltas that are no longer kept, and :class:`InvalidOptions`
+        if there is no delta ``after_seq`` yet; then nothing is changed.
         """
-        missed = self._deltas.resume(exchange.id, after_seq)
+        if after_seq >= self._next:
+            raise InvalidOptions(
+                f"after_seq is {after_seq}, but only {self._next} deltas were sent, numbered from 0",
+                "Give the number of the last delta that was received, or -1.",
+            )
+        first = self._next - len(self._deltas)
+        if after_seq + 1 < first:
+            raise Gone(f"the deltas after number {after_seq} are no longer kept")
         if self._follower is not None:
-            self._follower.leave("another request has resumed the stream")
+            self._leave("another request has resumed the stream")
         self._cancel_alarm()
-        follower = self._follower = Follower(exchange)
-        exchange.take_up(self._deltas, missed)
-        with exchange.cancelled_by(self.cancel), exchange.lost_by(lambda: self._lose(follower)):
-            await asyncio.wait({self.task, follower.left}, return_when=asyncio.FIRST_COMPLETED)
-        return follower.left.result() if follower.left.done() else self.task.result()
+        self._follower, left = exchange, asyncio.get_running_loop().create_future()
+        self._left = left
+        for seq, params in enumerate(self._deltas, first):
+            if seq > after_seq:
+                exchange.delta(seq, params)
+        exchange.on_lost = lambda: self._lose(exchange)
+        with exchange.cancelled_by(self.cancel):
+            await asyncio.wait({self.task, left}, return_when=asyncio.FIRST_COMPLETED)
+        return left.result() if left.done() else self.task.result()
 
     # Events of the generation.
 
@@ -78,31 +93,39 @@ class Stream(Receiver):
 
     @property
     def watched(self) -> bool:
-        return self._follower is not None and self._follower.exchange.watched
+        return self._follower is not None and self._follower.watched
 
-    def progress(self, stage: str, fraction: float) -> None:
+    def take(self, event: Streamed) -> None:
+        """Keep a delta; send the follower any event."""
+        if event.method != DELTA:
+            if self._follower is not None:
+                self._follower.pass_on(event)
+            return
         if self._follower is not None:
-            self._follower.exchange.progress(stage, fraction)
-
-    def stream(self, event: StreamEvent) -> None:
-        if self._follower is not None:
-            self._follower.exchange.stream(event)
-        elif isinstance(event, Delta):
-            self._deltas.keep(event.text, event.tokens)
+            self._follower.delta(self._next, event.params)
+        self._next += 1
+        self._deltas.append(event.params)
+        self._size += len(event.params) + DELTA_BYTES
+        while self._size > KEPT_BYTES:
+            self._size -= len(self._deltas.popleft()) + DELTA_BYTES
 
     def model_progress(self, model: str, frame: Loading) -> None:
         if self._follower is not None:
-            self._follower.exchange.model_progress(model, frame)
+            self._follower.model_progress(model, frame)
 
     # Ends.
 
-    def _lose(self, follower: Follower) -> None:
-        """Handle the loss of the client of ``follower``."""
-        follower.leave("the client's connection was lost")
-        if self._follower is not follower:
-            return
+    def _leave(self, why: str) -> None:
+        """End the request of the follower."""
         self._follower = None
-        self._deltas.settle()
+        self._left.set_exception(Gone(why, "Resume the stream, or send the request again."))
+        self._left.exception()  # marks it as retrieved, as it may never be awaited
+
+    def _lose(self, exchange: Exchange) -> None:
+        """Handle the loss of the client of ``exchange``."""
+        if self._follower is not exchange:
+            return
+        self._leave("the client's connection was lost")
         if self.task.done():
             return
         if self._patience:
@@ -127,21 +150,78 @@ class Stream(Receiver):
             self._alarm = None
 
 
-async def streamed(
-    streams: Streams[Stream],
-    exchange: Exchange,
-    work: Work,
-    *,
-    session: str | None = None,
-    patience: float = 0,
-) -> Result:
-    """Run ``work`` as a stream that ``exchange`` follows from its start; returns the result."""
-    stream = Stream(streams, session=session, patience=patience)
-    exchange.started(stream.id)
-    streams.add(stream, exchange)
-    stream.start(work)
-    return await stream.follow(exchange)
+class Streams:
+    """A registry of streams: those that run, and for ``grace`` seconds those that have ended.
 
+    ``busy`` is the set of work that needs a model, which a running stream is part of.
+    """
 
-async def _run(work: Work, stream: Stream) -> Result:
-    return await work(stream)
+    def __init__(self, grace: float, busy: set[object]) -> None:
+        self.grace = grace
+        self._busy = busy
+        self.running: set[Stream] = set()
+        self._known: dict[str, Stream] = {}
+        self._ended: dict[str, asyncio.TimerHandle] = {}
+
+    async def run(
+        self, exchange: Exchange, work: Work, *, session: str | None = None, patience: float = 0
+    ) -> Result:
+        """Run ``work`` as a stream that ``exchange`` follows from its start; returns the result."""
+        stream = Stream(self, session=session, patience=patience)
+        exchange.notify("stream/started", StreamStarted(exchange.id, stream.id))
+        exchange.notify("stream/progress", StreamProgress(exchange.id, "queued", 0.0))
+        # It takes the place of its request.
+        self._busy.discard(exchange)
+        self._busy.add(stream)
+        self._known[stream.id] = stream
+        self.running.add(stream)
+        stream.start(work)
+        return await stream.follow(exchange)
+
+    def find(self, id: str) -> Stream:
+        """The stream of this id; raises :class:`Gone`."""
+        if (stream := self._known.get(id)) is None:
+            raise Gone(f"the stream {id[:40]!r} does not exist, or is no longer kept after its end")
+        return stream
+
+    def unfollowed(self, session: str) -> dict[int, str]:
+        """The ids of the running streams of ``session`` without a follower, by their answer's message id."""
+        streams = (each for each in self.running if each.session == session and not each.followed)
+        return {each.message: each.id for each in streams if each.message is not None}
+
+    async def end(self, session: str) -> None:
+        """Cancel the streams of ``session``, wait for their ends, and drop them."""
+        of_session = [stream for stream in self._known.values() if stream.session == session]
+        await self._cancel([stream for stream in self.running if stream.session == session])
+        for stream in of_session:
+            self.drop(stream)
+
+    async def close(self) -> None:
+        """Cancel every stream and wait for the ends."""
+        await self._cancel(list(self.running))
+
+    async def _cancel(self, streams: list[Stream]) -> None:
+        for stream in streams:
+            stream.cancel()
+        if streams:
+            await asyncio.wait([stream.task for stream in streams])
+
+    def on_end(self, stream: Stream) -> None:
+        """Keep an ended ``stream`` for a while: a client that missed the end may resume it."""
+        self._busy.discard(stream)
+        self.running.discard(stream)
+        if stream.id not in self._known:
+            return
+        if not self.grace:
+            self.drop(stream)
+            return
+        loop = asyncio.get_running_loop()
+        self._ended[stream.id] = loop.call_later(self.grace, self.drop, stream)
+        if len(self._ended) > MOST_ENDED:
+            self.drop(self._known[next(iter(self._ended))])
+
+    def drop(self, stream: Stream) -> None:
+        """Forget ``stream``: it cannot be resumed any more."""
+        self._known.pop(stream.id, None)
+        if (timer := self._ended.pop(stream.id, None)) is not None:
+            timer.cancel()

@@ -1,4 +1,4 @@
-"""The pool of workers that requests use: one per target, with the draft models that requests name."""
+"""The pool of workers, leased to requests: one per target, with the draft models that requests name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from localspec import process
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.relay.subscription import Events
+from localspec.daemon.relay.outbox import Events
 from localspec.daemon.workers.identity import places_among, room_within
 from localspec.daemon.workers.turns import Turns
 from localspec.daemon.workers.worker import HeldDraft, Key, Resident, Terms, WorkerProcess

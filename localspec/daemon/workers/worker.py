@@ -31,8 +31,9 @@ from localspec.models.model import Model
 from localspec.models.pair import Pair
 from localspec.process import surroundings
 from localspec.protocol import frames
-from localspec.protocol.events import Done, Event, Failed, StreamEvent
+from localspec.protocol.events import Done, Failed
 from localspec.protocol.frames import (
+    LOAD,
     Answer,
     Cancel,
     Drafted,
@@ -41,12 +42,11 @@ from localspec.protocol.frames import (
     Heartbeat,
     Load,
     LoadDraft,
-    LoadFailed,
     Loading,
-    Ready,
     RequestEvent,
     Rest,
     Stop,
+    Streamed,
     Submit,
     Tokenize,
     Tokenized,
@@ -103,9 +103,10 @@ class Job:
         worker: WorkerProcess,
         id: int,
         on_event: Callable[[Any], None],
-        priority: Priority | None,
+        priority: Priority | None = None,
+        end: asyncio.Future[Any] | None = None,
     ) -> None:
-        self.end: asyncio.Future[Any] = _future()
+        self.end = end or _future()
         """gets a :class:`Result`, or the answer to another frame"""
         self.on_event = on_event
         self.id, self.priority = id, priority
@@ -149,6 +150,11 @@ class Resident(ABC):
             return None
         return max(0.0, self.last_used + limit_s - now)
 
+    def progress(self, frame: Loading) -> None:
+        """Report the progress of its load."""
+        for listener in tuple(self.listeners):
+            listener(frame)
+
     @property
     @abstractmethod
     def model(self) -> str:
@@ -175,7 +181,7 @@ class HeldDraft(Resident):
     async def open(self, free: int) -> None:
         """Load it within ``free`` bytes. One that fails, or is left out, is held no longer."""
         try:
-            job = self._worker.load_draft(self.pair, free, self._progress)
+            job = self._worker.load_draft(self.pair, free, self.progress)
             self.number = job.id
             drafted: Drafted = await job.end
         except LocalspecError as error:
@@ -195,10 +201,6 @@ class HeldDraft(Resident):
     def _leave(self) -> None:
         if self in self._worker.drafts:
             self._worker.drafts.remove(self)
-
-    def _progress(self, frame: Loading) -> None:
-        for listener in tuple(self.listeners):
-            listener(frame)
 
 
 class WorkerProcess(Resident):
@@ -269,7 +271,7 @@ class WorkerProcess(Resident):
         """
         self._watch.away(away_s)
         loading = not all(each.ready.done() for each in (self, *self.drafts))
-        if self._verdict or self._process is None or not (self._jobs or not self.ready.done()):
+        if self._verdict or self._process is None or not self._jobs:
             return
         still_s = self._watch.still_s(now, loading=loading)
         if still_s is not None:
@@ -308,6 +310,7 @@ class WorkerProcess(Resident):
             return
         log.info("worker %d loads %s", self._process.pid, self.key.model)
         self._watch.moved(time.monotonic())
+        self._jobs[LOAD] = Job(self, LOAD, self.progress, end=self.ready)
         self.send(load)
         self._reading = asyncio.create_task(self._read(self._link, self._process))
         if self._expected is not None:
@@ -316,7 +319,7 @@ class WorkerProcess(Resident):
     def submit(
         self,
         request: Request,
-        on_event: Callable[[StreamEvent], None],
+        on_event: Callable[[Streamed], None],
         *,
         watch: bool = False,
         draft: int | None = None,
@@ -423,6 +426,10 @@ class WorkerProcess(Resident):
             self._kill()
         self._closed = True
         how = await self._exit(process)
+        failure = self.ready.exception() if self.ready.done() else None
+        if self._verdict is None and isinstance(failure, LocalspecError):
+            log.warning("%s cannot be loaded: %s", self.key.model, failure.message)
+            self._expected = self._expected or failure
         self.crashed = self._expected is None
         log.log(logging.ERROR if self.crashed else logging.INFO, "worker %d %s", process.pid, how)
         code = process.returncode
@@ -441,45 +448,32 @@ class WorkerProcess(Resident):
             self._watch.beat(frame.steps, frame.predicted_s, now)
             return
         self._watch.moved(now)
-        if isinstance(frame, RequestEvent):
-            self._pass_on(frame.id, frame.event)
-            return
         match frame:
+            case Streamed():
+                if (job := self._jobs.get(frame.id)) is not None:
+                    job.on_event(frame)
+            case RequestEvent():
+                self._answered(frame.id, frame.event)
             case TurnOver():
                 self._share.over(frame.number, frame.seconds)
-            case Loading():
-                for listener in tuple(self.listeners):
-                    listener(frame)
-            case Ready():
-                if not self.ready.done():
-                    self.ready.set_result(frame)
-            case LoadFailed():
-                self._expected = from_dict(frame.error)
-                log.warning("%s cannot be loaded: %s", self.key.model, self._expected.message)
-                if not self.ready.done():
-                    self.ready.set_exception(self._expected)
 
-    def _pass_on(self, id: int, event: Event | Answer) -> None:
-        if isinstance(event, Done | Tokenized | Drafted | Failed):
-            self._finish(id, event)
-        elif (job := self._jobs.get(id)) is not None:
-            job.on_event(event)
-
-    def _finish(self, id: int, event: Done | Tokenized | Drafted | Failed) -> None:
-        job = self._jobs.pop(id, None)
+    def _answered(self, id: int, event: Answer) -> None:
+        """Take the end of a job, or the progress of a load."""
+        job = self._jobs.get(id)
         if job is None:
             return
+        if isinstance(event, Loading):
+            job.on_event(event)
+            return
+        del self._jobs[id]
         if job.priority is not None:
             self._share.end(job.priority)
         if job.end.done():
             return
-        match event:
-            case Done():
-                job.end.set_result(event.result)
-            case Tokenized() | Drafted():
-                job.end.set_result(event)
-            case Failed():
-                job.end.set_exception(from_dict(event.error))
+        if isinstance(event, Failed):
+            job.end.set_exception(from_dict(event.error))
+        else:
+            job.end.set_result(event.result if isinstance(event, Done) else event)
 
     async def _exit(self, process: asyncio.subprocess.Process) -> str:
         """Wait for the end of the process; returns how it ended, as a predicate of a sentence."""
