@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 from localspec.engine.sequence import Event, Sequence
 from localspec.errors import EngineError, LocalspecError
@@ -11,8 +11,12 @@ from localspec.interrupt import delayed
 from localspec.protocol.events import Delta
 from localspec.protocol.results import Result
 
-if TYPE_CHECKING:
-    from localspec.engine.engine import Engine
+
+class Runner(Protocol):
+    """The part of an engine that a stream needs."""
+
+    def step(self) -> bool: ...
+    def cancel(self, id: int) -> None: ...
 
 
 class Stream:
@@ -22,7 +26,7 @@ class Stream:
     does Ctrl-C, which raises KeyboardInterrupt after the step under way.
     """
 
-    def __init__(self, engine: Engine, sequence: Sequence) -> None:
+    def __init__(self, engine: Runner, sequence: Sequence) -> None:
         self._engine, self._sequence = engine, sequence
         self._result: Result | None = None
         self._ended = False
