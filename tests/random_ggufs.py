@@ -31,10 +31,6 @@ STREAMS = 4
 """of hidden states, in hyper-connections"""
 INDEX = {"heads": 2, "head": 32, "top": 64}
 """the index of sparse attention: ``top`` entries are read"""
-ROTATED = 64
-"""least width of keys that llama.cpp rotates before it stores them"""
-SQRT_SOFTPLUS = 4
-
 # The families.
 
 
@@ -124,13 +120,13 @@ def _mamba(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
     return values, shapes
 
 
-def _mixture(d: Dimensions, *, gating: int = 2) -> dict[str, Any]:
+def _mixture(d: Dimensions) -> dict[str, Any]:
     return {
         "expert_count": d.experts,
         "expert_used_count": 2,
         "expert_feed_forward_length": d.hidden,
         "expert_shared_count": 1,
-        "expert_gating_func": gating,
+        "expert_gating_func": 2,
         "expert_weights_scale": 1.0,
         "expert_weights_norm": True,
     }
@@ -251,74 +247,14 @@ def _glm5_next(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
     return values, shapes
 
 
-def _compressor(width: int, head: int, ratio: int, name: str = "attn_compressor") -> Shapes:
-    own = (2 if ratio == 4 else 1) * head
-    return {
-        f"{name}_kv.weight": (own, width),
-        f"{name}_gate.weight": (own, width),
-        f"{name}_ape.weight": (ratio, own),
-        f"{name}_norm.weight": (head,),
-    }
-
-
-def _deepseek4(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
-    """A sliding window, and entries that stand for 4 or 128 tokens each; what is not yet an entry is the
-    state."""
-    ratios, groups, index = [(0, 4, 128, 4)[i % 4] for i in range(d.layers)], 2, ROTATED
-    head = d.head * 2
-    values = common(
-        d,
-        **{
-            "feed_forward_length": d.hidden,
-            "attention.head_count": d.heads,
-            "attention.head_count_kv": 1,
-            "attention.key_length": head,
-            "attention.value_length": head,
-            "attention.q_lora_rank": RANK,
-            "attention.sliding_window": 32,
-            "attention.compress_ratios": ratios,
-            "attention.compress_rope_freq_base": 160000.0,
-            "attention.output_group_count": groups,
-            "attention.output_lora_rank": RANK,
-            "rope.dimension_count": head // 2,
-            "swiglu_clamp_exp": 10.0,
-            "hash_layer_count": 0,
-        },
-        **_mixture(d, gating=SQRT_SOFTPLUS) | _hyper_connections() | _indexed(ROTATED),
-    )
-    shapes = ends(d) | _output(d)
-    shapes |= {"output_hc_fn.weight": (STREAMS, STREAMS * d.width), "output_hc_base.weight": (STREAMS,)}
-    shapes |= {"output_hc_scale.weight": (1,)}
-    for i, ratio in enumerate(ratios):
-        block = _norms(d) | _mixed_streams(d) | _biased_experts(d)
-        block |= {
-            "attn_sinks.weight": (d.heads,),
-            "attn_q_a.weight": (RANK, d.width),
-            "attn_q_a_norm.weight": (RANK,),
-            "attn_q_b.weight": (d.heads * head, RANK),
-            "attn_kv.weight": (head, d.width),
-            "attn_kv_a_norm.weight": (head,),
-            "attn_output_a.weight": (groups * RANK, d.heads * head // groups),
-            "attn_output_b.weight": (d.width, groups * RANK),
-        }
-        block |= _compressor(d.width, head, ratio) if ratio else {}
-        if ratio == 4:
-            block |= _compressor(d.width, index, ratio, "indexer_compressor")
-            block |= {"indexer.proj.weight": (INDEX["heads"], d.width)}
-            block |= {"indexer.attn_q_b.weight": (INDEX["heads"] * index, RANK)}
-        shapes |= in_layer(i, block)
-    return values, shapes
-
-
 FAMILIES: Mapping[str, Callable[[Dimensions], tuple[dict[str, Any], Shapes]]] = {
     "lfm2": _lfm2,
     "qwen35": _qwen,
-    "deepseek4": _deepseek4,
     "glm5-next": _glm5_next,
     "mamba": _mamba,
 }
-"""One of each kind of state: a convolution's, linear attention's, entries not yet compressed, one that is
-right in the first sequence alone, one that cannot be rolled back. The third and fourth have experts."""
+"""One of each kind of state: a convolution's, linear attention's, one that is right in the first sequence
+alone, one that cannot be rolled back. The third has experts."""
 
 
 def write_model(path: Path, architecture: str, d: Dimensions = SMALL) -> Path:

@@ -25,7 +25,7 @@ from tests import random_ggufs
 from tests.conformance.backend import BackendConformance, all_rows, feed
 
 SMALL = EngineConfig(n_ctx=512, parallel=4, threads=1, prefill_chunk=128)
-ROLLED_BACK = ("lfm2", "qwen35", "deepseek4")
+ROLLED_BACK = ("lfm2", "qwen35")
 FIRST_ALONE, CLAMPED = "glm5-next", "mamba"
 
 
@@ -39,8 +39,7 @@ class TestHybrids(BackendConformance):
     @pytest.fixture(scope="class", params=(*ROLLED_BACK, CLAMPED))
     @classmethod
     def shared(cls, request: pytest.FixtureRequest) -> Iterator[Backend]:
-        # Cells of F16, and experts of random weights that are nearly as good as others.
-        cls.tolerance = 0.2 if request.param == "deepseek4" else 0.02
+        cls.tolerance = 0.02  # cells of F16
         backend = LlamaCppBackend(model_at(model(request.param)), SMALL, measured=False)
         yield backend
         backend.free()

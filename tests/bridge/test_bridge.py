@@ -1,27 +1,82 @@
-"""Lines in, lines out: how a bridge begins and ends, and what it does not take."""
+"""``localspec bridge``: lines in, lines out; how it begins and ends, and what it does not take."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import json
 import os
 import select
 import signal
 import subprocess
-from collections.abc import Iterator
-from contextlib import contextmanager
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
+from websockets.asyncio.client import ClientConnection
 
 from localspec.client import discovery
 from localspec.errors import ExitCode
-from tests.bridge.harness import COMMAND, bridged
-from tests.daemon.conftest import StartDaemon
+from tests.daemon.conftest import StartDaemon, home, start
 from tests.daemon.harness import INITIALIZE, DaemonProcess, Raw, write_config
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, soon
+
+__all__ = ["home", "start"]
+
+COMMAND = (sys.executable, "-m", "localspec", "bridge")
+
+
+class Lines:
+    """The bridge's two ends, as if they were a socket."""
+
+    def __init__(self, process: Process) -> None:
+        self.process = process
+        assert process.stdin is not None and process.stdout is not None and process.stderr is not None
+        self.stdin, self.stdout, self.stderr = process.stdin, process.stdout, process.stderr
+
+    async def send(self, text: str | bytes) -> None:
+        self.stdin.write((text.encode() if isinstance(text, str) else text) + b"\n")
+        await self.stdin.drain()
+
+    async def recv(self) -> bytes:
+        line = await self.stdout.readline()
+        assert line.endswith(b"\n"), f"the bridge has ended: {await self.stderr.read()!r}"
+        return line
+
+    async def end(self) -> tuple[int, str]:
+        """Return the exit code and stderr; nothing more may come on stdout."""
+        said = await soon(self.stderr.read())
+        return await soon(self.process.wait()), said.decode()
+
+
+@asynccontextmanager
+async def bridged(home: Path, *, initialize: bool = True) -> AsyncIterator[tuple[Raw, Lines]]:
+    """A client of the daemon of ``home`` that has a bridge for a socket."""
+    process = await asyncio.create_subprocess_exec(
+        *COMMAND,
+        stdin=PIPE,
+        stdout=PIPE,
+        stderr=PIPE,
+        env={**os.environ, "LOCALSPEC_HOME": str(home)},
+        limit=1 << 26,
+    )
+    lines = Lines(process)
+    client = Raw(cast(ClientConnection, lines))
+    try:
+        if initialize:
+            await client.call("init", "initialize", **INITIALIZE)
+            client.seen.clear()
+        yield client, lines
+    finally:
+        if process.returncode is None:
+            process.kill()
+        await process.wait()
+
 
 MAX_FRAME = 65536
 
@@ -74,7 +129,7 @@ async def test_starts_a_daemon_and_ends_with_stdin(home: Path, monkeypatch: pyte
 
 
 @pytest.mark.slow
-def test_a_daemon_that_cannot_start_is_told_with_the_remedy(home: Path) -> None:
+def test_a_daemon_that_cannot_start_is_reported_with_the_remedy(home: Path) -> None:
     write_config(home, options={"modle": "x"})
     done = subprocess.run(
         COMMAND,
@@ -123,7 +178,7 @@ async def test_a_message_may_come_in_pieces_among_empty_lines(daemon: DaemonProc
 
 
 @pytest.mark.slow
-async def test_bytes_that_are_no_text_harm_nobody(daemon: DaemonProcess) -> None:
+async def test_bytes_that_are_no_text_do_no_harm(daemon: DaemonProcess) -> None:
     async with bridged(daemon.home) as (client, lines):
         await lines.send(line_of("generate", prompt="a?", raw=True).replace(b"?", b"\xff"))
         assert "�" in (await client.response(1))["result"]["text"]
@@ -151,7 +206,7 @@ async def test_an_endless_line_ends_it_as_well(daemon: DaemonProcess) -> None:
 
 
 @pytest.mark.slow
-def test_while_nobody_reads_nothing_is_hoarded(daemon: DaemonProcess) -> None:
+def test_without_a_reader_nothing_is_hoarded(daemon: DaemonProcess) -> None:
     with begun(daemon) as process:
         assert process.stdin is not None
         before = psutil.Process(process.pid).memory_info().rss

@@ -18,7 +18,8 @@ from websockets.typing import Subprotocol
 
 from localspec.client import Client, Stream, connect, discovery
 from localspec.client.stream import Reading
-from localspec.daemon.access import token
+from localspec.client.wire import open_socket
+from localspec.daemon.access import token as tokens
 from localspec.errors import (
     DaemonUnavailable,
     EngineBusy,
@@ -60,7 +61,6 @@ async def test_streams_text_and_gives_the_result(shared: Path, client: Client) -
     assert (await stream.result()).text == "hi "
 
 
-@pytest.mark.slow
 async def test_events_tell_of_loading_queueing_prefill_and_text(home: Path, client: Client) -> None:
     events = [event async for event in client.generate("degrade").events()]
     assert [type(event) for event in events if not isinstance(event, messages.StreamDelta)] == [
@@ -189,7 +189,7 @@ async def test_over_tcp_with_the_token_of_the_moment(home: Path) -> None:
         async with await connect(url=url) as client:
             assert (await client.generate("hello").result()).text == "hello "
         old = (home / "data" / "token").read_text()
-        token.create(home / "data" / "token")
+        tokens.create(home / "data" / "token")
         with pytest.raises(Unauthorized, match="token"):
             await connect(url=url, token=old)
         async with await connect(url=url) as client:
@@ -211,6 +211,16 @@ async def test_a_lost_daemon_ends_every_stream(home: Path, client: Client) -> No
             pass
     async with await echo() as again:
         assert (await again.status()).pid != pid
+
+
+async def test_clients_send_no_pings_of_their_own(home: Path) -> None:
+    """Silence ends no connection: a daemon stands still while its machine is suspended."""
+    write_config(home, tcp=True)
+    async with await echo() as client:
+        url, token = (await client.status()).url, (home / "data" / "token").read_text()
+        for socket in (await open_socket(), await open_socket(url=url, token=token)):
+            assert socket.ping_interval is None
+            await socket.close()
 
 
 async def test_shutdown_ends_the_daemon(home: Path) -> None:
@@ -248,7 +258,7 @@ async def babble(socket: ServerConnection) -> None:
     ("say", "error", "what"),
     [(refuse, VersionSkew, "speaks 2"), (babble, DaemonUnavailable, "does not speak")],
 )
-async def test_a_server_of_another_protocol_or_none_is_told(
+async def test_a_server_of_another_protocol_or_none_is_reported(
     home: Path, say: Callable[[ServerConnection], Awaitable[None]], error: type[LocalspecError], what: str
 ) -> None:
     async def handle(socket: ServerConnection) -> None:

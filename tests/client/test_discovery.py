@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import socket
 import stat
 import sys
@@ -35,39 +34,17 @@ async def test_clients_that_start_at_once_share_one_daemon(home: Path) -> None:
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
 
 
-@pytest.mark.slow
-async def test_programs_that_start_at_once_share_one_daemon(home: Path) -> None:
-    program = (
-        "import asyncio, sys; from localspec.client import connect\n"
-        "async def main():\n"
-        "    async with await connect(command=tuple(sys.argv[1:])) as client:\n"
-        "        print((await client.status()).pid)\n"
-        "asyncio.run(main())"
-    )
-
-    async def start() -> str:
-        process = await asyncio.create_subprocess_exec(
-            sys.executable, "-c", program, *ECHO_DAEMON, stdout=asyncio.subprocess.PIPE
-        )
-        output, _ = await process.communicate()
-        return output.decode()
-
-    pids = await asyncio.gather(*(start() for _ in range(3)))
-    assert len(set(pids)) == 1
-    assert pids[0].strip().isdigit()
-
-
-async def test_a_start_is_told_before_it_happens(home: Path) -> None:
-    told: list[bool] = []
+async def test_a_start_is_reported_before_it_happens(home: Path) -> None:
+    shown: list[bool] = []
 
     def note(why: str) -> None:
         assert not why
-        told.append(discovery.find() is None)
+        shown.append(discovery.find() is None)
 
     for _ in range(2):
         async with await connect(on_start=note, command=ECHO_DAEMON):
             pass
-    assert told == [True]
+    assert shown == [True]
 
 
 async def test_a_restart_has_a_reason(home: Path) -> None:
@@ -84,16 +61,6 @@ async def test_the_daemon_is_detached(home: Path, client: Client) -> None:
     process = psutil.Process((await client.status()).pid)
     assert os.getsid(process.pid) == process.pid
     assert process.cwd() == "/"
-
-
-@pytest.mark.slow
-async def test_what_a_killed_daemon_left_behind_is_no_obstacle(home: Path) -> None:
-    async with await echo() as client:
-        first = (await client.status()).pid
-    os.kill(first, signal.SIGKILL)
-    assert discovery.find() is not None
-    async with await echo() as client:
-        assert (await client.status()).pid != first
 
 
 STALE = Discovery(1, "0", 1, "/nowhere", None, "token")
@@ -127,7 +94,7 @@ def test_an_announcement_that_is_no_file_is_not_waited_for(home: Path) -> None:
     assert discovery.find() is None and not discovery._start_service()
 
 
-def test_a_broken_configuration_is_told_before_a_daemon_is_started(home: Path) -> None:
+def test_a_broken_configuration_is_reported_before_a_daemon_is_started(home: Path) -> None:
     write_config(home, prt=1)
     with pytest.raises(InvalidOptions, match=r"daemon\.prt.*daemon\.port"):
         run(echo())
@@ -151,7 +118,7 @@ def test_a_daemon_that_dies_at_once_or_is_no_program_says_why(
 
 
 @pytest.mark.parametrize("path", ["runtime/starting.lock", "state/daemon.log"])
-def test_files_that_cannot_be_written_are_told(home: Path, path: str) -> None:
+def test_files_that_cannot_be_written_are_reported(home: Path, path: str) -> None:
     (home / path).mkdir(parents=True)
     with pytest.raises(DaemonUnavailable, match=f"cannot be started.*{path}") as error:
         run(echo())

@@ -54,7 +54,12 @@ def answer(daemon: DaemonProcess, data: bytes, *, tcp: bool = True) -> tuple[int
 def masked(opcode: int, payload: bytes) -> bytes:
     """A client's frame (its mask is zero, which is allowed)."""
     size = len(payload)
-    length = bytes([0x80 | size]) if size < 126 else bytes([0x80 | 126]) + size.to_bytes(2, "big")
+    if size < 126:
+        length = bytes([0x80 | size])
+    elif size < 65536:
+        length = bytes([0x80 | 126]) + size.to_bytes(2, "big")
+    else:
+        length = bytes([0x80 | 127]) + size.to_bytes(8, "big")
     return bytes([0x80 | opcode]) + length + bytes(4) + payload
 
 

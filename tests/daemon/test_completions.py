@@ -11,7 +11,6 @@ import localspec
 from localspec.daemon.inline.prefetch import MOST
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
-from tests.memory.hostile_repository import repository
 from tests.models.ggufs import small
 from tests.waiting import until
 
@@ -90,7 +89,7 @@ async def test_what_is_looked_ahead_ends_when_something_else_is_typed_or_the_mod
     async with raw(start()) as client:
         editor = Editor(client)
         assert text(await editor.complete("then stall")) == "\nstall"
-        # While it is typed along, the work goes on: it serves whoever types to the end.
+        # While it is typed along, the work goes on: it serves a user who types to the end.
         assert text(await editor.complete("then stall\nst")) == "all"
         status = await client.result(1, "daemon/status")
         assert (status["running"], status["models"][0]["running"]) == (0, 1)
@@ -187,7 +186,7 @@ async def test_a_real_model_completes_looks_ahead_and_reads_little_again(
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
     with localspec.load("bundled", memory=True) as engine:
         while engine.rest():
-            pass  # what a daemon finds out while nobody asks: short pieces are exact with this model
+            pass  # what a daemon finds out while it is idle: short pieces are exact with this model
     real = start(command=REAL_DAEMON)
     async with raw(real) as client:
         # Sampled, because so small a model is unsure at once.
@@ -210,40 +209,6 @@ async def test_a_real_model_completes_looks_ahead_and_reads_little_again(
         assert other["reprefilled_tokens"] <= 4, "what was looked ahead and cancelled left its prompt"
         hurried = await editor.complete("def fib(n):\n    y = ", "\n", max_ms=1)
         assert hurried["items"] == [] and hurried["result"]["finish_reason"] == "deadline"
-
-
-@pytest.mark.slow
-async def test_files_and_what_is_accepted_are_remembered_unless_forbidden(
-    real: DaemonProcess, home: Path
-) -> None:
-    repo = repository(home / "repo")
-    path, source = str(repo / "a.py"), f"file:{repo / 'a.py'}"
-    async with raw(real) as client:
-        editor = Editor(client, path)
-
-        async def learnt(more_than: float) -> float:
-            """N-grams of the file, once there are more."""
-            while True:
-                tables = (await client.result("memory", "memory/stats"))["tables"]
-                assert all(table["workspace"] == str(repo) for table in tables)
-                found: float = sum(table["sources"].get(source, 0) for table in tables)
-                if found > more_than:
-                    return found
-
-        async def complete(*, remember: bool) -> str:
-            options = {"max_tokens": 16, "remember": remember}
-            prefix = "import os\nimport sys\n\n\ndef fib(n):\n    "
-            completed = await editor.complete(prefix, "\n\nprint(fib(10))\n", options=options)
-            return str(completed["items"][0]["id"])
-
-        private = await complete(remember=False)
-        await editor.call("completion/feedback", item=private, event="accepted")
-        await editor.idle()
-        assert await learnt(-1) == 0
-        item = await complete(remember=True)
-        before = await learnt(0)
-        await editor.call("completion/feedback", item=item, event="accepted")
-        await learnt(before)
 
 
 async def test_who_wants_several_gets_several_though_one_is_known(client: Raw) -> None:
@@ -287,7 +252,7 @@ async def test_what_is_accepted_is_learnt_by_whatever_name_the_model_was_loaded(
         (private,) = (await editor.complete("two three", options={**model, "remember": False}))["items"]
         await editor.call("completion/feedback", item=private["id"], event="accepted")
         await client.call(3, "generate", prompt="hello", options=model)
-        assert not taught.exists(), "the worker, which does one thing after another, was not told"
+        assert not taught.exists(), "the worker, which does one thing after another, did not get it"
         (item,) = (await editor.complete("x = 1\none two"))["items"]
         await editor.call("completion/feedback", item=item["id"], event="accepted")
         await until(lambda: taught.exists() and taught.read_text() != "", "it was taught")

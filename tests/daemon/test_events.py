@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import REAL_DAEMON, Frame, Raw, raw, texts
+from tests.daemon.harness import Frame, Raw, raw, texts
 
 
 def events(frames: Sequence[Frame], kind: str) -> list[dict[str, Any]]:
@@ -126,26 +124,3 @@ async def test_a_slow_client_loses_rounds_and_no_text(start: StartDaemon) -> Non
         await sleeper.response(1)
         assert texts(sleeper.seen, 1) == "x" * 80_000
         assert 0 < len(events(sleeper.seen, "round")) < 8000
-
-
-@pytest.mark.slow
-async def test_the_rounds_of_a_real_model_add_up(start: StartDaemon, home: Path) -> None:
-    """Their tokens are those of the stream, and their number is that of the statistics."""
-    async with raw(start(command=REAL_DAEMON)) as client:
-        await subscribe(client, "round", "model")
-        # Named: whether it pays to draft is this machine's affair.
-        options = {"temperature": 0, "max_tokens": 48, "proposer": "prompt-lookup", "k": 4}
-        result = await client.result(
-            1, "generate", prompt=json.dumps("a b c " * 9), raw=True, options=options
-        )
-        rounds, stats = events(client.seen, "round"), result["stats"]
-        assert [event["round"] for event in rounds] == list(range(1, stats["rounds"] + 1))
-        assert sum(event["accepted"] for event in rounds) == stats["accepted"] > 0
-        assert sum(event["k"] for event in rounds) == stats["drafted"]
-        assert all(len(e["proposed"]) == e["k"] and e["ms"] > 0 for e in rounds)
-        deltas = [f["params"] for f in client.seen if f.get("method") == "stream/delta"]
-        streamed = [token["id"] for delta in deltas for token in delta["tokens"]]
-        # The first token comes from the prefill.
-        assert [token for event in rounds for token in event["chosen"]] == streamed[1:]
-        loaded = {"kind": "model", "model": "stdlib-6m", "change": "loaded"}
-        assert events(client.seen, "model") == [loaded]

@@ -1,18 +1,21 @@
-"""Requests that run: streamed, cancelled, timed out, replaced."""
+"""Requests that run: streamed, cancelled, timed out, replaced; tokens of texts."""
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import socket
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import localspec
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.handshake import masked, request, text_frame
-from tests.daemon.harness import INITIALIZE, DaemonProcess, Raw, code, raw, texts
+from tests.daemon.harness import INITIALIZE, REAL_DAEMON, DaemonProcess, Raw, code, raw, texts
 from tests.waiting import until
 
 
@@ -45,11 +48,13 @@ async def test_a_prompt_goes_through_the_template_unless_raw(client: Raw) -> Non
 
 async def test_tokens_go_as_they_are_and_one_kind_of_prompt_is_given(client: Raw) -> None:
     assert (await client.result(1, "generate", tokens=[3, 1]))["text"] == "3 1 "
-    for params in (
+    wrong: tuple[dict[str, Any], ...] = (
         {"tokens": [1], "prompt": "x"},
+        {"messages": []},
         {},
         {"messages": [{"role": "user", "content": "x"}], "prefilled": True},
-    ):
+    )
+    for params in wrong:
         assert code(await client.call(2, "generate", **params)) == "invalid_options"
 
 
@@ -109,11 +114,11 @@ async def test_the_deadline_counts_the_load(client: Raw, tmp_path: Path) -> None
     result = await client.result(3, "completion/inline", **slowly)
     assert (result["items"], result["result"]["finish_reason"]) == ([], "deadline")
     limits = {"suffix": "", "max_prompt_ms": 60_000, "max_predict_ms": 7}
-    told = [
+    shown = [
         (await client.result(id, "completion/inline", prefix=prefix, **limits))["items"]
         for id, prefix in ((4, "max_prompt_ms"), (5, "max_predict_ms"))
     ]
-    prompt_ms, predict_ms = (int(item["text"]) for (item,) in told)
+    prompt_ms, predict_ms = (int(item["text"]) for (item,) in shown)
     assert 50_000 < prompt_ms <= 60_000 and predict_ms == 7
     gate.write_text("open")
 
@@ -148,7 +153,7 @@ async def test_a_newer_completion_for_a_path_replaces_the_older(client: Raw, oth
     assert (await client.result(4, "daemon/status"))["running"] == 2
 
 
-async def test_failures_and_degradation_are_told(client: Raw) -> None:
+async def test_failures_and_degradation_are_reported(client: Raw) -> None:
     assert code(await client.call(1, "generate", prompt="fail")) == "out_of_memory"
     client.seen.clear()
     assert "result" in await client.call(2, "generate", prompt="degrade")
@@ -225,3 +230,28 @@ async def test_logs_hold_no_prompt_and_no_answer(start: StartDaemon) -> None:
         await client.call(2, "generate", prompt="confidential", options={"k": "confidential"})
     await until(lambda: "worker" in daemon.log(), "something is logged")
     assert "confidential" not in daemon.log()
+
+
+TEXT = "def grüße(🐻): # <|im_end|>"
+
+
+@pytest.fixture
+def real(home: Path, start: StartDaemon) -> DaemonProcess:
+    return start(command=REAL_DAEMON)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("special", [False, True])
+async def test_they_are_those_of_the_engine(real: DaemonProcess, special: bool) -> None:
+    async with raw(real) as client:
+        found = (await client.result(1, "tokenize", text=TEXT, special=special, pieces=True))["tokens"]
+        with localspec.load("bundled", draft="none") as engine:
+            vocabulary = engine.target.vocabulary
+            assert [token["id"] for token in found] == vocabulary.encode(TEXT, special=special)
+        assert b"".join(base64.b64decode(token["piece"]) for token in found).decode() == TEXT
+
+
+@pytest.mark.slow
+async def test_a_worker_that_dies_fails_it_and_the_next_one_answers(client: Raw) -> None:
+    assert code(await client.call(1, "tokenize", text="x", model="dies")) == "engine_crashed"
+    assert len((await client.result(2, "tokenize", text="x" * 1000))["tokens"]) == 1000

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import DaemonProcess, Raw, code, raw
-from tests.waiting import until
+from tests.daemon.harness import DaemonProcess, Raw, code
 
 
 async def open_session(client: Raw, **params: Any) -> str:
@@ -51,49 +50,6 @@ async def test_options_of_request_session_and_configuration(client: Raw) -> None
     assert (options["temperature"], options["seed"], options["model"]) == (0.1, 2, "bundled")
 
 
-@pytest.mark.slow
-async def test_history_survives_a_restart(start: StartDaemon) -> None:
-    async with raw(start()) as client:
-        session = await open_session(client)
-        await client.call(1, "chat/send", session=session, content="  hello\nworld")
-        await client.call(2, "daemon/shutdown")
-        await client.close_code()
-    async with raw(start()) as client:
-        (summary,) = (await client.result(1, "session/list"))["sessions"]
-        assert (summary["session"], summary["title"], summary["messages"]) == (session, "hello", 2)
-        assert summary["created"] <= summary["updated"]
-        assert await content(client, session) == [("user", "  hello\nworld"), ("assistant", "hello world ")]
-        await client.call(2, "chat/send", session=session, content="again")
-        assert len(await content(client, session)) == 4
-
-
-@pytest.mark.slow
-async def test_a_private_session_is_remembered_nowhere(start: StartDaemon) -> None:
-    daemon = start()
-    async with raw(daemon) as client:
-        session = await open_session(client, private=True)
-        await client.call(1, "chat/send", session=session, content="hello")
-        params = {"session": session, "content": "options", "options": {"remember": True}}
-        options = json.loads((await client.result(2, "chat/send", **params))["text"])
-        assert options["remember"] is False
-        assert len(await content(client, session)) == 4
-        assert (await client.result(3, "session/list"))["sessions"] == []
-        assert stored(daemon) == []
-
-
-@pytest.mark.slow
-async def test_the_question_is_committed_and_the_answer_checkpointed(start: StartDaemon) -> None:
-    daemon = start()
-    async with raw(daemon) as client:
-        session = await open_session(client)
-        await client.begin(1, "chat/send", session=session, content="stall")
-        assert stored(daemon)[0] == ("user", "stall", "complete")
-        checkpoint = ("assistant", "stalling", "streaming")
-        await until(lambda: stored(daemon)[1] == checkpoint, "the answer is checkpointed")
-        await client.cancel(1)
-        assert stored(daemon)[1] == ("assistant", "stalling", "cancelled")
-
-
 async def test_a_failed_answer_leaves_a_history_that_alternates(daemon: DaemonProcess, client: Raw) -> None:
     session = await open_session(client)
     assert code(await client.call(1, "chat/send", session=session, content="fail")) == "out_of_memory"
@@ -126,19 +82,6 @@ async def test_turns_of_a_session_wait_for_each_other(client: Raw, other: Raw) -
 async def test_an_unknown_session_is_not_found(client: Raw) -> None:
     assert code(await client.call(1, "session/get", session="none")) == "session_not_found"
     assert code(await client.call(2, "chat/send", session="none", content="x")) == "session_not_found"
-
-
-@pytest.mark.slow
-async def test_a_damaged_file_is_set_aside_and_told(start: StartDaemon) -> None:
-    daemon = start()
-    daemon.stop()
-    path = daemon.home / "data" / "history.sqlite"
-    path.write_bytes(b"this is no database" * 100)
-    async with raw(start()) as client:
-        assert (await client.result(1, "session/list"))["sessions"] == []
-    (aside,) = path.parent.glob("history.sqlite.damaged-*")
-    assert aside.read_bytes().startswith(b"this is no database")
-    assert f"set aside as {aside}" in daemon.log()
 
 
 @pytest.mark.slow

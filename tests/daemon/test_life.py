@@ -1,15 +1,18 @@
-"""Starting, announcing, stopping and being killed."""
+"""Daemons start, announce themselves, stop, are killed, and lose their home."""
 
 from __future__ import annotations
 
 import json
 import os
+import resource
+import shutil
 import signal
 import socket
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,12 +23,13 @@ from filelock import FileLock
 from localspec import home as homes
 from localspec._version import __version__
 from localspec.daemon import instance
+from localspec.daemon.announcement import CHECK_S, Announcement
 from localspec.errors import DaemonUnavailable, ExitCode
 from localspec.protocol.messages import Discovery
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, code, gone, raw, write_config
+from tests.daemon.harness import ECHO_DAEMON, REAL_DAEMON, DaemonProcess, code, gone, raw, write_config
 from tests.daemon.test_history import stored
-from tests.waiting import DEADLINE_S, until_sync
+from tests.waiting import DEADLINE_S, run, until_sync
 
 MIB = 1024 * 1024
 
@@ -178,13 +182,13 @@ def test_a_second_daemon_finds_the_first_and_exits(daemon: DaemonProcess, flags:
         assert (second.returncode, second.stdout) == (ExitCode.OK, "1")
     else:
         assert second.returncode == ExitCode.UNAVAILABLE
-        told = "localspec: a daemon is already running. Run `localspec daemon stop` first.\n"
-        assert second.stderr == told
+        shown = "localspec: a daemon is already running. Run `localspec daemon stop` first.\n"
+        assert second.stderr == shown
     assert daemon.process.poll() is None
     assert daemon.discovery_path.exists()
 
 
-def test_a_lock_that_nobody_answers_for_is_told(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lock_without_an_owner_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
     monkeypatch.setattr(instance, "PATIENCE_S", 0.3)
     stale = Discovery(2**22 + 1, "0", 1, "/nowhere", None, "token")
@@ -248,3 +252,138 @@ def test_a_token_that_was_open_or_damaged_is_replaced(start: StartDaemon, damage
     assert second.token != token
     assert len(second.token) == 64
     assert mode(path) == 0o600
+
+
+NOTICED_S = CHECK_S + 10.0
+
+
+async def answered(daemon: DaemonProcess, prompt: str) -> str:
+    async with raw(daemon) as client:
+        return str((await client.result(1, "generate", prompt=prompt, options={"max_tokens": 4}))["text"])
+
+
+def delete(home: Path) -> None:
+    """Delete a home that its daemon writes into: the rename takes it away at one moment."""
+    shutil.rmtree(home.rename(home.with_name(f"{home.name}-deleted")))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", [ECHO_DAEMON, REAL_DAEMON], ids=["echo", "real"])
+def test_a_daemon_whose_home_is_deleted_ends_and_leaves_nothing(home: Path, command: tuple[str, ...]) -> None:
+    daemon = DaemonProcess(home, command=(*command, "--log"))
+    assert run(answered(daemon, "hello"))
+    workers = daemon.workers()
+    assert workers
+    delete(home)
+    began = time.monotonic()
+    code = daemon.process.wait(DEADLINE_S)
+    assert code == 0
+    assert time.monotonic() - began < NOTICED_S
+    assert all(map(gone, workers))
+    left = [str(path) for path in home.rglob("*") if path.is_file()]
+    assert left == [], "it writes into a home that was deleted"
+
+
+@pytest.mark.slow
+def test_what_stands_in_the_place_of_a_deleted_home_is_left_alone(home: Path) -> None:
+    """The next daemon has begun in it by the time the first one ends."""
+    first = DaemonProcess(home)
+    delete(home)
+    home.mkdir(mode=0o700)
+    second = DaemonProcess(home)
+    try:
+        assert second.found.socket == first.found.socket and second.found.pid != first.found.pid
+        assert first.process.wait(DEADLINE_S) == 0
+        assert second.discovery_path.exists() and Path(second.socket).exists()
+        assert run(answered(second, "hello")) == "hello "
+    finally:
+        assert second.stop() == 0
+
+
+@pytest.mark.slow
+def test_an_announcement_that_is_deleted_is_made_again(start: StartDaemon) -> None:
+    daemon = start()
+    before = daemon.discovery_path.read_text()
+    daemon.discovery_path.unlink()
+    until_sync(daemon.discovery_path.exists, "it is announced again")
+    assert daemon.discovery_path.read_text() == before
+    assert run(answered(daemon, "hello")) == "hello "
+
+
+@pytest.mark.slow
+def test_a_daemon_whose_socket_is_deleted_makes_room_for_another(home: Path, start: StartDaemon) -> None:
+    daemon = start()
+    Path(daemon.socket).unlink()
+    assert daemon.process.wait(DEADLINE_S) == 0
+    again = start()
+    assert run(answered(again, "hello")) == "hello "
+
+
+@pytest.fixture(params=["path", "abstract"])
+def notices(
+    home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Iterator[socket.socket]:
+    """Return the socket on which a supervisor receives notices."""
+    name = str(home / "notify") if request.param == "path" else f"@{home}"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
+        listening.bind(name.replace("@", "\0"))
+        listening.settimeout(DEADLINE_S)
+        monkeypatch.setenv("NOTIFY_SOCKET", name)
+        yield listening
+
+
+@pytest.mark.slow
+def test_it_tells_when_it_listens_or_one_runs_already_and_when_it_stops(
+    notices: socket.socket, start: StartDaemon
+) -> None:
+    daemon = start()
+    assert notices.recv(100) == b"READY=1"
+    environment = {**os.environ, "LOCALSPEC_HOME": str(daemon.home)}
+    second = subprocess.run(ECHO_DAEMON, env=environment, capture_output=True)
+    assert second.returncode == 0 and notices.recv(100) == b"READY=1"
+    assert daemon.stop() == 0
+    assert notices.recv(100) == b"STOPPING=1"
+
+
+def test_no_supervisor_has_to_listen(start: StartDaemon, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOTIFY_SOCKET", str(home / "nowhere"))
+    assert start().stop() == 0
+
+
+@pytest.fixture
+def announcement(tmp_path: Path) -> Announcement:
+    (tmp_path / "run").mkdir()
+    socket = tmp_path / "daemon.sock"
+    socket.touch()
+    found = Discovery(pid=os.getpid(), version="0", protocol=1, socket=str(socket), url=None, token_file="")
+    made = Announcement(found, tmp_path / "run" / "daemon.json", (tmp_path,))
+    made.make()
+    return made
+
+
+def test_a_process_without_descriptors_has_lost_nothing(announcement: Announcement) -> None:
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
+    try:
+        lost = announcement._lost()
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, before)
+    assert lost is None
+    announcement.withdraw()
+
+
+@pytest.mark.parametrize("name", ["daemon.sock", "run"])
+def test_what_was_moved_away_is_lost(announcement: Announcement, tmp_path: Path, name: str) -> None:
+    (tmp_path / name).rename(tmp_path / "moved")
+    assert announcement._lost() == tmp_path / name
+    announcement.withdraw()
+
+
+def test_the_file_of_another_daemon_is_no_announcement_of_this_one(
+    announcement: Announcement, tmp_path: Path
+) -> None:
+    path = tmp_path / "run" / "daemon.json"
+    path.write_text("{}")
+    assert announcement._lost() == path
+    announcement.withdraw()
+    assert path.exists()

@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pytest
 
-from localspec import home as places
 from localspec.daemon import log
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, raw
@@ -112,13 +111,7 @@ def test_a_daemon_cuts_what_others_left(start: StartDaemon, home: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_log_that_cannot_be_written_is_told(home: Path) -> None:
+def test_a_log_that_cannot_be_written_is_reported(home: Path) -> None:
     (home / "state" / "daemon.log").mkdir(parents=True)
     with pytest.raises(AssertionError, match="cannot be used"):
         DaemonProcess(home, command=WITH_LOG)
-
-
-def test_the_older_ones_stand_beside_it() -> None:
-    names = [path.name for path in places.older_logs()]
-    assert names == ["daemon.log.1", "daemon.log.2", "daemon.log.3"]
-    assert {path.parent for path in places.older_logs()} == {places.log_path().parent}

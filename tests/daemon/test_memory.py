@@ -28,35 +28,6 @@ async def prime(client: Raw, **params: Any) -> dict[str, Any]:
     return primed
 
 
-def project(place: Path) -> Path:
-    repository(place)
-    (place / "scale.py").write_text(TEXT)
-    (place / "picture.png").write_bytes(b"\0\1")
-    return place
-
-
-@pytest.mark.slow
-async def test_files_and_texts_are_learned_shown_and_forgotten(start: StartDaemon, tmp_path: Path) -> None:
-    root = project(tmp_path / "project")
-    async with raw(start()) as client:
-        primed = await prime(client, paths=[str(root)])
-        assert (primed["files"], primed["skipped"]) == (1, 1) and primed["tokens"] > 20
-        buffer = {"path": str(root / "unsaved.py"), "text": "unsaved = scale(1, 2)\n" * 9}
-        await prime(client, texts=[buffer])
-        await prime(client, texts=[buffer | {"path": "untitled"}], workspace=str(tmp_path / "elsewhere"))
-        found = {table["workspace"]: set(table["sources"]) for table in await tables(client)}
-        assert found == {
-            str(root): {f"file:{root / 'scale.py'}", f"file:{root / 'unsaved.py'}"},
-            str(tmp_path / "elsewhere"): {"file:untitled"},
-        }
-        source = f"file:{root / 'unsaved.py'}"
-        forgotten = await client.result(1, "memory/forget", workspace=str(root), source=source)
-        assert forgotten["unit"] == "n-grams" and forgotten["forgotten"] > 0
-        forgotten = await client.result(2, "memory/forget", workspace=str(root))
-        assert forgotten == {"forgotten": 1, "unit": "tables"}
-        assert [table["workspace"] for table in await tables(client)] == [str(tmp_path / "elsewhere")]
-
-
 @pytest.mark.parametrize(
     ("method", "params"),
     [

@@ -49,15 +49,6 @@ def test_a_request_for_plain_decoding_saves_and_loses_nothing() -> None:
     assert "localspec_no_loss_bound" not in totals
 
 
-def test_the_bound_is_the_worst_of_the_long_requests() -> None:
-    """100 tokens at 50 a second are 2 s."""
-    gained, lost = (result(time_saved_s=saved, decode_tokens_per_s=50.0) for saved in (1.0, -0.5))
-    short = result(63, time_saved_s=-9.0, decode_tokens_per_s=50.0)
-    assert "localspec_no_loss_bound" not in counted(short)
-    assert counted(gained, short)["localspec_no_loss_bound"] == 1.5
-    assert counted(gained, lost, gained)["localspec_no_loss_bound"] == 0.75
-
-
 def test_proposers_and_rounded_tokens_are_counted() -> None:
     totals = counted(
         result(proposers={"memory": ProposerStats(4, 3, 0.25)}, rounded_tokens=2),
@@ -68,7 +59,7 @@ def test_proposers_and_rounded_tokens_are_counted() -> None:
     assert totals["localspec_rounded_tokens_total"] == 3
 
 
-def test_rounds_are_counted_by_who_drafted_or_why_nobody_did() -> None:
+def test_rounds_are_counted_by_proposer_or_by_the_reason_for_none() -> None:
     choices = {"draft": 3, "memory was not worth verifying": 2, "the draft was not worth it": 1, "a poem": 4}
     totals = counted(result(choices=choices))
     assert totals['localspec_rounds_total{choice="draft"}'] == 3
@@ -92,13 +83,9 @@ def _text(node: ast.expr) -> str:
     return "".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
 
 
-def test_the_source_gives_reasons() -> None:
+def test_every_reason_has_a_label_of_its_own() -> None:
     assert len(set(reasons())) >= len(REASONS)
-
-
-@pytest.mark.parametrize("reason", sorted(set(reasons())))
-def test_every_reason_has_a_label_of_its_own(reason: str) -> None:
-    assert label_of(reason) in REASONS.values()
+    assert {reason for reason in reasons() if label_of(reason) not in REASONS.values()} == set()
 
 
 def test_proposers_label_themselves() -> None:
@@ -106,19 +93,21 @@ def test_proposers_label_themselves() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "saved", "speed", "bound"),
+    ("results", "bound"),
     [
-        (64, 1.0, 63.0, 2.0),  # the shortest that counts: 63 tokens in 1 s
-        (63, 1.0, 62.0, None),
-        (101, -2.5, 50.0, 0.0),  # no time is less than none
-        (101, None, 50.0, None),
-        (101, 1.0, None, None),  # an answer of one burst has no speed
+        ([(64, 1.0, 63.0)], 2.0),  # the shortest that counts: 63 tokens in 1 s
+        ([(63, 1.0, 62.0)], None),
+        ([(101, -2.5, 50.0)], 0.0),  # no time is less than none
+        ([(101, None, 50.0)], None),
+        ([(101, 1.0, None)], None),  # an answer of one burst has no speed
+        ([(101, 1.0, 50.0), (101, -0.5, 50.0), (101, 1.0, 50.0)], 0.75),  # the worst
+        ([(101, 1.0, 50.0), (63, -9.0, 50.0)], 1.5),
     ],
 )
 def test_what_bounds_the_loss(
-    tokens: int, saved: float | None, speed: float | None, bound: float | None
+    results: list[tuple[int, float | None, float | None]], bound: float | None
 ) -> None:
-    totals = counted(result(tokens, time_saved_s=saved, decode_tokens_per_s=speed))
+    totals = counted(*(result(n, time_saved_s=s, decode_tokens_per_s=speed) for n, s, speed in results))
     assert totals.get("localspec_no_loss_bound") == bound
 
 
@@ -154,13 +143,6 @@ def test_both_forms_say_the_same() -> None:
     metrics.count_result(result(time_saved_s=0.25, choices={"draft": 3, "no such reason": 1}))
     metrics.requests.labels("generate", "stop").inc(2)
     lines = [line for line in metrics.text().splitlines() if not line.startswith("#")]
-    told = {key: float(value) for key, value in (line.rsplit(" ", 1) for line in lines)}
-    assert told == metrics.totals()
-    assert told['localspec_requests_total{ending="stop",method="generate"}'] == 2
-
-
-def test_a_clients_words_are_no_label() -> None:
-    """An unknown sentence is counted without being shown."""
-    totals = counted(result(choices={'x"} 1\nevil 2': 7}))
-    assert totals['localspec_rounds_total{choice="other"}'] == 7
-    assert not [key for key in totals if "evil" in key]
+    shown = {key: float(value) for key, value in (line.rsplit(" ", 1) for line in lines)}
+    assert shown == metrics.totals()
+    assert shown['localspec_requests_total{ending="stop",method="generate"}'] == 2

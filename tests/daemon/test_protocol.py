@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
+import psutil
 import pytest
 
+from localspec.protocol.jsonrpc import LONGEST_SENTENCE
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import INITIALIZE, DaemonProcess, Raw, code, raw
+from tests.daemon.harness import INITIALIZE, REAL_DAEMON, DaemonProcess, Frame, Raw, code, raw
+from tests.protocol.strings import TEXTS, string_fields
 
 
 async def test_initialize_comes_first_and_once(daemon: DaemonProcess) -> None:
@@ -66,24 +68,6 @@ async def test_faults_are_named_and_survived(client: Raw, text: str, fault: int,
     assert "result" in await client.call(8, "daemon/status")
 
 
-@pytest.mark.parametrize(
-    ("params", "names"),
-    [
-        ({"prompt": 3}, "prompt"),
-        ({"prompt": "x", "option": {}}, "option"),
-        ({"prompt": "x", "options": {"temprature": 1}}, "temprature"),
-        ({"prompt": "x", "options": {"threshold": 0.5}}, "threshold"),
-        ({"prompt": "x", "messages": []}, "exactly one of prompt, tokens and messages"),
-        ({"messages": []}, "messages"),
-        ({}, "exactly one of prompt, tokens and messages"),
-    ],
-)
-async def test_wrong_parameters_are_named(client: Raw, params: dict[str, Any], names: str) -> None:
-    answer = await client.call(1, "generate", **params)
-    assert answer["error"]["code"] == -32602
-    assert names in answer["error"]["message"]
-
-
 @pytest.mark.parametrize("text", ['"\\ud800"', '"\\udc00 alone"', '"\\ud800\\u0041"'])
 async def test_half_a_surrogate_pair_is_no_text(client: Raw, text: str) -> None:
     await client.say('{"jsonrpc":"2.0","id":1,"method":"generate","params":{"prompt":' + text + "}}")
@@ -94,7 +78,7 @@ async def test_notifications_get_no_answer(client: Raw) -> None:
     await client.notify("no/such")
     await client.notify("generate", prompt="hello")
     await client.notify("$/cancelRequest", id={"not": "an id"})
-    await client.notify("$/cancelRequest", id="nobody")
+    await client.notify("$/cancelRequest", id="none")
     await client.call(1, "daemon/status")
     assert len(client.seen) == 1
 
@@ -162,3 +146,63 @@ async def test_a_flood_of_faults_is_answered_or_closed(client: Raw, other: Raw) 
     assert "result" in await other.call(1, "daemon/status")
     assert "result" in await client.call(1, "daemon/status")
     assert len(client.seen) == 2001
+
+
+HUGE = 3_900_000
+MIB = 1024 * 1024
+LONGEST_ANSWER = 3 * LONGEST_SENTENCE
+"""characters: a message, again in the data, and a remedy"""
+MORE_BYTES = 60 * MIB
+"""beyond what it had after the first request: of one frame several copies are held while it is read"""
+LOOSE = [
+    '{"jsonrpc": "2.0", "id": 1, "method": "%s"}',
+    '{"jsonrpc": "2.0", "id": "%s", "method": "metrics"}',
+    '{"jsonrpc": "%s", "id": 1, "method": "metrics"}',
+    '{"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"%s": 1}}',
+    '{"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"prompt": "x", "options": {"%s": 1}}}',
+    '{"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"prompt": "x", "options": {"k": "%s"}}}',
+    '{"jsonrpc": "2.0", "id": 1, "method": "events/subscribe", "params": {"kinds": ["%s"]}}',
+    '{"jsonrpc": "2.0", "id": 1%s, "method": "metrics"}',
+    "%s",
+]
+
+
+def calls(value: str, names: tuple[str, ...] = ()) -> list[str]:
+    """A call for each field, or each of these ``names``, with ``value`` there."""
+    fields = [(field, field.path.rpartition(".")[2]) for field in string_fields()]
+    messages = [
+        {"jsonrpc": "2.0", "id": 1, "method": field.method, "params": field.around(value)}
+        for field, name in fields
+        if name not in TEXTS and field.method != "$/cancelRequest" and name in (names or (name,))
+    ]
+    return list(map(json.dumps, messages))
+
+
+async def refused(client: Raw, text: str) -> int:
+    """The length of the answer, which must be an error."""
+    await client.say(text)
+    answer: Frame = await client.next()
+    while "method" in answer:
+        answer = await client.next()
+    client.unclaimed.clear()
+    client.seen.clear()
+    assert "error" in answer, answer
+    return len(json.dumps(answer, ensure_ascii=False))
+
+
+@pytest.mark.slow
+async def test_a_string_of_megabytes_costs_no_log_no_answer_and_no_memory(start: StartDaemon) -> None:
+    daemon = start(command=(*REAL_DAEMON, "--log"))
+    process = psutil.Process(daemon.process.pid)
+    attempts = [*calls("x" * HUGE), *(text % ("x" * HUGE) for text in LOOSE)]
+
+    async with raw(daemon) as client:
+        await refused(client, json.dumps({"jsonrpc": "2.0", "id": 1, "method": "x" * HUGE}))
+        before = process.memory_info().rss
+        longest = max([await refused(client, text) for text in attempts])
+        grown = process.memory_info().rss - before
+    log = (daemon.home / "state" / "daemon.log").stat().st_size
+    print(f"longest answer {longest} characters, log {log} bytes, {grown / MIB:.0f} MiB more")
+    assert longest <= LONGEST_ANSWER
+    assert log < 100_000
+    assert grown < MORE_BYTES

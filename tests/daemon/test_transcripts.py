@@ -71,7 +71,6 @@ class Replay:
             assert found == expected and type(found) is type(expected), f"{where}: {found!r}"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("path", TRANSCRIPTS, ids=lambda path: path.stem)
 async def test_replays(start: StartDaemon, path: Path) -> None:
     async with raw(start(), initialize=False) as client:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
+import re
 import select
 import subprocess
 import sys
@@ -11,13 +13,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 
+from localspec.client import connect
+from localspec.client.client import Where
 from tests.editors.found import neovim
-from tests.nvim.asked import SINGLE
-from tests.nvim.msgpack import Unpacker
 from tests.nvim.screen import Screen
 from tests.waiting import DEADLINE_S
 
@@ -43,6 +45,14 @@ end
 """keeps the plugin's messages to the daemon, and the answers"""
 
 
+SINGLE = "class Foo:\n    def __init__(self, name):\n        self."
+"""the bundled model goes on by itself, on one line"""
+MULTI = "def fib(n):\n    if n < 2:\n        return n\n    return "
+"""… on several"""
+NONE = "if __name__ == "
+"""… not at all"""
+
+
 class Editor:
     """Neovim's other end: ``nvim --embed``."""
 
@@ -50,11 +60,10 @@ class Editor:
         assert process.stdin is not None and process.stdout is not None
         self.process = process
         self._in, self._out = process.stdin, process.stdout
-        self._unpacker, self._last = Unpacker(), 0
+        self._last = 0
+        self._received = b""
         self._responses: dict[int, tuple[Any, Any]] = {}
         self.screen = Screen(*size)
-        self.shown_at = 0.0
-        """time of the screen's last drawing"""
         options = {"ext_linegrid": True, "ext_hlstate": True, "rgb": True}
         self.call("nvim_ui_attach", *size, options)
 
@@ -79,8 +88,22 @@ class Editor:
         if select.select([self._out], [], [], seconds)[0]:
             data = os.read(self._out.fileno(), 1 << 16)
             assert data, "Neovim has ended"
-            for message in self._unpacker.feed(data):
+            self._received += data
+            while (message := self._message()) is not None:
                 self._take(message)
+
+    def _message(self) -> list[Any] | None:
+        """Take the first message out of what was received; None if its end has not come yet."""
+        end = len(self._received)
+        try:
+            msgspec.msgpack.decode(self._received)
+        except msgspec.DecodeError as error:
+            if (found := re.search(r"trailing characters \(byte (\d+)\)", str(error))) is None:
+                return None
+            end = int(found[1])
+        message: list[Any] = msgspec.msgpack.decode(self._received[:end])
+        self._received = self._received[end:]
+        return message
 
     def _take(self, message: list[Any]) -> None:
         kind, *rest = message
@@ -88,10 +111,7 @@ class Editor:
             id, error, result = rest
             self._responses[id] = error, result
         elif kind == NOTIFICATION and rest[0] == "redraw":
-            before = self.screen.flushes
             self.screen.redraw(rest[1])
-            if self.screen.flushes != before:
-                self.shown_at = time.perf_counter()
 
     def lua(self, code: str, *arguments: Any) -> Any:
         """Run Lua, and return what it returns."""
@@ -115,7 +135,7 @@ class Editor:
         """Wait until ``condition`` holds; returns what it gave."""
         deadline = time.monotonic() + DEADLINE_S
         while not (found := condition()):
-            assert time.monotonic() < deadline, f"waited in vain until {what}:\n{self.picture()}"
+            assert time.monotonic() < deadline, f"waited too long until {what}:\n{self.picture()}"
             self.receive(0.02)
         return found
 
@@ -170,7 +190,7 @@ class Editor:
         self.keys("<Esc>")
         self.settled()
         self.lua("vim.cmd('edit! ' .. vim.fn.fnameescape(...))", str(path))
-        # Other files are told, too, and would make another question of it.
+        # Other files are sent, too, and would make another question of it.
         self.lua("require('localspec.ring').clear(); SPOKEN = {}")
         self.keys("GA")
         self.until(lambda: self.expr("mode()") == "i", "text is inserted")
@@ -182,8 +202,8 @@ class Editor:
 
     def feedback(self) -> list[tuple[Any, ...]]:
         """Return the feedback on items that was sent: event and code points."""
-        told = [each["params"] for each in self.spoken("completion/feedback")]
-        return [(each["event"], *((each["chars"],) if "chars" in each else ())) for each in told]
+        sent = [each["params"] for each in self.spoken("completion/feedback")]
+        return [(each["event"], *((each["chars"],) if "chars" in each else ())) for each in sent]
 
     def notices(self) -> list[str]:
         """Return the plugin's messages to the user, and any error of its own."""
@@ -194,7 +214,7 @@ class Editor:
 
     def until_notice(self, text: str) -> None:
         """Wait for a notice that has this in it."""
-        self.until(lambda: any(text in each for each in self.notices()), f"{text!r} is told")
+        self.until(lambda: any(text in each for each in self.notices()), f"{text!r} is reported")
 
 
 @contextmanager
@@ -230,3 +250,21 @@ def editing(
             if pipe is not None:
                 with contextlib.suppress(OSError):
                     pipe.close()
+
+
+def completions(prefix: str, suffix: str = "\n", **where: Unpack[Where]) -> list[str]:
+    """The texts that the daemon of ``LOCALSPEC_HOME`` has for a place in a Python file."""
+
+    async def ask() -> list[str]:
+        told: Where = {"language": "python", "path": "/asked.py", "max_ms": 60_000, **where}
+        async with await connect() as client:
+            answer = await client.complete(prefix, suffix, **told).result()
+            return [item.text for item in answer.items]
+
+    return asyncio.run(ask())
+
+
+def completion(prefix: str, suffix: str = "\n", **where: Unpack[Where]) -> str:
+    """The one text; there must be one."""
+    (text,) = completions(prefix, suffix, **where)
+    return text

@@ -31,7 +31,6 @@ class Screen:
         self._looks: dict[int, Look] = {0: Look()}
         self.foreground, self.background = 0xFFFFFF, 0x000000
         self.cursor = (0, 0)
-        self.flushes = 0
         self._resize(columns, rows)
 
     def _resize(self, columns: int, rows: int) -> None:
@@ -88,9 +87,6 @@ class Screen:
         for row in span:
             if top <= row + rows < bottom:
                 self.cells[row][left:right] = self.cells[row + rows][left:right]
-
-    def _on_flush(self) -> None:
-        self.flushes += 1
 
     def lines(self) -> list[str]:
         """Return the text of the screen, row by row."""

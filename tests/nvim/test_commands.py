@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -11,8 +10,7 @@ import pytest
 from localspec._version import __version__
 from localspec.client import discovery
 from tests.memory.hostile_repository import repository
-from tests.nvim.asked import NONE, SINGLE
-from tests.nvim.editor import COMMAND, Editor
+from tests.nvim.editor import NONE, SINGLE, Editor
 
 pytestmark = pytest.mark.slow
 
@@ -86,13 +84,6 @@ def test_status_tells_what_was_gained(editor: Editor, tmp_path: Path) -> None:
     assert statusline(editor).startswith("localspec")
 
 
-def test_the_status_line_may_be_drawn(editor: Editor, tmp_path: Path) -> None:
-    editor.lua("""vim.o.statusline = "%f%=%{v:lua.require('localspec').statusline()}" """)
-    editor.until_suggested(tmp_path / "a.py")
-    editor.until(lambda: any("localspec" in row for row in editor.screen.lines()), "it is drawn")
-    editor.lua("vim.o.statusline = ''")
-
-
 def test_restart_starts_another_daemon(editor: Editor, tmp_path: Path) -> None:
     editor.until_suggested(tmp_path / "a.py")
     before = discovery.find()
@@ -120,11 +111,11 @@ def test_a_model_is_chosen_by_name_or_from_a_list(editor: Editor, tmp_path: Path
     assert "model" not in editor.spoken("completion/inline")[-1]["params"]["options"]
 
 
-def test_a_model_that_is_not_there_is_told(editor: Editor, tmp_path: Path) -> None:
+def test_a_model_that_is_not_there_is_reported(editor: Editor, tmp_path: Path) -> None:
     command(editor, "model nothing-of-this-name")
     editor.open(tmp_path / "a.py", NONE)
     editor.type("x")
-    editor.until(lambda: statusline(editor) == "localspec error", "it is told")
+    editor.until(lambda: statusline(editor) == "localspec error", "it is reported")
     (problem,) = [line for line in status(editor) if line.startswith("problem: ")]
     assert "nothing-of-this-name" in problem
     command(editor, "model auto")
@@ -141,8 +132,8 @@ def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tmp_path: Path) -> 
     command(editor, "forget")
     editor.until_notice("forgot ")
     assert editor.lua("return ASKED") == f"Forget what was learnt in {tmp_path}?"
-    (told,) = editor.spoken("memory/forget")
-    assert told["params"] == {"workspace": str(tmp_path)}
+    (sent,) = editor.spoken("memory/forget")
+    assert sent["params"] == {"workspace": str(tmp_path)}
 
 
 @pytest.mark.parametrize("root", ["module", "app [slug] *,;"])
@@ -183,7 +174,7 @@ def test_learning_that_never_began_can_be_begun_again(editor: Editor, tmp_path: 
     def learn(times: int) -> None:
         command(editor, f"prime {tmp_path}")
         begun = "localspec: learning "
-        editor.until(lambda: sum(begun in each for each in editor.notices()) == times, "it is told")
+        editor.until(lambda: sum(begun in each for each in editor.notices()) == times, "it is reported")
 
     program = tmp_path / "localspec"
     editor.lua("vim.o.cmdheight = 5")
@@ -232,18 +223,8 @@ def test_health_of_a_command_that_is_missing_or_fails(editor: Editor, tmp_path: 
     assert f"{program} --version failed: broken" in health(editor)
 
 
-def test_health_of_a_command_that_knows_no_bridge(editor: Editor, tmp_path: Path) -> None:
-    """An installation from before there was one."""
-    program = tmp_path / "localspec"
-    old = 'case "$1" in bridge) echo "localspec: No such command \'bridge\'." >&2; exit 2;; esac'
-    program.write_text(f'#!/bin/sh\n{old}\nexec {shlex.join(COMMAND)} "$@"\n')
-    program.chmod(0o755)
-    editor.setup(command=str(program))
-    assert "No such command 'bridge'" in health(editor)
-
-
-def test_health_of_keys_that_somebody_else_has(editor: Editor) -> None:
-    editor.lua("vim.keymap.set('i', '<Tab>', 'theirs')")
+def test_health_of_keys_that_are_mapped_already(editor: Editor) -> None:
+    editor.lua("vim.keymap.set('i', '<Tab>', 'other')")
     assert "<Tab> was mapped to something else" in health(editor)
     editor.setup(keys=False)
     assert "no key is mapped; map the <Plug>(localspec-…)" in health(editor)

@@ -1,4 +1,4 @@
-"""The plugin's README and help list all that the plugin has, and nothing else."""
+"""The plugin's parts, tested by Lua inside of Neovim (see lua/harness.lua), and in its README and help."""
 
 from __future__ import annotations
 
@@ -11,9 +11,73 @@ from typing import Any
 
 import pytest
 
+from localspec.memory.secret_names import COPIES, NAMES, is_secret
 from tests.editors.found import NEOVIMS, neovim
 from tests.nvim.editor import PLUGIN, ROOT
 from tests.waiting import DEADLINE_S
+
+LUA = Path(__file__).with_name("lua")
+
+
+@pytest.mark.parametrize("version", NEOVIMS)
+def test_lua(version: str, tmp_path: Path) -> None:
+    program = neovim(version)
+    variables = {
+        **program.environment,
+        "TESTS": "\n".join(map(str, sorted(LUA.glob("test_*.lua")))),
+        "TRANSCRIPTS": str(ROOT / "tests" / "transcripts"),
+        "PLUGIN": str(PLUGIN),
+        "HOME": str(tmp_path),
+    }
+    start = ("--headless", "--clean", "-u", "NONE", "-i", "NONE", "-n")
+    commands = ("--cmd", f"set runtimepath^={PLUGIN}", "-c", f"luafile {LUA / 'harness.lua'}")
+    done = subprocess.run(
+        (*program.command, *start, *commands),
+        env={**os.environ, **variables},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=DEADLINE_S,
+        check=False,
+    )
+    assert done.returncode == 0 and " 0 failures" in done.stderr, done.stderr + done.stdout
+
+
+def names() -> list[str]:
+    """For each pattern of names that mark secrets, some that it fits, and some that look alike."""
+    patterns = [*NAMES["secret"], *NAMES["harmless"], *NAMES["always"]]
+    fitting = [pattern.replace("*", filler) for pattern in patterns for filler in ("", "rsa", "a.b")]
+    alike = [
+        form
+        for name in fitting
+        for form in (name.upper(), name + ".pub", name + ".py", name + "x", "x" + name)
+    ]
+    alike += [name + end for name in ("server.pem", "notes.txt", "x.pub") for end in (*COPIES, "~.bak", "~x")]
+    return sorted({*fitting, *alike, ".env", ".environment", "notes.txt", "README", "日本.PEM"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", NEOVIMS)
+def test_secrets_are_those_that_are_never_learnt(version: str, tmp_path: Path) -> None:
+    program = neovim(version)
+    given, found = tmp_path / "names", tmp_path / "secret"
+    given.write_text("\n".join(names()) + "\n")
+    pick = f"vim.tbl_filter(require('localspec.secrets').is_secret, vim.fn.readfile('{given}'))"
+    commands = (
+        "--cmd",
+        f"set runtimepath^={PLUGIN}",
+        "-c",
+        f"lua vim.fn.writefile({pick}, '{found}')",
+        "-c",
+        "quit",
+    )
+    start = (*program.command, "--headless", "--clean", "-i", "NONE", "-n")
+    environment = {**os.environ, **program.environment, "HOME": str(tmp_path)}
+    subprocess.run((*start, *commands), env=environment, timeout=DEADLINE_S, check=True)
+    expected = [name for name in names() if is_secret(name)]
+    assert len(expected) > 50
+    assert found.read_text().splitlines() == expected
+
 
 README = (PLUGIN / "README.md").read_text("utf-8")
 HELP = (PLUGIN / "doc" / "localspec.txt").read_text("utf-8")
@@ -73,29 +137,23 @@ def keys_of(known: dict[str, Any]) -> dict[str, str]:
     return {plug(name): key or "" for name, key in known["keys"].items()}
 
 
-def test_the_readme_has_each_setting_with_its_default(known: dict[str, Any]) -> None:
+def test_each_setting_is_reported_with_its_default(known: dict[str, Any]) -> None:
     table = README.partition("## Settings\n")[2].partition("\n## ")[0]
     assert dict(re.findall(r"^\| `(\w+)` \| `(.*?)` \|", table, re.MULTILINE)) == settings_of(known)
-
-
-def test_the_help_has_each_setting_with_its_default(known: dict[str, Any]) -> None:
     section = HELP.partition("*localspec.setup()*")[2].partition("\n=====")[0]
     assert dict(re.findall(r"^(\w+) +\((.*?)\)", section, re.MULTILINE)) == settings_of(known)
     example = dict(re.findall(r"^      (\w+) = (.*),$", section, re.MULTILINE))
     assert example == {name: lua(key) for name, key in known["keys"].items()}
 
 
-def test_the_readme_has_each_key(known: dict[str, Any]) -> None:
+def test_each_key_is_reported(known: dict[str, Any]) -> None:
     rows = re.findall(r"^\| (?:`(\S+)`)? ?\|[^|]*\| `(<Plug>\S+)` \|$", README, re.MULTILINE)
     assert {plug: key for key, plug in rows} == keys_of(known)
-
-
-def test_the_help_has_each_key(known: dict[str, Any]) -> None:
     rows = re.findall(r"^    (\(no key\)|\S+) .*\*(<Plug>\S+)\*$", HELP, re.MULTILINE)
     assert {plug: key.replace("(no key)", "") for key, plug in rows} == keys_of(known)
 
 
-def test_each_command_is_told(known: dict[str, Any]) -> None:
+def test_each_command_is_reported(known: dict[str, Any]) -> None:
     assert set(re.findall(r"^\| `:Localspec (\w+)` \|", README, re.MULTILINE)) == set(known["commands"])
     section = HELP.partition("*:Localspec*")[2].partition("\n=====")[0]
     assert set(re.findall(r"^<?:Localspec \[?(\w+)", section, re.MULTILINE)) == set(known["commands"])
@@ -121,12 +179,3 @@ def test_as_a_package_it_is_found_with_its_help(tmp_path: Path) -> None:
     assert nvim("-c", "helptags ALL", **home) == ""
     exists = "lua io.stdout:write(vim.fn.exists(':Localspec') .. vim.fn.expand('%:t'))"
     assert nvim("-c", "help localspec-keys", "-c", exists, **home) == "2localspec.txt"
-
-
-def test_its_picture_is_there() -> None:
-    (picture,) = re.findall(r"^!\[.+\]\((.+)\)$", README, re.MULTILINE)
-    assert "<svg" in (PLUGIN / picture).read_text("utf-8")
-
-
-def test_it_has_the_licence() -> None:
-    assert (PLUGIN / "LICENSE").read_text() == (ROOT / "LICENSE").read_text()

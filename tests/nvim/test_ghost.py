@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.nvim.asked import MULTI, NONE, SINGLE, completion, completions
-from tests.nvim.editor import Editor
+from tests.nvim.editor import MULTI, NONE, SINGLE, Editor, completion, completions
 
 pytestmark = pytest.mark.slow
 
@@ -71,17 +70,6 @@ def test_typing_along_asks_nothing_and_going_back_brings_it_back(editor: Editor,
     assert len(spoken) <= asked + 1, "what comes after it alone was asked"
 
 
-def test_what_was_typed_along_is_told_when_it_is_left(editor: Editor, tmp_path: Path) -> None:
-    text = suggested(editor, tmp_path / "a.py", SINGLE)
-    editor.type(text[:3])
-    editor.until(lambda: editor.ghost == rows(text[3:]), "the rest is drawn")
-    editor.keys("<Esc>")
-    editor.until(lambda: editor.feedback() == [("shown",), ("partial", 3)], "it is told")
-    suggested(editor, tmp_path / "b.py", SINGLE)
-    editor.type(text)
-    editor.until(lambda: editor.feedback()[:2] == [("shown",), ("partial", len(text))], "it is told")
-
-
 def test_typing_something_else_drops_it(editor: Editor, tmp_path: Path) -> None:
     suggested(editor, tmp_path / "a.py", SINGLE)
     editor.type("q")
@@ -120,17 +108,12 @@ def test_what_is_dismissed_comes_again_when_the_text_changes(editor: Editor, tmp
     assert editor.until_ghost()
 
 
-def test_the_cursor_alone_moves_away(editor: Editor, tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["<Left>", "<Esc>"])
+def test_moving_the_cursor_or_leaving_insert_mode_drops_it(editor: Editor, tmp_path: Path, key: str) -> None:
     suggested(editor, tmp_path / "a.py", SINGLE)
-    editor.keys("<Left>")
+    editor.keys(key)
     editor.until_no_ghost()
-    editor.until(lambda: ("dismissed",) in editor.feedback(), "it is told")
-
-
-def test_leaving_insert_mode_drops_it(editor: Editor, tmp_path: Path) -> None:
-    suggested(editor, tmp_path / "a.py", SINGLE)
-    editor.keys("<Esc>")
-    editor.until_no_ghost()
+    editor.until(lambda: ("dismissed",) in editor.feedback(), "it is reported")
     assert editor.text == SINGLE
 
 
@@ -179,22 +162,6 @@ def test_in_the_middle_of_a_line(editor: Editor, tmp_path: Path) -> None:
     editor.keys("<Tab>")
     editor.until_text(SINGLE + text + " 日本")
     assert editor.cursor == (3, len("        self." + text))
-
-
-def test_columns_are_bytes_and_code_points_are_counted(editor: Editor, tmp_path: Path) -> None:
-    prefix = "class Foo:\n    def __init__(self, name):\n        日本👩‍💻e\u0301 = self."
-    editor.open(tmp_path / "a.py", prefix + "\n")
-    editor.lua("require('localspec').trigger()")
-    text = completion(prefix, path=str(tmp_path / "a.py"), trigger="invoked")
-    assert editor.until_ghost() == rows(text)
-    editor.keys("<M-Right>")
-    editor.until(lambda: editor.text != prefix, "a word is accepted")
-    taken = editor.text[len(prefix) :]
-    assert text.startswith(taken)
-    editor.until(lambda: ("partial", len(taken)) in editor.feedback(), "it is told")
-    editor.keys("<Tab>")
-    editor.until_text(prefix + text)
-    assert editor.cursor == (3, len((prefix + text).split("\n")[2].encode()))
 
 
 def test_a_file_with_carriage_returns_keeps_them_single(editor: Editor, tmp_path: Path) -> None:

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.nvim.asked import NONE, SINGLE
-from tests.nvim.editor import Editor
+from tests.nvim.editor import NONE, SINGLE, Editor
 
 pytestmark = pytest.mark.slow
 

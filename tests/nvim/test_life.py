@@ -10,8 +10,7 @@ import pytest
 
 from localspec.client import discovery
 from tests.editors.found import NEOVIMS
-from tests.nvim.asked import MULTI, SINGLE
-from tests.nvim.editor import COMMAND, Editor, editing
+from tests.nvim.editor import COMMAND, MULTI, SINGLE, Editor, editing
 from tests.waiting import DEADLINE_S, until_sync
 
 pytestmark = pytest.mark.slow

@@ -8,8 +8,7 @@ import psutil
 import pytest
 
 from localspec.client import discovery
-from tests.nvim.asked import SINGLE
-from tests.nvim.editor import Editor
+from tests.nvim.editor import SINGLE, Editor
 
 pytestmark = pytest.mark.slow
 
@@ -133,11 +132,3 @@ def test_a_very_long_line(editor: Editor, tmp_path: Path) -> None:
         lambda: any(each.get("result") for each in editor.spoken("completion/inline")), "it is answered"
     )
     assert editor.cursor == (3, 13)
-
-
-def test_a_buffer_s_switch_may_be_a_number(editor: Editor, tmp_path: Path) -> None:
-    editor.open(tmp_path / "a.py", "x\n")
-    editor.lua("vim.cmd('let b:localspec_enabled = 0'); SPOKEN = {}")
-    editor.type("y")
-    editor.settled()
-    assert editor.spoken("completion/inline") == []

@@ -1,18 +1,36 @@
-"""The files of the services: as they are meant to be, and as systemd and plists read them."""
+"""The files of the services, as systemd and plists read them, and what they take from the environment."""
 
 from __future__ import annotations
 
+import os
 import plistlib
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from localspec.service.service import Job, plist, unit
-from tests.service.jobs import JOB, STRANGE, words
+from localspec import home
+from localspec.errors import InvalidOptions
+from localspec.service.service import Job, daemon_job, home_of, plist, unit
+
+JOB = Job(
+    ("/usr/bin/python3", "-m", "localspec.daemon", "--log"),
+    {"LOCALSPEC_HOME": "/home/ada/local spec", "OLLAMA_MODELS": "/models/100%"},
+    "/home/ada/local spec/state/daemon.log",
+)
+STRANGE = "a b  %h %% $HOME ${HOME} \"q\" 'p' back\\slash\\n \\x41 ;semi #hash é 日本語 🦊 <&>"
+"""a directory's name"""
+
+
+def words(text: str) -> list[str]:
+    """The words of a line of a unit, as systemd reads the quoted ones."""
+    quoted = re.findall(r'"((?:[^"\\]|\\.)*)"', text)
+    return [re.sub(r"\\(.)", r"\1", word).replace("%%", "%") for word in quoted]
+
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -60,13 +78,6 @@ def test_systemd_finds_nothing_wrong(tmp_path: Path, strange: bool) -> None:
     assert (verified.returncode, verified.stderr) == (0, "")
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="there is no systemd-analyze")
-def test_systemd_names_what_it_does_not_know(tmp_path: Path) -> None:
-    text = unit(JOB._replace(command=("/no/such/program",))).replace("KillMode", "KilMode")
-    said = verify(tmp_path, text).stderr
-    assert "/no/such/program" in said and "KilMode" in said
-
-
 def verify(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
     file = folder / "localspec.service"
     file.write_text(text, encoding="utf-8")
@@ -77,3 +88,50 @@ def verify(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
         text=True,
         env={"XDG_RUNTIME_DIR": str(folder / "run"), "HOME": str(folder), "PATH": "/usr/bin:/bin"},
     )
+
+
+def test_the_daemon_is_that_of_this_python() -> None:
+    assert daemon_job({}).command == (sys.executable, "-P", "-m", "localspec.daemon", "--log")
+    assert daemon_job({}).log == str(home.log_path())
+
+
+def test_what_says_where_files_are_is_carried_and_nothing_else(tmp_path: Path) -> None:
+    job = daemon_job(
+        {
+            "LOCALSPEC_HOME": "~/ls",
+            "HF_HOME": "cache",
+            "PYTHONPATH": os.pathsep.join(("/a", "b", "")),
+            "CUDA_VISIBLE_DEVICES": "1,2",
+            "XDG_DATA_HOME": "",
+            "HF_TOKEN": "secret",
+            "LOCALSPEC_MODEL": "that of one command",
+            "LANG": "C",
+        }
+    )
+    assert job.environment == {
+        "LOCALSPEC_HOME": str(Path.home() / "ls"),
+        "HF_HOME": str(Path.cwd() / "cache"),
+        "PYTHONPATH": os.pathsep.join(("/a", str(Path.cwd() / "b"))),
+        "CUDA_VISIBLE_DEVICES": "1,2",
+    }
+
+
+@pytest.mark.parametrize("render", [unit, plist])
+@pytest.mark.parametrize(
+    ("environment", "place"),
+    [
+        ({"LOCALSPEC_HOME": "/a b", "HF_HOME": "/a", "XDG_DATA_HOME": "/b"}, "LOCALSPEC_HOME=/a b"),
+        ({"XDG_STATE_HOME": "/c", "XDG_DATA_HOME": "/b"}, "XDG_DATA_HOME=/b, XDG_STATE_HOME=/c"),
+        ({"PYTHONPATH": "/a"}, "the default directories"),
+    ],
+)
+def test_a_home_is_what_says_where_the_files_are(
+    render: Callable[[Job], str], environment: dict[str, str], place: str
+) -> None:
+    assert home_of(render(Job(("python",), environment, "/log"))) == place
+
+
+@pytest.mark.parametrize("value", ["/a\nb", "/a\x07", "/\udcff", "/a\x7f"])
+def test_what_no_file_of_a_service_can_hold_is_refused(value: str) -> None:
+    with pytest.raises(InvalidOptions, match="cannot be written to a service's file"):
+        daemon_job({"LOCALSPEC_HOME": value})

@@ -262,12 +262,18 @@ def test_early_stop_looks_beyond_a_step() -> None:
     assert not hopeless.admits(0)
 
 
-class Speechless(Coin):
-    """A draft model that runs and has no draft."""
+class Unsure(Coin):
+    """A draft model that runs, and has no draft or one that it is unsure of."""
+
+    prior = (0.7, 0.05)
+
+    def __init__(self, draft: Draft) -> None:
+        super().__init__(TRUTH, 1.0, name="draft", price=0.0001)
+        self.draft = draft
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         self.asked += len(asks)
-        return [nothing("the draft model is not sure enough") for _ in asks]
+        return [self.draft for _ in asks]
 
 
 class Copier(Coin):
@@ -276,25 +282,10 @@ class Copier(Coin):
     prior = (0.6,)
 
 
-def test_a_draft_model_without_a_draft_leaves_the_one_at_hand() -> None:
-    measured = curve(FLAT)
-    model = Speechless(TRUTH, 1.0, name="draft", price=0.0001)
-    (draft,) = steered([Copier(TRUTH, 1.0, name="copy"), model], measured).propose([ask(TRUTH[:5], 8)])
-    assert model.asked == 1 and draft.source == "copy" and draft.tokens
-
-
-class Doubtful(Coin):
-    """A draft model that runs and is unsure of its drafts."""
-
-    prior = (0.7, 0.05)
-
-    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
-        self.asked += len(asks)
-        return [Draft((1, 2), self.name, evidence=(1, 1)) for _ in asks]
-
-
-def test_of_a_copy_and_a_draft_that_turned_out_unsure_the_better_one_is_verified() -> None:
-    measured = curve(FLAT)
-    model = Doubtful(TRUTH, 1.0, name="draft", price=0.0001)
-    (draft,) = steered([Copier(TRUTH, 1.0, name="copy"), model], measured).propose([ask(TRUTH[:5], 8)])
-    assert model.asked == 1 and draft.source == "copy" and draft.tokens
+@pytest.mark.parametrize(
+    "draft", [nothing("the draft model is not sure enough"), Draft((1, 2), "draft", evidence=(1, 1))]
+)
+def test_a_draft_model_without_a_good_draft_leaves_the_one_at_hand(draft: Draft) -> None:
+    model, copier = Unsure(draft), Copier(TRUTH, 1.0, name="copy")
+    (found,) = steered([copier, model], curve(FLAT)).propose([ask(TRUTH[:5], 8)])
+    assert model.asked == 1 and found.source == "copy" and found.tokens

@@ -1,4 +1,4 @@
-"""Prompt lookup: what it finds, and that finding it costs the same at any length."""
+"""Prompt lookup: what it finds, and that finding it costs the same at any length; no lookup at all."""
 
 from __future__ import annotations
 
@@ -19,8 +19,13 @@ from localspec.speculation.lookup import (
     PromptLookup,
     copy_from,
 )
-from localspec.speculation.proposer import Proposer
+from localspec.speculation.proposer import Nothing, Proposer
 from tests.conformance.proposer import ProposerConformance, ask
+
+
+class TestNothing(ProposerConformance):
+    def make(self) -> Proposer:
+        return Nothing()
 
 
 class TestPromptLookup(ProposerConformance):

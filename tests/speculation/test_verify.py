@@ -1,8 +1,9 @@
-"""Verification: accepted tokens, and that emitted ones have the target's distribution."""
+"""Verification: accepted tokens, the distribution of emitted ones, and where an unsure text ends."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -10,10 +11,12 @@ from numpy.typing import NDArray
 
 from localspec.backends.toy import ToyLogits
 from localspec.speculation.draft import Draft
+from localspec.speculation.early_end import EarlyEnd, EndScore
 from localspec.speculation.noise import Noise, Stream
 from localspec.speculation.sampling import Distribution, Sampler, SamplingParams
 from localspec.speculation.verify import (
     ForwardRows,
+    Greedy,
     Judge,
     TargetRows,
     judge_for,
@@ -92,6 +95,30 @@ def distribution(p: Sequence[float]) -> Distribution:
     return Distribution(np.arange(len(p), dtype=np.int64), np.array(p))
 
 
+P, Q = [0.4, 0.3, 0.3], [0.7, 0.2, 0.1]
+
+
+def first_tokens(
+    rows: TargetRows,
+    drafts: Distribution,
+    *,
+    draws: int,
+    sampler: Sampler | None = None,
+    keeps: Callable[[int, int], bool] = lambda position, token: True,
+) -> tuple[NDArray[np.int64], float]:
+    """Draft one token ``draws`` times, unless ``keeps`` drops it: how often each came first, and the share
+    of accepted ones."""
+    sampler = sampler or Sampler(WARM, Noise(42), seeded=False)
+    counts, accepted = np.zeros(len(drafts.tokens), dtype=np.int64), 0
+    for position in range(draws):
+        token = drafts.sample(sampler.noise, position, Stream.DRAFT)
+        draft = Draft((token,), "draft", (drafts,)) if keeps(position, token) else Draft((), "none")
+        verdict = verify(draft.tokens, judge_for(rows, sampler, draft, position, None))
+        counts[verdict.tokens[0]] += 1
+        accepted += verdict.accepted
+    return counts, accepted / draws
+
+
 class TestRejectionSampling:
     @pytest.mark.parametrize(
         ("p", "q", "draws"),
@@ -106,35 +133,19 @@ class TestRejectionSampling:
     def test_the_first_token_is_distributed_as_the_target(
         self, p: list[float], q: list[float], draws: int
     ) -> None:
-        rows, drafts = table(p, p), distribution(q)
-        sampler = Sampler(WARM, Noise(42), seeded=False)
-        counts = np.zeros(len(p), dtype=np.int64)
-        accepted = 0
-        for position in range(draws):
-            token = drafts.sample(sampler.noise, position, Stream.DRAFT)
-            draft = Draft((token,), "draft", (drafts,))
-            verdict = verify(draft.tokens, judge_for(rows, sampler, draft, position, None))
-            counts[verdict.tokens[0]] += 1
-            accepted += verdict.accepted
+        counts, accepted = first_tokens(table(p, p), distribution(q), draws=draws)
         assert chi_square(counts, p) < LIMIT[len(p) - 1]
         overlap = sum(min(a, b) for a, b in zip(p, q, strict=True))
-        assert abs(accepted / draws - overlap) < 0.01
+        assert abs(accepted - overlap) < 0.01
 
     def test_a_biased_token_is_distributed_as_the_biased_target(self) -> None:
         """Bias before temperature, on the target's row and on what the draft was drawn from alike."""
         params = SamplingParams(temperature=0.5, logit_bias=((0, -1.0), (2, 0.5), (7, 9.0)))
         sampler = Sampler(params, Noise(4), seeded=False)
-        p, q = [0.4, 0.3, 0.3], [0.7, 0.2, 0.1]
-        rows = table(p, p)
-        weights = (np.array(p) * np.exp([-1.0, 0.0, 0.5])) ** 2
-        expected = weights / weights.sum()
-        drafts = sampler.distribution(np.log(q).astype(np.float32), ())
-        counts = np.zeros(3, dtype=np.int64)
-        for position in range(DRAWS // 8):
-            token = drafts.sample(sampler.noise, position, Stream.DRAFT)
-            draft = Draft((token,), "draft", (drafts,))
-            counts[verify((token,), judge_for(rows, sampler, draft, position, None)).tokens[0]] += 1
-        assert chi_square(counts, list(expected)) < LIMIT[2]
+        weights = (np.array(P) * np.exp([-1.0, 0.0, 0.5])) ** 2
+        drafts = sampler.distribution(np.log(Q).astype(np.float32), ())
+        counts, _ = first_tokens(table(P, P), drafts, draws=DRAWS // 8, sampler=sampler)
+        assert chi_square(counts, list(weights / weights.sum())) < LIMIT[2]
 
     def test_two_tokens_in_a_row_are_distributed_as_the_target(self) -> None:
         """Pairs, drafted together, from rows that depend on the first token: 9 cells."""
@@ -155,28 +166,18 @@ class TestRejectionSampling:
         assert chi_square(counts, [a * b for a in p[0] for b in p[1]]) < LIMIT[8]
 
     def test_a_draft_stopped_by_what_is_known_before_drawing_stays_unbiased(self) -> None:
-        """The decision to draft position i depends on its row's best q, never on the token drawn."""
-        p, q = [0.4, 0.3, 0.3], [0.7, 0.2, 0.1]
-        rows, drafts, sampler = table(p, p), distribution(q), Sampler(WARM, Noise(5), seeded=False)
-        counts = np.zeros(3, dtype=np.int64)
-        for position in range(DRAWS // 8):
-            drafted = max(q) >= 0.5 or position % 2 == 0
-            token = drafts.sample(sampler.noise, position, Stream.DRAFT)
-            draft = Draft((token,), "draft", (drafts,)) if drafted else Draft((), "none")
-            counts[verify(draft.tokens, judge_for(rows, sampler, draft, position, None)).tokens[0]] += 1
-        assert chi_square(counts, p) < LIMIT[2]
+        """The decision to draft depends on the position, never on the token drawn."""
+        counts, _ = first_tokens(
+            table(P, P), distribution(Q), draws=DRAWS // 8, keeps=lambda position, token: position % 2 == 0
+        )
+        assert chi_square(counts, P) < LIMIT[2]
 
     def test_dropping_a_drawn_token_for_its_small_q_would_be_biased(self) -> None:
         """The bug this library must not have, to show that the test above can fail."""
-        p, q = [0.4, 0.3, 0.3], [0.7, 0.2, 0.1]
-        rows, drafts, sampler = table(p, p), distribution(q), Sampler(WARM, Noise(5), seeded=False)
-        counts = np.zeros(3, dtype=np.int64)
-        for position in range(DRAWS // 8):
-            token = drafts.sample(sampler.noise, position, Stream.DRAFT)
-            kept = q[token] >= 0.15
-            draft = Draft((token,), "draft", (drafts,)) if kept else Draft((), "none")
-            counts[verify(draft.tokens, judge_for(rows, sampler, draft, position, None)).tokens[0]] += 1
-        assert chi_square(counts, p) > 100
+        counts, _ = first_tokens(
+            table(P, P), distribution(Q), draws=DRAWS // 8, keeps=lambda position, token: Q[token] >= 0.15
+        )
+        assert chi_square(counts, P) > 100
 
 
 class TestMatching:
@@ -227,3 +228,90 @@ def test_the_most_probable_tokens_fall_and_have_the_plain_probabilities() -> Non
     assert [token for token, _ in found] == [1, 3, 2]
     assert all(logprob == log_probability(row, token) for token, logprob in found)
     assert len(most_probable(row, 9)) == 4 and most_probable(row, 0) == ()
+
+
+SIZE = 12
+ENDS = frozenset({0, 5})
+END_SCORE = EndScore(ENDS, SIZE)
+NEVER = -1e9
+Row = NDArray[np.float32]
+
+
+def likely(**shares: float) -> Row:
+    """A row by the shares of some tokens (``t3=0.5``); the rest is spread over the other texts."""
+    named = {int(name[1:]): share for name, share in shares.items()}
+    others = [token for token in range(SIZE) if token not in ENDS and token not in named]
+    row = np.full(SIZE, NEVER, dtype=np.float32)
+    for token, share in named.items():
+        row[token] = math.log(share) if share else NEVER
+    row[others] = math.log((1 - sum(named.values())) / len(others))
+    return row
+
+
+def rows_of(*rows: Row) -> TargetRows:
+    return TargetRows(ForwardRows(ToyLogits(np.array(rows, dtype=np.float32))), 0)
+
+
+def greedy(rows: TargetRows) -> Greedy:
+    return Greedy(rows, Sampler(SamplingParams(), Noise(0), seeded=False), (), 0)
+
+
+def ending(*rows: Row, end_score: EndScore = END_SCORE) -> EarlyEnd:
+    return EarlyEnd(greedy(rows_of(*rows)), end_score)
+
+
+def random_rows(n: int, size: int = SIZE) -> list[Row]:
+    """Of every sharpness, some with their ends raised."""
+    rng = np.random.default_rng(n)
+    rows = [rng.standard_normal(size) * rng.choice([0.1, 1.0, 3.0, 8.0]) for _ in range(n)]
+    for row in rows[::2]:
+        row[0] += rng.uniform(-6, 6)
+    return [row.astype(np.float32) for row in rows]
+
+
+class TestEndScore:
+    @pytest.mark.parametrize(("best", "ends"), [(0.19, True), (0.21, False), (0.9, False)])
+    def test_a_best_token_of_less_than_a_fifth_is_a_guess(self, best: float, ends: bool) -> None:
+        assert (END_SCORE.of(likely(t3=best)) > 0) is ends
+
+    @pytest.mark.parametrize(("end", "ends"), [(0.9, True), (0.07, True), (0.055, False), (0.0, False)])
+    def test_the_end_needs_less_than_text(self, end: float, ends: bool) -> None:
+        assert (END_SCORE.of(likely(t0=end / 2, t5=end / 2, t3=0.95 * (1 - end))) > 0) is ends
+
+    def test_it_is_a_distance_in_logits(self) -> None:
+        row = likely(t3=0.5)
+        others = np.arange(SIZE) != 3
+        row[others] += -END_SCORE.of(row) - 0.01
+        assert -0.02 < END_SCORE.of(row) < 0
+        row[others] += 0.02
+        assert 0 < END_SCORE.of(row) < 0.02
+
+    def test_it_moves_no_more_than_two_tokens_move_against_each_other(self) -> None:
+        rng, most = np.random.default_rng(1), 0.0
+        for row in random_rows(2000):
+            x = float(rng.choice([0.01, 0.3, 2.0]))
+            error = rng.choice([-x / 2, x / 2], SIZE).astype(np.float32)
+            moved = abs(END_SCORE.of(row + error) - END_SCORE.of(row))
+            assert moved <= x + 1e-4
+            most = max(most, moved / x)
+        assert most > 0.9, "and it can move so much"
+
+    def test_tokens_that_no_row_has_are_left_out(self) -> None:
+        assert EndScore({3, SIZE, SIZE + 7}, SIZE).end_tokens == {3}
+
+    def test_nothing_but_the_end_and_nothing_but_one_text(self) -> None:
+        for token, ends in ((0, True), (3, False)):
+            row = np.full(SIZE, NEVER, dtype=np.float32)
+            row[token] = 0.0
+            assert (END_SCORE.of(row) > 10) is ends and math.isfinite(END_SCORE.of(row))
+
+
+class TestEarlyEnd:
+    SURE, GUESS = likely(t3=0.9), likely(t3=0.15)
+
+    def test_the_text_ends_at_the_first_guess_whatever_was_drafted(self) -> None:
+        rows = (self.SURE, self.GUESS, self.SURE, self.SURE)
+        for draft in ((3, 3, 3), (3, 4, 3), (3, 5, 3), (3, 0, 3)):
+            said = verify(draft, ending(*rows), end_tokens=ENDS).tokens
+            assert said[0] == 3 and said[1] in ENDS and len(said) == 2
+        assert verify((4,), ending(*rows), end_tokens=ENDS).tokens == (3,)

@@ -46,10 +46,6 @@ class Asking:
         """Return the number of suggestions with this event."""
         return self._total(f'localspec_suggestions_total{{event="{event}"}}')
 
-    def answered(self, source: str) -> float:
-        """Return the number of completions from this source."""
-        return self._total(f'localspec_completions_total{{source="{source}"}}')
-
     def _total(self, name: str) -> float:
         return self._with_client(lambda client: client.metrics()).totals.get(name, 0.0)
 

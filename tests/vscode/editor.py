@@ -65,15 +65,7 @@ class Last(NamedTuple):
     characters: int
 
 
-class View(NamedTuple):
-    """The window's size in CSS pixels, and how many of the screen's make one of them."""
-
-    width: int = 1000
-    height: int = 640
-    scale: int = 1
-
-
-VIEW = View()
+VIEW = {"width": 1000, "height": 640}
 START_MS = 4000 * DEADLINE_S
 """for a window and its extension host to start, on a machine that does other things beside"""
 
@@ -115,12 +107,6 @@ class Editor:
         self.page.locator(".editor-group-container.active .view-lines").first.click()
         self.page.wait_for_selector(".monaco-editor.focused")
         self.page.keyboard.press("Control+End")
-
-    def go_to(self, line: int, column: int) -> None:
-        self.ask("Control+g", f"{line}:{column}")
-        self.page.wait_for_selector(f'.quick-input-list .monaco-list-row.focused[aria-label*="{line}"]')
-        self.page.keyboard.press("Enter")
-        self.page.wait_for_selector(f"text=Ln {line}, Col {column}")
 
     def ask(self, key: str, text: str) -> None:
         """Open one of the fields at the top, and write something into it."""
@@ -167,13 +153,6 @@ class Editor:
             if ghost := self.settled():
                 return text[: i + 1], ghost
         raise AssertionError(f"nothing was suggested along {text!r}")
-
-    def type_and_ask(self, letter: str) -> bool:
-        """Type a letter; return True if the daemon answered a request for it, False if it was typed along."""
-        answered = self.completions()
-        self.type(letter)
-        until_sync(lambda: self.completions() > answered or self.ghost() != "", f"{letter!r} is answered")
-        return self.completions() > answered
 
     def settled(self) -> str:
         """The ghost text once what was answered is drawn, or is not."""
@@ -228,9 +207,7 @@ GHOST = r"""() => {
 
 
 @contextmanager
-def editing(
-    root: Path, command: Callable[[Path], None], view: View = VIEW, **settings: Any
-) -> Iterator[Editor]:
+def editing(root: Path, command: Callable[[Path], None], **settings: Any) -> Iterator[Editor]:
     """VS Code on ``root / "workspace"``, to be started with a file; all ends with it.
 
     ``command`` puts the command localspec into a folder. Skips the test where something is not installed.
@@ -250,19 +227,13 @@ def editing(
     install(root, server)
     with serving(root, server) as url, sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=server.chromium, args=list(CHROMIUM))
-        size = {"width": view.width, "height": view.height}
-        page = browser.new_page(viewport=size, device_scale_factor=view.scale)
+        page = browser.new_page(viewport=VIEW)
         page.set_default_timeout(1000 * DEADLINE_S)
         try:
             yield Editor(root, page, url)
         finally:
             browser.close()
             localspec(root, "daemon", "stop")
-
-
-def put_command(folder: Path) -> None:
-    """The command `localspec` of this checkout."""
-    put_program(folder / "localspec", f'#!/bin/sh\nexec "{sys.executable}" -m localspec "$@"\n')
 
 
 def put_program(path: Path, text: str) -> None:

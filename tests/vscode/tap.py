@@ -77,11 +77,6 @@ class Tap:
         params: Frame = self.next_of("completion/inline", since)["params"]
         return params
 
-    def events_of(self, item: str) -> list[tuple[str, int | None]]:
-        """Return the feedback on a suggestion that was sent."""
-        told = self.sent("completion/feedback")
-        return [(each["event"], each.get("chars")) for each in told if each["item"] == item]
-
     @contextmanager
     def silence(self) -> Iterator[None]:
         """The daemon's answers are kept back."""

@@ -1,14 +1,39 @@
-"""The extension's README, package and source agree."""
+"""The extension's own tests pass; its README, package and source agree."""
 
 from __future__ import annotations
 
 import json
 import re
+import zipfile
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from localspec._version import __version__
 from localspec.memory.secret_names import NAMES
-from tests.vscode.build import PLUGIN
+from tests.editors.found import ROOT
+from tests.vscode.build import PLUGIN, npm, package
+
+TRANSCRIPTS = ROOT / "tests" / "transcripts"
+
+
+@pytest.mark.slow
+def test_the_extensions_own_tests_pass_and_play_every_transcript() -> None:
+    said = npm("test")
+    played = set(re.findall(r"^ok \d+ - transcript (\S+)$", said, re.MULTILINE))
+    assert played == {path.name for path in TRANSCRIPTS.glob("*.jsonl")}
+    assert re.search(r"^# fail 0$", said, re.MULTILINE) and re.search(r"^# skipped 0$", said, re.MULTILINE)
+
+
+@pytest.mark.slow
+def test_what_is_shipped_is_the_source_and_what_it_says_of_itself(tmp_path: Path) -> None:
+    with zipfile.ZipFile(package(tmp_path)) as shipped:
+        names = {name.removeprefix("extension/") for name in shipped.namelist()}
+    sources = {f"out/src/{path.stem}.js" for path in (ROOT / "plugins/vscode/src").glob("*.ts")}
+    texts = {"package.json", "readme.md", "changelog.md", "LICENSE.txt", "extension.vsixmanifest"}
+    assert names == sources | texts | {"[Content_Types].xml", "images/icon.png", "images/ghost.png"}
+
 
 PACKAGE: dict[str, Any] = json.loads((PLUGIN / "package.json").read_text("utf-8"))
 README = (PLUGIN / "README.md").read_text("utf-8")
@@ -29,8 +54,8 @@ def rows(title: str) -> list[list[str]]:
 
 
 def test_the_table_of_settings_is_that_of_the_package() -> None:
-    told = {name.strip("`"): json.loads(default.strip("`")) for name, default, _ in rows("Settings")}
-    assert told == {name: setting["default"] for name, setting in SETTINGS.items()}
+    listed = {name.strip("`"): json.loads(default.strip("`")) for name, default, _ in rows("Settings")}
+    assert listed == {name: setting["default"] for name, setting in SETTINGS.items()}
 
 
 def test_the_table_of_commands_is_that_of_the_package() -> None:
@@ -87,5 +112,5 @@ def test_a_workspace_that_is_not_trusted_sets_nothing_but_how_a_completion_looks
 def test_what_is_never_sent_is_what_is_never_learnt() -> None:
     source = (PLUGIN / "src" / "secrets.ts").read_text("utf-8")
     lists = dict(re.findall(r"^const (\w+) = (\[.*?\]);$", source, re.MULTILINE | re.DOTALL))
-    told = {name: re.findall(r'"([^"]+)"', text) for name, text in lists.items()}
-    assert told == {name.upper(): NAMES[name] for name in ("secret", "harmless", "always", "copies")}
+    listed = {name: re.findall(r'"([^"]+)"', text) for name, text in lists.items()}
+    assert listed == {name.upper(): NAMES[name] for name in ("secret", "harmless", "always", "copies")}

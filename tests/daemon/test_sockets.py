@@ -1,19 +1,33 @@
-"""Every way in, and every way to stay out, tried on a real daemon before the upgrade."""
+"""Sockets: every way in, tried before the upgrade; silent connections take no places; ends are reported."""
 
 from __future__ import annotations
 
+import asyncio
+import socket
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, suppress
+from functools import partial
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.asyncio import client as websockets_client
+from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
+from websockets.exceptions import ConnectionClosed
 
+from localspec.client import connect
 from localspec.daemon.access.guard import Gate, refusal
+from localspec.daemon.access.loopback import HOST, listen
+from localspec.daemon.access.transport import Socket
+from localspec.daemon.listeners import HANDSHAKES
 from tests.client.conftest import own_home
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.handshake import answer, request
-from tests.daemon.harness import DaemonProcess
+from tests.daemon.harness import DaemonProcess, raw
+from tests.waiting import DEADLINE_S, soon
 
 TOKEN = "{token}"
 BEARER = f"Bearer {TOKEN}"
@@ -91,16 +105,13 @@ def test_refuses_before_the_upgrade(
     assert daemon.token not in text
 
 
-@pytest.mark.parametrize("repeated", ["Host", "Origin"])
-def test_repeated_headers_are_refused(daemon: DaemonProcess, repeated: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "value", "status"),
+    [("Host", "localhost", 403), ("Origin", "localhost", 403), ("Authorization", f"Bearer {WRONG}", 401)],
+)
+def test_repeated_headers_are_refused(daemon: DaemonProcess, name: str, value: str, status: int) -> None:
     bearer: dict[str, str | None] = {"Authorization": f"Bearer {daemon.token}"}
-    status, _ = answer(daemon, request(bearer, (repeated, "localhost")))
-    assert status == 403
-
-
-def test_one_wrong_token_among_right_ones_is_refused(daemon: DaemonProcess) -> None:
-    data = request({}, ("Authorization", f"Bearer {daemon.token}"), ("Authorization", f"Bearer {WRONG}"))
-    assert answer(daemon, data)[0] == 401
+    assert answer(daemon, request(bearer, (name, value)))[0] == status
 
 
 def test_the_unix_socket_needs_no_token_but_takes_no_browser(daemon: DaemonProcess) -> None:
@@ -143,14 +154,14 @@ def test_metrics_need_the_token(daemon: DaemonProcess) -> None:
 
 
 @pytest.mark.parametrize("headers", [{"Host": "example.org"}, {"Origin": "http://localhost"}])
-def test_health_is_not_told_to_browsers(daemon: DaemonProcess, headers: dict[str, str | None]) -> None:
+def test_health_is_not_shown_to_browsers(daemon: DaemonProcess, headers: dict[str, str | None]) -> None:
     assert answer(daemon, request(headers, line="GET /healthz HTTP/1.1"))[0] == 403
 
 
 @pytest.mark.parametrize(
     "data", [b"\x16\x03\x01" + bytes(200) + b"\r\n", b"\r\n" * 50, b"GET / HTTP/1.1\r\n: x\r\n\r\n"]
 )
-def test_what_is_no_http_harms_nobody(daemon: DaemonProcess, data: bytes) -> None:
+def test_what_is_no_http_does_no_harm(daemon: DaemonProcess, data: bytes) -> None:
     assert answer(daemon, data)[0] in (0, 400)
     assert answer(daemon, request({}, line="GET /healthz HTTP/1.1"))[0] == 200
 
@@ -169,3 +180,97 @@ def test_no_header_whatever_gets_in_or_raises(method: str, path: str, fields: li
     refused = refusal(method, path, Headers(fields), Gate(True, lambda: WRONG, frozenset()))
     assert refused is not None
     assert 400 <= refused[0] < 500
+
+
+MOST = 4
+
+
+def silent(daemon: DaemonProcess, *, tcp: bool) -> socket.socket:
+    """A connection on which nothing is sent."""
+    if tcp:
+        return socket.create_connection(("127.0.0.1", daemon.port), DEADLINE_S)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.settimeout(DEADLINE_S)
+    connection.connect(daemon.socket)
+    return connection
+
+
+def is_over(connection: socket.socket) -> bool:
+    """Return True once the daemon has closed the connection; fails at the timeout."""
+    with suppress(ConnectionError):
+        return connection.recv(1) == b""
+    return True
+
+
+@pytest.mark.parametrize("tcp", [True, False], ids=["tcp", "unix"])
+async def test_clients_stay_and_one_socket_s_silent_connections_leave_the_other_free(
+    start: StartDaemon, tcp: bool
+) -> None:
+    daemon = start(tcp=True, max_connections=MOST)
+    async with raw(daemon) as client:
+        with ExitStack() as stack:
+            held = [stack.enter_context(silent(daemon, tcp=tcp)) for _ in range(2 * (MOST + HANDSHAKES))]
+            assert all(map(is_over, held[MOST + HANDSHAKES :]))
+            assert "result" in await client.call("asked", "session/list")
+            if tcp:
+                async with raw(daemon) as other:
+                    assert "result" in await other.call("asked", "session/list")
+        async with await connect(url=daemon.found.url, token=daemon.token) as newest:
+            await newest.status()
+    assert "Traceback" not in daemon.log()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("tcp", "said"), [(True, b""), (False, b"G")], ids=["tcp", "unix"])
+def test_a_client_without_a_handshake_is_closed_soon(start: StartDaemon, tcp: bool, said: bytes) -> None:
+    daemon = start(tcp=True)
+    with silent(daemon, tcp=tcp) as connection:
+        connection.sendall(said)
+        began = time.monotonic()
+        while connection.recv(4096):
+            pass
+        assert time.monotonic() - began < 10.0
+
+
+def test_connections_send_at_once() -> None:
+    with listen(0) as listening, socket.create_connection(listening.getsockname()) as client:
+        accepted, (host, _) = listening.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY) != 0
+            assert host == HOST == client.getpeername()[0]
+
+
+def test_a_port_that_is_taken_is_refused() -> None:
+    with listen(0) as listening, pytest.raises(OSError, match="in use"):
+        listen(listening.getsockname()[1])
+
+
+MUCH = "x" * 20_000_000
+"""more than the buffers of the system take"""
+
+
+async def test_a_sender_learns_that_the_client_is_gone() -> None:
+    """Over one that was closed with something still to be written, which then was written."""
+    accepted: asyncio.Queue[ServerConnection] = asyncio.Queue()
+    over = asyncio.Event()
+    made: Any = partial(Socket, made=set(), most=2)
+
+    async def handle(socket: ServerConnection) -> None:
+        accepted.put_nowait(socket)
+        await over.wait()
+
+    async with serve(handle, "127.0.0.1", 0, compression=None, create_connection=made) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with websockets_client.connect(f"ws://127.0.0.1:{port}", proxy=None, max_size=None) as client:
+            socket = await accepted.get()
+            client.transport.pause_reading()
+            sending = asyncio.create_task(socket.send(MUCH))
+            await asyncio.sleep(0)
+            socket.transport.close()
+            client.transport.resume_reading()
+            await soon(client.recv())
+            await soon(sending)
+            await soon(socket.wait_closed())
+            with pytest.raises(ConnectionClosed):
+                await socket.send("x")
+            over.set()

@@ -1,4 +1,4 @@
-"""The unit's life with a stand-in for systemctl, which notes its calls; its ExecStart as a process."""
+"""The service's life with stand-ins for systemctl and launchctl, which note their calls; its ExecStart."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,10 +17,11 @@ import msgspec
 import pytest
 
 from localspec.client.discovery import Starter
+from localspec.doctor.service import service
 from localspec.protocol.messages import Discovery
-from localspec.service.service import MANAGERS, Systemd, daemon_job, unit
-from tests.cli.harness import Cli
-from tests.service.jobs import words
+from localspec.service.service import MANAGERS, Launchd, Systemd, daemon_job, unit
+from tests.cli.harness import LONG, Cli
+from tests.service.test_units import words
 from tests.waiting import DEADLINE_S, until_sync
 
 SYSTEMCTL = """#!/bin/sh
@@ -30,6 +32,15 @@ case "$*" in
 esac
 """
 """answers with success, except for a unit that never failed"""
+LAUNCHCTL = """#!/bin/sh
+test "$1" = print || echo "$*" >> {home}/calls
+case "$1 $2" in
+bootstrap*) touch {home}/loaded;;
+bootout*) rm {home}/loaded 2>/dev/null || exit 3;;
+print*localspec.daemon) test -e {home}/loaded || exit 113; printf '\\tstate = running\\n\\tpid = 7\\n';;
+esac
+"""
+"""knows whether the agent is loaded; its exit codes are the real one's"""
 RUNS = "ActiveState=active\nSubState=running\nResult=success\nMainPID=7\n"
 FAILED = "ActiveState=failed\nSubState=failed\nResult=exit-code\nMainPID=0\n"
 
@@ -41,18 +52,29 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(path, ignore_errors=True)
 
 
-@pytest.fixture
-def linux(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
-    """A command of a user with the stand-in."""
-    monkeypatch.setitem(MANAGERS, sys.platform, Systemd)
+def stand_in(folder: Path, name: str, text: str) -> Cli:
+    """A command of a user whose service manager is this program."""
     cli = Cli(folder)
-    program = folder / "systemctl"
-    program.write_text(SYSTEMCTL.format(home=folder))
+    program = folder / name
+    program.write_text(text.format(home=folder))
     program.chmod(0o755)
-    (folder / "shown").write_text(RUNS)
     cli.environment |= {"HOME": str(folder), "PATH": f"{folder}:{cli.environment['PATH']}"}
     cli.environment.pop("XDG_CONFIG_HOME", None)
     return cli
+
+
+@pytest.fixture
+def linux(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    monkeypatch.setitem(MANAGERS, sys.platform, Systemd)
+    (folder / "shown").write_text(RUNS)
+    return stand_in(folder, "systemctl", SYSTEMCTL)
+
+
+@pytest.fixture
+def mac(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Cli:
+    """A command that takes this machine for a Mac."""
+    monkeypatch.setitem(MANAGERS, sys.platform, Launchd)
+    return stand_in(folder, "launchctl", LAUNCHCTL)
 
 
 def calls(cli: Cli) -> list[str]:
@@ -93,6 +115,76 @@ def test_a_unit_that_systemd_gave_up_says_so(linux: Cli) -> None:
     assert found.returncode == 69
     assert "systemd: not running, failed (failed), last ended with exit-code\n" in found.stdout
     assert json.loads(linux("service", "status", "--json").stdout)["pid"] is None
+
+
+def test_an_agent_is_loaded_anew_unloaded_and_removed(mac: Cli) -> None:
+    facts = mac.json("service", "install")
+    file = mac.home / "Library" / "LaunchAgents" / "localspec.daemon.plist"
+    assert (facts["file"], facts["manager"]) == (str(file), "launchd")
+    assert (facts["pid"], facts["state"], facts["current"]) == (7, "running", True)
+    assert mac.json("service", "install")["current"]
+    assert [call.split()[0] for call in calls(mac)] == 2 * ["enable", "bootout", "bootstrap"]
+    starter = msgspec.json.decode((mac.home / "state" / "service.json").read_bytes(), type=Starter)
+    assert starter.start[:2] == ("launchctl", "kickstart")
+    assert mac("service", "uninstall").stdout == f"Removed {file}.\n" and not file.exists()
+    assert json.loads(mac("service", "status", "--json").stdout)["state"] == "not loaded"
+
+
+def test_another_environment_is_another_agent_and_the_doctor_says_so(
+    mac: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in mac.environment.items():
+        monkeypatch.setenv(name, value)
+    assert "No service is installed" in next(service()).sentence
+    mac.json("service", "install")
+    found = next(service())
+    assert found.level == "ok" and "launchd starts the daemon at login" in found.sentence
+    monkeypatch.setenv("HF_HOME", str(mac.home / "hub"))
+    assert next(service()).level == "warning"
+    mac.environment["HF_HOME"] = str(mac.home / "hub")
+    assert mac.json("service", "status")["current"] is False
+    assert mac.json("service", "install")["current"]
+
+
+def test_the_service_of_another_home_is_left_alone(mac: Cli, tmp_path: Path) -> None:
+    assert mac.json("service", "install")["other_home"] is None
+    other = Cli(tmp_path / "a b")
+    other.environment |= {name: mac.environment[name] for name in ("HOME", "PATH")}
+    calls(mac)
+    for command in ("uninstall", "install"):
+        error = json.loads(other("service", command, "--json").stdout)["error"]
+        assert error["code"] == "service_unavailable" and str(mac.home) in error["message"]
+        assert str(other.home) in error["message"] and "service uninstall" in error["remedy"]
+    done = other("service", "status")
+    assert done.returncode == 69 and f"another home: LOCALSPEC_HOME={mac.home}." in done.stderr
+    assert calls(mac) == []
+
+
+@pytest.mark.slow
+def test_a_daemon_at_work_is_left_alone(mac: Cli) -> None:
+    process = mac.begin(*LONG)
+    try:
+        done = mac("service", "install")
+        assert done.returncode == 0 and "was not replaced" in done.stderr
+        assert [call.split()[0] for call in calls(mac)] == ["enable"]
+    finally:
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=DEADLINE_S)
+    assert not mac.json("service", "install")["left_alone"]
+
+
+def test_a_file_that_cannot_be_written_is_an_error(mac: Cli) -> None:
+    (mac.home / "Library").touch()
+    done = mac("service", "install", "--json")
+    message = json.loads(done.stdout)["error"]["message"]
+    assert done.returncode == 69 and "LaunchAgents" in message and "cannot be written" in message
+
+
+def test_a_manager_that_refuses_is_quoted(mac: Cli) -> None:
+    refusing = 'case "$*" in enable*) echo "Not so" >&2; exit 3;; print*localspec*) exit 113;; esac'
+    (mac.home / "launchctl").write_text(f"#!/bin/sh\n{refusing}\n")
+    error = json.loads(mac("service", "install", "--json").stdout)["error"]
+    assert error["message"].endswith("failed: Not so") and "launchctl enable" in error["message"]
 
 
 @pytest.fixture
