@@ -5,17 +5,23 @@ Backends do not depend on speculation; of a backend, speculation uses nothing bu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+import os
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.protocol.options import Options
+from localspec.errors import EngineBusy, EngineError, InvalidOptions
+from localspec.protocol.options import Options, parse_options
 
 ANY_WIDTH = 1 << 30
 """more tokens than any forward has"""
+HASHED_BYTES = 1 << 20
+"""bytes at the end of a file of weights that stand for all"""
 
 Rows = NDArray[np.float32]
 
@@ -225,3 +231,34 @@ def top_margin(row: NDArray[np.floating[Any]]) -> float:
     top = int(row.argmax())
     sides = [side.max() for side in (row[:top], row[top + 1 :]) if len(side)]
     return float(row[top] - max(sides)) if sides else float("inf")
+
+
+def first_free(taken: Container[int], capabilities: Capabilities) -> int:
+    """The first number of a sequence that is not ``taken``; raises :class:`EngineBusy` if there is none."""
+    for sequence in range(capabilities.max_sequences):
+        if sequence not in taken:
+            return sequence
+    raise EngineBusy(f"all {capabilities.max_sequences} sequences of the model are in use")
+
+
+def check_length(sequence: int, held: int, length: int) -> None:
+    """Raise :class:`EngineError` if a sequence of ``held`` tokens cannot be cut to ``length``."""
+    if not 0 <= length <= held:
+        raise EngineError(
+            f"internal error: sequence {sequence} has {held} tokens and cannot be cut to {length}"
+        )
+
+
+def recommended(found: Mapping[str, Any]) -> Options:
+    """The sampling settings of a model's author by the names of options; none if one is not allowed."""
+    try:
+        return parse_options({name: value for name, value in found.items() if value is not None})
+    except InvalidOptions:
+        return Options()
+
+
+def hash_of_end(path: Path) -> str:
+    """A hash of the end of a file of weights, which differs between two fine-tunes of one size."""
+    with path.open("rb") as file:
+        file.seek(-min(HASHED_BYTES, path.stat().st_size), os.SEEK_END)
+        return hashlib.sha256(file.read()).hexdigest()[:16]

@@ -21,9 +21,11 @@ from localspec.backends.base import (
     Interrupted,
     Rows,
     Span,
+    check_length,
+    first_free,
     top_margin,
 )
-from localspec.errors import EngineBusy, EngineError
+from localspec.errors import EngineError
 from localspec.protocol.options import Options
 
 Rule = Callable[[Sequence[int]], Sequence[float]]
@@ -145,10 +147,7 @@ class ToyBackend:
         )
 
     def open(self) -> int:
-        free = set(range(self.capabilities.max_sequences)) - self._cache.keys()
-        if not free:
-            raise EngineBusy(f"all {self.capabilities.max_sequences} sequences of the model are in use")
-        sequence = min(free)
+        sequence = first_free(self._cache, self.capabilities)
         self._cache[sequence], self._wide[sequence], self._kept[sequence] = [], [], {}
         return sequence
 
@@ -205,10 +204,7 @@ class ToyBackend:
 
     def truncate(self, sequence: int, length: int) -> int:
         cache = self._cache[sequence]
-        if not 0 <= length <= len(cache):
-            raise EngineError(
-                f"internal error: sequence {sequence} has {len(cache)} tokens and cannot be cut to {length}"
-            )
+        check_length(sequence, len(cache), length)
         length = self.reach(sequence, length)
         kept = self._kept[sequence]
         self._kept[sequence] = {name: at for name, at in kept.items() if at <= length}

@@ -89,6 +89,5 @@ class Stream:
         self._ended = isinstance(event, (Result, LocalspecError))
         if isinstance(event, LocalspecError):
             raise event
-        if isinstance(event, Result):
-            self._result = event
+        self._result = event if isinstance(event, Result) else None
         return event

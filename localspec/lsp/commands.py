@@ -50,7 +50,8 @@ async def prime_workspace(server: Server, arguments: list[Any]) -> dict[str, int
 async def forget_workspace(server: Server, arguments: list[Any]) -> int | None:
     """Forget what was learnt in these directories, after the user has confirmed it; returns the number of
     tables removed."""
-    roots = [_workspace(root) for root in _roots(server, arguments)]
+    # The workspace of a directory: the git repository around it, or else the directory itself.
+    roots = [str(workspace_of(Path(root)) or root) for root in _roots(server, arguments)]
     question = f"Forget all that localspec has learnt in {', '.join(roots)}?"
     if await _chosen(server, question, "Forget", "Keep") != "Forget":
         return None
@@ -136,11 +137,6 @@ def _roots(server: Server, arguments: list[Any]) -> list[str]:
             "the editor has no directory open", "Open one, or pass a directory as the command's argument."
         )
     return roots
-
-
-def _workspace(directory: str) -> str:
-    """The workspace of a directory: the git repository around it, or else the directory itself."""
-    return str(workspace_of(Path(directory)) or directory)
 
 
 def _name(model: ModelDescription) -> str:

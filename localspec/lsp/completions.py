@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from lsprotocol import types
 
 from localspec.errors import DaemonUnavailable, LocalspecError
-from localspec.lsp.question import Question
+from localspec.lsp.documents import Question
 from localspec.lsp.server import Server
 from localspec.lsp.suggestions import Suggestion
 from localspec.protocol.messages import Completions, ModelProgress, Trigger

@@ -7,14 +7,16 @@ change here costs what the lines around it do, 15 µs).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from pathlib import PurePath
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from lsprotocol import types
 from pygls.uris import to_fs_path, uri_scheme
 
-from localspec.lsp.text import Encoding, column, lines_of, units
+from localspec.protocol.messages import Trigger
+from localspec.protocol.requests import File
 
 BLOCK = 64
 """lines; the excerpt sent of a file begins at a multiple, so that it does not shift at every newline"""
@@ -23,8 +25,15 @@ LINES_AFTER = 64
 CHARS_BEFORE = 1 << 17
 CHARS_AFTER = 1 << 15
 CHARS_STEP = 1 << 12
+BLOCKS = 16
+"""blocks of other files that are sent; of each at most ``PER_FILE``, and so many characters of a block"""
+PER_FILE = 2
+BLOCK_CHARS = 1 << 14
 SCHEMES = ("file", "untitled", "vscode-notebook-cell")
 """of documents that the user writes in; others show text of elsewhere, as one side of a diff does"""
+LONE = re.compile(r"(?<=\r)(?!\n)")
+
+Encoding = Literal["utf-8", "utf-16", "utf-32"]
 
 
 class Place(NamedTuple):
@@ -116,31 +125,110 @@ class Document:
         return "".join(self.lines[number * BLOCK : (number + 1) * BLOCK])
 
 
-class Documents:
+class Question(NamedTuple):
+    """A gap of a document: ``lead``, which the editor's menu offers, and an answer replace the text from
+    ``start`` to ``end``."""
+
+    document: Document
+    revision: int
+    start: Place
+    end: Place
+    lead: str
+    trigger: Trigger
+
+    @property
+    def is_stale(self) -> bool:
+        """True if the text has changed since."""
+        return self.document.revision != self.revision
+
+
+class Documents(dict[str, Document]):
     """The open documents, by URI."""
 
-    def __init__(self) -> None:
-        self.encoding: Encoding = "utf-16"
-        self._open: dict[str, Document] = {}
+    encoding: Encoding = "utf-16"
 
     def open(self, item: types.TextDocumentItem) -> Document:
         """Add an opened text."""
-        document = Document(item.uri, str(getattr(item.language_id, "value", item.language_id)), item.text)
-        self._open[item.uri] = document
+        language = str(getattr(item.language_id, "value", item.language_id))
+        document = self[item.uri] = Document(item.uri, language, item.text)
         return document
 
     def change(self, uri: str, changes: Sequence[types.TextDocumentContentChangeEvent]) -> Document | None:
         """Change a text; None if it was never opened."""
-        document = self._open.get(uri)
+        document = self.get(uri)
         if document is not None:
             for change in changes:
                 document.change(change, self.encoding)
         return document
 
-    def close(self, uri: str) -> None:
-        """Remove a text."""
-        self._open.pop(uri, None)
 
-    def get(self, uri: str) -> Document | None:
-        """An open text."""
-        return self._open.get(uri)
+class Ring:
+    """The blocks of lines that the user visited or edited, the newest first: context for the model."""
+
+    def __init__(self) -> None:
+        self._visited: list[tuple[str, int]] = []
+
+    def touch(self, uri: str, line: int) -> None:
+        """Put the block of this line first."""
+        here = uri, line // BLOCK
+        others = [place for place in self._visited if place != here]
+        own = [place for place in others if place[0] == uri]
+        for place in own[PER_FILE - 1 :]:
+            others.remove(place)
+        self._visited = [here, *others]
+        if len(self._visited) > BLOCKS:
+            # Many at once: the oldest begins the prompt, and all is read again when it goes.
+            del self._visited[BLOCKS // 2 :]
+
+    def forget(self, uri: str) -> None:
+        """Remove the blocks of a closed file."""
+        self._visited = [place for place in self._visited if place[0] != uri]
+
+    def blocks(self, documents: Documents, but: str, allowed: Callable[[Document], bool]) -> tuple[File, ...]:
+        """The texts of the blocks, but those of the file ``but`` and of files that are not ``allowed``."""
+        found: list[File] = []
+        for uri, number in self._visited:
+            document = documents.get(uri)
+            if uri == but or document is None or not allowed(document):
+                continue
+            if (text := document.block(number)[:BLOCK_CHARS]).strip():
+                found.append(File(document.path, text))
+        return tuple(found)
+
+
+def lines_of(text: str) -> list[str]:
+    """The lines with their ends, the last one without; unlike Python, only LF, CRLF and CR end a line."""
+    *whole, last = text.split("\n")
+    lines = [f"{line}\n" for line in whole]
+    lines.append(last)
+    if "\r" in text:
+        return [piece for line in lines for piece in LONE.split(line)]
+    return lines
+
+
+def column(line: str, units: int, encoding: Encoding) -> int:
+    """The code points before ``units``; a position inside a character is moved before it, one after the
+    line's text to its end."""
+    text = line.rstrip("\r\n")
+    if encoding == "utf-32" or text.isascii():
+        return min(units, len(text))
+    at = 0
+    for number, character in enumerate(text):
+        at += _width(character, encoding)
+        if at > units:
+            return number
+    return len(text)
+
+
+def units(text: str, encoding: Encoding) -> int:
+    """The length of a text in units of ``encoding``."""
+    if encoding == "utf-32" or text.isascii():
+        return len(text)
+    return sum(_width(character, encoding) for character in text)
+
+
+def _width(character: str, encoding: Encoding) -> int:
+    point = ord(character)
+    if encoding == "utf-16":
+        return 1 + (point > 0xFFFF)
+    return 1 + (point > 0x7F) + (point > 0x7FF) + (point > 0xFFFF)

@@ -15,16 +15,12 @@ Params = Mapping[str, Any]
 """of a notification that is in no version of the protocol"""
 
 
-async def complete(ls: Server, params: types.InlineCompletionParams) -> types.InlineCompletionList | None:
-    return await inline_completion(ls, params)
-
-
 def initialize(ls: Server, params: types.InitializeParams) -> None:
     ls.begin(params)
 
 
 def initialized(ls: Server, params: types.InitializedParams) -> None:
-    ls.spawn(_connect(ls))
+    ls.spawn(_connect(ls))  # early: the daemon starts before the first completion
 
 
 def configure(ls: Server, params: types.DidChangeConfigurationParams) -> None:
@@ -52,7 +48,7 @@ FEATURES: dict[str, Any] = {
     types.INITIALIZE: initialize,
     types.INITIALIZED: initialized,
     types.WORKSPACE_DID_CHANGE_CONFIGURATION: configure,
-    types.TEXT_DOCUMENT_INLINE_COMPLETION: complete,
+    types.TEXT_DOCUMENT_INLINE_COMPLETION: inline_completion,
     "textDocument/didShowCompletion": shown,
     "textDocument/didPartiallyAcceptCompletion": partly_accepted,
     "textDocument/didFocus": focused,
@@ -63,7 +59,7 @@ def create() -> Server:
     """Return a server with all features and commands registered."""
     server = Server()
     for method, feature in FEATURES.items():
-        options = types.InlineCompletionOptions() if feature is complete else None
+        options = types.InlineCompletionOptions() if feature is inline_completion else None
         server.feature(method, options)(feature)
     for name in commands.COMMANDS:
         server.command(name)(_command(name))
@@ -78,7 +74,6 @@ def _command(name: str) -> Any:
 
 
 async def _connect(server: Server) -> None:
-    """Connect early: the daemon starts before the first completion."""
     if server.settings.enabled:
         await server.link.client()
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from typing import Any
-from typing import Protocol as Interface
 
 from lsprotocol import types
 from pygls.exceptions import JsonRpcException
@@ -18,20 +16,12 @@ from pygls.protocol import (
 )
 
 
-class Editing(Interface):
-    """The methods of the server that the protocol calls."""
-
-    def stop(self, code: int) -> None: ...
-    def opened(self, item: types.TextDocumentItem) -> None: ...
-    def changed(self, uri: str, changes: Sequence[types.TextDocumentContentChangeEvent]) -> None: ...
-    def closed(self, uri: str) -> None: ...
-
-
 class Protocol(LanguageServerProtocol):
     """Answers invalid requests, at which pygls would be silent; keeps texts by the protocol's lines, not by
     Python's; and leaves the end to the server."""
 
-    _server: Editing  # type: ignore[assignment]
+    _server: Any
+    """a :class:`localspec.lsp.server.Server`"""
 
     def receive(self, body: bytes) -> None:
         """Handle the body of a message."""

@@ -1,4 +1,8 @@
-"""The server's process: an editor on stdin and stdout, one event loop for it and for the daemon."""
+"""The server's process: an editor on stdin and stdout, one event loop for it and for the daemon.
+
+Messages are not read by pygls' own loop: that one waits for the editor's next byte before it ends at SIGINT,
+leaves the connection to the daemon open at SIGTERM, and accepts a header's name in one spelling only.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,18 @@ import asyncio
 import contextlib
 import logging
 import os
+import queue
+import re
 import signal
+import threading
+from collections.abc import AsyncIterator, Callable
 
 from localspec.lsp.features import create
 from localspec.lsp.server import Server
-from localspec.lsp.stdio import Output, messages, open_input
 
 STDIN, STDOUT = 0, 1
+CHUNK = 1 << 16
+LENGTH = re.compile(rb"content-length:\s*(\d{1,10})", re.IGNORECASE)
 LAST_WORDS_S = 1.0
 
 
@@ -39,10 +48,74 @@ async def _serve() -> int:
         with contextlib.suppress(asyncio.CancelledError):
             await reading
         await server.link.close()
-        output.drain(LAST_WORDS_S)
+        output.close()
 
 
 async def _read(server: Server) -> None:
     async for body in messages(open_input(STDIN)):
         server.protocol.receive(body)
     server.stop(0)  # the editor has gone, and nothing is wrong here
+
+
+def open_input(fd: int) -> asyncio.StreamReader:
+    """Return a reader of ``fd``, which a thread fills: it may be a pipe, a file or a terminal, and the
+    server's end does not wait for a blocked read."""
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+
+    def pump() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            with contextlib.suppress(OSError):
+                while chunk := os.read(fd, CHUNK):
+                    loop.call_soon_threadsafe(reader.feed_data, chunk)
+            loop.call_soon_threadsafe(reader.feed_eof)
+
+    threading.Thread(target=pump, name="stdin", daemon=True).start()
+    return reader
+
+
+async def messages(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """The bodies of messages, until the end of the input or the first malformed message."""
+    with contextlib.suppress(asyncio.IncompleteReadError, ValueError):
+        while True:
+            length: int | None = None
+            while (line := await reader.readline()).strip():
+                if found := LENGTH.fullmatch(line.strip()):
+                    length = int(found[1])
+            if not line:
+                return
+            if length is not None:
+                yield await reader.readexactly(length)
+
+
+class Output:
+    """Writes messages on a thread: an editor that does not read blocks nothing else, not even the end.
+
+    ``lost`` is called when writing fails because the reader has closed.
+    """
+
+    def __init__(self, fd: int, lost: Callable[[], None]) -> None:
+        self._fd = fd
+        self._loop, self._lost = asyncio.get_running_loop(), lost
+        self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self._thread = threading.Thread(target=self._pump, name="stdout", daemon=True)
+        self._thread.start()
+
+    def write(self, data: bytes) -> None:
+        """Queue ``data``."""
+        self._waiting.put(data)
+
+    def close(self) -> None:
+        """Queue nothing more, and wait at most :data:`LAST_WORDS_S` until the queue is written; ``fd`` stays
+        open."""
+        self._waiting.put(None)
+        self._thread.join(LAST_WORDS_S)
+
+    def _pump(self) -> None:
+        try:
+            while (data := self._waiting.get()) is not None:
+                rest = memoryview(data)
+                while rest:
+                    rest = rest[os.write(self._fd, rest) :]
+        except OSError:
+            with contextlib.suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._lost)

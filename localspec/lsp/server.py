@@ -15,13 +15,10 @@ from pygls.lsp.server import LanguageServer
 from localspec._version import __version__
 from localspec.errors import LocalspecError
 from localspec.lsp import status
-from localspec.lsp.documents import Document, Documents
+from localspec.lsp.documents import Document, Documents, Question, Ring
 from localspec.lsp.link import Link
-from localspec.lsp.loading import Loading
-from localspec.lsp.progress import Work
+from localspec.lsp.progress import Loading, Work
 from localspec.lsp.protocol import Protocol, converter
-from localspec.lsp.question import Question
-from localspec.lsp.ring import Ring
 from localspec.lsp.settings import Settings, read_settings, section
 from localspec.lsp.suggestions import Suggestions
 from localspec.protocol.messages import SuggestionEvent
@@ -78,7 +75,7 @@ class Server(LanguageServer):
     def closed(self, uri: str) -> None:
         """Drop a closed text."""
         self.suggestions.close(uri)
-        self.documents.close(uri)
+        self.documents.pop(uri, None)
         self.ring.forget(uri)
         self.newest.pop(uri, None)
 

@@ -7,8 +7,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable
 
-from localspec.lsp.documents import Document, Place
-from localspec.lsp.text import Encoding, column
+from localspec.lsp.documents import Document, Encoding, Place, column
 from localspec.protocol.messages import SuggestionEvent
 
 KEPT = 200
@@ -88,7 +87,8 @@ class Suggestions:
         shown = self._shown.get(document.uri)
         if shown is None:
             return
-        typed = document.between(shown.place, place) if _is_behind(shown, document, place) else None
+        is_behind = shown.place.line < len(document.lines) and shown.place <= place
+        typed = document.between(shown.place, place) if is_behind else None
         if typed is not None and shown.text.startswith(typed):
             self._typed[document.uri] = len(typed)
             return
@@ -108,8 +108,3 @@ class Suggestions:
         if suggestion is not None:
             self._shown.pop(suggestion.uri, None)
             self._typed.pop(suggestion.uri, None)
-
-
-def _is_behind(shown: Suggestion, document: Document, place: Place) -> bool:
-    """True if ``place`` is at or after the place where the item is shown."""
-    return shown.place.line < len(document.lines) and shown.place <= place

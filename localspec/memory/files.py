@@ -11,8 +11,6 @@ import hashlib
 import os
 import re
 import secrets
-import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,9 +18,8 @@ from filelock import FileLock, Timeout
 
 from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, NewerFormat, StorageError
 from localspec.home import private_dir
-from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES, Header, State
 from localspec.memory.sources import Forgotten, Sources, tag_of
-from localspec.memory.table import NgramTable
+from localspec.memory.table import ENTRY_BYTES, HEADER_BYTES, Header, NgramTable, State
 from localspec.memory.workspace import plain
 from localspec.units import size
 
@@ -33,8 +30,6 @@ MAX_BITS = 20
 GROWTH_BITS = 2
 """a table grows fourfold: three times in its life"""
 LOCK_S = 5.0
-POLL_S = 0.05
-"""interval at which a lock held by another process is tried"""
 LONGEST_PATH = 4096
 USER = "user"
 """the name of the user-wide table"""
@@ -79,18 +74,15 @@ class TableFiles:
     ) -> None:
         self.folder, self.vocab_fp = folder, folder.name
         self.forgotten = Forgotten(folder / "forgotten")
-        self.stop_waiting = threading.Event()
-        """while it is set, locks of other processes are not waited for"""
         self._notice = notice
         self._start_bits, self._max_bits = start_bits, max_bits
 
     def names(self) -> list[str]:
-        """The names of all tables, and of those that were set aside."""
-        return self._named(FILE, ASIDE)
-
-    def traces(self) -> list[str]:
-        """As :meth:`names`, and the names of tables of which only the list of sources is left."""
-        return self._named(FILE, ASIDE, SOURCES)
+        """The names of all tables, also of those that were set aside, or left nothing but the list of their
+        sources."""
+        names = [path.name for path in self._paths()]
+        matches = (pattern.fullmatch(name) for pattern in (FILE, ASIDE, SOURCES) for name in names)
+        return sorted({match["name"] for match in matches if match})
 
     def set_aside(self, name: str) -> list[Path]:
         """The quarantined files of this name."""
@@ -100,36 +92,26 @@ class TableFiles:
     def sources(self, name: str) -> Sources:
         return Sources(self.folder / f"{name}.sources")
 
-    def open(self, name: str, *, wait: bool = True) -> NgramTable | None:
-        """The table of this name, or None if there is none, or only one of a newer version.
+    def open(self, name: str) -> NgramTable | None:
+        """The table of this name: of its newest file that is sound and not superseded; None if there is none.
 
-        A file that is not a table is set aside, leftovers of killed processes are removed. Without ``wait``
-        this is skipped while another process has the lock, for example to grow a table: the newest file is
-        used then. Raises :class:`StorageError`, or :class:`OSError` for errors that are not the file's.
+        Raises :class:`OSError` for errors that are not the file's.
         """
-        files = self._files(name)
-        if not files:
-            return None
-        table = self._newest(files, name)
-        if table is not None and len(files) == 1:
-            return table
-        try:
-            with self.lock(LOCK_S if wait else 0):
-                return self._settle(name)
-        except Timeout:
-            return table
-        except NewerFormat as error:
-            self._notice(f"{error.message}. {error.remedy}")
-            return None
+        for path in self._files(name):
+            with contextlib.suppress(MemoryCorrupt, FileNotFoundError):
+                table = self._map(path, name)
+                if not table.is_superseded:
+                    return table
+                table.close()
+        return None
 
     def open_or_create(self, name: str, workspace: str | None) -> NgramTable:
-        """As :meth:`open`, but create a missing table, empty. Raises :class:`DiskFull` and
-        :class:`NewerFormat` too."""
-        table = self.open(name)
-        if table is not None:
-            return table
+        """As :meth:`open`, but create a missing table, empty. A file that is not a table is set aside, and
+        leftovers of killed processes are removed.
+
+        Raises :class:`StorageError`, of which :class:`DiskFull` and :class:`NewerFormat` are subclasses.
+        """
         with self.lock():
-            # Meanwhile another process may have made it.
             return self._settle(name) or self._create(name, workspace)
 
     def may_grow(self, table: NgramTable) -> bool:
@@ -139,7 +121,7 @@ class TableFiles:
         """Replace a table by one of fourfold size; returns the new one.
 
         Returns ``table`` itself while another process has the lock. Entries that other processes insert
-        meanwhile are kept, except in their current step. Raises :class:`DiskFull`.
+        meanwhile are lost. Raises :class:`DiskFull`.
         """
         header = table.header
         try:
@@ -148,14 +130,10 @@ class TableFiles:
                     return self._settle(header.name) or table
                 bits = min(header.bits + GROWTH_BITS, self._max_bits)
                 larger = header._replace(bits=bits, generation=header.generation + 1)
-                seen = table.copy()
-                self._write(larger, table.state, table.spread(seen, bits).tobytes())
+                self._write(larger, table.state, table.spread(bits).tobytes())
                 grown = self._map(self._path(larger), header.name)
                 table.supersede()
-                grown.adopt(table, seen)
                 _unlink(table.path)
-                with contextlib.suppress(OSError):
-                    self.sources(header.name).prune(grown.tags())
                 return grown
         except Timeout:
             return table
@@ -176,30 +154,30 @@ class TableFiles:
             for path in (*self.set_aside(name), self.folder / f"{name}.sources"):
                 _unlink(path)
 
-    def forget_source(self, name: str, source: str, tag: int) -> int:
+    def forget_source(self, name: str, source: str) -> int:
         """Overwrite what a table learnt from one source; returns the number of entries.
 
         Texts of it that wait to be learnt, in any process, are dropped.
         """
         with self.lock():
             # Stamped first: a process that inserts and then sees no stamp inserted before the erasure.
-            self.forgotten.add(tag)
-            return self._erase(name, source, tag)
+            self.forgotten.add(tag_of(source))
+            return self._erase(name, source)
 
-    def erase(self, name: str, source: str, tag: int) -> int:
+    def erase(self, name: str, source: str) -> int:
         """As :meth:`forget_source`, for a source that was forgotten before; later texts may be learnt."""
         with self.lock():
-            return self._erase(name, source, tag)
+            return self._erase(name, source)
 
-    def note(self, name: str, *sources: str, since: float) -> None:
-        """Store the names of sources, except those that were forgotten after ``since``."""
+    def note(self, name: str, source: str, *, since: float) -> None:
+        """Store the name of a source, unless it was forgotten after ``since``."""
         with self.lock():
-            kept = (source for source in sources if not self.forgotten.is_since(tag_of(source), since))
-            self.sources(name).add(*kept)
+            if not self.forgotten.is_since(tag_of(source), since):
+                self.sources(name).add(source)
 
-    def _erase(self, name: str, source: str, tag: int) -> int:
+    def _erase(self, name: str, source: str) -> int:
         """Erase the entries, then the name by which they are found; needs the lock, as growth copies both."""
-        sources = self.sources(name)
+        sources, tag = self.sources(name), tag_of(source)
         # Entries of another source may have the same tag. Those without a name are of a killed process.
         is_anothers = source not in sources and any(tag_of(other) == tag for other in sources.names())
         table = None if is_anothers else self._settle(name)
@@ -212,14 +190,22 @@ class TableFiles:
 
     @contextlib.contextmanager
     def lock(self, timeout: float = LOCK_S) -> Iterator[None]:
-        """Hold the lock under which processes change names in this folder.
+        """Hold the lock under which processes change names in this folder, which is created unless its data
+        directory was deleted.
 
         Raises :class:`StorageError`, or :class:`Timeout` at once if ``timeout`` is 0.
         """
-        made = self._make_folder()
-        lock = FileLock(self.folder / "lock", mode=0o600)
+        data = self.folder.parent.parent
+        if not data.is_dir():
+            raise StorageError(
+                f"the data directory {data} was deleted: its n-gram memory cannot be changed",
+                "If it was moved, set LOCALSPEC_HOME accordingly and run `localspec daemon restart`.",
+            )
+        private_dir(self.folder.parent, parents=False)
+        private_dir(self.folder, parents=False)
         try:
-            self._acquire(lock, time.monotonic() + timeout)
+            lock = FileLock(self.folder / "lock", mode=0o600)
+            lock.acquire(timeout)
         except Timeout:
             if not timeout:
                 raise
@@ -231,62 +217,10 @@ class TableFiles:
                 f"the n-gram memory in {self.folder} cannot be locked: {error.strerror}",
                 "Check that this directory and the file `lock` in it are writable.",
             ) from None
-        finally:
-            is_same = self._is_same(made)
         try:
-            if not is_same:
-                self._remove_empty()
-                raise self._home_deleted()
             yield
         finally:
             lock.release()
-
-    def _make_folder(self) -> int:
-        """Create the folder, but never the data directory: a deleted home is not created again.
-
-        Return a descriptor of the folder: the lock's library creates every missing parent, and while it is
-        open no other folder gets its inode number. Raises :class:`StorageError`.
-        """
-        if not self.folder.parent.parent.is_dir():
-            raise self._home_deleted()
-        try:
-            private_dir(self.folder.parent, parents=False)
-            private_dir(self.folder, parents=False)
-            return os.open(self.folder, os.O_RDONLY)
-        except FileNotFoundError:
-            raise self._home_deleted() from None
-
-    def _is_same(self, made: int) -> bool:
-        """Return True if the folder is still the one of the descriptor, which is closed."""
-        try:
-            return os.path.samestat(os.stat(self.folder), os.fstat(made))
-        except FileNotFoundError:
-            return False
-        finally:
-            os.close(made)
-
-    def _remove_empty(self) -> None:
-        """Remove what the lock's library has created in a deleted home: the lock and its empty parents."""
-        (self.folder / "lock").unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # not empty: another daemon has begun in it
-            for path in (self.folder, self.folder.parent, self.folder.parent.parent):
-                path.rmdir()
-
-    def _home_deleted(self) -> StorageError:
-        data = self.folder.parent.parent
-        return StorageError(
-            f"the data directory {data} was deleted: its n-gram memory cannot be changed",
-            "If it was moved, set LOCALSPEC_HOME accordingly and run `localspec daemon restart`.",
-        )
-
-    def _acquire(self, lock: FileLock, until: float) -> None:
-        while True:
-            try:
-                lock.acquire(blocking=False)
-                return
-            except Timeout:
-                if time.monotonic() >= until or self.stop_waiting.wait(POLL_S):
-                    raise
 
     def _settle(self, name: str) -> NgramTable | None:
         """Keep the newest sound file of this name and remove the others; needs the lock.
@@ -313,17 +247,6 @@ class TableFiles:
             table.close()
             _unlink(path)
         return newest
-
-    def _newest(self, files: list[Path], name: str) -> NgramTable | None:
-        """The newest valid file of this table that is not superseded."""
-        for path in files:
-            with contextlib.suppress(MemoryCorrupt, FileNotFoundError):
-                if path.suffix == ".ngm":
-                    table = self._map(path, name)
-                    if not table.is_superseded:
-                        return table
-                    table.close()
-        return None
 
     def _clear_scratch(self, name: str) -> None:
         """Remove the unfinished files of killed processes."""
@@ -374,11 +297,6 @@ class TableFiles:
 
     def _path(self, header: Header) -> Path:
         return self.folder / f"{header.name}.{header.generation}.ngm"
-
-    def _named(self, *patterns: re.Pattern[str]) -> list[str]:
-        names = [path.name for path in self._paths()]
-        matches = (pattern.fullmatch(name) for pattern in patterns for name in names)
-        return sorted({match["name"] for match in matches if match})
 
     def _files(self, name: str) -> list[Path]:
         """All files of a table, the newest generation first."""

@@ -41,7 +41,6 @@ class Grams(NamedTuple):
 def steps(
     tokens: Sequence[int],
     piece: Callable[[int], bytes],
-    orders: Sequence[int] = ORDERS,
     withhold: Callable[[int], None] = lambda count: None,
 ) -> Iterator[list[Grams]]:
     """The n-grams of a text without those that touch a secret; an empty list is a step of preparation.
@@ -53,14 +52,14 @@ def steps(
     words = np.asarray(tokens, np.uint64)
     for start, end in _runs(public):
         for first in range(start, end, STEP):
-            known = min(first - start, orders[0])
-            yield _grams(words[first - known : min(end, first + STEP)], known, orders)
+            known = min(first - start, ORDERS[0])
+            yield _grams(words[first - known : min(end, first + STEP)], known)
 
 
-def _grams(words: Words, known: int, orders: Sequence[int]) -> list[Grams]:
+def _grams(words: Words, known: int) -> list[Grams]:
     """The n-grams with a continuation after the first ``known`` tokens."""
     found = []
-    for n, hashes in hashes_in(words, orders).items():
+    for n, hashes in hashes_in(words).items():
         first = max(known, n)
         found.append(Grams(n, hashes[first - n : -1], words[first:]))
     return found

@@ -5,16 +5,16 @@ from __future__ import annotations
 import logging
 import struct
 import time
-from collections import OrderedDict
+from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from itertools import chain, count
+from itertools import chain
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from localspec.errors import LocalspecError
 from localspec.memory.apart import apart
-from localspec.memory.files import MAX_BITS, START_BITS, TableFiles, name_of
+from localspec.memory.files import TableFiles, name_of
 from localspec.memory.hashing import ORDERS, hashes_of, rolled
 from localspec.memory.lesson import Grams, Lesson, steps
 from localspec.memory.sources import Sources, tag_of
@@ -30,8 +30,6 @@ LESSON = 16
 """tokens added to the length of each waiting text"""
 CLOSE_S = 2.0
 """longest time to learn the waiting texts when an engine ends"""
-ERASE_S = 5.0
-"""longest time to erase forgotten entries after that"""
 CHAT = "chat:"
 """prefix of the sources whose texts repeat the whole chat at every turn"""
 OPEN_TABLES = 16
@@ -40,6 +38,7 @@ FAULTS = (LocalspecError, OSError, ValueError, struct.error)
 """the errors that a file's content can cause"""
 
 log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Moment(NamedTuple):
@@ -56,9 +55,10 @@ class Memory:
 
     ``directory`` holds a folder per vocabulary; files are opened at their first use and created when there
     is something to learn. ``piece`` returns a token's bytes. ``notice`` is called once with each message for
-    the user: a file set aside, a full disk. No method raises because of a file. ``orders`` are the n of the
-    n-grams to learn, longest first; look up with :func:`hashes_of` for the same.
+    the user: a file set aside, a full disk. No method raises because of a file.
     """
+
+    orders: Sequence[int] = ORDERS
 
     def __init__(
         self,
@@ -67,10 +67,7 @@ class Memory:
         piece: Callable[[int], bytes],
         *,
         notice: Callable[[str], None] = log.warning,
-        orders: Sequence[int] = ORDERS,
-        max_bits: int = MAX_BITS,
     ) -> None:
-        self.orders = orders
         self.failure: LocalspecError | None = None
         """the last LocalspecError that a file caused; None if there was none"""
         self.withheld = 0
@@ -79,23 +76,16 @@ class Memory:
         """tokens that were not learnt because too many waited, or the engine ended first"""
         self._piece, self._report = piece, notice
         self._reported: set[str] = set()
-        self._files = TableFiles(
-            directory / vocab_fp, self._notice, start_bits=min(START_BITS, max_bits), max_bits=max_bits
-        )
+        self._files = TableFiles(directory / vocab_fp, self._notice)
         self._tables: dict[str, NgramTable] = {}
         self._full: set[str] = set()
         self._sources: dict[str, Sources] = {}
-        self._lessons: OrderedDict[int, tuple[Lesson, Moment]] = OrderedDict()
-        self._numbers = count()
-        self._chats: dict[tuple[str, str], int] = {}
-        """the number of the waiting text of each chat, by table and source"""
+        self._lessons: deque[tuple[Lesson, Moment]] = deque()
         self._waiting = 0
-        self._taught = Taught(orders[0])
+        self._taught = Taught(self.orders[0])
         self._steps: Iterator[None] = iter(())
-        self._erasures: dict[tuple[str, str], int] = {}
-        """the tags of entries to be erased once more, by table and source"""
-        self._unerased: dict[tuple[str, str], int] = {}
-        """failed erasures, tried again with the next text and at the end"""
+        self._erasures: set[tuple[str, str]] = set()
+        """the tables and the sources whose entries are to be erased in them"""
         self._forgotten: dict[int, float] = {}
         """the time at which each tag was forgotten by this process, in seconds since 1970"""
 
@@ -110,11 +100,11 @@ class Memory:
 
     def hashes_of(self, context: Sequence[int]) -> tuple[int, ...]:
         """The hashes of the last n tokens, longest order first, for :meth:`NgramTable.find`."""
-        return hashes_of(context, self.orders)
+        return hashes_of(context)
 
     def rolled(self, value: int, oldest: int, newest: int) -> int:
         """The longest order's hash, one token further: ``oldest`` left it, ``newest`` came."""
-        return rolled(value, oldest, newest, self.orders[0])
+        return rolled(value, oldest, newest, ORDERS[0])
 
     def moment(self, workspace: str | None) -> Moment | None:
         """The current moment, for a text that is learnt later; None for a workspace without a table name."""
@@ -130,40 +120,23 @@ class Memory:
         """Queue a text; :meth:`work` inserts it unless its source or table was forgotten after ``moment``, by
         default now. Of a chat only the new part is inserted.
 
-        A waiting text of a chat is replaced by its continuation; beyond :data:`WAITING` tokens the texts that
-        have waited longest are dropped.
+        Beyond :data:`WAITING` tokens the texts that have waited longest are dropped.
         """
         moment = moment or self.moment(lesson.workspace)
         if moment is None:
             return
-        self._try_again()
-        number = next(self._numbers)
-        if lesson.source.startswith(CHAT):
-            place = moment.table, lesson.source
-            earlier = self._chats.get(place)
-            if earlier is not None and self._gives_way(*self._lessons[earlier], lesson):
-                self._take(earlier)
-            self._chats[place] = number
-        self._lessons[number] = lesson, moment
-        self._waiting += _weight(lesson)
+        self._lessons.append((lesson, moment))
+        self._waiting += LESSON + len(lesson.tokens)
         while len(self._lessons) > 1 and self._waiting > WAITING:
-            self._lose(self._next()[0], "too many were waiting")
+            self._lose("too many were waiting")
 
     def forget(self, source: str) -> None:
-        """Drop the waiting texts of a source, and erase its entries in the open tables.
+        """Drop the waiting texts of a source, and let :meth:`work` erase its entries in the open tables.
 
         Files that are not open here are left to :func:`localspec.memory.upkeep.forget`.
         """
-        tag = tag_of(source)
-        self._forgotten[tag] = time.time()
-        try:
-            for name, table in self._tables.items():
-                if source in self._sources_of(name):
-                    table.forget(tag)
-                    # The table may be growing: entries in the copy are erased under the lock.
-                    self._erasures[name, source] = tag
-        except FAULTS as error:
-            self._complain(error)
+        self._forgotten[tag_of(source)] = time.time()
+        self._erasures |= {(name, source) for name in self._tables if source in self._sources_of(name)}
 
     def work(self) -> bool:
         """Insert for about a millisecond at most; returns True if anything is left to do."""
@@ -174,66 +147,28 @@ class Memory:
         return False
 
     def close(self) -> None:
-        """Insert the queued texts for at most :data:`CLOSE_S`, and report those dropped; flush, unmap. Tables
-        handed out before cannot be used any more.
-
-        Erasures are waited for longer, :data:`ERASE_S`, if another process has the lock.
-        """
-        self._try_again()
+        """Insert the queued texts for at most :data:`CLOSE_S`, and report those dropped; erase what was
+        forgotten; flush, unmap. Tables handed out before cannot be used any more."""
         until = time.perf_counter() + CLOSE_S
         while self._step():
             if time.perf_counter() >= until:
-                self._give_up()
                 break
+        while self._lessons:
+            self._lose("the engine ended first")
+        for name, source in self._erasures:
+            self._try(partial(self._files.erase, name, source))
         for table in self._tables.values():
-            try:
-                table.flush()
-            except OSError as error:
-                self._complain(error)
+            self._try(table.flush)
             table.close()
         self._tables.clear()
 
     def _next(self) -> tuple[Lesson, Moment]:
-        return self._take(next(iter(self._lessons)))
-
-    def _take(self, number: int) -> tuple[Lesson, Moment]:
-        """Remove a text from those that wait; returns it."""
-        lesson, moment = self._lessons.pop(number)
-        self._waiting -= _weight(lesson)
-        place = moment.table, lesson.source
-        if self._chats.get(place) == number:
-            del self._chats[place]
+        lesson, moment = self._lessons.popleft()
+        self._waiting -= LESSON + len(lesson.tokens)
         return lesson, moment
 
-    def _give_up(self) -> None:
-        """Stop learning and drop the waiting texts; erasures are still done."""
-        self._stop()
-        while self._lessons:
-            self._lose(self._next()[0], "the engine ended first")
-        until = time.perf_counter() + ERASE_S
-        while self._step():
-            if time.perf_counter() >= until:
-                self._stop()
-                break
-        if self._erasures or self._unerased:
-            self._notice(
-                "some forgotten entries were not erased: another process has locked the n-gram memory"
-            )
-
-    def _stop(self) -> None:
-        """End the current step without waiting for another process."""
-        self._files.stop_waiting.set()
-        if isinstance(self._steps, Generator):
-            self._steps.close()
-        self._steps = iter(())
-        self._files.stop_waiting.clear()
-
-    def _try_again(self) -> None:
-        self._erasures |= self._unerased
-        self._unerased.clear()
-
-    def _lose(self, lesson: Lesson, reason: str) -> None:
-        self.lost += len(lesson.tokens)
+    def _lose(self, reason: str) -> None:
+        self.lost += len(self._next()[0].tokens)
         self._notice(f"some texts were not learnt: {reason}")
 
     def _step(self) -> bool:
@@ -241,9 +176,9 @@ class Memory:
             next(self._steps)
         except StopIteration:
             if self._erasures:
-                self._steps = self._erase()
+                self._steps = apart(partial(self._files.erase, *self._erasures.pop()))
             elif self._lessons:
-                self._steps = self._teach()
+                self._steps = self._teach(*self._next())
             else:
                 return False
         except FAULTS as error:
@@ -253,20 +188,7 @@ class Memory:
             log.exception("a text could not be learnt")
         return True
 
-    def _erase(self) -> Iterator[None]:
-        # Popped here: an iterator that is closed before its first step has popped nothing.
-        place, tag = self._erasures.popitem()
-        try:
-            yield from apart(partial(self._files.erase, *place, tag))
-        except FAULTS:
-            self._unerased[place] = tag
-            raise
-        except GeneratorExit:
-            self._erasures[place] = tag
-            raise
-
-    def _teach(self) -> Iterator[None]:
-        lesson, moment = self._next()
+    def _teach(self, lesson: Lesson, moment: Moment) -> Iterator[None]:
         is_chat, parts = lesson.source.startswith(CHAT), [(0, len(lesson.tokens))]
         key = moment.table, lesson.source
         if is_chat:
@@ -282,8 +204,7 @@ class Memory:
         name, since, tag = moment.table, moment.since, tag_of(lesson.source)
         table: NgramTable | None = None
         texts = (lesson.tokens[start:end] for start, end in parts)
-        stepped = (steps(text, self._piece, self.orders, self._withhold) for text in texts)
-        for grams in chain.from_iterable(stepped):
+        for grams in chain.from_iterable(steps(text, self._piece, self._withhold) for text in texts):
             if grams:
                 if table is None:
                     table = yield from self._prepared(lesson, moment)
@@ -294,16 +215,13 @@ class Memory:
                 self._insert(table, grams, lesson)
                 if self._files.forgotten.is_since(tag, since):
                     # The source was forgotten between the two checks: these entries came after the erasure.
-                    yield from apart(partial(self._files.erase, name, lesson.source, tag))
+                    yield from apart(partial(self._files.erase, name, lesson.source))
                     return True
                 if table.is_crowded and self._files.may_grow(table) and name not in self._full:
                     yield from self._grow(name, table)
             elif self._is_forgotten(tag, since):
                 return True
             yield
-        if table is not None:
-            # A concurrent growth of the table may have found no entry of this source, and dropped its name.
-            yield from apart(partial(self._files.note, name, lesson.source, since=since))
         return False
 
     def _same(self, table: NgramTable) -> NgramTable | None:
@@ -336,22 +254,9 @@ class Memory:
     def _is_forgotten(self, tag: int, since: float) -> bool:
         return self._forgotten.get(tag, 0.0) >= since or self._files.forgotten.is_since(tag, since)
 
-    def _gives_way(self, earlier: Lesson, moment: Moment, lesson: Lesson) -> bool:
-        """Return whether the waiting text ``earlier`` is superseded by ``lesson``, which begins with it.
-
-        A forgotten text is not: it stays until its n-grams are marked as not to be learnt again.
-        """
-        return not self._is_void(earlier, moment) and _continues(lesson, earlier)
-
-    def _is_void(self, lesson: Lesson, moment: Moment) -> bool:
-        """Return whether a text's source, or its table, was forgotten after the text was submitted."""
-        table = self._table(moment.table)
-        is_replaced = moment.epoch not in (None, None if table is None else table.epoch)
-        return is_replaced or self._is_forgotten(tag_of(lesson.source), moment.since)
-
     def _grow(self, name: str, table: NgramTable) -> Iterator[None]:
         try:
-            self._keep(name, (yield from apart(lambda: self._files.grow(table))))
+            self._keep(name, (yield from apart(partial(self._files.grow, table))))
         except FAULTS as error:
             self._full.add(name)
             self._complain(error)
@@ -370,28 +275,17 @@ class Memory:
 
     def _name(self, workspace: str | None) -> str | None:
         """The name of a workspace's table; None for an invalid workspace."""
-        try:
-            return name_of(workspace)
-        except FAULTS as error:
-            self._complain(error)
-            return None
+        return self._try(partial(name_of, workspace))
 
     def _table(self, name: str) -> NgramTable | None:
-        try:
-            return self._opened(name)
-        except FAULTS as error:
-            self._complain(error)
-            return None
+        return self._try(partial(self._opened, name))
 
     def _opened(self, name: str) -> NgramTable | None:
         """The table of a name; None if there is none. Raises :data:`FAULTS`."""
-        table = self._tables.get(name)
-        if table is not None and not table.is_superseded:
-            self._keep(name, table)
-            return table
-        # The old one may still be in use: it is unmapped with its last reference.
-        self._tables.pop(name, None)
-        table = self._files.open(name, wait=False)
+        # An old one may still be in use: it is unmapped with its last reference.
+        table = self._tables.pop(name, None)
+        if table is None or table.is_superseded:
+            table = self._files.open(name)
         if table is not None:
             self._keep(name, table)
         return table
@@ -405,6 +299,14 @@ class Memory:
             del self._tables[oldest]
             self._sources.pop(oldest, None)
 
+    def _try(self, act: Callable[[], T]) -> T | None:
+        """The result of ``act``; None after one of the :data:`FAULTS`, which is reported."""
+        try:
+            return act()
+        except FAULTS as error:
+            self._complain(error)
+            return None
+
     def _complain(self, error: Exception) -> None:
         if isinstance(error, LocalspecError):
             self.failure = error
@@ -416,12 +318,3 @@ class Memory:
         if text not in self._reported:
             self._reported.add(text)
             self._report(text)
-
-
-def _weight(lesson: Lesson) -> int:
-    return LESSON + len(lesson.tokens)
-
-
-def _continues(lesson: Lesson, earlier: Lesson) -> bool:
-    """Return whether the tokens of ``lesson`` begin with those of ``earlier``."""
-    return list(lesson.tokens[: len(earlier.tokens)]) == list(earlier.tokens)

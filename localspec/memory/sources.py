@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -61,30 +61,19 @@ class Sources:
     def __contains__(self, name: str) -> bool:
         return plain(name) in self._names.get()
 
-    def add(self, *names: str) -> None:
-        """Append the names that are not there yet. Raises :class:`OSError`."""
-        known = self._names.get()
-        lines = [b"\n" + _line(name) for name in names if plain(name) not in known]
-        if lines:
+    def add(self, name: str) -> None:
+        """Append the name if it is not there yet. Raises :class:`OSError`."""
+        if name not in self:
             fd = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             with os.fdopen(fd, "wb") as file:
                 # The newline in front ends a line that a killed process left half written.
-                file.write(b"".join(lines))
+                file.write(b"\n" + _line(name))
 
     def remove(self, name: str) -> None:
         """Remove a name. Raises :class:`OSError`."""
         if name in self:
-            self._write([each for each in self.names() if each != plain(name)])
-
-    def prune(self, tags: Collection[int]) -> None:
-        """Remove the names with tags that are not among these. Raises :class:`OSError`."""
-        names = self.names()
-        kept = [name for name in names if tag_of(name) in tags]
-        if len(kept) < len(names):
-            self._write(kept)
-
-    def _write(self, names: list[str]) -> None:
-        write_private(self._path, "".join(f"\n{_line(name).decode()}" for name in names))
+            kept = (each for each in self.names() if each != plain(name))
+            write_private(self._path, "".join(f"\n{_line(each).decode()}" for each in kept))
 
 
 class Forgotten:

@@ -14,28 +14,39 @@ import os
 import stat
 import struct
 import time
+import zlib
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from localspec.errors import MemoryCorrupt
+from localspec.errors import MemoryCorrupt, NewerFormat
 from localspec.memory.hashing import WORD, Words, salt_of
-from localspec.memory.header import (
-    BUCKET,
-    COUNTERS,
-    COUNTERS_AT,
-    ENTRY_BYTES,
-    HEADER_BYTES,
-    MARKER_AT,
-    STATE,
-    STATE_AT,
-    SUPERSEDED,
-    Header,
-    State,
-    read_header,
-)
+from localspec.memory.workspace import plain
+
+MAGIC = b"LSNGRAM\0"
+VERSION = 1
+HEADER_BYTES = 4096
+ENTRY_BYTES = 16
+BUCKET = 4
+"""entries that share a cache line"""
+MIN_BITS, MAX_BITS = 4, 26
+
+PRELUDE = struct.Struct("<8sII")
+"""magic, version, crc of the fields"""
+FIELDS = struct.Struct("<III32s64sH")
+"""entry size, log2 of the number of entries, generation, name, vocab_fp, bytes of the workspace's path"""
+STATE_AT = 3072
+"""offset of the state, which changes in place and is outside the crc; before it: the fields and the path"""
+STATE = struct.Struct("<QIIQQd")
+MARKER_AT, COUNTERS_AT = STATE_AT + 8, STATE_AT + 12
+COUNTERS = struct.Struct("<IQQd")
+"""the part of the state after epoch and marker"""
+PATH_AT = PRELUDE.size + FIELDS.size
+PATH_ROOM = STATE_AT - PATH_AT
+SUPERSEDED = 0x4F564552
+"""the marker of a file that processes must no longer use; all other values mean nothing"""
 
 FRESH_SCORE = 3
 """survives one rejection"""
@@ -64,6 +75,47 @@ _tag_score_stamp = struct.Struct("<HBB").pack_into
 _score_stamp = struct.Struct("<BB").pack_into
 _epoch, _marker, _tick = struct.Struct("<Q"), struct.Struct("<I"), struct.Struct("<I").unpack_from
 VALUE_AT, TAIL_AT, SCORE_BYTE_AT = 8, 12, 14
+
+
+class State(NamedTuple):
+    """The fields that change during a table's life."""
+
+    epoch: int
+    """chosen at random; incremented when everything is forgotten"""
+    marker: int = 0
+    clock: int = 0
+    """counts the times that half the table's size was inserted: the unit of age"""
+    inserted: int = 0
+    """entries inserted or seen again"""
+    tokens: int = 0
+    """tokens learnt"""
+    last_use: float = 0.0
+    """seconds since 1970"""
+
+
+class Header(NamedTuple):
+    """The fields that never change in one file."""
+
+    bits: int
+    """log2 of the number of entries"""
+    generation: int
+    name: str
+    vocab_fp: str
+    workspace: str
+    """a path, cut to :data:`PATH_ROOM` bytes; empty: the user-wide table"""
+
+    @property
+    def file_bytes(self) -> int:
+        return HEADER_BYTES + (ENTRY_BYTES << self.bits)
+
+    def pack(self, state: State) -> bytes:
+        """The whole page."""
+        path = plain(self.workspace).encode()[:PATH_ROOM]
+        texts = self.name.encode(), self.vocab_fp.encode()
+        fields = FIELDS.pack(ENTRY_BYTES, self.bits, self.generation, *texts, len(path)) + path
+        fields = fields.ljust(STATE_AT - PRELUDE.size, b"\0")
+        page = PRELUDE.pack(MAGIC, VERSION, zlib.crc32(fields)) + fields + STATE.pack(*state)
+        return page.ljust(HEADER_BYTES, b"\0")
 
 
 class Recall(NamedTuple):
@@ -230,17 +282,9 @@ class NgramTable:
         parts = [values[used] >> np.uint64(at) & np.uint64(mask) for at, mask in fields]
         return Entries(hashes[used], *parts)
 
-    def tags(self) -> set[int]:
-        """The tags of all entries, and 0 if some are free."""
-        tags: list[int] = np.unique((self._words()[1::2] >> np.uint64(TAG_AT)).astype(np.uint16)).tolist()
-        return set(tags)
-
-    def copy(self) -> Words:
-        """A copy of all entries, of shape buckets x lanes x 2."""
-        return self._words().reshape(-1, BUCKET, 2).copy()
-
-    def spread(self, words: Words, bits: int) -> Words:
-        """Entries of this table, arranged for one of ``2**bits``: each keeps its lane in its new bucket."""
+    def spread(self, bits: int) -> Words:
+        """The entries, arranged for a table of ``2**bits``: each keeps its lane in its new bucket."""
+        words = self._words().reshape(-1, BUCKET, 2).copy()
         keys = self._keys(words)
         homes = np.arange(len(words), dtype=np.uint64)[:, None]
         # An entry outside of its bucket was torn.
@@ -250,14 +294,6 @@ class NgramTable:
         larger = np.zeros(((1 << bits) // BUCKET, BUCKET, 2), np.uint64)
         larger[heirs[sound].astype(np.intp), lanes[sound]] = words[sound]
         return larger
-
-    def adopt(self, older: NgramTable, seen: Words) -> None:
-        """Take over the entries that were inserted into the smaller table after ``seen`` was copied."""
-        words = older.copy()
-        words[(words == seen).all(axis=2)] = 0
-        spread = older.spread(words, self.header.bits)
-        new = spread[:, :, 1] > np.uint64(0)
-        self._words().reshape(-1, BUCKET, 2)[new] = spread[new]
 
     def forget_all(self) -> None:
         """Make every entry unmatchable at once, then overwrite it."""
@@ -300,6 +336,33 @@ class NgramTable:
     def _keys(words: Words) -> Words:
         keys: Words = words[..., 0] ^ words[..., 1] & np.uint64(LOW)
         return keys
+
+
+def read_header(page: bytes, file_bytes: int) -> Header:
+    """Check a file's first page against itself and the file's size.
+
+    Raises :class:`MemoryCorrupt` for the first defect, or its subclass :class:`NewerFormat`.
+    """
+    if len(page) < HEADER_BYTES:
+        raise MemoryCorrupt("the file is too short")
+    magic, version, crc = PRELUDE.unpack_from(page)
+    if magic != MAGIC:
+        raise MemoryCorrupt("the file is not an n-gram table")
+    if zlib.crc32(page[PRELUDE.size : STATE_AT]) != crc:
+        raise MemoryCorrupt("the file's header is damaged")
+    if version != VERSION:
+        kind = NewerFormat if version > VERSION else MemoryCorrupt
+        raise kind(f"the file's format is version {version}, not {VERSION}")
+    entry, bits, generation, name, vocab_fp, length = FIELDS.unpack_from(page, PRELUDE.size)
+    workspace = plain(page[PATH_AT : PATH_AT + length].decode("utf-8", "surrogateescape"))
+    header = Header(bits, generation, _text(name), _text(vocab_fp), workspace)
+    if entry != ENTRY_BYTES or not MIN_BITS <= bits <= MAX_BITS or header.file_bytes != file_bytes:
+        raise MemoryCorrupt("the file's size is not that of its header")
+    return header
+
+
+def _text(padded: bytes) -> str:
+    return padded.rstrip(b"\0").decode("utf-8", "replace")
 
 
 def _make_private(path: Path) -> None:

@@ -9,7 +9,6 @@ import numpy as np
 
 from localspec.memory.files import USER, TableFiles, name_of
 from localspec.memory.sources import tag_of
-from localspec.memory.table import NgramTable
 from localspec.memory.workspace import workspace_of
 from localspec.protocol.memory import TableStats
 
@@ -42,45 +41,40 @@ def forget(
     source, of entries) that were forgotten. Raises :class:`StorageError`, or :class:`InvalidOptions` for an
     invalid path.
     """
-    wanted = None if workspace is None else _name(directory, notice, workspace)
-    forgotten = 0
-    for files in vocabularies(directory, notice):
-        tables = files.names()
-        for name in files.traces():
-            if wanted not in (None, name):
-                continue
-            if source is not None:
-                forgotten += files.forget_source(name, source, tag_of(source))
-            else:
-                files.forget(name)
-                forgotten += name in tables
-    return forgotten
+    selected = _selected(directory, notice, workspace)
+    if source is not None:
+        return sum(files.forget_source(name, source) for files, name in selected)
+    for files, name in selected:
+        files.forget(name)
+    return len(selected)
 
 
 def count(directory: Path, notice: Notice, *, workspace: str | None = None) -> int:
     """The number of tables that :func:`forget` would forget."""
+    return len(_selected(directory, notice, workspace))
+
+
+def _selected(directory: Path, notice: Notice, workspace: str | None) -> list[tuple[TableFiles, str]]:
+    """The tables of a workspace in all vocabularies; None: all tables."""
     wanted = None if workspace is None else _name(directory, notice, workspace)
-    return sum(wanted in (None, name) for files in vocabularies(directory, notice) for name in files.names())
+    named = ((files, name) for files in vocabularies(directory, notice) for name in files.names())
+    return [(files, name) for files, name in named if wanted in (None, name)]
 
 
 def _name(directory: Path, notice: Notice, workspace: str) -> str:
     """The name of the tables of ``workspace``; if it has none, of those of its git repository."""
     own = name_of(workspace)  # first: it raises for an invalid path
     root = workspace_of(Path(workspace))
-    has_own = any(own in files.traces() for files in vocabularies(directory, notice))
+    has_own = any(own in files.names() for files in vocabularies(directory, notice))
     return own if has_own or root is None else name_of(str(root))
 
 
-def _open(files: TableFiles, name: str, notice: Notice) -> NgramTable | None:
+def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats:
+    table = None
     try:
-        return files.open(name)
+        table = files.open(name)
     except OSError as error:
         notice(f"the table {name} cannot be opened: {error.strerror}")
-        return None
-
-
-def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats:
-    table = _open(files, name, notice)
     quarantined = tuple(path.name for path in files.set_aside(name))
     if table is None:
         workspace = None if name == USER else name

@@ -124,7 +124,7 @@ def test_a_model_that_is_whole_on_a_gpu_has_no_such_mode(monkeypatch: pytest.Mon
 
 
 def test_a_library_that_does_not_lead_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localspec.backends.llama_cpp.scheduler.lib._lib", object())
+    monkeypatch.setattr("localspec.backends.llama_cpp.devices.lib._lib", object())
     mode = reference.ReferenceMode(None, ["Q8_0"])
     assert not mode.available
     mode.for_widths(1, 1)

@@ -7,8 +7,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol import types
 
-from localspec.lsp.documents import CHARS_AFTER, CHARS_BEFORE, Document, Documents, Place
-from localspec.lsp.text import Encoding, lines_of, units
+from localspec.lsp.documents import (
+    CHARS_AFTER,
+    CHARS_BEFORE,
+    Document,
+    Documents,
+    Encoding,
+    Place,
+    lines_of,
+    units,
+)
 
 TEXTS = st.text(alphabet="ab \n\r\fé漢😋\N{COMBINING ACUTE ACCENT}\u2028", max_size=12)
 EDITS = st.lists(st.tuples(st.integers(0, 40), st.integers(0, 12), TEXTS), max_size=8)
@@ -103,4 +111,3 @@ def test_paths(uri: str, path: str, private: bool) -> None:
 def test_what_was_never_opened_cannot_be_changed() -> None:
     documents = Documents()
     assert documents.change("file:///a.py", []) is None and documents.get("file:///a.py") is None
-    documents.close("file:///a.py")

@@ -75,7 +75,7 @@ def test_signals(fresh: Path, number: signal.Signals) -> None:
 
 
 @pytest.mark.slow
-def test_nobody_reads_any_more(fresh: Path) -> None:
+def test_output_that_is_not_read_any_more_ends_it(fresh: Path) -> None:
     process = begun()
     assert process.stdin is not None and process.stdout is not None and process.stderr is not None
     process.stdout.close()
@@ -183,12 +183,12 @@ async def test_where_no_daemon_can_start_it_says_so_once(fresh: Path) -> None:
         assert len(editor.said) == 1 and "engine.threads" in editor.said[0]
         assert editor.states[-1]["kind"] == "Error"
         await editor.do("localspec.restartDaemon")
-        assert len(editor.said) == 2, "who asks is told again"
+        assert len(editor.said) == 2, "a command reports it again"
     assert discovery.find() is None
 
 
 @pytest.mark.slow
-async def test_a_daemon_that_hangs_keeps_nobody_waiting(fresh: Path) -> None:
+async def test_a_daemon_that_hangs_ends_at_the_deadline(fresh: Path) -> None:
     daemon = DaemonProcess(fresh)
     async with editing(options={"maxMs": 1}) as editor:
         editor.open(URI, "word")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pytest
 
-from localspec.client import connect, discovery
+from localspec.client import connect
 from tests.editors.found import neovim as found
 from tests.lsp.neovim import Neovim, neovim
 from tests.waiting import run, until_sync
@@ -51,33 +50,6 @@ def test_ghost_text_is_shown_and_accepted(home: Path, tmp_path: Path) -> None:
         assert editor.text == "".join(LINES), "ghost text is no text"
         editor.type("<Tab>")
         until_sync(lambda: editor.text == LINES[0] + LINES[1] + text + LINES[2], "it is accepted")
-
-
-def test_what_was_typed_along_is_not_there_twice(home: Path, tmp_path: Path) -> None:
-    program, file = found("0.12"), tmp_path / "b.py"
-    before = "class Queue:\n    def __init__(self, maxsize=0):\n        pass\n\n    def qsize(self):\n       "
-    file.write_text(before + "\n")
-    text = answered(file, before + " ", "\n")
-    with neovim(program, home, file) as editor:
-        editor.type("6GA ")
-        editor.shows(f"        {text}")
-        # In one go: nothing is asked in between.
-        editor.type(f"{text[:6]}<Tab>")
-        until_sync(lambda: editor.text == f"{before} {text}\n", "it is accepted")
-
-
-def test_a_daemon_that_was_killed_is_replaced(home: Path, tmp_path: Path) -> None:
-    program, file = found("0.12"), written(tmp_path)
-    text = answered(file, LINES[0] + LINES[1], LINES[2])
-    with neovim(program, home, file) as editor:
-        before = discovery.find()
-        assert before is not None
-        psutil.Process(before.pid).kill()
-        until_sync(lambda: not psutil.pid_exists(before.pid), "the daemon is gone")
-        type_it(editor)
-        until_sync(lambda: discovery.find() not in (None, before), "another one is there")
-        editor.type("<BS>t")
-        editor.shows(f"    parser = argparse.Argument{text.split(chr(10))[0]}", *text.split("\n")[1:])
 
 
 def test_lines_end_as_the_file_has_them(home: Path, tmp_path: Path) -> None:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from lsprotocol import types
 
-from localspec.lsp.documents import Document, Documents
-from localspec.lsp.ring import BLOCKS, CHARS, Ring
+from localspec.lsp.documents import BLOCK_CHARS, BLOCKS, Document, Documents, Ring
 from localspec.protocol.requests import File
 
 
@@ -17,7 +16,7 @@ def opened(*names: str) -> Documents:
     return documents
 
 
-def told(ring: Ring, documents: Documents, but: str = "") -> list[str]:
+def pieces_of(ring: Ring, documents: Documents, but: str = "") -> list[str]:
     """The first line of each piece."""
     return [file.text.partition("\n")[0] for file in ring.blocks(documents, but, lambda _: True)]
 
@@ -26,10 +25,10 @@ def test_the_newest_come_first_and_two_of_a_file() -> None:
     ring, documents = Ring(), opened("a", "b")
     for name, line in (("a", 0), ("b", 70), ("a", 130), ("a", 65), ("a", 127)):
         ring.touch(f"file:///{name}", line)
-    assert told(ring, documents) == ["a 64", "a 128", "b 64"]
-    assert told(ring, documents, "file:///a") == ["b 64"]
+    assert pieces_of(ring, documents) == ["a 64", "a 128", "b 64"]
+    assert pieces_of(ring, documents, "file:///a") == ["b 64"]
     ring.forget("file:///b")
-    assert told(ring, documents) == ["a 64", "a 128"]
+    assert pieces_of(ring, documents) == ["a 64", "a 128"]
 
 
 def test_a_piece_has_64_lines_and_its_files_path() -> None:
@@ -45,7 +44,7 @@ def test_of_more_than_sixteen_half_goes_at_once() -> None:
     oldest = []
     for number, name in enumerate(names):
         ring.touch(f"file:///{name}", 0)
-        pieces = told(ring, documents)
+        pieces = pieces_of(ring, documents)
         assert pieces == [f"{name} 0" for name in reversed(names[: number + 1])][: len(pieces)]
         assert min(number + 1, BLOCKS // 2) <= len(pieces) <= BLOCKS
         oldest.append(pieces[-1])
@@ -54,7 +53,7 @@ def test_of_more_than_sixteen_half_goes_at_once() -> None:
 
 def test_what_may_not_be_sent_or_is_no_more_is_left_out() -> None:
     ring, documents = Ring(), opened("a", "b")
-    documents.open(types.TextDocumentItem("file:///long", "text", 0, "x" * 2 * CHARS))
+    documents.open(types.TextDocumentItem("file:///long", "text", 0, "x" * 2 * BLOCK_CHARS))
     documents.open(types.TextDocumentItem("file:///blank", "text", 0, "\n \n"))
     for name in ("a", "b", "c", "long", "blank"):
         ring.touch(f"file:///{name}", 0)
@@ -65,6 +64,6 @@ def test_what_may_not_be_sent_or_is_no_more_is_left_out() -> None:
 
     assert [(file.path, len(file.text)) for file in ring.blocks(documents, "", allowed)] == [
         ("/a", len("a 192\n") * 8),
-        ("/long", CHARS),
+        ("/long", BLOCK_CHARS),
         ("/a", len("a 0\n") * 10 + len("a 10\n") * 54),
     ]

@@ -191,8 +191,8 @@ async def prompt(editor: Editor, uri: str = URI) -> dict[str, Any]:
     document = "prompt"
     editor.open(uri, document)
     (item,) = await editor.complete(uri, (0, len(document)), trigger=AUTOMATIC)
-    told: dict[str, Any] = json.loads(str(item.insert_text))
-    return told
+    received: dict[str, Any] = json.loads(str(item.insert_text))
+    return received
 
 
 def test_other_files_are_told_newest_first(writer: Writer) -> None:
@@ -204,17 +204,17 @@ def test_other_files_are_told_newest_first(writer: Writer) -> None:
             editor.open(f"file:///project/{name}", "".join(f"{name} {line}\n" for line in range(100)))
         editor.open("file:///project/no.txt", "no", "text")
         editor.change("file:///project/b.py", (99, 0), (99, 1), "e")
-        told = await prompt(editor)
-        assert [(file["path"], file["text"].partition("\n")[0]) for file in told["extra"]] == [
+        received = await prompt(editor)
+        assert [(file["path"], file["text"].partition("\n")[0]) for file in received["extra"]] == [
             ("/project/b.py", "b.py 64"),
             ("/project/c.py", "c.py 0"),
             ("/project/b.py", "b.py 0"),
         ]
-        assert told["path"] == "/project/a.py" and told["language"] == "python"
+        assert received["path"] == "/project/a.py" and received["language"] == "python"
         focus = {"textDocument": {"uri": "file:///project/c.py"}}
         editor.client.protocol.notify("textDocument/didFocus", focus)
-        told = await prompt(editor, "file:///project/d.py")
-        assert told["extra"][0]["path"] == "/project/c.py"
+        received = await prompt(editor, "file:///project/d.py")
+        assert received["extra"][0]["path"] == "/project/c.py"
 
     writer.run(test())
 
@@ -325,10 +325,10 @@ async def test_the_status_tells_of_models_and_drafts(echo: DaemonProcess) -> Non
     async with editing() as editor:
         editor.open(URI, "statuses")
         await editor.complete(URI, (0, 8), trigger=AUTOMATIC)
-        told = await editor.do("localspec.showStats")
-        assert told["message"] == "1 completion · bundled · 75% of drafts accepted"
+        received = await editor.do("localspec.showStats")
+        assert received["message"] == "1 completion · bundled · 75% of drafts accepted"
         assert await editor.hears("localspec: 1 completion")
-        ((ours, _),) = told["timings"]
+        ((ours, _),) = received["timings"]
         assert ours > 0
         assert editor.states[-1] == {
             "busy": False,

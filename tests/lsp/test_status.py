@@ -24,19 +24,19 @@ def answer(stats: Stats, source: str = "model") -> Completions:
 
 
 def status() -> tuple[Status, list[StatusParams]]:
-    told: list[StatusParams] = []
-    return Status(told.append), told
+    reported: list[StatusParams] = []
+    return Status(reported.append), reported
 
 
 def test_it_is_busy_while_something_is_asked() -> None:
-    now, told = status()
+    now, reported = status()
     now.publish()
     now.begin()
     now.begin()
     now.end()
     now.end()
-    assert [each.busy for each in told] == [False, True, False]
-    assert {each.message for each in told} == {"ready"}
+    assert [each.busy for each in reported] == [False, True, False]
+    assert {each.message for each in reported} == {"ready"}
 
 
 def test_the_model_its_drafts_and_the_time_that_was_saved() -> None:
@@ -52,13 +52,13 @@ def test_the_model_its_drafts_and_the_time_that_was_saved() -> None:
 
 
 def test_errors_and_off() -> None:
-    now, told = status()
+    now, reported = status()
     now.error = FimUnsupported("it cannot")
     now.publish()
     now.publish()
     now.enabled = False
     now.publish()
-    assert [(each.kind, each.message) for each in told] == [
+    assert [(each.kind, each.message) for each in reported] == [
         ("Error", f"it cannot. {FimUnsupported.default_remedy}"),
         ("Inactive", "off"),
     ]
@@ -68,7 +68,7 @@ def test_errors_and_off() -> None:
 
 
 def test_loading() -> None:
-    now, told = status()
+    now, reported = status()
     now.loading = "loading big 50%"
     now.publish()
-    assert told == [StatusParams(True, "loading big 50%", "Normal")]
+    assert reported == [StatusParams(True, "loading big 50%", "Normal")]

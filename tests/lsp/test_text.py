@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.lsp.text import Encoding, column, lines_of, units
+from localspec.lsp.documents import Encoding, column, lines_of, units
 
 ENCODINGS: tuple[Encoding, ...] = ("utf-8", "utf-16", "utf-32")
 

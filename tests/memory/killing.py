@@ -30,22 +30,22 @@ def right(value: int) -> tuple[int, int]:
     return value % 50_000, value % 50_000 + 1
 
 
-def live(files: TableFiles, rng: random.Random, tell: int) -> None:
-    """Write to tables until killed; the pipe ``tell`` gets the size of each table as log2, a byte each."""
+def live(files: TableFiles, rng: random.Random, sink: int) -> None:
+    """Write to tables until killed; the pipe ``sink`` gets the size of each table as log2, a byte each."""
     while True:
         table = files.open_or_create(USER, None)
-        os.write(tell, bytes([table.header.bits]))
+        os.write(sink, bytes([table.header.bits]))
         for _ in range(rng.randrange(1, 10)):
             write(table, rng)
             if table.is_crowded and files.may_grow(table):
                 table = files.grow(table)
-                os.write(tell, bytes([table.header.bits]))
+                os.write(sink, bytes([table.header.bits]))
         files.sources(USER).add(f"source {rng.randrange(20)}")
         chance = rng.random()
         if chance < 0.3:
             files.forget(USER)
         elif chance < 0.5:
-            files.forget_source(USER, "source 1", 1)
+            files.forget_source(USER, "source 1")
 
 
 def write(table: NgramTable, rng: random.Random) -> None:
@@ -60,7 +60,8 @@ def write(table: NgramTable, rng: random.Random) -> None:
 
 def check(files: TableFiles, rng: random.Random) -> int:
     """Open what was left; returns how many n-grams were found, all of them with a right token."""
-    table = files.open(USER)
+    with files.lock():
+        table = files._settle(USER)
     left = sorted(path.name for path in files.folder.glob("user.*") if path.suffix != ".sources")
     assert left == ([] if table is None else [table.path.name]), left
     if table is None:
@@ -80,15 +81,15 @@ def kill_one(files: TableFiles, rng: random.Random, larger_than: int) -> set[int
 
     Returns log2 of the sizes it had.
     """
-    told, tell = os.pipe()
+    source, sink = os.pipe()
     child = os.fork()
     if not child:
-        os.close(told)
+        os.close(source)
         with contextlib.suppress(KeyboardInterrupt):
-            live(files, random.Random(rng.getrandbits(64)), tell)
+            live(files, random.Random(rng.getrandbits(64)), sink)
         os._exit(1)
-    os.close(tell)
-    with open(told, "rb", buffering=0) as pipe:
+    os.close(sink)
+    with open(source, "rb", buffering=0) as pipe:
         sizes = set(pipe.read(1))
         while sizes and max(sizes) <= larger_than:
             sizes |= set(pipe.read(1))

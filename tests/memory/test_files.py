@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import stat
@@ -11,28 +10,17 @@ import threading
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
-from localspec.errors import InvalidOptions, NewerFormat, StorageError
+from localspec.errors import NewerFormat, StorageError
 from localspec.memory.files import TableFiles, name_of
-from localspec.memory.header import HEADER_BYTES, STATE, STATE_AT, State
 from localspec.memory.sources import tag_of
-from localspec.memory.table import NgramTable
+from localspec.memory.table import HEADER_BYTES, STATE, STATE_AT, NgramTable
 from tests.memory.tables import FP, files_in, python, table_in, words
 
 Damage = Callable[[Path], object]
-
-
-def flip(at: int) -> Damage:
-    def damage(path: Path) -> None:
-        content = bytearray(path.read_bytes())
-        content[at] ^= 0x40
-        path.write_bytes(content)
-
-    return damage
 
 
 def newer(path: Path) -> None:
@@ -87,15 +75,7 @@ def unreadable(path: Path) -> None:
 
 HOSTILE: dict[str, Damage] = {
     "truncated": truncated,
-    "half a header": lambda path: path.write_bytes(path.read_bytes()[:100]),
-    "empty": lambda path: path.write_bytes(b""),
-    "longer": lambda path: path.write_bytes(path.read_bytes() + b"\0"),
     "foreign": lambda path: path.write_bytes(b"SQLite format 3\0" * 400),
-    "magic": flip(3),
-    "crc": flip(13),
-    "size field": flip(20),
-    "vocabulary field": flip(64),
-    "path": flip(1000),
     "other vocabulary": other_vocabulary,
     "other workspace": other_name,
     "directory": directory,
@@ -112,37 +92,16 @@ def test_what_is_no_table_is_set_aside_and_a_new_one_started(tmp_path: Path, dam
     table.insert(words([5]), words([1]), 3, 1)
     table.close()
     damage(table.path)
-    told: list[str] = []
-    files = TableFiles(tmp_path / FP, told.append, start_bits=6)
+    notices: list[str] = []
+    files = TableFiles(tmp_path / FP, notices.append, start_bits=6)
     assert files.open("user") is None
-    (aside,) = files.set_aside("user")
-    assert aside.name.startswith("user.1.ngm.quarantine-") and len(told) == 1
-    assert aside.name in told[0] and str(table.path) in told[0]
     fresh = files.open_or_create("user", None)
+    (aside,) = files.set_aside("user")
+    assert aside.name.startswith("user.1.ngm.quarantine-") and len(notices) == 1
+    assert aside.name in notices[0] and str(table.path) in notices[0]
     assert fresh.find([5]) is None
     files.open_or_create("user", None)
-    assert len(told) == 1
-
-
-@pytest.mark.parametrize("at", [3072, 3079, 3084, 3090, HEADER_BYTES, HEADER_BYTES + 100, -1])
-def test_flipped_counters_and_entries_cost_entries_at_most(tmp_path: Path, at: int) -> None:
-    table = table_in(tmp_path)
-    for value in range(50):
-        table.insert(words([value]), words([value]), 3, 1)
-    table.close()
-    flip(at)(table.path)
-    again = files_in(tmp_path).open("user")
-    assert again is not None
-    assert all((found := again.find([value])) is None or found.order == 3 for value in range(50))
-
-
-def test_every_damage_is_kept_under_a_name_of_its_own(tmp_path: Path) -> None:
-    told: list[str] = []
-    files = TableFiles(tmp_path / FP, told.append, start_bits=6)
-    for _ in range(3):
-        truncated(files.open_or_create("user", None).path)
-        files.open("user")
-    assert len(files.set_aside("user")) == 3 == len(set(told))
+    assert len(notices) == 1
 
 
 def test_an_empty_memory_makes_no_files(tmp_path: Path) -> None:
@@ -227,13 +186,12 @@ def test_leftovers_of_a_kill_are_cleaned(tmp_path: Path) -> None:
     files._write(old.header._replace(generation=2), old.state, bytes(16 << 6))
     (files.folder / "user.3.tmp").write_bytes(b"half")
     (files.folder / ".user.sources.x1").write_bytes(b"half")
-    newest = files.open("user")
-    assert newest is not None and newest.header.generation == 2
+    newest = files.open_or_create("user", None)
+    assert newest.header.generation == 2
     assert old.is_superseded, "a process that has it open must leave it"
     assert sorted(path.name for path in files.folder.iterdir()) == ["lock", "user.2.ngm"]
     newest.supersede()
     assert files.open("user") is None
-    assert files._files("user") == []
 
 
 def test_a_forget_that_was_killed_half_way_brings_nothing_back(tmp_path: Path) -> None:
@@ -241,7 +199,7 @@ def test_a_forget_that_was_killed_half_way_brings_nothing_back(tmp_path: Path) -
     files = files_in(tmp_path)
     old = files.open_or_create("user", None)
     old.insert(words([5]), words([1]), 3, 1)
-    files._write(old.header._replace(generation=2), old.state, old.spread(old.copy(), 6).tobytes())
+    files._write(old.header._replace(generation=2), old.state, old.spread(6).tobytes())
     newer = files._map(files.folder / "user.2.ngm", "user")
     old.supersede()
     old.forget_all()
@@ -269,15 +227,6 @@ def test_a_large_table_is_not_read_to_be_opened(tmp_path: Path) -> None:
     table.close()
 
 
-def test_a_superseded_file_is_left_by_whoever_opens_it(tmp_path: Path) -> None:
-    files = files_in(tmp_path)
-    table = files.open_or_create("user", None)
-    larger = files.grow(table)
-    assert table.is_superseded and not larger.is_superseded
-    again = files.grow(table)  # somebody else had grown it
-    assert again.path == larger.path
-
-
 def test_a_table_is_not_grown_while_another_process_has_the_lock(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     table = files.open_or_create("user", None)
@@ -289,7 +238,7 @@ def test_a_table_is_not_grown_while_another_process_has_the_lock(tmp_path: Path)
     assert grown == [table]
 
 
-def test_who_waits_too_long_for_the_lock_is_told(tmp_path: Path) -> None:
+def test_who_waits_too_long_for_the_lock_is_notices(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     files.open_or_create("user", None)
     errors: list[StorageError] = []
@@ -312,7 +261,7 @@ def test_who_waits_too_long_for_the_lock_is_told(tmp_path: Path) -> None:
     "change",
     [
         lambda files: files.note("user", "chat:1", since=0.0),
-        lambda files: files.forget_source("user", "chat:1", tag_of("chat:1")),
+        lambda files: files.forget_source("user", "chat:1"),
         lambda files: files.forget("user"),
         lambda files: files.open_or_create("user", None),
     ],
@@ -329,49 +278,16 @@ def test_a_deleted_home_is_not_created_again(tmp_path: Path, change: Callable[[T
     assert not (tmp_path / "data").exists()
 
 
-def test_a_home_deleted_just_before_the_lock_is_not_created_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The lock's library creates every missing parent of its file."""
-    home = tmp_path / "home"
-    (home / "data").mkdir(parents=True)
-    files = files_in(home / "data" / "memory")
-    acquire = TableFiles._acquire
-
-    def acquire_late(self: TableFiles, *arguments: Any) -> None:
-        shutil.rmtree(home)
-        acquire(self, *arguments)
-
-    monkeypatch.setattr(TableFiles, "_acquire", acquire_late)
-    with pytest.raises(StorageError, match="was deleted"), files.lock():
-        pass
-    assert [path for path in home.rglob("*") if path.is_file()] == [] and not (home / "data").exists()
-
-
-def test_names_depend_on_the_real_path(tmp_path: Path) -> None:
-    (tmp_path / "a").mkdir()
-    (tmp_path / "b").symlink_to(tmp_path / "a")
-    assert name_of(str(tmp_path / "a")) == name_of(str(tmp_path / "b")) != name_of(str(tmp_path))
-    assert name_of(None) == "user"
-
-
-def test_the_header_keeps_the_path_and_cuts_what_has_no_room(tmp_path: Path) -> None:
-    table = table_in(tmp_path, str(tmp_path))
-    assert table.header.workspace == str(tmp_path.resolve())
-    long = table.header._replace(workspace="/é" * 4000)
-    assert len(long.pack(State(epoch=1))) == HEADER_BYTES
-
-
 def test_a_newer_versions_file_is_left_for_it(tmp_path: Path) -> None:
     """One run of an older version must not set everything aside."""
     table = table_in(tmp_path)
     table.close()
     newer(table.path)
-    told: list[str] = []
-    files = TableFiles(tmp_path / FP, told.append, start_bits=6)
+    notices: list[str] = []
+    files = TableFiles(tmp_path / FP, notices.append, start_bits=6)
     content = table.path.read_bytes()
-    assert files.open("user") is None and "version 2" in told[0]
-    with pytest.raises(NewerFormat):
+    assert files.open("user") is None
+    with pytest.raises(NewerFormat, match="version 2"):
         files.open_or_create("user", None)
     assert table.path.read_bytes() == content and files.set_aside("user") == []
     files.forget("user")
@@ -389,48 +305,11 @@ def test_absurd_counters_are_counted_on(tmp_path: Path, last_use: float) -> None
     assert (table.state.inserted, table.state.tokens) == (4, 2) and table.state.last_use > 0
 
 
-def test_a_high_generation_that_was_set_aside_is_not_counted_on(tmp_path: Path) -> None:
-    files = files_in(tmp_path)
-    files.folder.mkdir()
-    (files.folder / "user.999999999.ngm.quarantine-1").write_bytes(b"junk")
-    made = files.open_or_create("user", None)
-    assert made.header.generation == 1
-    again = files.open("user")
-    assert again is not None and again.path == made.path
-
-
-@pytest.mark.parametrize("workspace", ["", "/a\0b", "/\ud800", "x" * (4 << 20)])
-def test_what_is_no_path_has_no_name(workspace: str) -> None:
-    with pytest.raises(InvalidOptions) as caught:
-        name_of(workspace)
-    assert len(caught.value.message) < 200
-
-
 def test_a_path_that_is_no_unicode_has_one_name(tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode(b"w\xff")
     table = table_in(tmp_path / "memory", str(odd))
     assert table.header.workspace == f"{tmp_path}/w\\udcff" and table.header.workspace.encode()
     assert name_of(table.header.workspace) == name_of(str(odd)) == table.header.name
-
-
-def test_a_source_is_forgotten_in_what_was_grown_meanwhile(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    files, tag = files_in(tmp_path), tag_of("chat:1")
-    table = files.open_or_create("user", None)
-    table.insert(words([5]), words([1]), 3, tag)
-    files.sources("user").add("chat:1")
-    lock = files.lock
-
-    def late(timeout: float = 5.0) -> contextlib.AbstractContextManager[None]:
-        if not table.is_superseded:
-            files_in(tmp_path).grow(table)
-        return lock(timeout)
-
-    monkeypatch.setattr(files, "lock", late)
-    assert files.forget_source("user", "chat:1", tag) == 1
-    again = files.open("user")
-    assert again is not None and again.path != table.path and again.find([5]) is None
 
 
 def test_a_source_is_forgotten_only_where_it_taught(tmp_path: Path) -> None:
@@ -440,27 +319,5 @@ def test_a_source_is_forgotten_only_where_it_taught(tmp_path: Path) -> None:
     table.insert(words([5]), words([1]), 3, tag_of("chat:1"))
     twin = next(name for n in count() if tag_of(name := f"run {n}") == tag_of("chat:1"))
     files.sources("user").add(twin)
-    assert files.forget_source("user", "chat:1", tag_of("chat:1")) == 0
+    assert files.forget_source("user", "chat:1") == 0
     assert table.find([5]) is not None
-
-
-def test_names_without_entries_go_when_a_table_grows(tmp_path: Path) -> None:
-    files = files_in(tmp_path)
-    table = files.open_or_create("user", None)
-    table.insert(words([5]), words([1]), 3, tag_of("one"))
-    files.sources("user").add("one", "two")
-    files.grow(table)
-    assert files.sources("user").names() == ["one"]
-
-
-def test_who_cannot_wait_takes_the_newest_file_while_another_grows_it(tmp_path: Path) -> None:
-    files = files_in(tmp_path)
-    table = files.open_or_create("user", None)
-    (files.folder / "user.2.tmp").write_bytes(b"half")
-    found: list[NgramTable | None] = []
-    with files.lock():
-        thread = threading.Thread(target=lambda: found.append(files_in(tmp_path).open("user", wait=False)))
-        thread.start()
-        thread.join(1)
-        assert not thread.is_alive() and found[0] is not None and found[0].path == table.path
-        assert (files.folder / "user.2.tmp").exists(), "who has the lock is writing it"

@@ -13,20 +13,16 @@ import pytest
 from localspec.memory.files import TableFiles
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
-from localspec.memory.sources import Sources, tag_of
+from localspec.memory.sources import tag_of
 from localspec.memory.table import NgramTable
 from localspec.memory.upkeep import forget, stats
 from tests.memory.tables import FP, files_in, no_piece, refuse, remember
 
 STEPS: list[tuple[type, str]] = [
-    (NgramTable, "copy"),
     (NgramTable, "spread"),
     (TableFiles, "_write"),
     (TableFiles, "_map"),
     (NgramTable, "supersede"),
-    (NgramTable, "adopt"),
-    (NgramTable, "tags"),
-    (Sources, "prune"),
 ]
 MINE, OTHER = "chat:1", "chat:2"
 TEXT = [(i * i * 31 + i * 7) % 50_000 for i in range(1800)]
@@ -100,29 +96,6 @@ def test_nothing_forgotten_survives_growth(
     (table,) = stats(tmp_path, refuse)
     assert set(table.sources) == {OTHER} and table.capacity > 1 << 14
     memory.close()
-
-
-@pytest.mark.parametrize("when", ["before", "after"])
-@pytest.mark.parametrize("step", STEPS, ids=[name for _, name in STEPS])
-def test_what_is_learnt_while_another_process_grows_the_table_can_be_forgotten(
-    step: tuple[type, str], when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its name must not be dropped as one without entries."""
-    memory, other = (Memory(tmp_path, FP, no_piece, notice=refuse) for _ in range(2))
-    remember(memory, MORE[:100], source=OTHER)
-    remember(other, MORE[:100], source=OTHER)
-    (table,) = memory.tables(None)
-    taught = threading.Thread(target=lambda: remember(other, TEXT[:300], source=MINE))
-    at_step(monkeypatch, step, when, taught.start)
-    files_in(tmp_path, max_bits=20).grow(table)
-    taught.join()
-    monkeypatch.undo()
-    (found,) = stats(tmp_path, refuse)
-    assert set(found.sources) <= {OTHER, MINE}
-    forget(tmp_path, refuse, source=MINE)
-    assert left(tmp_path) == 0
-    memory.close()
-    other.close()
 
 
 def test_entries_whose_name_was_lost_are_forgotten_unless_they_may_be_anothers(tmp_path: Path) -> None:

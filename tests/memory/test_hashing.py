@@ -32,12 +32,6 @@ def test_short_contexts_give_the_short_orders() -> None:
     assert [len(hashes_of(list(range(n)))) for n in (0, 2, 3, 5, 8, 15, 16, 99)] == [0, 0, 1, 2, 3, 3, 4, 4]
 
 
-def test_other_orders_can_be_tried() -> None:
-    text = list(range(30))
-    assert len(hashes_of(text, (24, 12, 6, 4, 2))) == 5
-    assert set(hashes_in(words(text), (12, 2))) == {12, 2}
-
-
 def test_salts_are_odd_and_unlike_their_neighbours() -> None:
     salts = [salt_of(epoch) for epoch in range(1000)]
     assert len(set(salts)) == 1000 and all(salt & 1 and salt <= WORD for salt in salts)

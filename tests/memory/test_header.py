@@ -9,11 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import MemoryCorrupt
-from localspec.memory.header import (
+from localspec.memory.table import (
     COUNTERS,
     COUNTERS_AT,
     ENTRY_BYTES,
-    FIELDS,
     HEADER_BYTES,
     MARKER_AT,
     MAX_BITS,
@@ -99,12 +98,6 @@ def test_a_size_that_no_table_has(bits: int) -> None:
         read_header(header.pack(STATE_THEN), header.file_bytes)
 
 
-def test_entries_of_another_size_are_not_read() -> None:
-    page = mended(damaged(PRELUDE.size, b"\x20"))
-    with pytest.raises(MemoryCorrupt, match="size"):
-        read_header(page, HEADER.file_bytes)
-
-
 @pytest.mark.parametrize("length", [0, PATH_ROOM - 1, PATH_ROOM, PATH_ROOM + 1, 3 * PATH_ROOM])
 def test_a_path_is_cut_to_its_room(length: int) -> None:
     header = HEADER._replace(workspace="x" * length)
@@ -120,12 +113,6 @@ def test_a_path_that_is_cut_inside_a_character_is_still_a_path() -> None:
     assert found.startswith("xßß") and found.encode()
 
 
-def test_a_length_of_path_that_reaches_behind_the_page_is_harmless() -> None:
-    page = mended(damaged(PATH_AT - 2, b"\xff\xff"))
-    found = read_header(page, HEADER.file_bytes)
-    assert found.bits == HEADER.bits and found.workspace.startswith("/home/me")
-
-
 @given(st.binary(max_size=PATH_AT + 30), st.sampled_from([0, HEADER.file_bytes, 2**33]))
 def test_any_page_is_a_header_or_a_typed_error(noise: bytes, size: int) -> None:
     """With a start that passes the first checks, so that the fields are read."""
@@ -134,9 +121,3 @@ def test_any_page_is_a_header_or_a_typed_error(noise: bytes, size: int) -> None:
         assert read_header(mended(page), size).file_bytes == size
     except MemoryCorrupt as error:
         assert error.message == "the file's size is not that of its header"
-
-
-def test_names_fill_their_fields_to_the_last_byte() -> None:
-    header = HEADER._replace(name="n" * 32, vocab_fp="f" * 64)
-    assert read_header(header.pack(STATE_THEN), header.file_bytes) == header
-    assert FIELDS.size + PRELUDE.size == PATH_AT

@@ -5,19 +5,16 @@ from __future__ import annotations
 import errno
 import os
 import random
-import time
-from collections.abc import Callable, Sequence
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.memory import memory as memory_module
 from localspec.memory.hashing import ORDERS, hashes_in, hashes_of
-from localspec.memory.lesson import STEP, Lesson
+from localspec.memory.lesson import Lesson
 from localspec.memory.memory import WAITING, Memory
 from localspec.memory.taught import MARGIN, Taught
 from localspec.memory.upkeep import forget, stats
@@ -28,8 +25,8 @@ TURNS = [CHAT[: 360 * turn] for turn in range(1, 26)]
 """the texts of a chat's turns, each with all before it: 9,000 tokens in the last, 117,000 together"""
 
 
-def memory_in(folder: Path, told: list[str] | None = None) -> Memory:
-    return Memory(folder, FP, no_piece, notice=refuse if told is None else told.append)
+def memory_in(folder: Path, notices: list[str] | None = None) -> Memory:
+    return Memory(folder, FP, no_piece, notice=refuse if notices is None else notices.append)
 
 
 def recalled(memory: Memory, text: Sequence[int], at: int) -> bool:
@@ -102,27 +99,16 @@ def test_nothing_new_is_left_out(data: st.DataObject) -> None:
                 known |= {grams[at] for at in range(start + order, end)}
 
 
-def test_a_chats_turn_takes_the_place_of_the_one_that_waits(tmp_path: Path) -> None:
-    memory = memory_in(tmp_path)
-    for turn in TURNS:
-        memory.learn(Lesson(turn, None, "chat:1"))
-    assert [lesson.tokens for lesson, _ in memory._lessons.values()] == [CHAT]
-    memory.learn(Lesson(CHAT[5:], None, "chat:1"))
-    memory.learn(Lesson(CHAT, "/elsewhere", "chat:1"))
-    assert len(memory._lessons) == 3
-    memory.close()
-
-
 @pytest.mark.parametrize("length", [1, 1000, 50_000])
 def test_no_more_waits_than_can_be_learnt(length: int, tmp_path: Path) -> None:
-    told: list[str] = []
-    memory = memory_in(tmp_path, told)
+    notices: list[str] = []
+    memory = memory_in(tmp_path, notices)
     texts = 3 * WAITING // (length + 16)
     for number in range(texts):
         memory.learn(Lesson([number] * length, None, f"chat:{number}"))
-    waiting = [len(lesson.tokens) for lesson, _ in memory._lessons.values()]
+    waiting = [len(lesson.tokens) for lesson, _ in memory._lessons]
     assert sum(waiting) <= WAITING and memory.lost == texts * length - sum(waiting) > 0
-    assert len(told) == 1 and "not learnt" in told[0]
+    assert len(notices) == 1 and "not learnt" in notices[0]
     memory._lessons.clear()
     memory.close()
 
@@ -138,8 +124,8 @@ def test_one_text_that_is_longer_is_learnt(tmp_path: Path) -> None:
 def test_the_end_takes_a_bounded_time_and_tells_what_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    memory = memory_in(tmp_path, told)
+    notices: list[str] = []
+    memory = memory_in(tmp_path, notices)
     remember(memory, CHAT[:100], source="chat:1")
     for number in range(20):
         rng = random.Random(number)
@@ -147,7 +133,7 @@ def test_the_end_takes_a_bounded_time_and_tells_what_is_lost(
     monkeypatch.setattr(memory_module, "CLOSE_S", 0.05)
     memory.close()
     assert memory.lost >= 100_000, "it would have taken many times as long"
-    assert told == ["some texts were not learnt: the engine ended first"]
+    assert notices == ["some texts were not learnt: the engine ended first"]
     assert files_in(tmp_path).open("user") is not None
 
 
@@ -173,21 +159,6 @@ def forget_while_learning(memory: Memory, folder: Path, text: Sequence[int], ste
         memory.forget("chat:1")
     else:
         forget(folder, refuse, source="chat:1")
-
-
-@pytest.mark.parametrize("steps", [0, 3, 40, 400])
-@pytest.mark.parametrize("by", ["engine", "command"])
-def test_the_next_turn_brings_nothing_forgotten_back(by: str, steps: int, tmp_path: Path) -> None:
-    memory = memory_in(tmp_path)
-    remember(memory, CHAT[:2000], source="chat:1")
-    forget_while_learning(memory, tmp_path, CHAT[:3000], steps, by)
-    while memory.work():
-        pass
-    remember(memory, CHAT[:2000] + CHAT[5000:6000], source="chat:1")
-    old = sum(recalled(memory, CHAT, at) for at in range(100, 1900))
-    new = CHAT[:2000] + CHAT[5000:6000]
-    assert old == 0 and all(recalled(memory, new, at) for at in range(2000, 3000, STEP))
-    memory.close()
 
 
 def share_recalled(memory: Memory, text: Sequence[int], places: range) -> float:
@@ -225,66 +196,12 @@ def test_a_chat_that_waited_when_its_table_was_forgotten_does_not_come_back(tmp_
     memory.close()
 
 
-@pytest.mark.parametrize("next_call", ["learn", "close"])
-def test_an_erasure_that_failed_is_tried_again(
-    next_call: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    memory = memory_in(tmp_path, told)
-    remember(memory, CHAT[:500], source="chat:1")
-    with files_in(tmp_path).lock():
-        monkeypatch.setattr(memory._files, "erase", partial(_impatient, memory._files.erase, memory))
-        memory.forget("chat:1")
-        while memory.work():
-            pass
-    assert any("locked" in each for each in told) and "chat:1" in files_in(tmp_path).sources("user").names()
-    monkeypatch.undo()
-    if next_call == "learn":
-        remember(memory, CHAT[500:600], source="chat:2")
-    else:
-        memory.close()
-    assert "chat:1" not in files_in(tmp_path).sources("user").names()
-    memory.close()
-
-
-def _impatient(
-    erase: Callable[[str, str, int], int], memory: Memory, name: str, source: str, tag: int
-) -> int:
-    """Erase without waiting for the lock, as if that had taken long already."""
-    memory._files.stop_waiting.set()
-    try:
-        return erase(name, source, tag)
-    finally:
-        memory._files.stop_waiting.clear()
-
-
-def test_an_erasure_that_was_not_begun_is_kept_at_the_end(tmp_path: Path) -> None:
-    memory = memory_in(tmp_path)
-    remember(memory, CHAT[:500], source="chat:1")
-    memory.forget("chat:1")
-    memory._step()
-    memory._stop()
-    assert ("user", "chat:1") in memory._erasures
-    memory.close()
-    assert "chat:1" not in files_in(tmp_path).sources("user").names()
-
-
-def test_a_text_that_was_not_begun_counts_as_lost_at_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory = memory_in(tmp_path, [])
-    memory.learn(Lesson(CHAT[:500], None, "chat:1"))
-    monkeypatch.setattr(memory_module, "CLOSE_S", 0.0)
-    memory.close()
-    assert memory.lost == 500
-
-
 @pytest.mark.parametrize("steps", [0, 3])
 def test_a_chat_whose_table_could_not_be_opened_is_learnt_with_its_next_turn(
     steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
-    memory = memory_in(tmp_path, told)
+    notices: list[str] = []
+    memory = memory_in(tmp_path, notices)
     remember(memory, [1] * 30, source="run")
     memory.learn(Lesson(CHAT[:2000], None, "chat:1"))
     for _ in range(steps):
@@ -294,7 +211,7 @@ def test_a_chat_whose_table_could_not_be_opened_is_learnt_with_its_next_turn(
         patch.setattr(memory._files, "open", _too_many_files)
         while memory.work():
             pass
-    assert any("too many open files" in each.lower() for each in told)
+    assert any("too many open files" in each.lower() for each in notices)
     remember(memory, CHAT[:2100], source="chat:1")
     assert share_recalled(memory, CHAT, range(100, 2100)) > 0.99
     memory.close()
@@ -302,45 +219,3 @@ def test_a_chat_whose_table_could_not_be_opened_is_learnt_with_its_next_turn(
 
 def _too_many_files(name: str, *, wait: bool = True) -> None:
     raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
-
-@pytest.mark.slow  # it compares times
-@pytest.mark.parametrize("forgotten", [0, 3])
-def test_the_end_does_not_wait_long_for_another_process(
-    forgotten: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    told: list[str] = []
-    memory = memory_in(tmp_path, told)
-    for number in range(forgotten):
-        remember(memory, CHAT[:100], source=f"chat:{number}")
-    remember(memory, CHAT[:100], source="run")
-    with files_in(tmp_path).lock():
-        memory.learn(Lesson(CHAT, None, "a new source wants the lock for its name"))
-        for number in range(forgotten):
-            memory.forget(f"chat:{number}")
-        monkeypatch.setattr(memory_module, "CLOSE_S", 0.1)
-        monkeypatch.setattr(memory_module, "ERASE_S", 0.3)
-        began = time.monotonic()
-        memory.close()
-        assert time.monotonic() - began < 3.0, "half of what one lock is waited for"
-    assert any("some forgotten entries were not erased" in each for each in told) == bool(forgotten)
-
-
-def test_what_is_taught_is_noted_in_short_steps() -> None:
-    """The engine's thread takes one at a time; all of a long chat sorted at once takes as long as a round."""
-    rng, taught, count = np.random.default_rng(1), Taught(ORDERS[0]), 1 << 17
-    hashes, tokens = rng.integers(0, 1 << 63, count, np.uint64), rng.integers(0, 1 << 16, count, np.uint64)
-
-    def took(work: Callable[[], object]) -> float:
-        began = time.thread_time()
-        work()
-        return time.thread_time() - began
-
-    steps = [
-        took(partial(taught.add, ("t", "s"), hashes[at : at + STEP], tokens[at : at + STEP]))
-        for at in range(0, count, STEP)
-    ]
-    taught._settle()
-    assert len(taught._known["t", "s"]) == count
-    at_once = min(took(partial(np.unique, hashes)) for _ in range(3))
-    assert sorted(steps)[-len(steps) // 100] < at_once / 3

@@ -13,8 +13,8 @@ from localspec.memory.sources import Forgotten, Sources, tag_of
 def test_names_are_kept_once_and_in_order(tmp_path: Path) -> None:
     sources = Sources(tmp_path / "s")
     assert sources.names() == []
-    sources.add("chat:1", "run")
-    sources.add("run", "file:/a b\n☃")
+    for name in ("chat:1", "run", "run", "file:/a b\n☃"):
+        sources.add(name)
     assert sources.names() == ["chat:1", "run", "file:/a b\n☃"]
     sources.remove("run")
     sources.remove("never there")
@@ -48,15 +48,8 @@ def test_names_are_read_again_only_when_the_file_has_changed(
     other.add("two")
     assert sources.names() == ["one", "two"]
     monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("read again"))
-    sources.add("one", "two")
+    sources.add("one")
     assert "two" in sources and sources.names() == ["one", "two"]
-
-
-def test_names_without_tags_are_dropped(tmp_path: Path) -> None:
-    sources = Sources(tmp_path / "s")
-    sources.add("one", "two", "three")
-    sources.prune({tag_of("one"), tag_of("three")})
-    assert sources.names() == ["one", "three"]
 
 
 def test_tags_fit_their_bits_and_tell_sources_apart() -> None:

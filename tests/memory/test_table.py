@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.memory.hashing import hashes_of
-from localspec.memory.header import BUCKET, ENTRY_BYTES, HEADER_BYTES
-from localspec.memory.table import FRESH_SCORE, MAX_SCORE, NgramTable
+from localspec.memory.table import BUCKET, ENTRY_BYTES, FRESH_SCORE, HEADER_BYTES, MAX_SCORE, NgramTable
 from tests.memory.tables import files_in, table_in, teach, words
 
 TEXT = [(7 * i * i + 3 * i) % 1000 for i in range(40)]
@@ -206,7 +205,7 @@ def test_whatever_the_entries_hold_find_gives_a_token_or_none(data: st.DataObjec
                 table.credit(found.slot, found.token, accepted=False)
             teach_one(table, value, 7)
         table.entries()
-        table.spread(table.copy(), 6)
+        table.spread(6)
         table.close()
 
 

@@ -66,14 +66,6 @@ def test_the_nearest_first_are_the_same_files(tree: Path) -> None:
         assert all(len(one.parts) <= len(other.parts) for one, other in pairwise(found))
 
 
-def test_the_gitignore_files_above_a_directory_count(tree: Path) -> None:
-    assert names(tree / "src", tree) == ["src/.gitignore", "src/build/in.py", "src/deep/er/w.py", "src/y.log"]
-
-
-def test_of_an_ignored_directory_nothing_is_taken(tree: Path) -> None:
-    assert text_files(tree / "build") == [*near_files(tree / "build")] == []
-
-
 def test_a_file_that_is_named_is_taken(tree: Path) -> None:
     assert names(tree / "x.log", tree) == ["x.log"]
     assert list(text_files(tree / "nothing")) == []
@@ -273,21 +265,6 @@ def test_what_is_no_regular_file_is_not_waited_for(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to("file")
     assert read_regular(tmp_path / "link", 10) == b"x" * 11
     assert read_regular(tmp_path / "link", 10, follow=False) is None
-
-
-def test_a_tree_deeper_than_the_stack_is_read(tmp_path: Path) -> None:
-    folder = tmp_path
-    for _ in range(1200):
-        folder /= "d"
-        folder.mkdir()
-    (folder / "x.py").write_text("x\n")
-    try:
-        assert [path.name for path in near_files(tmp_path)] == ["x.py"]
-    finally:  # what removes the folder otherwise recurses
-        (folder / "x.py").unlink()
-        while folder != tmp_path:
-            folder.rmdir()
-            folder = folder.parent
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
 
-from localspec.backends.base import Capabilities, Interrupted, Span
+from localspec.backends.base import (
+    Capabilities,
+    Interrupted,
+    Span,
+    check_length,
+    first_free,
+    hash_of_end,
+    recommended,
+)
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.batch import Batch
 from localspec.backends.llama_cpp.devices import GPU, described, offloaded_bytes
@@ -19,37 +25,19 @@ from localspec.backends.llama_cpp.reference import ReferenceMode
 from localspec.backends.llama_cpp.sequences import RecurrentSequences, Sequences
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
-from localspec.errors import EngineBusy, EngineError, InvalidOptions, LocalspecError, ModelInvalid
+from localspec.errors import EngineBusy, EngineError, LocalspecError, ModelInvalid
 from localspec.interrupt import delayed
 from localspec.models.description import problem_of_file
 from localspec.models.fit import free_memory, size_of_header, states_kept
 from localspec.models.gguf import GgufHeader
 from localspec.models.model import Model
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.options import Options, parse_options
 
 NO_CELL, ABORTED = 1, 2
-TAIL_BYTES = 1 << 20
 NO_STATES = "llama.cpp keeps no earlier states of models of this architecture: drafts cannot be rolled back"
 NO_ROOM = "there is too little memory for earlier states of this model: drafts cannot be rolled back"
 RECOMMENDED = {"temp": "temperature", "top_k": "top_k", "top_p": "top_p", "min_p": "min_p"}
 """from names in ``general.sampling.*`` of a GGUF file to names of options"""
-
-
-def _recommended(metadata: dict[str, Any]) -> Options:
-    """The author's sampling settings; none if one of them is not allowed."""
-    found = {ours: metadata.get(f"general.sampling.{key}") for key, ours in RECOMMENDED.items()}
-    try:
-        return parse_options({name: value for name, value in found.items() if value is not None})
-    except InvalidOptions:
-        return Options()
-
-
-def _tail(path: Path) -> str:
-    """A hash of the last weights, which differs between two fine-tunes of one size."""
-    with path.open("rb") as file:
-        file.seek(-min(TAIL_BYTES, path.stat().st_size), os.SEEK_END)
-        return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
 class LlamaCppBackend:
@@ -80,7 +68,9 @@ class LlamaCppBackend:
             raise ModelInvalid(f"{path} is a directory, not a GGUF file")
         if problem := problem_of_file(header, has_vocabulary=True):
             raise ModelInvalid(f"{path}: {problem.message}", problem.remedy)
-        self.defaults = _recommended(header.metadata)
+        self.defaults = recommended(
+            {ours: header.metadata.get(f"general.sampling.{key}") for key, ours in RECOMMENDED.items()}
+        )
         self.model = model.own_name
         self._context: Any = None
         self._lib_model: Any = None
@@ -124,7 +114,8 @@ class LlamaCppBackend:
     def _start(self, path: Path, config: EngineConfig, header: GgufHeader) -> None:
         self.description = (
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
-            f" {header.file_size} bytes {_tail(path)}, {native.threads(config, self._lib_model)} threads,"
+            f" {header.file_size} bytes {hash_of_end(path)},"
+            f" {native.threads(config, self._lib_model)} threads,"
             f" {native.gpu_layers(config)} layers on the GPU, chunks of {config.chunk}"
             + f", {config.kv_bits}-bit cells"
             * bool(config.kv_bits)
@@ -166,11 +157,9 @@ class LlamaCppBackend:
         )
 
     def open(self) -> int:
-        for sequence in range(self.capabilities.max_sequences):
-            if sequence not in self._sequences.lengths:
-                self._sequences.open(sequence)
-                return sequence
-        raise EngineBusy(f"all {self.capabilities.max_sequences} sequences of the model are in use")
+        sequence = first_free(self._sequences.lengths, self.capabilities)
+        self._sequences.open(sequence)
+        return sequence
 
     def forward(self, batch: Sequence[Span]) -> LlamaLogits:
         width = self._common_width(batch) if len(batch) > 1 else 0
@@ -216,11 +205,7 @@ class LlamaCppBackend:
         return length if length == self.length(sequence) else self._sequences.reach(sequence, length)
 
     def truncate(self, sequence: int, length: int) -> int:
-        held = self._sequences.lengths[sequence]
-        if not 0 <= length <= held:
-            raise EngineError(
-                f"internal error: sequence {sequence} has {held} tokens and cannot be cut to {length}"
-            )
+        check_length(sequence, self.length(sequence), length)
         return self._sequences.truncate(sequence, length)
 
     def mark(self, sequence: int) -> None:

@@ -1,4 +1,4 @@
-"""The devices that a context computes on, and the build of the library that does it."""
+"""The devices that a context computes on, by functions exported beside llama.cpp's C interface; its build."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 import llama_cpp.llama_cpp as lib
 
 from localspec.backends.llama_cpp import native
-from localspec.backends.llama_cpp.scheduler import CPU, backends_of, exported
 from localspec.models.gguf import GgufHeader
 from localspec.models.machine import build_for
 from localspec.units import MB
 
+CPU = 0
 KINDS = {CPU: "cpu", 1: "gpu", 2: "integrated gpu", 3: "accelerator"}
 """``enum ggml_backend_dev_type``"""
 GPUS = ("gpu", "integrated gpu")
@@ -24,11 +24,44 @@ GPU = "(gpu)"
 """mark in the description of a model whose layers are all on a GPU, the same for every backend"""
 
 
+class Scheduled(NamedTuple):
+    """A backend and its device, as addresses, and the device's ``enum ggml_backend_dev_type``."""
+
+    backend: int
+    device: int
+    kind: int
+
+
 class Device(NamedTuple):
     """A device by its kind, one of :data:`KINDS`, and its name."""
 
     kind: str
     name: str
+
+
+def backends_of(context: Any) -> list[Scheduled]:
+    """Return the backends of a context that have a device, in its order.
+
+    Raises AttributeError where the library does not export the functions needed.
+    """
+    pointer, number = ctypes.c_void_p, ctypes.c_int
+    scheduler = exported("_ZNK13llama_context9get_schedEv", pointer, pointer)(context)
+    count = exported("ggml_backend_sched_get_n_backends", number, pointer)(scheduler)
+    backend_at = exported("ggml_backend_sched_get_backend", pointer, pointer, number)
+    device_of = exported("ggml_backend_get_device", pointer, pointer)
+    type_of = exported("ggml_backend_dev_type", number, pointer)
+    backends = (backend_at(scheduler, i) for i in range(count))
+    found = ((backend, device_of(backend)) for backend in backends)
+    return [Scheduled(backend, device, type_of(device)) for backend, device in found if device]
+
+
+def exported(name: str, result: Any, *arguments: Any) -> Any:
+    """Return a function of llama.cpp's library or of those it is linked with.
+
+    Raises AttributeError where it is not exported.
+    """
+    function = ctypes.CFUNCTYPE(result, *arguments)
+    return function((name, lib._lib))
 
 
 def devices_of(context: Any) -> list[Device]:

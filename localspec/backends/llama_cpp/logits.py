@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from localspec.backends.base import Rows, top_margin
-from localspec.backends.llama_cpp.scheduler import exported
+from localspec.backends.llama_cpp.devices import exported
 
 
 class Output:

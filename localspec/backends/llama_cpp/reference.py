@@ -24,7 +24,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from localspec.backends.llama_cpp.scheduler import CPU, backends_of, exported
+from localspec.backends.llama_cpp.devices import CPU, backends_of, exported
 
 TILE = 64
 """from this many rows on, attention is computed in tiles"""

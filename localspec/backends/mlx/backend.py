@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 
-from localspec.backends.base import Capabilities, Span
+from localspec.backends.base import Capabilities, Span, check_length, first_free, hash_of_end
 from localspec.backends.mlx import native
 from localspec.backends.mlx.attention import Attention, Step
-from localspec.backends.mlx.layers import Cells, Layer, State, layers_of, parts_of
+from localspec.backends.mlx.layers import Cells, Layers, State, layers_of
 from localspec.backends.mlx.logits import FAULTS, MlxLogits
 from localspec.backends.mlx.prefetch import Computed, StepPrefetch
 from localspec.backends.mlx.saved import pack, unpack
@@ -17,7 +17,7 @@ from localspec.backends.mlx.slot import Held, Rewinding, Slot
 from localspec.backends.mlx.vocabulary import MlxVocabulary
 from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
-from localspec.errors import EngineBusy, EngineError, ModelInvalid
+from localspec.errors import EngineError, ModelInvalid
 from localspec.models.bounded import REMEDY
 from localspec.models.directory import ModelDirectory
 from localspec.models.machine import build_for
@@ -56,9 +56,9 @@ class MlxBackend:
         self._model = native.load_model(directory, progress)
         self._wired = native.Wired()
         self._slots: dict[int, Slot] = {}
-        self._layers: list[Layer] = []
+        self._layers = Layers()
         self.attention: list[Attention] = []
-        self._rewinding, self._prefetch = Rewinding([]), StepPrefetch(False)
+        self._rewinding, self._prefetch = Rewinding(self._layers), StepPrefetch(False)
         self._is_filling = False
         try:
             self._start(directory, config)
@@ -75,7 +75,7 @@ class MlxBackend:
         n_ctx, n_sequences = choose_sizes(directory.context, taken, config, directory.size)
         max_batch = widest_forward(config, n_sequences)
         self._layers = layers_of(self._model, slack=max_batch, bits=config.kv_bits)
-        parts = parts_of(self._layers)
+        parts = self._layers.parts
         self.attention = [part.attention for part in parts if isinstance(part, Cells)]
         self._batches = all(part.batches for part in parts)
         self._rewinding = Rewinding(self._layers)
@@ -93,7 +93,7 @@ class MlxBackend:
         )
         self.description = (
             f"mlx {native.version()} {directory.architecture} {directory.quantisation}"
-            f" {directory.size} bytes {native.tail(directory)}, {native.device()},"
+            f" {directory.size} bytes {hash_of_end(directory.weights[-1])}, {native.device()},"
             f" chunks of {config.chunk}"
             + f", {config.kv_bits}-bit cells" * bool(config.kv_bits)
             + f", build {build_for('mlx')}"
@@ -103,8 +103,7 @@ class MlxBackend:
         """Run the model on one token, to check that it runs; return its number of logits, and the bytes of
         a sequence."""
         layers = layers_of(self._model, slack=widest_forward(config, 1), bits=config.kv_bits)
-        step, states = Step(0, [0], 1), [layer.new() for layer in layers]
-        views = [layer.view(step, state) for layer, state in zip(layers, states, strict=True)]
+        views = layers.views(Step(0, [0], 1), layers.new())
         try:
             logits = self._model(mx.array([[0]]), cache=views)
             mx.eval(logits)
@@ -116,20 +115,17 @@ class MlxBackend:
                 "Set kv_bits = 0." if cells else "Give a complete MLX directory, or choose another model.",
             ) from None
         taken = CellBytes()
-        for layer, view in zip(layers, views, strict=True):
-            taken += layer.taken(layer.after(view))
+        for layer, state in zip(layers.parts, layers.after(views), strict=True):
+            taken += layer.taken(state)
         return logits.shape[-1], taken
 
     # The methods of the contract.
 
     def open(self) -> int:
-        for sequence in range(self.capabilities.max_sequences):
-            if sequence not in self._slots:
-                places = {slot.place for slot in self._slots.values()}
-                place = next(i for i in range(len(places) + 1) if i not in places)
-                self._slots[sequence] = Slot(place)
-                return sequence
-        raise EngineBusy(f"all {self.capabilities.max_sequences} sequences of the model are in use")
+        sequence = first_free(self._slots, self.capabilities)
+        places = {slot.place for slot in self._slots.values()}
+        self._slots[sequence] = Slot(next(i for i in range(len(places) + 1) if i not in places))
+        return sequence
 
     def forward(self, batch: Sequence[Span]) -> MlxLogits:
         self._check(batch)
@@ -213,10 +209,10 @@ class MlxBackend:
     def _run(self, place: int, held: Held, tokens: mx.array) -> tuple[Sequence[State], mx.array]:
         """Feed tokens of shape (1, n) to the model; return the states after them, and logits of shape
         (1, n, vocabulary size), not computed yet."""
-        step, states = Step(place, [held.length], tokens.shape[1]), self._rewinding.states(held)
-        views = [layer.view(step, state) for layer, state in zip(self._layers, states, strict=True)]
+        step = Step(place, [held.length], tokens.shape[1])
+        views = self._layers.views(step, self._rewinding.states(held))
         logits: mx.array = self._model(tokens, cache=views)
-        return [layer.after(view) for layer, view in zip(self._layers, views, strict=True)], logits
+        return self._layers.after(views), logits
 
     def _together(self, batch: Sequence[Span], slots: Sequence[Slot]) -> mx.array:
         """Feed all sequences to the model at once, the shorter spans padded to the longest; return the
@@ -230,8 +226,7 @@ class MlxBackend:
             filled[row] = [*tokens] + [tokens[-1]] * (width - n)
             lengths[row] = slot.length
             wanted += range(row * width + n - rows, row * width + n)
-        step = Step(first, lengths, width)
-        views = [layer.view(step, None) for layer in self._layers]
+        views = self._layers.views(Step(first, lengths, width), self._layers.new())
         logits: mx.array = self._model(mx.array(filled), cache=views)
         return logits.reshape(len(batch) * width, -1)[mx.array(wanted, dtype=mx.int32)]
 
@@ -254,7 +249,7 @@ class MlxBackend:
         found = [array for each in self.attention for array in each.arrays()]
         for states in (*(slot.held.states for slot in self._slots.values()), *more):
             # An empty sequence has none.
-            for layer, state in zip(self._layers, states):  # noqa: B905
+            for layer, state in zip(self._layers.parts, states):  # noqa: B905
                 found += layer.arrays(state)
         return found
 
@@ -266,10 +261,7 @@ class MlxBackend:
 
     def truncate(self, sequence: int, length: int) -> int:
         slot = self._slots[sequence]
-        if not 0 <= length <= slot.length:
-            raise EngineError(
-                f"internal error: sequence {sequence} has {slot.length} tokens and cannot be cut to {length}"
-            )
+        check_length(sequence, slot.length, length)
         return self._rewinding.cut(slot, length)
 
     def mark(self, sequence: int) -> None:
@@ -277,10 +269,7 @@ class MlxBackend:
 
     def fork(self, sequence: int, length: int) -> int:
         slot = self._slots[sequence]
-        if not 0 <= length <= slot.length:
-            raise EngineError(
-                f"internal error: sequence {sequence} has {slot.length} tokens and cannot be cut to {length}"
-            )
+        check_length(sequence, slot.length, length)
         copy = self.open()
         try:
             for each in self.attention:
@@ -326,8 +315,8 @@ class MlxBackend:
 
     def free(self) -> None:
         self._slots.clear()
-        self._rewinding, self._prefetch = Rewinding([]), StepPrefetch(False)
-        self._layers, self.attention, self._model = [], [], None
+        self._layers, self.attention, self._model = Layers(), [], None
+        self._rewinding, self._prefetch = Rewinding(self._layers), StepPrefetch(False)
         self._wired.release()
         mx.clear_cache()
 

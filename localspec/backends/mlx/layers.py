@@ -5,7 +5,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from copy import deepcopy
-from typing import Any
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
 
 import mlx.core as mx
 from mlx.utils import tree_flatten
@@ -32,7 +34,7 @@ State = Any
 
 
 class Layer(ABC):
-    """One entry of the model's list of caches."""
+    """A cache of the model's."""
 
     batches = False
     """True if several sequences can be computed at once"""
@@ -114,42 +116,6 @@ class Cells(Layer):
         return CellBytes(each) if ring is None else CellBytes(0, each * ring)
 
 
-class Several(Layer):
-    """Layers that share an entry, such as attention and a recurrent state side by side."""
-
-    def __init__(self, parts: Sequence[Layer]) -> None:
-        self.parts = list(parts)
-        self.batches = all(part.batches for part in parts)
-
-    def new(self) -> State:
-        return [part.new() for part in self.parts]
-
-    def view(self, step: Step, state: State) -> CacheList:
-        return CacheList(*(p.view(step, s) for p, s in zip(self.parts, state, strict=True)))
-
-    def after(self, view: CacheList) -> State:
-        return [p.after(v) for p, v in zip(self.parts, view.caches, strict=True)]
-
-    def holds(self, state: State, length: int) -> bool:
-        return all(part.holds(each, length) for part, each in zip(self.parts, state, strict=True))
-
-    def trim(self, state: State, n: int) -> None:
-        for part, each in zip(self.parts, state, strict=True):
-            part.trim(each, n)
-
-    def copy(self, state: State) -> State:
-        return [part.copy(each) for part, each in zip(self.parts, state, strict=True)]
-
-    def arrays(self, state: State) -> list[mx.array]:
-        return [a for part, each in zip(self.parts, state, strict=True) for a in part.arrays(each)]
-
-    def taken(self, state: State) -> CellBytes:
-        found = CellBytes()
-        for part, each in zip(self.parts, state, strict=True):
-            found += part.taken(each)
-        return found
-
-
 class Foreign(Layer):
     """A cache of mlx-lm's for which localspec has no layer of its own: it changes in place."""
 
@@ -188,12 +154,52 @@ class Foreign(Layer):
         return CellBytes(sum(array.nbytes // array.shape[2] for array in cells))
 
 
-def layers_of(model: Any, *, slack: int, bits: int) -> list[Layer]:
-    """Make a layer for each entry of the cache that mlx-lm makes for ``model``; see :class:`Attention`."""
-    return [
-        _layer(cache, slack, bits, lambda i=i: make_prompt_cache(model)[i])  # type: ignore[misc]
-        for i, cache in enumerate(make_prompt_cache(model))
-    ]
+class Layers(NamedTuple):
+    """All layers of a model. Those that share an entry of its list of caches, such as attention and a
+    recurrent state side by side, are listed one by one."""
+
+    parts: Sequence[Layer] = ()
+    entries: Sequence[int] = ()
+    """the number of layers that share each entry; 0: the entry is a layer"""
+
+    def new(self) -> list[State]:
+        """The states of an empty sequence."""
+        return [part.new() for part in self.parts]
+
+    def views(self, step: Step, states: Sequence[State]) -> list[Any]:
+        """The caches for one forward."""
+        views = (part.view(step, state) for part, state in zip(self.parts, states, strict=True))
+        return [CacheList(*islice(views, n)) if n else next(views) for n in self.entries]
+
+    def after(self, views: Sequence[Any]) -> list[State]:
+        """The states that a forward left in ``views``."""
+        each = (
+            v for view, n in zip(views, self.entries, strict=True) for v in (view.caches if n else [view])
+        )
+        return [part.after(view) for part, view in zip(self.parts, each, strict=True)]
+
+
+def layers_of(model: Any, *, slack: int, bits: int) -> Layers:
+    """Make the layers for the caches that mlx-lm makes for ``model``; see :class:`Attention`."""
+    parts, entries = list[Layer](), list[int]()
+    for i, cache in enumerate(make_prompt_cache(model)):
+        make = partial(_entry, model, i)
+        is_shared = type(cache) is CacheList and not _always_trims(cache)
+        entries.append(len(cache.caches) if is_shared else 0)
+        if is_shared:
+            shared = enumerate(cache.caches)
+            parts += [_layer(each, slack, bits, partial(_part, make, n)) for n, each in shared]
+        else:
+            parts.append(_layer(cache, slack, bits, make))
+    return Layers(parts, entries)
+
+
+def _entry(model: Any, i: int) -> Any:
+    return make_prompt_cache(model)[i]
+
+
+def _part(make: Callable[[], Any], n: int) -> Any:
+    return make().caches[n]
 
 
 def _layer(cache: Any, slack: int, bits: int, make: Callable[[], Any]) -> Layer:
@@ -204,12 +210,6 @@ def _layer(cache: Any, slack: int, bits: int, make: Callable[[], Any]) -> Layer:
         return Cells(Attention(cache.max_size, slack=slack))
     if kind is ArraysCache:
         return Recurrent(len(cache.cache))
-    if kind is CacheList and not _always_trims(cache):
-        parts = [
-            _layer(part, slack, bits, lambda i=i: make().caches[i])  # type: ignore[misc]
-            for i, part in enumerate(cache.caches)
-        ]
-        return Several(parts)
     return Foreign(kind, make)
 
 
@@ -219,12 +219,3 @@ def _always_trims(cache: Any) -> bool:
     if type(cache) is CacheList:
         return all(_always_trims(each) for each in cache.caches)
     return type(cache) in TRIMMABLE
-
-
-def parts_of(layers: Sequence[Layer]) -> list[Layer]:
-    """All layers, with those that share an entry listed one by one."""
-    return [
-        each
-        for layer in layers
-        for each in (parts_of(layer.parts) if isinstance(layer, Several) else [layer])
-    ]

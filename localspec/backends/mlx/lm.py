@@ -21,10 +21,8 @@ def _limits_left_alone() -> Iterator[None]:
 
 
 with _limits_left_alone():
-    from mlx_lm.generate import generate_step, speculative_generate_step
     from mlx_lm.models.cache import (
         ArraysCache,
-        BatchKVCache,
         CacheList,
         ChunkedKVCache,
         ConcatenateKVCache,
@@ -37,16 +35,13 @@ with _limits_left_alone():
 
 __all__ = [
     "ArraysCache",
-    "BatchKVCache",
     "CacheList",
     "ChunkedKVCache",
     "ConcatenateKVCache",
     "KVCache",
     "QuantizedKVCache",
     "RotatingKVCache",
-    "generate_step",
     "load_model",
     "make_prompt_cache",
     "maybe_set_recommended_wired_limit",
-    "speculative_generate_step",
 ]

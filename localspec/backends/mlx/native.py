@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import os
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
@@ -18,7 +16,6 @@ from localspec.models.directory import ModelDirectory
 
 OPENED = ("generation_config.json", "hf_quant_config.json")
 """files that mlx-lm reads beside those that were checked already"""
-TAIL_BYTES = 1 << 20
 PIECES = 40
 """number of pieces in which weights are read and progress is reported"""
 
@@ -81,13 +78,6 @@ def sentence(error: Exception) -> str:
     """The text of an error in one line of at most 300 characters, longer ones with an ellipsis."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 300 else f"{text[:300]} …"
-
-
-def tail(directory: ModelDirectory) -> str:
-    """A hash of the last weights, which differs between two fine-tunes of one size."""
-    with directory.weights[-1].open("rb") as file:
-        file.seek(-min(TAIL_BYTES, os.fstat(file.fileno()).st_size), os.SEEK_END)
-        return hashlib.sha256(file.read()).hexdigest()[:16]
 
 
 class Wired:

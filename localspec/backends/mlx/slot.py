@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from localspec.backends.mlx.layers import Cells, Foreign, Layer, Recurrent, State, parts_of
+from localspec.backends.mlx.layers import Cells, Foreign, Layers, Recurrent, State
 
 
 class Held(NamedTuple):
@@ -38,9 +38,8 @@ class Slot:
 class Rewinding:
     """Rollback of sequences with these layers: cells by lowering their number, states by copies kept."""
 
-    def __init__(self, layers: Sequence[Layer]) -> None:
-        self._layers = layers
-        parts = parts_of(layers)
+    def __init__(self, layers: Layers) -> None:
+        self._layers, parts = layers, layers.parts
         self._rings = {
             (p.attention.window, p.attention.ring)
             for p in parts
@@ -57,7 +56,7 @@ class Rewinding:
 
     def states(self, held: Held) -> Sequence[State]:
         """The states of ``held``; new ones if it is empty."""
-        return held.states or [layer.new() for layer in self._layers]
+        return held.states or self._layers.new()
 
     def taken(self, slot: Slot) -> Held:
         """Return the content of ``slot`` for a change of its states. If they change in place, the slot is
@@ -93,7 +92,7 @@ class Rewinding:
 
     def _holds(self, slot: Slot, length: int) -> bool:
         """Return True if all that a token at ``length`` attends to is still there."""
-        states = zip(self._layers, slot.held.states, strict=True)
+        states = zip(self._layers.parts, slot.held.states, strict=True)
         return all(layer.holds(state, length) for layer, state in states) and all(
             slot.written <= ring or max(0, length - window + 1) >= slot.written - ring
             for window, ring in self._rings
@@ -110,7 +109,7 @@ class Rewinding:
         held = self.taken(slot)
         states = held.kept[length] if self.replays else held.states
         if not self.replays:
-            for layer, state in zip(self._layers, states, strict=True):
+            for layer, state in zip(self._layers.parts, states, strict=True):
                 layer.trim(state, held.length - length)
         kept = {at: each for at, each in held.kept.items() if at <= length}
         slot.held = Held(length, states, kept, min(held.mark, length))
@@ -118,9 +117,7 @@ class Rewinding:
 
     def copy(self, slot: Slot, copy: Slot, length: int) -> None:
         """Copy ``slot``, cut to ``length`` tokens, to ``copy``, whose cells were copied already."""
-        states = [
-            layer.copy(state) for layer, state in zip(self._layers, self.states(slot.held), strict=True)
-        ]
+        states = zip(self._layers.parts, self.states(slot.held), strict=True)
         copy.written = slot.written
-        copy.held = slot.held._replace(states=states)
+        copy.held = slot.held._replace(states=[layer.copy(state) for layer, state in states])
         self.cut(copy, length)

@@ -10,14 +10,14 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from localspec.backends.base import FimTokens
+from localspec.backends.base import FimTokens, recommended
 from localspec.backends.typed import TypedNames
-from localspec.errors import InvalidOptions, ModelInvalid
+from localspec.errors import ModelInvalid
 from localspec.models.description import FIM_PREFIXES
 from localspec.models.directory import ModelDirectory
 from localspec.models.tokenizer_json import chat_template, read_settings, text_of_token
 from localspec.models.vocabulary import directory_tokens
-from localspec.protocol.options import Options, parse_options
+from localspec.protocol.options import Options
 
 # Special tokens by their texts, as llama.cpp finds them (src/llama-vocab.cpp), so that a model ends its
 # answers, and fills in the middle, the same way on both backends.
@@ -149,11 +149,6 @@ def _tokenizer(directory: Path) -> Tokenizer:
 
 
 def _recommended(generation: dict[str, Any]) -> Options:
-    """The author's sampling settings; none if one of them is not allowed."""
-    if generation.get("do_sample") is False:
-        return Options()
-    found = {name: generation[name] for name in RECOMMENDED if generation.get(name) is not None}
-    try:
-        return parse_options(found)
-    except InvalidOptions:
-        return Options()
+    """The author's sampling settings."""
+    is_greedy = generation.get("do_sample") is False
+    return Options() if is_greedy else recommended({name: generation.get(name) for name in RECOMMENDED})
