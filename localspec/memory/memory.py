@@ -95,8 +95,9 @@ class Memory:
         A table that another process has replaced or forgotten is opened anew: call this for each request.
         """
         places = (workspace, None) if workspace is not None else (None,)
-        names = [name for place in places if (name := self._name(place)) is not None]
-        return tuple(table for name in names if (table := self._table(name)) is not None)
+        names = [self._try(partial(name_of, place)) for place in places]
+        tables = [None if name is None else self._try(partial(self._opened, name)) for name in names]
+        return tuple(table for table in tables if table is not None)
 
     def hashes_of(self, context: Sequence[int]) -> tuple[int, ...]:
         """The hashes of the last n tokens, longest order first, for :meth:`NgramTable.find`."""
@@ -108,7 +109,7 @@ class Memory:
 
     def moment(self, workspace: str | None) -> Moment | None:
         """The current moment, for a text that is learnt later; None for a workspace without a table name."""
-        name = self._name(workspace)
+        name = self._try(partial(name_of, workspace))
         if name is None:
             return None
         table = self._tables.get(name)
@@ -272,13 +273,6 @@ class Memory:
 
     def _sources_of(self, name: str) -> Sources:
         return self._sources.setdefault(name, self._files.sources(name))
-
-    def _name(self, workspace: str | None) -> str | None:
-        """The name of a workspace's table; None for an invalid workspace."""
-        return self._try(partial(name_of, workspace))
-
-    def _table(self, name: str) -> NgramTable | None:
-        return self._try(partial(self._opened, name))
 
     def _opened(self, name: str) -> NgramTable | None:
         """The table of a name; None if there is none. Raises :data:`FAULTS`."""
