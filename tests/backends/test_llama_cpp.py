@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +14,7 @@ import pytest
 from msgspec.structs import replace
 
 from localspec.backends.base import Backend, Span
-from localspec.backends.llama_cpp import native
+from localspec.backends.llama_cpp import SPINS, native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.errors import EngineError, InvalidOptions, ModelInvalid, ModelTooLarge, OutOfMemory
 from localspec.models.bundled import bundled_model
@@ -175,3 +179,26 @@ def test_a_copy_that_fails_leaves_no_sequence_open(monkeypatch: pytest.MonkeyPat
         backend.fork(sequence, 3)
     assert list(backend._sequences.lengths) == [sequence]
     backend.free()
+
+
+@pytest.mark.parametrize(
+    ("own", "spins"), [({}, SPINS), ({"GOMP_SPINCOUNT": "7"}, "7"), ({"OMP_WAIT_POLICY": "passive"}, None)]
+)
+def test_threads_wait_shortly_for_each_other_unless_the_user_has_set_it(
+    own: dict[str, str], spins: str | None
+) -> None:
+    """As libgomp itself prints it."""
+    mine = {
+        name: value for name, value in os.environ.items() if name not in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
+    }
+    done = subprocess.run(
+        (sys.executable, "-c", "import localspec.backends.llama_cpp.native"),
+        env={**mine, **own, "OMP_DISPLAY_ENV": "verbose"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    if "GOMP_SPINCOUNT" not in done.stderr:
+        pytest.skip("llama.cpp is not built with libgomp here")
+    found = re.search(r"GOMP_SPINCOUNT = '(\w+)'", done.stderr)
+    assert found is not None and (found[1] == spins or spins is None)

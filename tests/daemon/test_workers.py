@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from localspec.daemon.workers.pool import COMMAND, chosen
-from localspec.daemon.workers.worker import SPINS, Key, short_spins
+from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelNotFound
 from localspec.units import MB
 from tests.daemon.conftest import StartDaemon
@@ -33,13 +33,6 @@ async def stall(client: Raw, id: int, **options: Any) -> None:
 async def worker_pid(client: Raw, model: str) -> int:
     models = (await client.result("status", "daemon/status"))["models"]
     return int(next(m["pid"] for m in models if m["model"] == model))
-
-
-async def test_a_worker_waits_shortly_for_its_threads(client: Raw) -> None:
-    """Unless the user has set another way."""
-    await stall(client, 1, model="one")
-    assert psutil.Process(await worker_pid(client, "one")).environ()["GOMP_SPINCOUNT"] == SPINS
-    assert short_spins({"OMP_WAIT_POLICY": "active"}) == short_spins({"GOMP_SPINCOUNT": "7"}) == {}
 
 
 async def test_a_model_does_no_chores_while_another_is_at_work(home: Path, start: StartDaemon) -> None:

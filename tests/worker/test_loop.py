@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
-from localspec.protocol.events import Done, Round
+from localspec.protocol.events import Done
 from localspec.protocol.frames import (
     Cancel,
     FromWorker,
     Heartbeat,
     RequestEvent,
     Stop,
+    Streamed,
     Submit,
     ToWorker,
     Turn,
@@ -94,11 +97,11 @@ def test_a_worker_without_requests_ends_no_turn(daemon: tuple[Send, Receive]) ->
 def test_the_rounds_of_a_watched_request_are_sent(daemon: tuple[Send, Receive]) -> None:
     send, receive = daemon
     send(FREE, Submit(1, request("x", max_tokens=6), watch=True))
-    events = list[object]()
-    while not (events and isinstance(events[-1], Done)):
-        assert isinstance(frame := receive(), RequestEvent)
-        events.append(frame.event)
-    *others, last = events
-    assert isinstance(last, Done)
-    chosen = [token for event in others if isinstance(event, Round) for token in event.chosen]
-    assert len(chosen) == last.result.completion_tokens - 1 > 0
+    rounds = list[Any]()
+    while isinstance(frame := receive(), Streamed):
+        if frame.method == "event":
+            rounds.append(json.loads(frame.params))
+    assert isinstance(frame, RequestEvent) and isinstance(frame.event, Done)
+    assert {each["kind"] for each in rounds} == {"round"}
+    chosen = [token for each in rounds for token in each["chosen"]]
+    assert len(chosen) == frame.event.result.completion_tokens - 1 > 0

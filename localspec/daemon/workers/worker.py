@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 import signal
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
@@ -68,10 +67,6 @@ KILLED_REMEDY = (
     "memory: use a smaller model, quantisation or n_ctx."
 )
 """for SIGKILL, which the kernel sends for lack of memory, and users by hand"""
-SPINS = "1000"
-"""rounds in which a thread waits for another before it sleeps (libgomp). Two models that answer at once, of
-0.5B and 1.5B on 2 cores, give 17 and 14 tok/s, and alone 44 and 27.9; with libgomp's default 2 to 8 and 2 to
-7, alone 46 and 28.7; with 300 rounds 22 and 16, but alone 45 and 26.5"""
 REPLACED_REMEDY = "Replace a model's file by renaming a new one, never in place; then send the request again."
 """for SIGBUS, which ends the reader of a mapped file that was cut"""
 
@@ -300,7 +295,7 @@ class WorkerProcess(Resident):
                     stdout=STDERR,
                     # Of its own session, so that a terminal's Ctrl-C reaches the daemon alone.
                     start_new_session=True,
-                    **surroundings(added=short_spins(os.environ)),
+                    **surroundings(),
                 )
             self._link = await Link.open(ours, self._receive)
         except OSError as error:
@@ -508,12 +503,6 @@ class WorkerProcess(Resident):
 
 def _draft_state(pair: Pair) -> tuple[Model, Signature] | None:
     return None if pair.draft is None else (pair.draft, pair.draft.signature)
-
-
-def short_spins(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables that keep waiting threads from another model's cores; none if the user has set some."""
-    mine = ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY")
-    return {} if any(name in environment for name in mine) else {"GOMP_SPINCOUNT": SPINS}
 
 
 def _future() -> asyncio.Future[Any]:
