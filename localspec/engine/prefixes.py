@@ -65,8 +65,8 @@ class Prefixes:
         """Give a request a slot, with as many of its tokens as a cache has, or as can be copied from
         ``running`` requests. Raises :class:`EngineBusy` if those hold all sequences."""
         best, spared = self._best(sequence, self.kept)
-        if self._read_back(sequence, spared + WORTH, running):
-            best, spared = self._best(sequence, self.kept)
+        self._read_back(sequence, spared + WORTH, running)
+        best, spared = self._best(sequence, self.kept)
         lender, lent = self._best(sequence, running)
         if lender is not None and lent >= spared + COPY:
             self.make_room(running)
@@ -169,25 +169,23 @@ class Prefixes:
 
     # Outside of the backend.
 
-    def _read_back(self, sequence: Sequence, least: int, running: Sized) -> bool:
-        """Restore the cache that was set aside or, if it does not help, one on disk, that spares the request
-        at least so many tokens; return True if it is in a sequence now."""
-        if self._aside is not None and usable(self._aside[0], sequence) >= least:
+    def _read_back(self, sequence: Sequence, least: int, running: Sized) -> None:
+        """Restore the cache that was set aside, or one on disk that spares more, if it spares the request so
+        many tokens at least. Another cache may lose its sequence to it, even if it cannot be restored."""
+        aside = 0 if self._aside is None else usable(self._aside[0], sequence)
+        file = None if self._saved is None else self._saved.find(sequence, max(least, aside + WORTH))
+        if self._saved is not None and file is not None:
+            if (read := self._saved.read(file)) is None:
+                return
+            try:
+                self._restore(file.cached, read, running)
+            except EngineError as error:
+                log.warning("%s cannot be restored and is deleted: %s", file.path, error.message)
+                self._saved.drop(file)
+        elif self._aside is not None and aside >= least:
             (cached, state), self._aside = self._aside, None
             with contextlib.suppress(LocalspecError):
                 self._restore(cached, state, running)
-                return True
-            return False
-        file = None if self._saved is None else self._saved.find(sequence, least)
-        if self._saved is None or file is None or (read := self._saved.read(file)) is None:
-            return False
-        try:
-            self._restore(file.cached, read, running)
-        except EngineError as error:
-            log.warning("%s cannot be restored and is deleted: %s", file.path, error.message)
-            self._saved.drop(file)
-            return False
-        return True
 
     def _restore(self, cached: Cached, state: bytearray, running: Sized) -> None:
         """Store ``cached`` in a sequence that is made of ``state``. Raises :class:`EngineError`."""

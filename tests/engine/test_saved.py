@@ -24,10 +24,10 @@ from tests.toys import run_all
 TALE = "a chat that was interrupted by the evening, and is gone on with in the morning. "
 
 
-def engine_at(directory: Path, *, limit: int = 1 << 20, model: str = "toy") -> Engine:
+def engine_at(directory: Path, *, limit: int = 1 << 20, model: str = "toy", sequences: int = 4) -> Engine:
     """An engine whose chats are kept there."""
     directory.mkdir(exist_ok=True)
-    backend = ToyBackend(markov(), n_ctx=2048)
+    backend = ToyBackend(markov(), n_ctx=2048, max_sequences=sequences)
     chats = Saved(directory, model, limit)
     return Engine(backend, learning=Learning(backend, chats=chats))
 
@@ -167,10 +167,22 @@ def test_a_file_that_makes_no_sense_is_thrown_away(tmp_path: Path, content: byte
     place.mkdir()
     path = place / chat_cache_name("chat:one")
     path.write_bytes(content)
-    again = engine_at(place)
+    again = engine_at(place, sequences=1)
+    # Its cache loses the only sequence to the file that is then of no use.
+    say(again, TALE[:20], "chat:two")
     result = say(again, TALE * 2 + "!")
-    assert result.cached_tokens == 0 and result.text
+    assert result.cached_tokens <= 20 and result.text
     assert not path.exists()
+
+
+def test_a_file_is_read_that_spares_more_than_the_cache_set_aside(tmp_path: Path) -> None:
+    with engine_at(tmp_path / "model", sequences=1) as engine:
+        say(engine, TALE + "x" * 500, "chat:longer")
+        say(engine, TALE * 4)
+        while engine.rest():
+            pass
+        say(engine, "Something else, which takes the only sequence", "run")
+        assert say(engine, TALE * 4 + " And?").cached_tokens >= len(TALE * 4)
 
 
 def test_a_directory_that_cannot_be_written_to_costs_the_cache_alone(
