@@ -38,6 +38,7 @@ from localspec.models.vocabulary import vocab_fp
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.frames import Drafted
 from localspec.protocol.options import parse_options, readable
+from localspec.speculation.draft_model import measure
 from localspec.units import MB
 
 log = logging.getLogger(__name__)
@@ -187,7 +188,9 @@ def add_draft(
         if isinstance(error, ModelError) and not isinstance(error, ModelTooLarge):
             note_failure(pair.target, pair.draft, why)  # so that another one is chosen next time
         return Drafted(why=without(why))
-    engine.learning.know_draft(draft, pair.draft)
+    known = engine.learning.know_draft(draft, pair.draft)
+    if engine.config.idle_measuring:
+        measure(draft, known.costs)
     engine.add_draft(draft, number)
     return Drafted(True, pair.drafter.why, needs.total, needs.mapped)
 

@@ -9,13 +9,15 @@ import math
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.backends.base import Backend, Span
-from localspec.speculation.costs import WIDE, CostCurve
+from localspec.errors import LocalspecError
+from localspec.speculation.costs import FIRST, WIDE, CostCurve
 from localspec.speculation.draft import NOTHING, Ask, Draft, nothing, shared_length
 from localspec.speculation.noise import Stream
 from localspec.speculation.proposer import Proposer
@@ -272,6 +274,20 @@ class DraftModel(Proposer):
             self._idle.append(cursor)
             while len(self._idle) + len(self._cursors) > self.backend.capabilities.max_sequences:
                 self.backend.close(self._idle.pop(0).sequence)
+
+
+def measure(backend: Backend, costs: CostCurve) -> None:
+    """Learn the cost of a draft model's step, if it is not known: without that a first answer would pay for
+    the reading of its whole prompt, before a step shows that drafts do not pay."""
+    if costs.knows(1, 0):
+        return
+    sequence = backend.open()
+    with suppress(LocalspecError):  # a request finds it out, and goes on without this proposer
+        for at, token in enumerate(backend.vocabulary.encode("def step(self):", special=False)[:FIRST]):
+            started = time.perf_counter()
+            backend.forward([Span(sequence, [token], 1)]).argmax()
+            costs.observe(1, at, time.perf_counter() - started)
+    backend.close(sequence)
 
 
 def learnt_as(backend: Backend) -> str:

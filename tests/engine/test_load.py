@@ -276,3 +276,8 @@ def test_a_model_that_cannot_be_loaded_says_so(tmp_path: Path) -> None:
     with pytest.raises(ModelInvalid) as caught:
         load_engine(pair_of(broken, None, GGUF, ASKED), config=SMALL)
     assert caught.value.message
+
+
+def test_the_cost_of_a_drafts_step_is_known_before_the_first_request() -> None:
+    with load_engine(choose("bundled", "auto", backend="llama_cpp"), config=SMALL) as engine:
+        assert engine.draft is not None and engine.learning.know_draft(engine.draft).costs.knows(1, 0)
