@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from safetensors import safe_open
 
+from localspec.errors import ModelInvalid
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET
 from localspec.models.directory import (
     ModelDirectory,
@@ -140,6 +141,9 @@ def test_split_weights_are_one_model(tmp_path: Path) -> None:
     model = read_directory(path)
     assert model.weights == tuple(path / name for name in parts) and model.parameters == 8
     assert model.size == sum(file.stat().st_size for file in model.weights)
+    model.weights[1].unlink()  # as an interrupted download leaves it
+    with pytest.raises(ModelInvalid, match="it has 1 of the 2 parts of its weights"):
+        read_directory(path)
 
 
 def test_files_may_be_links_as_in_a_download_cache(tmp_path: Path) -> None:
