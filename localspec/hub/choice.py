@@ -235,7 +235,13 @@ def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Choice
             f"{repo} has only safetensors files; MLX, which reads them, is not installed",
             f"Look for a repository with GGUF files, or add --mlx to download it all the same. {INSTALL_MLX}",
         )
-    if needs(choice.size) > free and wanted.format is None:
+    named = wanted.quantisation
+    if named is not None and named.lower() not in repo.lower():
+        raise ModelNotFound(
+            f"{repo} has no quantisation {named}: it is an MLX directory, which has only one",
+            "Leave the quantisation out; each has a repository of its own.",
+        )
+    if needs(choice.size) > free and wanted.format is None and named is None:
         raise _too_large(choice, free, "add --mlx")
     return choice
 

@@ -134,6 +134,12 @@ def test_for_mlx_what_it_reads_and_no_code() -> None:
     assert (choice.name, choice.model.format, choice.quantisation) == ("org/Model-4bit", "mlx", None)
 
 
+def test_a_directory_has_one_quantisation() -> None:
+    assert chosen(listing(*MLX, repo="org/Model-4bit"), quantisation="4bit").model.format == "mlx"
+    with pytest.raises(ModelNotFound, match="has no quantisation 8bit: it is an MLX directory"):
+        chosen(listing(*MLX, repo="org/Model-4bit"), quantisation="8bit")
+
+
 def test_without_mlx_a_directory_is_refused_unless_it_is_named() -> None:
     with pytest.raises(ModelInvalid, match="MLX, which reads them, is not installed") as raised:
         chosen(listing(*MLX), mlx=False)
