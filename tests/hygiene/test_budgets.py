@@ -29,9 +29,9 @@ CEILINGS = {
     "localspec/cli": 3600,
     "localspec/client": 1100,
     "localspec/completion": 550,
-    "localspec/daemon": 5150,
+    "localspec/daemon": 5100,
     "localspec/doctor": 650,
-    "localspec/engine": 3500,
+    "localspec/engine": 3550,
     "localspec/http": 3200,
     "localspec/hub": 1050,
     "localspec/lsp": 1400,
@@ -46,7 +46,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 46800,
+    "tests": 46550,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
