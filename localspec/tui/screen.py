@@ -69,8 +69,10 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+end", "look('scroll_end')", "The last message", show=False),
     ]
 
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-wide")]
     DEFAULT_CSS = """
     ChatScreen { overflow: hidden; }
+    ChatScreen.-narrow HelpPanel { split: bottom; width: 100%; min-width: 0; max-width: 100%; height: 40%; }
     ChatScreen > #small { dock: top; width: 100%; height: 100%; display: none; }
     ChatScreen.-small > #small { display: block; }
     ChatScreen > #legend { width: 1fr; height: 1; padding: 0 1; display: none; }

@@ -77,3 +77,12 @@ async def test_notices_cover_no_text(still: Path) -> None:
         lines = player.lines()
         assert lines[-8:-5] == ["▌ Copied.", "▌ it does not fit", "▌ Choose a smaller one."]
         assert "It is meant for strings" in lines[-10] and "Ask something" in lines[-4]
+
+
+async def test_the_keys_are_shown_in_the_smallest_window(still: Path) -> None:
+    async with showing(conversation(), size=(20, 9)) as player:
+        await player.press("f1")
+        await player.until(lambda: "pgup" in "".join(player.lines()), "the keys are shown below")
+        await player.resize(*WIDE)
+        await player.press("f1")
+        await player.until(lambda: not player.screen.query("HelpPanel"), "they are hidden")
