@@ -18,6 +18,7 @@ from localspec.errors import ModelError
 from localspec.models.bounded import RIGHT, decode_json, read_bounded
 from localspec.models.directory import CONFIG
 from localspec.models.gguf import first_part, split_of
+from localspec.models.names import pulled_name
 
 CONFIGURED = "model_dirs"
 TITLES = {
@@ -220,7 +221,9 @@ def _in_snapshot(found: Found, snapshot: Path, name: str) -> Found:
     """A model of a snapshot, named by its repository where the path has only a revision."""
     id = _short(name) if found.path == snapshot else found.id
     if os.path.islink(found.path) and not os.path.exists(found.path):
-        return Found(found.path, id, name, problem=f"its download was not completed: {found.path.name}")
+        problem = f"its download was not completed: {found.path.name}"
+        again = f"Download it again: `localspec models pull {shlex.quote(pulled_name(name, found.path))}`."
+        return Found(found.path, id, name, problem=problem, remedy=again)
     blob = SHA256.fullmatch(os.path.basename(os.path.realpath(found.path)))
     return found._replace(id=id, hint=name, digest=blob and blob[1])
 

@@ -184,6 +184,8 @@ def test_incomplete_downloads_of_the_hub_are_reported(home: Home) -> None:
     found = problems(scan_hub, home.root / HUB)
     assert list(found) == ["gone"] and "not completed" in found["gone"]
     assert not ids(scan_hub, home.root / HUB)
+    (gone,) = scan_hub(home.root / HUB)
+    assert gone.remedy == "Download it again: `localspec models pull org/Gone-GGUF`."
 
 
 # --- Ollama ------------------------------------------------------------------------------------
