@@ -18,7 +18,9 @@ TOKENIZER = "tokenizer.json"
 SETTINGS = "tokenizer_config.json"
 TEMPLATE, TEMPLATE_IN_JSON = "chat_template.jinja", "chat_template.json"
 MAX_TOKENIZER = 256 * 1024 * 1024
-"""bytes of a file of tokens, or of settings: old ones hold all added tokens"""
+"""bytes of a file of tokens, also of settings for those: old ones hold all added tokens"""
+MAX_SETTINGS = 64 * 1024 * 1024
+"""bytes of other settings, of which each may become twenty in memory"""
 
 TokenId = Annotated[int, msgspec.Meta(ge=0, lt=MAX_ARRAY)]
 Pieces = Annotated[list[tuple[str, float]], msgspec.Meta(max_length=MAX_ARRAY)]
@@ -87,7 +89,7 @@ def read_tokenizer(path: Path) -> TokenTexts:
 def read_settings(path: Path, name: str = SETTINGS) -> dict[str, Any]:
     """Return a directory's optional file of settings; one that cannot be read says nothing."""
     try:
-        found = json.loads(read_bounded(path / name, MAX_TOKENIZER))
+        found = json.loads(read_bounded(path / name, MAX_SETTINGS))
     except (ModelError, ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
@@ -102,7 +104,7 @@ def text_of_token(token: Any) -> str | None:
 def chat_template(path: Path, settings: Mapping[str, Any]) -> str | None:
     """The chat template of a model directory with these ``settings``; None if it has none."""
     try:
-        return read_bounded(path / TEMPLATE, MAX_TOKENIZER).decode()
+        return read_bounded(path / TEMPLATE, MAX_SETTINGS).decode()
     except (ModelError, UnicodeDecodeError):
         in_json = read_settings(path, TEMPLATE_IN_JSON)
         found = in_json.get("chat_template") or settings.get("chat_template")

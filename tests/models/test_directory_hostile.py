@@ -124,6 +124,17 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path, name: str, li
         tracemalloc.stop()
 
 
+def test_huge_settings_are_not_read(tmp_path: Path) -> None:
+    path = directories.write(tmp_path)
+    os.truncate(path / tokenizer_json.SETTINGS, tokenizer_json.MAX_SETTINGS + 1)
+    tracemalloc.start()
+    try:
+        assert tokenizer_json.read_settings(path) == {}
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
+
+
 def refused_again(path: Path) -> str:
     with pytest.raises(ModelInvalid) as caught:
         read_directory(path)
