@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from itertools import chain, islice, repeat
+from string import Formatter
 from typing import Any, NoReturn
 
 from jinja2 import Template, TemplateError, TemplateRuntimeError, Undefined, nodes
@@ -218,8 +219,8 @@ class _Sandbox(ImmutableSandboxedEnvironment):
         text = str(value.__self__)
 
         def measured(*args: Any, **kwargs: Any) -> str:
-            if ":" in text:
-                raise Failed(f"a format with ':' {FORBIDDEN}")
+            if any(specification for _, _, specification, _ in Formatter().parse(text)):
+                raise Failed(f"a field with ':' in a format {FORBIDDEN}")
             _fitting(len(text) + text.count("{") * (_length(args) + _length(kwargs)))
             return made(*args, **kwargs)
 

@@ -145,6 +145,12 @@ def test_formatting_is_measured(form: str) -> None:
 
 def test_formatting() -> None:
     assert Program("{{ '<{}{}>{{}}{0[0]}{x!r}'.format(a, one, x=[one]) }}").run(VARIABLES) == "<a1>{}a[1]"
-    for source in ("{{ '{:>5}'.format(a) }}", "{{ '%s' % a }}", "{{ '%s' | format(a) }}"):
+    assert Program("{{ 'Tool: {}'.format(a) }}").run(VARIABLES) == "Tool: a"
+    for source in (
+        "{{ '{:>5}'.format(a) }}",
+        "{{ '{0[}]:>5}'.format(a) }}",
+        "{{ '%s' % a }}",
+        "{{ '%s' | format(a) }}",
+    ):
         with pytest.raises(Failed, match="is not permitted"):
             Program(source).run(VARIABLES)
