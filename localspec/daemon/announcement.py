@@ -65,7 +65,11 @@ class Announcement:
         The discovery file counts only where it names another daemon or is malformed. None if nothing is lost.
         """
         for path, identity in self._known.items():
-            if _is_other(path, identity):
+            try:
+                is_other = _numbers(os.stat(path)) != identity
+            except OSError as error:  # another one is no loss: too few descriptors, or a failing disk
+                is_other = isinstance(error, (FileNotFoundError, NotADirectoryError))
+            if is_other:
                 return path
         return self._path if self._is_mine() is False else None
 
@@ -77,19 +81,6 @@ class Announcement:
             return None
         except msgspec.MsgspecError:
             return False
-
-
-def _is_other(path: Path, identity: tuple[int, int]) -> bool:
-    """Return True if ``path`` is missing or no longer has the ``identity`` (device, inode).
-
-    False if it cannot be examined, as for lack of descriptors or after a disk error.
-    """
-    try:
-        return _numbers(os.stat(path)) != identity
-    except (FileNotFoundError, NotADirectoryError):
-        return True
-    except OSError:
-        return False
 
 
 def _numbers(found: os.stat_result) -> tuple[int, int]:

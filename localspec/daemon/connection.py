@@ -68,7 +68,6 @@ class Connection:
             log.exception("the end of a connection failed")
         finally:
             self.daemon.events.clients.discard(self.outbox)
-            self.daemon.editors.pop(self.outbox, None)
             self.daemon.connections.discard(self)
             self.daemon.metrics.connections.dec()
 
@@ -79,9 +78,9 @@ class Connection:
         await self._requests_ended()
 
     async def _requests_ended(self) -> None:
-        await self.daemon.prefetch.leave(self.outbox)
         if self._tasks:
             await asyncio.wait(self._tasks)
+        await self.daemon.editors.leave(self.outbox)
 
     async def close(self, code: int, reason: str) -> None:
         """Send the queued messages, then close; without an answer the connection is aborted."""

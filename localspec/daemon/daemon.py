@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
 from typing import Protocol
+from weakref import WeakValueDictionary
 
 from localspec import home
 from localspec.config import Config
 from localspec.daemon.chats.history import History
-from localspec.daemon.chats.turns import Turns
-from localspec.daemon.inline.editors import Editor
-from localspec.daemon.inline.prefetch import Prefetch
+from localspec.daemon.chats.store import Session
+from localspec.daemon.inline.editors import Editors
 from localspec.daemon.inline.suggestions import Suggestions
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.outbox import Events
@@ -20,6 +19,7 @@ from localspec.daemon.relay.stream import Streams
 from localspec.daemon.settings import Settings
 from localspec.daemon.workers.pool import COMMAND, Pool, Program
 from localspec.errors import LocalspecError
+from localspec.protocol.events import SessionChange, SessionEvent
 
 
 class Client(Protocol):
@@ -42,14 +42,13 @@ class Daemon:
         self.events = Events()
         self.pool = Pool(config, self.metrics, self.events, worker)
         self.history = History(home.history_path())
-        self.turns = Turns()
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """the lock of each session, while it is held or awaited"""
         self.busy: set[object] = set()
         """requests and streams that need a model, running or waiting"""
         self.streams = Streams(config.daemon.grace_s, self.busy)
         self.suggestions = Suggestions()
-        self.prefetch = Prefetch()
-        self.editors: defaultdict[object, Editor] = defaultdict(Editor)
-        """the completions of each client, by its outbox"""
+        self.editors = Editors()
         self.connections: set[Client] = set()
         self.merging = asyncio.Lock()
         """held while options are merged, which keeps the order of requests"""
@@ -65,3 +64,12 @@ class Daemon:
         self.started = time.monotonic()
         self.socket = ""
         self.url: str | None = None
+
+    def turn_of(self, session: Session) -> asyncio.Lock:
+        """The lock of a session, which answers one message at a time."""
+        return self._turns.setdefault(session.id, asyncio.Lock())
+
+    def publish(self, session: Session, change: SessionChange) -> None:
+        """Publish a change of a session, unless it is private."""
+        if not session.private:
+            self.events.publish(SessionEvent(session.id, change))

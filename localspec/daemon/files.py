@@ -19,12 +19,7 @@ def raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-def limit(most: int) -> int:
-    """The files that this process may have open, or ``most`` if that is less."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if soft == resource.RLIM_INFINITY else min(most, soft)
-
-
 def connections(most: int) -> int:
     """The number of concurrent connections that the limit leaves files for, from 1 to ``most``."""
-    return max(1, limit(most + OWN) - OWN)
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft - OWN))

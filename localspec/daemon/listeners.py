@@ -35,6 +35,9 @@ class Listeners:
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
+        self._origins = frozenset(daemon.config.http.origins)
+        self._most = files.connections(daemon.config.daemon.max_connections)
+        """the number of clients that may be connected"""
         self._servers: list[Server] = []
 
     async def listen_unix(self) -> str:
@@ -44,7 +47,7 @@ class Listeners:
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(str(path))
         path.chmod(0o600)
-        await self._serve(listening, Gate(False, lambda: None, self._origins()))
+        await self._serve(listening, Gate(False, lambda: None, self._origins))
         return str(path)
 
     async def listen_tcp(self) -> str | None:
@@ -60,7 +63,7 @@ class Listeners:
             log.warning("TCP port %d cannot be used: %s", settings.port, error.strerror or error)
             return None
         # The token is read each time: a new one is valid at once.
-        await self._serve(listening, Gate(True, partial(token.read, token_path), self._origins()))
+        await self._serve(listening, Gate(True, partial(token.read, token_path), self._origins))
         return f"ws://{loopback.address(listening)}"
 
     def close(self) -> None:
@@ -90,16 +93,9 @@ class Listeners:
                 open_timeout=OPEN_S,
                 close_timeout=CLOSE_S,
                 server_header=None,
-                create_connection=cast(Any, partial(Socket, made=set(), most=self._most() + HANDSHAKES)),
+                create_connection=cast(Any, partial(Socket, made=set(), most=self._most + HANDSHAKES)),
             )
         )
-
-    def _origins(self) -> frozenset[str]:
-        return frozenset(self._daemon.config.http.origins)
-
-    def _most(self) -> int:
-        """The number of clients that may be connected."""
-        return files.connections(self._daemon.config.daemon.max_connections)
 
     def _admit(self, connection: ServerConnection, request: Request, gate: Gate) -> Response | None:
         """The response to plain HTTP or a refused handshake; None to upgrade the connection."""
@@ -112,7 +108,7 @@ class Listeners:
             return connection.respond(HTTPStatus.OK, "ok\n")
         if path == guard.METRICS_PATH:
             return connection.respond(HTTPStatus.OK, self._daemon.metrics.text())
-        if len(self._daemon.connections) >= self._most():
+        if len(self._daemon.connections) >= self._most:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{FULL}\n")
         return None
 

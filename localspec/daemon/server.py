@@ -62,7 +62,8 @@ class Server:
         async with AsyncExitStack() as stack:
             stack.push_async_callback(daemon.history.close)
             # Before clients can find the daemon and stop it.
-            _on_signals(daemon.stopping.set)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, daemon.stopping.set)
             daemon.http_flag |= was_left_open()
             if daemon.http_flag or self._config.http.enabled:
                 # It ends last, so that its streams end like all others.
@@ -118,7 +119,9 @@ class Server:
         if self._announcement is not None:
             self._announcement.withdraw()
         self._listeners.close()
-        await self._drain()
+        until = time.monotonic() + DRAIN_S
+        while daemon.busy and time.monotonic() < until:
+            await asyncio.sleep(DRAIN_STEP_S)
         ending = [connection.end_requests() for connection in daemon.connections]
         ended = asyncio.gather(*ending, daemon.streams.close())
         await asyncio.wait([ended], timeout=END_S)
@@ -129,18 +132,6 @@ class Server:
         await asyncio.gather(*(c.close(CloseCode.GOING_AWAY, reason) for c in tuple(daemon.connections)))
         await self._listeners.closed(END_S)
         log.info("stopped")
-
-    async def _drain(self) -> None:
-        """Wait at most :data:`DRAIN_S` for running answers to end."""
-        until = time.monotonic() + DRAIN_S
-        while self._daemon.busy and time.monotonic() < until:
-            await asyncio.sleep(DRAIN_STEP_S)
-
-
-def _on_signals(stop: Callable[[], None]) -> None:
-    loop = asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop)
 
 
 def was_left_open() -> bool:

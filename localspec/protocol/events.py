@@ -94,6 +94,9 @@ class ModelEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="model"):
     change: Literal["loaded", "unloaded", "crashed"]
 
 
+SessionChange = Literal["opened", "changed", "renamed", "deleted", "unsaved"]
+
+
 class SessionEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="session"):
     """A change of a chat: opened, new messages or options, renamed, deleted.
 
@@ -101,7 +104,7 @@ class SessionEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="session")
     """
 
     session: str
-    change: Literal["opened", "changed", "renamed", "deleted", "unsaved"]
+    change: SessionChange
 
 
 LiveEvent = RoundEvent | ModelEvent | SessionEvent

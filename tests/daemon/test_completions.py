@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import localspec
-from localspec.daemon.inline.prefetch import MOST
+from localspec.daemon.inline.editors import MOST
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
 from tests.models.ggufs import small
@@ -186,7 +186,7 @@ async def test_a_real_model_completes_looks_ahead_and_reads_little_again(
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
     with localspec.load("bundled", memory=True) as engine:
         while engine.rest():
-            pass  # what a daemon finds out while it is idle: short pieces are exact with this model
+            pass  # what a daemon finds out while no request waits: short pieces are exact with this model
     real = start(command=REAL_DAEMON)
     async with raw(real) as client:
         # Sampled, because so small a model is unsure at once.

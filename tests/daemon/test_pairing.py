@@ -128,7 +128,7 @@ async def test_a_draft_whose_load_was_given_up_is_there_for_the_next_request(tmp
         await load(pool, disk.target, "none")
         seen: list[Loading] = []
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(0.1), pool.lease(key, seen.append):
+            async with asyncio.timeout(0.1), pool.lease(key, lambda _, frame: seen.append(frame)):
                 raise AssertionError("it was loaded")
         assert [frame.stage for frame in seen] == ["draft"]
         async with asyncio.TaskGroup() as group:

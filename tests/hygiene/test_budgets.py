@@ -29,7 +29,7 @@ CEILINGS = {
     "localspec/cli": 3600,
     "localspec/client": 1100,
     "localspec/completion": 550,
-    "localspec/daemon": 5100,
+    "localspec/daemon": 4900,
     "localspec/doctor": 650,
     "localspec/engine": 3550,
     "localspec/http": 3200,

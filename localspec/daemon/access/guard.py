@@ -23,8 +23,6 @@ SOCKET_PATH = "/"
 HEALTH_PATH = "/healthz"
 METRICS_PATH = "/metrics"
 
-Refusal = tuple[HTTPStatus, str]
-
 
 @dataclass(frozen=True, slots=True)
 class Gate:
@@ -39,7 +37,7 @@ class Gate:
     origins: frozenset[str]
 
 
-def refusal(method: str, path: str, headers: Headers, gate: Gate) -> Refusal | None:
+def refusal(method: str, path: str, headers: Headers, gate: Gate) -> tuple[HTTPStatus, str] | None:
     """The HTTP status and the sentence with which a handshake is refused; None admits it."""
     if gate.tcp and not _is_loopback(headers.get_all("Host")):
         return HTTPStatus.FORBIDDEN, "The Host header must name this machine: localhost, 127.0.0.1 or [::1]."

@@ -15,11 +15,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from filelock import FileLock, Timeout
+from msgspec.structs import replace
 
-from localspec.daemon.chats.store import Begun, Session, Store, Turn
+from localspec.daemon.chats.store import Session, Store
 from localspec.errors import FULL, DaemonUnavailable, DiskFull, LocalspecError, SessionNotFound, of_system
 from localspec.protocol.options import Options
-from localspec.protocol.sessions import SessionQuery, SessionSummary, Status, StoredMessage
+from localspec.protocol.sessions import SessionQuery, SessionSummary
 
 log = logging.getLogger(__name__)
 
@@ -81,7 +82,7 @@ class History:
 
     async def new_session(self, options: Options, system: str | None, private: bool) -> Session:
         session = Session(id=_new_id(), title="", options=options, system=system, private=private)
-        await self._do(lambda: self._store(session).add(session))
+        await self.use(session, lambda store: store.add(session))
         return session
 
     async def session(self, id: str) -> Session:
@@ -102,44 +103,17 @@ class History:
         """The sessions of ``query`` that are not private, the last used first."""
         return await self._do(lambda: self._stored.summaries(query))
 
-    async def rename(self, session: Session, title: str) -> None:
-        await self._do(lambda: self._store(session).rename(session.id, title))
-
-    async def configure(self, session: Session, options: Options) -> None:
-        await self._do(lambda: self._store(session).configure(session.id, options))
-
-    async def delete(self, session: Session) -> None:
-        """Delete a session with its messages, of which nothing stays in the file."""
-        await self._do(lambda: self._store(session).delete(session.id))
-
     async def fork(self, session: Session, message: int | None) -> Session:
         """Copy a session with its messages up to and including ``message`` (None: all); returns the copy."""
-        copy = Session(
-            id=_new_id(),
-            title=session.title,
-            options=session.options,
-            system=session.system,
-            private=session.private,
-        )
-        await self._do(lambda: self._store(session).fork(session, copy, message))
+        copy = replace(session, id=_new_id())
+        await self.use(session, lambda store: store.fork(session, copy, message))
         return copy
 
-    # Messages.
-
-    async def messages(self, session: Session) -> tuple[StoredMessage, ...]:
-        """The messages of a session, in order."""
-        return await self._do(lambda: self._store(session).messages(session.id))
-
-    async def begin_turn(self, session: Session, turn: Turn) -> Begun:
-        """Commit the question; see :meth:`Store.begin_turn`."""
-        return await self._do(lambda: self._store(session).begin_turn(session.id, turn))
-
-    async def write_answer(self, session: Session, answer: int, text: str, status: Status) -> None:
-        """Store an answer's text so far; an answer that was dropped meanwhile stays dropped."""
-        await self._do(lambda: self._store(session).write_answer(answer, text, status))
-
-    def _store(self, session: Session) -> Store:
-        return self._private if session.private else self._stored
+    async def use(self, session: Session, work: Callable[[Store], T]) -> T:
+        """Have the store of a session do some work; returns its result. Raises its error, and
+        :class:`DiskFull` and :class:`LocalspecError` for a file that cannot be read or written."""
+        store = self._private if session.private else self._stored
+        return await self._do(lambda: work(store))
 
     async def _do(self, work: Callable[[], T]) -> T:
         try:

@@ -178,9 +178,9 @@ class Store:
         with self._transaction():
             if self.find(origin.id, origin.private) is None:
                 raise SessionNotFound(f"there is no session {origin.id[:40]!r}")
-            self.add(copy)
             if message is not None:
-                self._role(origin.id, message)
+                _place(self.messages(origin.id), message)
+            self.add(copy)
             self._db.execute(
                 "INSERT INTO messages (session, role, content, status, created) SELECT ?, role, content, "
                 "CASE status WHEN 'streaming' THEN 'cancelled' ELSE status END, created "
@@ -204,18 +204,28 @@ class Store:
         that cannot be edited or answered; then nothing is changed.
         """
         with self._transaction():
-            question, keep = self._question(session, turn)
-            first = self._first(session)
-            dropped = self._drop_after(session, keep)
-            before = self._until(session, keep if turn.content is not None else keep - 1)
-            if turn.content is not None:
-                self._insert(session, "user", question, "complete")
+            stored = self.messages(session)
+            question, at = _question(stored, turn)
+            first = stored[0].content if stored else ""
+            before = tuple(Message(each.role, each.content) for each in stored[:at] if each.content)
+            # A title that was taken from a dropped message is replaced.
+            titles = ("" if before else _title(first), _title(question))
             self._change(
                 "UPDATE sessions SET title = CASE WHEN title IN ('', ?) THEN ? ELSE title END, updated = ?, "
                 f"used = {NEXT_USE} WHERE id = ?",
-                # A title that was taken from a dropped message is replaced.
-                *("" if before else _title(first), _title(question), time.time(), session),
+                *(*titles, time.time(), session),
             )
+            dropped = stored[at if turn.content is not None else at + 1 :]
+            if dropped:
+                self._db.execute(
+                    "DELETE FROM messages WHERE session = ? AND id >= ?", (session, dropped[0].id)
+                )
+            # An earlier answer whose end could not be stored.
+            self._db.execute(
+                "UPDATE messages SET status = 'failed' WHERE session = ? AND status = 'streaming'", (session,)
+            )
+            if turn.content is not None:
+                self._insert(session, "user", question, "complete")
             answer = self._insert(session, "assistant", "", "streaming")
         if dropped:
             self._wipe()
@@ -224,71 +234,10 @@ class Store:
     def write_answer(self, answer: int, text: str, status: Status) -> None:
         self._db.execute("UPDATE messages SET content = ?, status = ? WHERE id = ?", (text, status, answer))
 
-    def _question(self, session: str, turn: Turn) -> tuple[str, int]:
-        """The message to be answered, and the id of the last message that stays."""
-        if turn.content is None:
-            return self._answered(session, turn.message)
-        if turn.message is None:
-            return turn.content, 2**63 - 1
-        if self._role(session, turn.message) != "user":
-            raise InvalidOptions(
-                f"message {turn.message} is an answer, which cannot be edited",
-                "Edit the user's message before it, or generate the answer anew.",
-            )
-        return turn.content, turn.message - 1
-
-    def _answered(self, session: str, message: int | None) -> tuple[str, int]:
-        """The user's message that ``message`` is or answers, else the last of all, and its id."""
-        if message is not None:
-            self._role(session, message)
-        found = self._db.execute(
-            "SELECT content, id FROM messages WHERE session = ? AND role = 'user' AND id <= ? "
-            "ORDER BY id DESC LIMIT 1",
-            (session, 2**63 - 1 if message is None else message),
-        ).fetchone()
-        if found is None:
-            raise InvalidOptions("the session has no message to answer yet", "Send a message first.")
-        return cast(tuple[str, int], found)
-
-    def _first(self, session: str) -> str:
-        """The session's first message; empty if there is none."""
-        row = self._db.execute(
-            "SELECT content FROM messages WHERE session = ? ORDER BY id LIMIT 1", (session,)
-        ).fetchone()
-        return "" if row is None else cast(str, row[0])
-
-    def _drop_after(self, session: str, keep: int) -> bool:
-        """Drop the messages after ``keep``; earlier answers still marked as streaming have failed.
-
-        Returns True if any message was dropped.
-        """
-        dropped = self._db.execute("DELETE FROM messages WHERE session = ? AND id > ?", (session, keep))
-        self._db.execute(
-            "UPDATE messages SET status = 'failed' WHERE session = ? AND status = 'streaming'", (session,)
-        )
-        return dropped.rowcount > 0
-
-    def _until(self, session: str, until: int) -> tuple[Message, ...]:
-        """The messages up to ``until``; an answer that ended before its first word is left out."""
-        rows = self._db.execute(
-            "SELECT role, content FROM messages WHERE session = ? AND id <= ? AND content != '' ORDER BY id",
-            (session, until),
-        )
-        return tuple(Message(role, content) for role, content in rows)
-
-    def _role(self, session: str, message: int) -> str:
-        row = self._db.execute(
-            "SELECT role FROM messages WHERE id = ? AND session = ?", (message, session)
-        ).fetchone()
-        if row is None:
-            raise MessageNotFound(f"the session has no message {message}")
-        return cast(str, row[0])
-
     def _insert(self, session: str, role: str, content: str, status: Status) -> int:
         row = self._db.execute(
-            "INSERT INTO messages (session, role, content, status, created) SELECT id, ?, ?, ?, ? "
-            "FROM sessions WHERE id = ?",
-            (role, content, status, time.time(), session),
+            "INSERT INTO messages (session, role, content, status, created) VALUES (?, ?, ?, ?, ?)",
+            (session, role, content, status, time.time()),
         )
         return cast(int, row.lastrowid)
 
@@ -306,6 +255,33 @@ class Store:
     def _wipe(self) -> None:
         """Remove dropped messages from the write-ahead log, too."""
         self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _place(stored: tuple[StoredMessage, ...], message: int) -> int:
+    """The index of a message. Raises :class:`MessageNotFound`."""
+    for at, each in enumerate(stored):
+        if each.id == message:
+            return at
+    raise MessageNotFound(f"the session has no message {message}")
+
+
+def _question(stored: tuple[StoredMessage, ...], turn: Turn) -> tuple[str, int]:
+    """The text to be answered, and the number of messages before it."""
+    at = len(stored) - 1 if turn.message is None else _place(stored, turn.message)
+    if turn.content is not None:
+        if turn.message is None:
+            return turn.content, len(stored)
+        if stored[at].role != "user":
+            raise InvalidOptions(
+                f"message {turn.message} is an answer, which cannot be edited",
+                "Edit the user's message before it, or generate the answer anew.",
+            )
+        return turn.content, at
+    while at >= 0 and stored[at].role != "user":
+        at -= 1
+    if at < 0:
+        raise InvalidOptions("the session has no message to answer yet", "Send a message first.")
+    return stored[at].content, at
 
 
 def _encoded(options: Options) -> str:

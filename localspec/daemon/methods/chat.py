@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -16,7 +17,6 @@ from localspec.daemon.methods.generation import generate, merged, nothing
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.relay.stream import Stream
 from localspec.errors import LocalspecError
-from localspec.protocol.events import SessionEvent
 from localspec.protocol.frames import DELTA, Streamed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, Request
@@ -86,34 +86,39 @@ class Answer:
             await self._write(status, text)
         except LocalspecError as error:
             log.error("an answer could not be stored: %s", error)
-            _publish(self._daemon, self._session, SessionEvent(self._session.id, "unsaved"))
+            self._daemon.publish(self._session, "unsaved")
         else:
-            _publish(self._daemon, self._session, SessionEvent(self._session.id, "changed"))
+            self._daemon.publish(self._session, "changed")
 
     @asynccontextmanager
     async def checkpointed(self) -> AsyncIterator[None]:
         """A context in which the text is stored every :data:`CHECKPOINT_S`; an error stores it as failed."""
         writing = asyncio.create_task(self._checkpoint())
         try:
-            yield
+            try:
+                yield
+            finally:
+                writing.cancel()
+                await asyncio.wait([writing])
         except BaseException:
-            await _ended(writing)
             await self.end("failed")
             raise
-        await _ended(writing)
 
     async def _checkpoint(self) -> None:
-        while True:
-            await asyncio.sleep(CHECKPOINT_S)
-            if self._unread:
-                await self._write("streaming")
+        with contextlib.suppress(LocalspecError):  # the last write reports the error
+            while True:
+                await asyncio.sleep(CHECKPOINT_S)
+                if self._unread:
+                    await self._write("streaming")
 
     async def _write(self, status: Status, text: str | None = None) -> None:
         if text is None:
             unread, self._unread = self._unread, []
             self._text += "".join(msgspec.json.decode(params, type=Text).text for params in unread)
             text = self._text
-        await self._daemon.history.write_answer(self._session, self._row, text, status)
+        await self._daemon.history.use(
+            self._session, lambda store: store.write_answer(self._row, text, status)
+        )
 
 
 async def answer(daemon: Daemon, stream: Stream, session: Session, turn: Turn, options: Options) -> Result:
@@ -124,42 +129,24 @@ async def answer(daemon: Daemon, stream: Stream, session: Session, turn: Turn, o
     async with AsyncExitStack() as lock:
         try:
             async with stream.waiting():
-                await lock.enter_async_context(daemon.turns.of(session))
+                await lock.enter_async_context(daemon.turn_of(session))
         except TimeoutError:
             return nothing(options, "cancelled")
-        begun = await daemon.history.begin_turn(session, turn)
+        begun = await daemon.history.use(session, lambda store: store.begin_turn(session.id, turn))
         stream.message = begun.answer
         reply = Answer(daemon, stream, session, begun.answer)
         async with reply.checkpointed():
-            _publish(daemon, session, SessionEvent(session.id, "changed"))
-            messages = (*_system(session), *_alternating(begun.before), Message("user", begun.question))
-            request = Request(prompt=ChatPrompt(messages), options=options, source=session.source)
+            daemon.publish(session, "changed")
+            messages = [*_alternating(begun.before), Message("user", begun.question)]
+            if session.system is not None:
+                messages.insert(0, Message("system", session.system))
+            request = Request(prompt=ChatPrompt(tuple(messages)), options=options, source=session.source)
             result = await generate(daemon, stream, request, reply.take)
         await reply.end("cancelled" if result.finish_reason == "cancelled" else "complete", result.text)
         return result
-
-
-def _publish(daemon: Daemon, session: Session, event: SessionEvent) -> None:
-    """Publish an event of a session that is not private."""
-    if not session.private:
-        daemon.events.publish(event)
-
-
-def _system(session: Session) -> tuple[Message, ...]:
-    return () if session.system is None else (Message("system", session.system),)
 
 
 def _alternating(messages: tuple[Message, ...]) -> list[Message]:
     """The turns that were answered: chat templates require user and assistant in alternation."""
     pairs = zip(messages, messages[1:], strict=False)
     return [m for pair in pairs if (pair[0].role, pair[1].role) == ("user", "assistant") for m in pair]
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    task.cancel()
-    try:
-        await task
-    except asyncio.CancelledError:
-        pass
-    except LocalspecError:
-        pass  # a checkpoint that could not be written; the last write reports the error

@@ -11,10 +11,11 @@ from msgspec.structs import replace
 
 from localspec.completion.finishing import finished
 from localspec.daemon.daemon import Daemon
+from localspec.daemon.inline.editors import Prefetched, newest
 from localspec.daemon.inline.pace import Pace
 from localspec.daemon.inline.suggestions import Found, Query, Shown
 from localspec.daemon.methods.generation import first_deadline, generate, merged, nothing, waited
-from localspec.daemon.relay.exchange import Exchange, Receiver
+from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import LocalspecError
 from localspec.protocol import messages
@@ -36,14 +37,15 @@ async def inline(
 ) -> messages.Completions:
     """Answer with whole items, not with a stream: only a finished completion can be shown."""
     began = asyncio.get_running_loop().time()
-    editor = daemon.editors[exchange.client]
+    editor = daemon.editors.of(exchange.client)
     if params.trigger == "automatic":
         editor.pace.requested(began)
-    with editor.hold(params.path, exchange):
+    with newest(editor.requests, params.path, exchange):
         deadline = first_deadline(params, began)
         query = await _query(daemon, params)
         # Without a path the context is unknown: requests of different programs would share answers.
-        found = None if query.path is None else await _known(daemon, exchange, query, deadline)
+        path = params.path
+        found = None if path is None else await _known(daemon, exchange, query, path, deadline)
         if found is None:
             if not query.invoked:
                 await _paused(exchange, editor.pace, began, deadline)
@@ -59,8 +61,7 @@ async def inline(
 
 async def warm(daemon: Daemon, exchange: Exchange, params: messages.CompletionWarm) -> messages.Warmed:
     """Prefill a prompt in the background; the path's next completion ends that."""
-    prefetch, path = daemon.prefetch, params.path
-    with contextlib.nullcontext() if path is None else prefetch.hold(exchange.client, path, exchange):
+    with newest(daemon.editors.of(exchange.client).ahead, params.path, exchange):
         options = replace(await merged(daemon, params.options), max_tokens=0)
         query = Query(params.prefix, params.suffix, params.path, params.language, True, options)
         result = await generate(daemon, exchange, _request(query, params.extra, "background"))
@@ -97,24 +98,27 @@ async def _query(daemon: Daemon, params: messages.CompletionInline) -> Query:
     )
 
 
-async def _known(daemon: Daemon, exchange: Exchange, query: Query, deadline: float | None) -> Found | None:
+async def _known(
+    daemon: Daemon, exchange: Exchange, query: Query, path: str, deadline: float | None
+) -> Found | None:
     """The known answer, if any; a prefetch of exactly this completion is awaited. All other work for this
     path is cancelled at once, unless the user types towards its completion."""
     suggestions = daemon.suggestions
     found = suggestions.find(query)
-    work = None if query.path is None else daemon.prefetch.find(exchange.client, query.path)
-    if work is None or (found is not None and work.serves(query)):
+    work = daemon.editors.of(exchange.client).ahead.get(path)
+    if work is None:
         return found
-    # In the background it might wait for other requests: then it is requested anew, before them.
-    is_prefetched = found is None and work.task is not None and work.query == query
-    if is_prefetched and len(daemon.busy) <= 1:
-        try:
-            async with exchange.waiting(deadline):
-                await work.ended()
-        except TimeoutError:
-            pass  # the deadline is over or the request is cancelled, which the caller checks
-        found = suggestions.find(query)
-    work.doer.cancel()
+    if isinstance(work, Prefetched):
+        if found is not None and work.serves(query):
+            return found
+        # In the background it might wait for other requests: then it is requested anew, before them.
+        if found is None and work.query == query and len(daemon.busy) <= 1:
+            # The deadline may pass, or the request be cancelled, which the caller checks.
+            with contextlib.suppress(TimeoutError):
+                async with exchange.waiting(deadline):
+                    await asyncio.wait([work.task])
+            found = suggestions.find(query)
+    work.cancel()
     return found
 
 
@@ -148,7 +152,7 @@ async def _complete(
         raise
     whole = not any(result.finish_reason in UNFINISHED for result in raw)
     if is_loaded:  # else the time includes the load
-        daemon.editors[exchange.client].pace.answered(now() - began, whole=whole)
+        daemon.editors.of(exchange.client).pace.answered(now() - began, whole=whole)
     results = [finished(result, query.gap) for result in raw]
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
     if whole and query.path is not None:
@@ -171,18 +175,17 @@ def _prefetch(daemon: Daemon, exchange: Exchange, query: Query, extra: tuple[Fil
     path = query.path
     if path is None or daemon.suggestions.find(query) is not None:
         return
-    work = daemon.prefetch.find(exchange.client, path)
-    if work is not None and work.query == query:
+    work = daemon.editors.of(exchange.client).ahead.get(path)
+    if isinstance(work, Prefetched) and work.query == query:
         return
-    receiver = Receiver()
-    daemon.prefetch.begin(
-        exchange.client, path, receiver, query, _keep_answer(daemon, receiver, query, extra)
-    )
+    prefetched = Prefetched(query)
+    daemon.editors.prefetch(exchange.client, path, prefetched, _keep_answer(daemon, prefetched, extra))
 
 
-async def _keep_answer(daemon: Daemon, receiver: Receiver, query: Query, extra: tuple[File, ...]) -> None:
+async def _keep_answer(daemon: Daemon, prefetched: Prefetched, extra: tuple[File, ...]) -> None:
+    query = prefetched.query
     try:
-        result = await generate(daemon, receiver, _request(query, extra, "background"))
+        result = await generate(daemon, prefetched, _request(query, extra, "background"))
     except LocalspecError as error:
         log.debug("a prefetch failed: %s", error.code)
         return

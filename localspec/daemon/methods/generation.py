@@ -1,4 +1,4 @@
-"""One generation, from merged options to a result."""
+"""Generations, from merged options to a result; the methods of those without a session."""
 
 from __future__ import annotations
 
@@ -10,13 +10,60 @@ from msgspec.structs import replace
 
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods.memory import absolute
-from localspec.daemon.relay.exchange import Receiver
+from localspec.daemon.relay.exchange import Exchange, Receiver
 from localspec.daemon.workers.pool import key_of
+from localspec.errors import InvalidOptions
+from localspec.protocol import messages
 from localspec.protocol.frames import Streamed
-from localspec.protocol.messages import CompletionInline
 from localspec.protocol.options import Options, check_options
-from localspec.protocol.requests import Request
+from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt, TokenPrompt
 from localspec.protocol.results import FinishReason, Result, Stats
+from localspec.protocol.sessions import StreamResume
+
+
+async def generate_text(daemon: Daemon, exchange: Exchange, params: messages.Generate) -> Result:
+    request = Request(
+        prompt=_prompt(params),
+        options=await merged(daemon, params.options),
+        max_ms=params.max_ms,
+        max_prompt_ms=params.max_prompt_ms,
+        max_predict_ms=params.max_predict_ms,
+        progress=params.progress,
+    )
+
+    # Without a session the answer of a lost client is of no use: it is cancelled.
+    return await daemon.streams.run(exchange, lambda stream: generate(daemon, stream, request))
+
+
+async def resume(daemon: Daemon, exchange: Exchange, params: StreamResume) -> Result:
+    stream = daemon.streams.find(params.stream)
+    return await stream.follow(exchange, params.after_seq)
+
+
+def _prompt(params: messages.Generate) -> Prompt:
+    if [params.prompt, params.tokens, params.messages].count(None) != 2:
+        raise InvalidOptions(
+            "exactly one of prompt, tokens and messages must be given", "Give one, and drop the others."
+        )
+    if params.tokens is not None:
+        return TokenPrompt(params.tokens)
+    if params.prompt is not None:
+        if params.raw:
+            return TextPrompt(params.prompt)
+        return ChatPrompt((Message("user", params.prompt),), variables=params.variables)
+    if not params.messages:
+        raise InvalidOptions("messages is empty", "Give at least one message.")
+    if params.raw:
+        raise InvalidOptions(
+            "raw cannot be combined with messages, which need the chat template",
+            "Drop raw, or give a prompt.",
+        )
+    if params.prefilled and params.messages[-1].role != "assistant":
+        raise InvalidOptions(
+            "prefilled needs a message of the assistant at the end of messages",
+            "End `messages` with an assistant message, or drop prefilled.",
+        )
+    return ChatPrompt(params.messages, params.prefilled, params.variables)
 
 
 async def generate(
@@ -34,29 +81,24 @@ async def generate(
     """
     loop, options = asyncio.get_running_loop(), request.options
     began = loop.time()
-    key = key_of(options)
     async with AsyncExitStack() as lease:
         try:
             async with receiver.waiting(first_deadline(request, began)):
                 leased = await lease.enter_async_context(
-                    daemon.pool.lease(key, lambda frame: receiver.model_progress(key.model, frame))
+                    daemon.pool.lease(key_of(options), receiver.model_progress)
                 )
         except TimeoutError:
             return nothing(options, "cancelled" if receiver.cancelled else "deadline")
         left = waited(request, loop.time() - began)
         take = on_event or receiver.take
         job = leased.worker.submit(left, take, watch=receiver.watched, draft=leased.draft)
-        try:
-            with receiver.cancelled_by(job.cancel):
-                result: Result = await job.end
-        except asyncio.CancelledError:
-            job.cancel()
-            raise
+        with receiver.cancelled_by(job.cancel):
+            result: Result = await job.result()
     daemon.metrics.count_result(result)
     return result
 
 
-def first_deadline(limited: Request | CompletionInline, began: float) -> float | None:
+def first_deadline(limited: Request | messages.CompletionInline, began: float) -> float | None:
     """The time by which the first token must be there, by the clock of ``began``; None for no limit."""
     limits = [ms for ms in (limited.max_ms, limited.max_prompt_ms) if ms is not None]
     return began + min(limits) / 1000 if limits else None

@@ -18,14 +18,13 @@ import msgspec
 
 from localspec import home, process
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.relay.exchange import Exchange
+from localspec.daemon.relay.exchange import Exchange, Receiver
 from localspec.errors import Gone, InvalidOptions, LocalspecError, from_dict
 from localspec.protocol import messages
 from localspec.protocol.memory import Forgotten, MemoryStats, Primed
 from localspec.protocol.options import Options
 
 COMMAND = process.python("localspec", "memory")
-CANCELLED_REMEDY = "Send the request again if it is still needed."
 
 T = TypeVar("T")
 
@@ -61,10 +60,7 @@ async def forget_chat(daemon: Daemon, source: str) -> None:
     if not await asyncio.to_thread(any, tables):
         return
     try:
-        async with daemon.memory_turn:
-            process = await _start("forget", "--yes", f"--source={source}")
-            output, _ = await process.communicate()
-        _read(output, Forgotten)
+        await _run(daemon, Receiver(), Forgotten, "forget", "--yes", f"--source={source}")
     except LocalspecError as error:
         error.remedy = (
             "The chat itself is deleted. Forget what was learnt from it with "
@@ -98,42 +94,26 @@ def absolute(path: str) -> str:
     return path
 
 
-async def _run(daemon: Daemon, exchange: Exchange, type: type[T], *arguments: str, input: bytes = b"") -> T:
+async def _run(daemon: Daemon, exchange: Receiver, type: type[T], *arguments: str, input: bytes = b"") -> T:
     """Run the command, one at a time; returns its result. A cancel ends it, and keeps what was learnt."""
     if any("\0" in argument for argument in arguments):
         raise InvalidOptions("a path or name contains a NUL character", "Remove the NUL character.")
     async with contextlib.AsyncExitStack() as turn:
-        try:
-            async with exchange.waiting():
-                await turn.enter_async_context(daemon.memory_turn)
-        except TimeoutError:
-            raise Gone("the request was cancelled before it began", CANCELLED_REMEDY) from None
-        process = await _start(*arguments)
-        with exchange.cancelled_by(lambda: _interrupt(process)):
-            output, _ = await process.communicate(input)
-    if exchange.cancelled and process.returncode:
+        async with exchange.needed("the request was cancelled before it began"):
+            await turn.enter_async_context(daemon.memory_turn)
+        running = await asyncio.create_subprocess_exec(
+            *COMMAND,
+            *arguments,
+            "--json",
+            stdin=PIPE,
+            stdout=PIPE,
+            start_new_session=True,
+            **process.surroundings(),
+        )
+        with exchange.cancelled_by(lambda: _interrupt(running)):
+            output, _ = await running.communicate(input)
+    if exchange.cancelled and running.returncode:
         raise Gone("the request was cancelled; its work until then is kept", "Send it again to do the rest.")
-    return _read(output, type)
-
-
-async def _start(*arguments: str) -> Process:
-    return await asyncio.create_subprocess_exec(
-        *COMMAND,
-        *arguments,
-        "--json",
-        stdin=PIPE,
-        stdout=PIPE,
-        start_new_session=True,
-        **process.surroundings(),
-    )
-
-
-def _interrupt(process: Process) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        process.send_signal(signal.SIGINT)
-
-
-def _read(output: bytes, type: type[T]) -> T:
     try:
         if failure := msgspec.json.decode(output, type=Failure).error:
             raise from_dict(failure)
@@ -143,3 +123,8 @@ def _read(output: bytes, type: type[T]) -> T:
             "the process that the daemon started for the n-gram memory failed",
             "See its error with `localspec daemon logs`.",
         ) from None
+
+
+def _interrupt(running: Process) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        running.send_signal(signal.SIGINT)

@@ -9,15 +9,14 @@ from msgspec.structs import replace
 
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods.generation import merged
-from localspec.daemon.methods.memory import CANCELLED_REMEDY
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.workers.pool import Pool, key_of
 from localspec.daemon.workers.worker import WorkerProcess
-from localspec.errors import Gone
 from localspec.models.disk import read_disk
 from localspec.models.model import Model
 from localspec.models.pair import Pair
 from localspec.protocol import messages
+from localspec.protocol.frames import Tokenize, Tokenized
 from localspec.protocol.options import Options
 
 
@@ -44,48 +43,39 @@ def _is_among(loaded: set[tuple[str, str]], model: Model) -> bool:
 
 async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
     """Load a model before it is needed; after a cancel the load goes on for later requests."""
-    pool = daemon.pool
     given = Options(
         model=params.model, draft=params.draft, backend=params.backend, workspace=params.workspace
     )
     key = key_of(await merged(daemon, given))
-    try:
-        async with (
-            exchange.waiting(),
-            pool.lease(
-                key,
-                lambda frame: exchange.model_progress(key.model, frame),
-                keep_alive_s=params.keep_alive_s,
-            ) as lease,
-        ):
-            pass
-    except TimeoutError:
-        raise Gone(
+    async with (
+        exchange.needed(
             "the request was cancelled; the model is still being loaded",
             "Unload it with `localspec models unload` if it is not needed.",
-        ) from None
-    return described(pool, lease.worker, lease.pair)
+        ),
+        daemon.pool.lease(key, exchange.model_progress, keep_alive_s=params.keep_alive_s) as lease,
+    ):
+        pass
+    return described(daemon.pool, lease.worker, lease.pair)
 
 
 async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize) -> messages.Tokenized:
     """Tokenize a text; loads the model if need be."""
     key = key_of(await merged(daemon, Options(model=params.model)))
-    how = {"start": params.start, "special": params.special, "pieces": params.pieces}
-    try:
-        async with (
-            exchange.waiting(),
-            daemon.pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as lease,
-        ):
-            found = await lease.worker.tokenize(params.text, **how)
-    except TimeoutError:
-        raise Gone("the request was cancelled", CANCELLED_REMEDY) from None
+    async with (
+        exchange.needed("the request was cancelled"),
+        daemon.pool.lease(key, exchange.model_progress) as lease,
+    ):
+        job = lease.worker.begin(
+            lambda id: Tokenize(id, params.text, params.start, params.special, params.pieces)
+        )
+        found: Tokenized = await job.result()
     pieces = found.pieces if params.pieces else [None] * len(found.tokens)
     return messages.Tokenized(tuple(map(messages.TextToken, found.tokens, pieces)))
 
 
 async def unload(daemon: Daemon, exchange: Exchange, params: messages.ModelUnload) -> messages.Unloaded:
     # A prefetch must not keep a model busy.
-    await daemon.prefetch.clear()
+    await daemon.editors.clear()
     return messages.Unloaded(tuple(await daemon.pool.unload(params.model)))
 
 

@@ -13,9 +13,8 @@ from localspec.daemon.methods import memory
 from localspec.daemon.methods.generation import merged
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.workers.pool import key_of
-from localspec.errors import Gone, InvalidOptions
+from localspec.errors import InvalidOptions
 from localspec.protocol import sessions as wire
-from localspec.protocol.events import SessionEvent
 from localspec.protocol.frames import Ready
 from localspec.protocol.messages import Nothing
 from localspec.protocol.options import Options
@@ -27,7 +26,7 @@ async def open_new(daemon: Daemon, exchange: Exchange, params: wire.SessionOpen)
     pairing = await _pairing(daemon, exchange, options, "opened")
     kept = _kept(params.options, options)
     session = await daemon.history.new_session(kept, params.system, params.private)
-    _publish(daemon, session, SessionEvent(session.id, "opened"))
+    daemon.publish(session, "opened")
     return wire.SessionOpened(session.id, pairing)
 
 
@@ -38,7 +37,7 @@ async def list_some(daemon: Daemon, exchange: Exchange, params: wire.SessionQuer
 async def get(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> wire.SessionContent:
     history = daemon.history
     session = await history.session(params.session)
-    messages = await history.messages(session)
+    messages = await history.use(session, lambda store: store.messages(session.id))
     left = daemon.streams.unfollowed(session.id)
     return wire.SessionContent(
         session=session.id,
@@ -55,8 +54,8 @@ async def rename(daemon: Daemon, exchange: Exchange, params: wire.SessionRename)
     if not title:
         raise InvalidOptions("the title is blank", "Give a title with visible characters.")
     session = await daemon.history.session(params.session)
-    await daemon.history.rename(session, title)
-    _publish(daemon, session, SessionEvent(session.id, "renamed"))
+    await daemon.history.use(session, lambda store: store.rename(session.id, title))
+    daemon.publish(session, "renamed")
     return Nothing()
 
 
@@ -71,15 +70,16 @@ async def configure(
     pairing = None
     if key_of(options) != key_of(before):
         pairing = await _pairing(daemon, exchange, options, "changed")
-    await daemon.history.configure(session, _kept(params.options, options))
-    _publish(daemon, session, SessionEvent(session.id, "changed"))
+    kept = _kept(params.options, options)
+    await daemon.history.use(session, lambda store: store.configure(session.id, kept))
+    daemon.publish(session, "changed")
     return wire.SessionConfigured(pairing)
 
 
 async def fork(daemon: Daemon, exchange: Exchange, params: wire.SessionFork) -> wire.SessionForked:
     history = daemon.history
     copy = await history.fork(await history.session(params.session), params.message)
-    _publish(daemon, copy, SessionEvent(copy.id, "opened"))
+    daemon.publish(copy, "opened")
     return wire.SessionForked(copy.id)
 
 
@@ -96,7 +96,7 @@ async def close(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> N
 async def delete(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> Nothing:
     session = await daemon.history.session(params.session)
     await _delete(daemon, session)
-    _publish(daemon, session, SessionEvent(session.id, "deleted"))
+    daemon.publish(session, "deleted")
     return Nothing()
 
 
@@ -104,7 +104,7 @@ async def _delete(daemon: Daemon, session: Session) -> None:
     """Delete a session from the history first, so that no new turn begins; then cancel its answers, and drop
     its caches and what was learnt from it."""
     source = session.source
-    await daemon.history.delete(session)
+    await daemon.history.use(session, lambda store: store.delete(session.id))
     await daemon.streams.end(session.id)
     await daemon.pool.forget(source)
     await asyncio.to_thread(home.delete_chat_caches, source)
@@ -114,17 +114,11 @@ async def _delete(daemon: Daemon, session: Session) -> None:
 
 async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: str) -> wire.Pairing:
     """Load the models that ``options`` name; returns their pairing. Raises the load's error."""
-    key, pool = key_of(options), daemon.pool
-    try:
-        async with (
-            exchange.waiting(),
-            pool.lease(key, lambda frame: exchange.model_progress(key.model, frame)) as (worker, pair, _),
-        ):
-            ready: Ready = worker.ready.result()
-    except TimeoutError:
-        raise Gone(
-            f"the request was cancelled: the session was not {what}", memory.CANCELLED_REMEDY
-        ) from None
+    async with (
+        exchange.needed(f"the request was cancelled: the session was not {what}"),
+        daemon.pool.lease(key_of(options), exchange.model_progress) as (worker, pair, _),
+    ):
+        ready: Ready = worker.ready.result()
     draft = None if pair.draft is None else pair.draft.name
     reason = f"{ready.reason}; {pair.drafter.why}"
     return wire.Pairing(ready.model, draft, options.proposer or "auto", ready.backend, reason)
@@ -135,8 +129,3 @@ def _kept(options: Options, merged: Options) -> Options:
     if options.draft in (None, "auto", "none"):
         return options
     return replace(options, model=merged.model)
-
-
-def _publish(daemon: Daemon, session: Session, event: SessionEvent) -> None:
-    if not session.private:
-        daemon.events.publish(event)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.methods import chat, completions, generate, memory, models, sessions, status
+from localspec.daemon.methods import chat, completions, generation, memory, models, sessions, status
 from localspec.daemon.relay.exchange import Exchange
 
 Handler = Callable[[Daemon, Exchange, Any], Awaitable[object]]
@@ -26,8 +26,8 @@ HANDLERS: dict[str, Handler] = {
     "chat/send": chat.send,
     "chat/edit": chat.edit,
     "chat/regenerate": chat.regenerate,
-    "stream/resume": generate.resume,
-    "generate": generate.generate_text,
+    "stream/resume": generation.resume,
+    "generate": generation.generate_text,
     "tokenize": models.tokenize,
     "completion/inline": completions.inline,
     "completion/feedback": completions.feedback,

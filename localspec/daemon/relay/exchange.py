@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 import msgspec
 
 from localspec.daemon.relay.outbox import Outbox
-from localspec.errors import LocalspecError
+from localspec.errors import Gone, LocalspecError
 from localspec.protocol import jsonrpc
 from localspec.protocol.events import RoundEvent
 from localspec.protocol.frames import DELTA, LIVE, Loading, Streamed
@@ -48,6 +48,17 @@ class Receiver:
         async with asyncio.timeout_at(deadline) as scope:
             with self.cancelled_by(lambda: None if scope.expired() else scope.reschedule(now())):
                 yield
+
+    @asynccontextmanager
+    async def needed(
+        self, cancelled: str, remedy: str = "Send the request again if it is still needed."
+    ) -> AsyncIterator[None]:
+        """A context for a wait, which a cancel ends with :class:`Gone` of this message."""
+        try:
+            async with self.waiting():
+                yield
+        except TimeoutError:
+            raise Gone(cancelled, remedy) from None
 
     @property
     def watched(self) -> bool:

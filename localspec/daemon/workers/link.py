@@ -42,6 +42,7 @@ class Link(asyncio.Protocol):
         """Send what is queued, then close."""
         if self._transport is not None:
             self._transport.close()
+            self._transport = None
 
     # Called by the event loop.
 

@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -15,13 +16,18 @@ from localspec import process
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.outbox import Events
-from localspec.daemon.workers.identity import places_among, room_within
 from localspec.daemon.workers.turns import Turns
-from localspec.daemon.workers.worker import HeldDraft, Key, Resident, Terms, WorkerProcess
+from localspec.daemon.workers.worker import HeldDraft, Key, Resident, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
+from localspec.models import library
 from localspec.models.bundled import BUNDLED, BUNDLED_TARGET
+from localspec.models.description import FORMATS
+from localspec.models.disk import recent_disk
 from localspec.models.fit import Needs, free_memory, needs_beside
-from localspec.models.pair import Drafter, Pair, Room, choose
+from localspec.models.library import meant, places_of
+from localspec.models.machine import has_device_code
+from localspec.models.model import Model
+from localspec.models.pair import Drafter, Pair, Room, choose, is_apple_silicon
 from localspec.models.sections import Sections
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.events import ModelEvent
@@ -79,6 +85,17 @@ def key_of(options: Options) -> Key:
     return Key(model, options.draft or "auto", options.backend or "auto")
 
 
+def _places_among(name: str, model_dirs: tuple[str, ...], places: set[str]) -> set[str]:
+    """The places of the models that ``name`` stands for, preferring models in one of ``places``. Raises
+    :class:`ModelError`."""
+    there = [
+        each for each in meant(name, recent_disk(model_dirs).found) if not each.places.isdisjoint(places)
+    ]
+    if not there:
+        return places_of(name, model_dirs)
+    return {place for format in FORMATS for place in library.chosen(name, there, format).places}
+
+
 class Pool:
     """Starts workers on demand, makes room for new ones, and watches the running ones."""
 
@@ -88,7 +105,7 @@ class Pool:
         self._metrics = metrics
         self._events = events
         self._program = program
-        self._terms = Terms(program.command, config.daemon.hang_s, Turns())
+        self._turns = Turns()
         self._workers: list[WorkerProcess] = []
         self._leaving: list[WorkerProcess] = []
         """removed from the list, but not ended yet"""
@@ -99,7 +116,7 @@ class Pool:
 
     @asynccontextmanager
     async def lease(
-        self, key: Key, on_loading: Callable[[Loading], None], *, keep_alive_s: float | None = None
+        self, key: Key, on_loading: Callable[[str, Loading], None], *, keep_alive_s: float | None = None
     ) -> AsyncIterator[Lease]:
         """A loaded worker and draft model, which stay while the lease is held, and ``keep_alive_s`` longer if
         that is given.
@@ -110,10 +127,11 @@ class Pool:
         """
         worker, pair = await self._known(key) or await self._chosen(key)
         async with AsyncExitStack() as used:
-            await used.enter_async_context(self._used(worker, on_loading, keep_alive_s))
+            progress = partial(on_loading, key.model)
+            await used.enter_async_context(self._used(worker, progress, keep_alive_s))
             held = await self._draft_of(worker, key, pair)
             if held is not None:
-                await used.enter_async_context(self._used(held, on_loading, keep_alive_s))
+                await used.enter_async_context(self._used(held, progress, keep_alive_s))
                 drafted: Drafted = held.ready.result()
                 if not drafted.loaded:
                     left_out = Drafter(why=drafted.why, asked=False)
@@ -227,9 +245,19 @@ class Pool:
 
     def _choose(self, key: Key, free: Callable[[str], int]) -> tuple[Pair, EngineConfig]:
         """Choose a pair that fits in the memory that is ``free`` for the target at a place, and the settings
-        to load it with; for a thread, as it reads the disk."""
+        to load it with; for a thread, as it reads the disk.
+
+        A model that may go to a device has no limit here: the device's driver knows its free memory, and the
+        worker queries it.
+        """
         engine = self.sections.engine(key.model)
-        return self._program.choose(key, self._config.model_dirs, room_within(engine, free)), engine
+
+        def left(target: Model) -> int | None:
+            is_asked = target.format == "mlx" or engine.gpu_layers != 0
+            on_device = is_asked and not is_apple_silicon() and has_device_code(target.format)
+            return None if on_device else free(target.place)
+
+        return self._program.choose(key, self._config.model_dirs, Room(engine, left)), engine
 
     async def _draft_of(self, worker: WorkerProcess, key: Key, pair: Pair) -> HeldDraft | None:
         """The draft model of ``pair`` in its worker, which loads it if need be; None if it has none."""
@@ -266,8 +294,8 @@ class Pool:
         if named:
             return named
         places = {each: each.pair.target.place for each in workers}
-        meant = await asyncio.to_thread(places_among, model, self._config.model_dirs, set(places.values()))
-        return [each for each in workers if places[each] in meant]
+        found = await asyncio.to_thread(_places_among, model, self._config.model_dirs, set(places.values()))
+        return [each for each in workers if places[each] in found]
 
     # Starting.
 
@@ -275,7 +303,8 @@ class Pool:
         if self._closed:
             raise ShuttingDown("the daemon is stopping")
         leaving = self._make_room(pair)
-        worker = WorkerProcess(key, self._terms, self._on_end, pair=pair)
+        command, hang_s = self._program.command, self._config.daemon.hang_s
+        worker = WorkerProcess(key, pair, command, hang_s, self._turns, self._on_end)
         self._workers.append(worker)
         worker.ready.add_done_callback(lambda _: self._on_ready(worker))
         self._begin(self._load(worker, Load(pair.as_frame(), engine), leaving))

@@ -17,41 +17,14 @@ import msgspec
 from localspec.daemon.workers.link import Link
 from localspec.daemon.workers.turns import Share, Turns
 from localspec.daemon.workers.watch import Watch
-from localspec.errors import (
-    EngineCrashed,
-    InvalidOptions,
-    LocalspecError,
-    ShuttingDown,
-    from_dict,
-    of_system,
-)
+from localspec.errors import EngineCrashed, InvalidOptions, LocalspecError, ShuttingDown, from_dict, of_system
 from localspec.models.fit import Needs
 from localspec.models.model import Model
 from localspec.models.pair import Pair
 from localspec.process import surroundings
 from localspec.protocol import frames
 from localspec.protocol.events import Done, Failed
-from localspec.protocol.frames import (
-    LOAD,
-    Answer,
-    Cancel,
-    Drafted,
-    DropDraft,
-    FromWorker,
-    Heartbeat,
-    Load,
-    LoadDraft,
-    Loading,
-    RequestEvent,
-    Rest,
-    Stop,
-    Streamed,
-    Submit,
-    Tokenize,
-    Tokenized,
-    ToWorker,
-    TurnOver,
-)
+from localspec.protocol.frames import Drafted, Load, Loading, Streamed
 from localspec.protocol.pairs import Signature
 from localspec.protocol.requests import Priority, Request
 
@@ -79,14 +52,6 @@ class Key(NamedTuple):
     backend: str
 
 
-class Terms(NamedTuple):
-    """The command that starts a worker, the seconds that any of its steps may take, and the CPU's turns."""
-
-    command: tuple[str, ...]
-    hang_s: float
-    turns: Turns
-
-
 class Job:
     """A frame that a worker answers: events go to ``on_event`` as they come, the end is awaited in ``end``.
 
@@ -109,7 +74,15 @@ class Job:
 
     def cancel(self) -> None:
         """Request the end, which comes as a result with the text so far."""
-        self._worker.send(Cancel(self.id))
+        self._worker.send(frames.Cancel(self.id))
+
+    async def result(self) -> Any:
+        """Wait for the end, and request it if the waiting task is cancelled."""
+        try:
+            return await self.end
+        except asyncio.CancelledError:
+            self.cancel()
+            raise
 
 
 class Resident(ABC):
@@ -176,7 +149,9 @@ class HeldDraft(Resident):
     async def open(self, free: int) -> None:
         """Load it within ``free`` bytes. One that fails, or is left out, is held no longer."""
         try:
-            job = self._worker.load_draft(self.pair, free, self.progress)
+            job = self._worker.begin(
+                lambda id: frames.LoadDraft(id, self.pair.as_frame(), free), self.progress
+            )
             self.number = job.id
             drafted: Drafted = await job.end
         except LocalspecError as error:
@@ -191,7 +166,7 @@ class HeldDraft(Resident):
 
     async def stop(self) -> None:
         with contextlib.suppress(LocalspecError):  # its worker has ended
-            await self._worker.drop_draft(self.number)
+            await self._worker.begin(lambda id: frames.DropDraft(id, self.number)).end
 
     def _leave(self) -> None:
         if self in self._worker.drafts:
@@ -199,7 +174,8 @@ class HeldDraft(Resident):
 
 
 class WorkerProcess(Resident):
-    """A worker from its start to its end.
+    """A worker from its start by ``command`` to its end; none of its steps may take more than ``hang_s``
+    seconds.
 
     ``ready`` gets Ready. When the socket ends, every job gets :class:`EngineCrashed` and ``on_end`` is called
     once. No method waits for a client.
@@ -208,10 +184,11 @@ class WorkerProcess(Resident):
     def __init__(
         self,
         key: Key,
-        terms: Terms,
-        on_end: Callable[[WorkerProcess], None],
-        *,
         pair: Pair,
+        command: tuple[str, ...],
+        hang_s: float,
+        turns: Turns,
+        on_end: Callable[[WorkerProcess], None],
     ) -> None:
         super().__init__(pair.needs)
         self.key = key
@@ -221,16 +198,14 @@ class WorkerProcess(Resident):
         """the pairs that these keys are known to mean"""
         self.may_rest = True
         self.crashed = False
-        self._command = terms.command
+        self._command = command
         self._on_end = on_end
         self._jobs: dict[int, Job] = {}
         self._last_id = 0
-        self._ended = False
-        self._closed = False
-        self._expected: LocalspecError | None = None
-        self._verdict: EngineCrashed | None = None
-        self._watch = Watch(terms.hang_s, time.monotonic())
-        self._share = Share(terms.turns, self.send)
+        self._why: LocalspecError | None = None
+        """the reason why it takes no more jobs, and ends or has ended"""
+        self._watch = Watch(hang_s, time.monotonic())
+        self._share = Share(turns, self.send)
         self._process: asyncio.subprocess.Process | None = None
         self._link: Link | None = None
         self._reading: asyncio.Task[None] | None = None
@@ -243,7 +218,8 @@ class WorkerProcess(Resident):
     def usable(self) -> bool:
         """True if it is loading or loaded."""
         failed = self.ready.done() and not self.loaded
-        return not (self._closed or self._ended or failed or self._expected or self._verdict)
+        is_closed = self._link is not None and self._link.ended.done()
+        return not (failed or is_closed or self._why)
 
     @property
     def model(self) -> str:
@@ -265,23 +241,23 @@ class WorkerProcess(Resident):
         ``away_s``: seconds in which the daemon could not read its frames.
         """
         self._watch.away(away_s)
-        loading = not all(each.ready.done() for each in (self, *self.drafts))
-        if self._verdict or self._process is None or not self._jobs:
+        if self._why or self._process is None or not self._jobs:
             return
+        loading = not all(each.ready.done() for each in (self, *self.drafts))
         still_s = self._watch.still_s(now, loading=loading)
         if still_s is not None:
             what = "loading" if loading else "answering"
-            self._verdict = EngineCrashed(
+            self._why = EngineCrashed(
                 f"the worker process of {self.model} hung while {what}: no progress for {still_s:.0f} s"
             )
-            log.error("worker %d: %s", self._process.pid, self._verdict.message)
-            self._fail(self._verdict)
+            log.error("worker %d: %s", self._process.pid, self._why.message)
+            self._fail(self._why)
             self._kill()
 
     async def start(self, load: Load) -> None:
         """Spawn the process and send it ``load``; the result is awaited in ``ready``."""
-        if self._expected is not None:
-            self._end(self._expected)
+        if self._why is not None:
+            self._end(self._why)
             return
         ours, workers = socket.socketpair()
         try:
@@ -305,10 +281,10 @@ class WorkerProcess(Resident):
             return
         log.info("worker %d loads %s", self._process.pid, self.key.model)
         self._watch.moved(time.monotonic())
-        self._jobs[LOAD] = Job(self, LOAD, self.progress, end=self.ready)
+        self._jobs[frames.LOAD] = Job(self, frames.LOAD, self.progress, end=self.ready)
         self.send(load)
         self._reading = asyncio.create_task(self._read(self._link, self._process))
-        if self._expected is not None:
+        if self._why is not None:
             await self.stop()
 
     def submit(
@@ -320,47 +296,29 @@ class WorkerProcess(Resident):
         draft: int | None = None,
     ) -> Job:
         """Run a request, with the draft model of this number; ``watch``: with an event for each of its
-        rounds.
-
-        Raises :class:`EngineCrashed` if the worker has ended, :class:`InvalidOptions` for a request that no
-        frame can hold.
+        rounds. Raises as :meth:`begin`.
         """
         priority = None if self._is_on_gpu else request.goes_as
-        return self._begin(lambda id: Submit(id, request, watch, draft), on_event, priority)
-
-    def load_draft(self, pair: Pair, free: int, on_event: Callable[[Loading], None]) -> Job:
-        """Load the draft model of ``pair`` within ``free`` bytes; its number is that of the job. Raises
-        :class:`EngineCrashed`."""
-        return self._begin(lambda id: LoadDraft(id, pair.as_frame(), free), on_event)
-
-    async def drop_draft(self, number: int) -> None:
-        """Free a draft model. Raises :class:`EngineCrashed`."""
-        await self._begin(lambda id: DropDraft(id, number), lambda _: None).end
-
-    async def tokenize(self, text: str, *, start: bool, special: bool, pieces: bool) -> Tokenized:
-        """Tokenize a text. Raises :class:`EngineCrashed`."""
-        job = self._begin(lambda id: Tokenize(id, text, start, special, pieces), lambda _: None)
-        try:
-            tokenized: Tokenized = await job.end
-        except asyncio.CancelledError:
-            job.cancel()
-            raise
-        return tokenized
+        return self.begin(lambda id: frames.Submit(id, request, watch, draft), on_event, priority)
 
     @property
     def _is_on_gpu(self) -> bool:
         """True if a GPU holds most of the target's weights."""
         return self.loaded and 2 * self.ready.result().offloaded_bytes > self.pair.target.weight_bytes
 
-    def _begin(
+    def begin(
         self,
-        message: Callable[[int], ToWorker],
-        on_event: Callable[[Any], None],
+        message: Callable[[int], frames.ToWorker],
+        on_event: Callable[[Any], None] = lambda _: None,
         priority: Priority | None = None,
     ) -> Job:
-        """Send a message under a new id. No job is registered for one that cannot be sent."""
-        if self._ended or self._verdict:
-            raise EngineCrashed(f"the worker process of {self.key.model} has ended")
+        """Send a message under a new id; the id of a draft model's load is its number.
+
+        Raises the reason why the worker ends or has ended, and :class:`InvalidOptions` for a message that no
+        frame can hold; then no job is registered.
+        """
+        if self._why is not None:
+            raise self._why
         id = self._last_id + 1
         try:
             frame = frames.encode_frame(message(id))
@@ -378,7 +336,7 @@ class WorkerProcess(Resident):
         self._write(frame)
         return job
 
-    def send(self, message: ToWorker) -> None:
+    def send(self, message: frames.ToWorker) -> None:
         """Queue a frame; a frame to an ended worker is lost, and its jobs have failed already."""
         self._write(frames.encode_frame(message))
 
@@ -386,16 +344,16 @@ class WorkerProcess(Resident):
         """Let it do the chores of an idle model, or not."""
         if self.may_rest != allowed:
             self.may_rest = allowed
-            self.send(Rest(allowed))
+            self.send(frames.Rest(allowed))
 
     def _write(self, frame: bytes) -> None:
-        if self._link is not None and not self._ended:
+        if self._link is not None:
             self._link.write(frame)
 
     async def stop(self) -> None:
         """Have it store its n-gram memory and exit; kill it if that takes too long, or while it loads."""
-        self._expected = self._expected or ShuttingDown(f"{self.key.model} is being unloaded")
-        self.send(Stop())
+        self._why = self._why or ShuttingDown(f"{self.key.model} is being unloaded")
+        self.send(frames.Stop())
         if not self.ready.done():
             self._kill()
         if self._reading is None:
@@ -412,34 +370,29 @@ class WorkerProcess(Resident):
             pass  # the worker's end of the socket is closed
         except msgspec.DecodeError as error:
             log.error("worker %d sent a damaged frame: %s", process.pid, error)
-            self._verdict = EngineCrashed(
+            self._why = self._why or EngineCrashed(
                 f"the worker process of {self.model} sent a damaged frame and was killed"
             )
             self._kill()
         except Exception:  # a defect of localspec must not leave the jobs waiting for ever
             log.exception("the frames of worker %d cannot be read", process.pid)
             self._kill()
-        self._closed = True
         how = await self._exit(process)
         failure = self.ready.exception() if self.ready.done() else None
-        if self._verdict is None and isinstance(failure, LocalspecError):
+        if self._why is None and isinstance(failure, LocalspecError):
             log.warning("%s cannot be loaded: %s", self.key.model, failure.message)
-            self._expected = self._expected or failure
-        self.crashed = self._expected is None
+            self._why = failure
+        self.crashed = self._why is None or isinstance(self._why, EngineCrashed)
         log.log(logging.ERROR if self.crashed else logging.INFO, "worker %d %s", process.pid, how)
         code = process.returncode
         remedy = KILLED_REMEDY if code == -signal.SIGKILL else None
         if code == -signal.SIGBUS:
             how, remedy = f"{how}: was {self.pair.target.place} changed in place?", REPLACED_REMEDY
-        self._end(
-            self._expected
-            or self._verdict
-            or EngineCrashed(f"the worker process of {self.key.model} {how}", remedy)
-        )
+        self._end(self._why or EngineCrashed(f"the worker process of {self.key.model} {how}", remedy))
 
-    def _receive(self, frame: FromWorker) -> None:
+    def _receive(self, frame: frames.FromWorker) -> None:
         now = time.monotonic()
-        if isinstance(frame, Heartbeat):
+        if isinstance(frame, frames.Heartbeat):
             self._watch.beat(frame.steps, frame.predicted_s, now)
             return
         self._watch.moved(now)
@@ -447,12 +400,12 @@ class WorkerProcess(Resident):
             case Streamed():
                 if (job := self._jobs.get(frame.id)) is not None:
                     job.on_event(frame)
-            case RequestEvent():
+            case frames.RequestEvent():
                 self._answered(frame.id, frame.event)
-            case TurnOver():
+            case frames.TurnOver():
                 self._share.over(frame.number, frame.seconds)
 
-    def _answered(self, id: int, event: Answer) -> None:
+    def _answered(self, id: int, event: frames.Answer) -> None:
         """Take the end of a job, or the progress of a load."""
         job = self._jobs.get(id)
         if job is None:
@@ -482,7 +435,7 @@ class WorkerProcess(Resident):
         return f"was ended by {_signal_name(-code)}" if code < 0 else f"exited with code {code}"
 
     def _end(self, error: LocalspecError) -> None:
-        self._ended = True
+        self._why = error
         if self._link is not None:
             self._link.close()
         self._fail(error)
