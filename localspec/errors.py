@@ -146,7 +146,7 @@ class ServiceUnavailable(DaemonError):
     code = "service_unavailable"
     exit_code = ExitCode.UNAVAILABLE
     default_remedy = (
-        "See `localspec service logs`; without a service, commands start the daemon by themselves."
+        "See `localspec daemon logs`; without a service, commands start the daemon by themselves."
     )
 
 

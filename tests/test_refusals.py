@@ -20,7 +20,7 @@ from localspec.config import (
 )
 from localspec.errors import InvalidOptions
 
-THEIRS = re.compile(r"\$|expected|validation|\b(int|str|float|bool|tuple|dict|array|object|null)\b", re.I)
+FOREIGN = re.compile(r"\$|expected|validation|\b(int|str|float|bool|tuple|dict|array|object|null)\b", re.I)
 """words of the libraries' own messages"""
 WRONG = (
     *("3", "-1", "1.5", "1" + "0" * 30, "nan", "-inf", "true", "''", "'many'", "[]", "[1]", "['']"),
@@ -48,7 +48,7 @@ def refusals_of_the_file(file: Path, text: str) -> Iterator[InvalidOptions]:
 def check(error: InvalidOptions, setting: Setting, said: str) -> None:
     assert error.message.startswith(f"{said} takes {setting.takes}"), error.message
     assert len(error.message) < 200
-    assert not THEIRS.search(error.message) and not THEIRS.search(error.remedy)
+    assert not FOREIGN.search(error.message) and not FOREIGN.search(error.remedy)
     assert "`localspec config" in error.remedy
 
 

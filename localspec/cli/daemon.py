@@ -5,22 +5,27 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import sys
+import time
+from pathlib import Path
+from typing import Annotated
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from localspec import home, process
 from localspec.cli import answer, output
 from localspec.cli.app import examples
 from localspec.cli.flags import AsJson
-from localspec.cli.logs import LOGS, logs
 from localspec.config import load_config
 from localspec.daemon.access.token import create, read_or_create
 from localspec.doctor.daemon import closed_port
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
 from localspec.units import size
+from localspec.wording import printable
 
 STOP_S = 10.0
+LOOK_S = 0.2
+"""seconds between looks at the log"""
 CHANGED = {
     "changed": "config.toml has changed since the daemon started; the next command replaces an idle daemon.",
     "broken": "config.toml is not valid (see `localspec doctor`); the daemon keeps its earlier settings.",
@@ -32,7 +37,6 @@ app = App(
     help="Manage the background daemon; clients start it when they need it.",
     help_epilogue=examples("localspec daemon status", "localspec daemon logs --follow"),
 )
-app.command(logs, help_epilogue=examples(*LOGS))
 
 
 @app.command
@@ -201,3 +205,66 @@ def _activity(model: LoadedModel) -> str:
 
 def _size(resident: int | None) -> str:
     return f", {size(resident)} of memory" if resident else ""
+
+
+@app.command(help_epilogue=examples("localspec daemon logs -n 100", "localspec daemon logs --follow"))
+def logs(
+    *,
+    lines: Annotated[int, Parameter(name=["--lines", "-n"])] = 50,
+    follow: Annotated[bool, Parameter(name=["--follow", "-f"])] = False,
+) -> int:
+    """Print the end of the log, whether a client or the service started the daemon.
+
+    Parameters
+    ----------
+    lines
+        Number of lines; otherwise 50.
+    follow
+        Continue with new lines until Ctrl-C.
+    """
+    log = home.log_path()
+    position = _bytes(log)
+    last = _last(lines, position)
+    if not last and not log.exists():
+        output.note(f"There is no log yet: {log} is written when a client or the service starts the daemon.")
+    for line in last:
+        output.write(printable(f"{line}\n"))
+    while follow:
+        position = _go_on(log, position)
+        time.sleep(LOOK_S)
+    return ExitCode.OK
+
+
+def _last(count: int, end: int) -> list[str]:
+    """The last lines before byte ``end``, if needed also from the older logs."""
+    found: list[str] = []
+    for path in (home.log_path(), *home.older_logs()):
+        if len(found) >= count:
+            break
+        if path.exists():
+            text = path.read_bytes()[: end if path == home.log_path() else None]
+            found = text.decode(errors="replace").removesuffix("\n").split("\n") + found if text else found
+    return found[-count:] if count > 0 else []
+
+
+def _go_on(log: Path, position: int) -> int:
+    """Write the complete lines after ``position``; return the next position. A shortened log is read anew."""
+    end = _bytes(log)
+    if end < position:
+        position = 0
+    if end > position:
+        with open(log, "rb") as file:
+            file.seek(position)
+            text = file.read()
+        # A line that is being written is shown when it is complete.
+        whole = text[: text.rfind(b"\n") + 1]
+        output.write(printable(whole.decode(errors="replace")))
+        position += len(whole)
+    return position
+
+
+def _bytes(log: Path) -> int:
+    try:
+        return log.stat().st_size
+    except FileNotFoundError:
+        return 0

@@ -34,7 +34,10 @@ def doctor(
     if clients and as_json:
         raise InvalidOptions("--clients and --json cannot be combined", "Drop --clients or --json.")
     if clients:
-        return _clients()
+        from localspec.doctor import daemon
+
+        output.write(daemon.clients(load_config().http, daemon.ask().status))
+        return ExitCode.OK
     from localspec.doctor.examination import examine
 
     # The engine's warnings, such as a home that cannot be written, are among the findings.
@@ -51,13 +54,6 @@ def doctor(
         rows = [(each.level, each.name, _text(each)) for each in findings]
         output.table((), rows, wrapped=(2,), styles=COLOURS)
     return ExitCode.OK if ok else ExitCode.ERROR
-
-
-def _clients() -> int:
-    from localspec.doctor import daemon
-
-    output.write(daemon.clients(load_config().http, daemon.ask().status))
-    return ExitCode.OK
 
 
 def _printable(finding: Finding) -> Finding:

@@ -1,9 +1,8 @@
-"""Models printed as text: a table by stores, or all facts of one."""
+"""Models printed as text: a table, or all facts of one."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +13,12 @@ from localspec.errors import INSTALL_MLX, ModelError
 from localspec.models.description import NEEDS_MLX, count, name_of, needs_mlx
 from localspec.models.stores import TITLES
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.messages import ModelDescription, ModelList, StoreDescription
+from localspec.protocol.messages import ModelDescription, ModelList
 from localspec.units import size
 from localspec.wording import counted, one_line
 
-HEADER = ("name", "format", "size", "type", "weights", "context", "fill-in")
-"""columns that fit into 80 characters; ``fill-in``: the model fills in the middle"""
+HEADER = ("name", "size", "type", "weights", "context", "fill-in", "state")
+"""columns of a list of models; ``fill-in``: the model fills in the middle"""
 PARTS = {"weights": "weights", "cells": "KV cache", "overhead": "overhead"}
 
 
@@ -37,11 +36,9 @@ def matching(found: ModelList, wanted: str) -> ModelList:
 
 
 def show_all(found: ModelList) -> None:
-    """Print every model under its store, with the reason if it cannot be used; then stores with problems."""
-    if output.is_terminal():
-        _show_tables(found)
-    else:
-        _show_lines(found)
+    """Print every model, with the reason if it cannot be used; then stores with problems."""
+    rows = [_cells(model) for model in found.models]
+    output.table(HEADER, rows, numbers=(1, 3, 4), wrapped=(0, 6))
     for store in found.stores:
         if store.problem:
             problem = f"{_title(store.name)}: {store.problem}. {store.remedy or ''}"
@@ -50,60 +47,26 @@ def show_all(found: ModelList) -> None:
         output.note(f"{NEEDS_MLX}: {INSTALL_MLX}")
 
 
-def _show_lines(found: ModelList) -> None:
-    """Print one line for each model, for grep."""
-    rows = [(*cells(model), model.store or "-", state(model)) for model in found.models]
-    output.lines([(*HEADER, "store", "state"), *rows])
-
-
-def _show_tables(found: ModelList) -> None:
-    """Draw a table for each store, with the models that cannot be used at its end."""
-    for store, models in _by_store(found.models):
-        output.write(f"{_heading(store, found.stores)}\n")
-        models.sort(key=lambda model: model.problem is not None)
-        rows = [(*cells(model), _home(state(model))) for model in models]
-        output.table((*HEADER, "state"), rows, numbers=(2, 4, 5), wrapped=(0, 7))
-        output.write("\n")
-
-
-def _by_store(models: Iterable[ModelDescription]) -> Iterator[tuple[str, list[ModelDescription]]]:
-    stores: dict[str, list[ModelDescription]] = {}
-    for model in models:
-        stores.setdefault(model.store or "-", []).append(model)
-    yield from stores.items()
-
-
-def _heading(store: str, stores: Iterable[StoreDescription]) -> str:
-    places = [_home(each.path) for each in stores if each.name == store]
-    return one_line("  ".join((_title(store), *places)))
-
-
 def _title(store: str) -> str:
     return TITLES.get(store, store)
 
 
-def _home(text: str) -> str:
-    """A text with the home directory in its paths shortened to ``~``."""
-    home = os.path.expanduser("~/")
-    return text if home == "/" else text.replace(home, "~/")
-
-
-def cells(model: ModelDescription) -> tuple[str, ...]:
+def _cells(model: ModelDescription) -> tuple[str, ...]:
     """A model in the columns of :data:`HEADER`."""
     return (
         name_of(model),
-        model.format,
         size(model.size) if model.size else "-",
         model.quantisation or "-",
         count(model.parameters),
         str(model.context or "-"),
         "yes" if model.fim else "no",
+        _state(model),
     )
 
 
-def state(model: ModelDescription) -> str:
-    """Remarks on a model: bundled, loaded, its problem, MLX missing, its number of places."""
-    notes = ["bundled"] if "bundled" in model.names else []
+def _state(model: ModelDescription) -> str:
+    """The store of a model and remarks: loaded, its problem, MLX missing, its number of places."""
+    notes = [model.store or "-"]
     notes += ["loaded"] if model.loaded else []
     notes += [model.problem] if model.problem else []
     notes += [NEEDS_MLX] if needs_mlx(model) else []

@@ -114,11 +114,10 @@ def forget(
     scope = f" from {source!r}" if source is not None else ""
     scope += f" in {workspace}" if workspace is not None else ""
     what = "the memory of all workspaces" if every else f"what was learnt{scope}"
-    other = _history() if every else ""
     if not yes:
         held = upkeep.count(_directory(), _notice, workspace=workspace) if source is None else None
         amount = "" if held is None else f" ({counted(held, 'table')})"
-        if not output.confirms(f"Forget {what}{amount}? It cannot be undone.{other}"):
+        if not output.confirms(f"Forget {what}{amount}? It cannot be undone."):
             output.note("Nothing was forgotten.")
             return ExitCode.ERROR
     forgotten = upkeep.forget(_directory(), _notice, workspace=workspace, source=source)
@@ -126,9 +125,9 @@ def forget(
     if as_json:
         output.json({"forgotten": forgotten, "unit": f"{unit}s"})
     elif not forgotten:
-        output.write(printable(f"There is nothing to forget: nothing was learnt{scope}.{other}\n"))
+        output.write(printable(f"There is nothing to forget: nothing was learnt{scope}.\n"))
     else:
-        output.write(printable(f"Forgot {what}: {counted(forgotten, unit)}.{other}\n"))
+        output.write(printable(f"Forgot {what}: {counted(forgotten, unit)}.\n"))
     return ExitCode.OK
 
 
@@ -145,12 +144,6 @@ def _check_selection(workspace: str | None, source: str | None, *, every: bool) 
         raise InvalidOptions(
             "--all cannot be combined with --workspace or --source", "Drop --all, or the others."
         )
-
-
-def _history() -> str:
-    """A sentence on the history of chats, if it exists: it holds all texts and is not forgotten."""
-    path = home.history_path()
-    return f" The history of chats is another file: {path}" if path.exists() else ""
 
 
 @app.command(

@@ -72,15 +72,6 @@ def json(value: Any) -> None:
     write(text + "\n")
 
 
-def lines(rows: Sequence[Sequence[str]]) -> None:
-    """Write rows as plain lines with aligned columns."""
-    rows = [[one_line(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    for row in rows:
-        padded = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        write("  ".join(padded).rstrip() + "\n")
-
-
 def table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],
@@ -89,13 +80,17 @@ def table(
     wrapped: Collection[int] = (),
     styles: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Draw rows on a terminal; elsewhere write them as :func:`lines`, for grep.
+    """Draw rows on a terminal; elsewhere write each as a line of aligned columns, for grep.
 
     On a narrow terminal the columns ``wrapped`` are folded and the others stay whole: nothing is cut. A
     column of dashes is left out. ``styles``: of cells by their text.
     """
     if not is_terminal():
-        lines([header, *rows] if header else rows)
+        cells = [[one_line(cell) for cell in row] for row in ((header, *rows) if header else rows)]
+        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
+        for texts in cells:
+            padded = (cell.ljust(width) for cell, width in zip(texts, widths, strict=True))
+            write("  ".join(padded).rstrip() + "\n")
         return
     from rich.console import Console
     from rich.table import Table

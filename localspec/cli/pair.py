@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "accepted", "time saved", "why")
 STYLES = {"exact": "green", "compatible": "yellow", "refused": "red"}
 """colours of verdicts"""
-LARGEST = 1000
-"""largest ratio of sizes shown; a larger one comes from a broken file"""
 
 
 def pair(
@@ -101,7 +99,6 @@ def _facts(candidate: Candidate) -> dict[str, Any]:
         "drafted": tried.drafted,
         "accepted": tried.accepted,
         "gain": tried.gain if tried.is_known else None,
-        "failed_at": None if tried.failure is None else tried.failure.at,
         "reason": candidate.reason,
     }
 
@@ -112,7 +109,7 @@ def _cells(facts: dict[str, Any]) -> tuple[str, ...]:
         "*" if facts["chosen"] else " ",
         facts["name"],
         facts["verdict"],
-        f"{facts['ratio']:.3g}x" if facts["ratio"] < LARGEST else "-",
+        f"{facts['ratio']:.3g}x" if facts["ratio"] < 1000 else "-",
         "-" if needs is None else size(needs),
         f"{facts['accepted'] / drafted:.0%} of {drafted}" if drafted else "-",
         "-" if gain is None else f"{1 - 1 / gain:.0%}",

@@ -14,14 +14,7 @@ from cyclopts import Parameter
 from localspec.cli import answer, completers, output
 from localspec.cli.flags import AsJson
 from localspec.config import load_config
-from localspec.errors import (
-    INSTALL_MLX,
-    DaemonUnavailable,
-    EngineBusy,
-    ExitCode,
-    InvalidOptions,
-    ModelError,
-)
+from localspec.errors import INSTALL_MLX, DaemonUnavailable, ExitCode, InvalidOptions, ModelError
 from localspec.models.catalogue import CATALOGUE
 from localspec.models.description import Format, has_mlx
 from localspec.models.disk import read_disk
@@ -164,10 +157,9 @@ def fetch(plan: Choice, *notes: str) -> None:
 
     so_far = plan.so_far
     some = f" {size(so_far)} of it are already downloaded." if so_far else ""
-    others = f" There are also {', '.join(plan.others)}." if plan.others else ""
     news = [
         *(f"localspec: {each}" for each in notes),
-        f"{plan.name}, {size(plan.size)}. Why: {plan.why}.{others}{some}",
+        f"{plan.name}, {size(plan.size)}. Why: {plan.why}.{some}",
     ]
     if so_far == plan.size:
         output.note(f"{plan.name} is already downloaded.")
@@ -261,24 +253,16 @@ def remove(
 
 
 def _unload(pulled: Sequence[Pulled]) -> None:
-    """Unload these models in the daemon; raises :class:`EngineBusy` for one that runs or is being loaded."""
-    places = {place_of(path) for each in pulled for path in each.paths}
+    """Unload these models in the daemon; raises :class:`EngineBusy` for one that runs or is being loaded. One
+    that drafts keeps its memory until it is unloaded: its file is only unlinked."""
 
     async def unload(client: Client) -> None:
-        drafting = [m for m in (await client.status()).models if places & {d.path for d in m.drafts}]
-        if busy := [each.model for each in drafting if each.running]:
-            raise EngineBusy(
-                f"a model to be removed is the draft model of {', '.join(busy)}, which has running requests",
-                "Wait for the requests to end, then repeat the command.",
-            )
-        for place in (*places, *(each.path for each in drafting)):
+        for place in {place_of(path) for each in pulled for path in each.paths}:
             with contextlib.suppress(ModelError):  # an incomplete model was never loaded
                 await client.unload(place)
 
-    try:
+    with contextlib.suppress(DaemonUnavailable):  # without a daemon no model is loaded
         answer.remote(unload, start=False)
-    except DaemonUnavailable:
-        return  # without a daemon no model is loaded
 
 
 def _described(plan: Choice) -> dict[str, object]:
@@ -289,5 +273,4 @@ def _described(plan: Choice) -> dict[str, object]:
         "quantisation": plan.quantisation,
         "bytes": plan.size,
         "why": plan.why,
-        "others": plan.others,
     }

@@ -10,7 +10,6 @@ from cyclopts import App
 from localspec.cli import output
 from localspec.cli.app import examples
 from localspec.cli.flags import AsJson
-from localspec.cli.logs import LOGS, logs
 from localspec.client import connect, discovery
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, EngineBusy, ExitCode, VersionSkew
@@ -24,7 +23,6 @@ app = App(
     help="Run the daemon as a service, started at login: a systemd user unit, or a launchd agent.",
     help_epilogue=examples("localspec service install", "localspec service status"),
 )
-app.command(logs, help_epilogue=examples(*(line.replace("daemon", "service") for line in LOGS)))
 
 
 @app.command(help_epilogue=examples("LOCALSPEC_HOME=~/portable localspec service install"))

@@ -32,6 +32,6 @@ def finding_of(found: Status) -> Finding:
         return Finding("service", "warning", sentence, INSTALL)
     if found.state.startswith("failed"):
         sentence = f"{found.manager} no longer restarts the service: {found.state}."
-        step = "`localspec service logs` shows why; then start it with `localspec service install`."
+        step = "`localspec daemon logs` shows why; then start it with `localspec service install`."
         return Finding("service", "problem", sentence, step)
     return Finding("service", "ok", f"{found.manager} starts the daemon at login; now it is {found.state}.")

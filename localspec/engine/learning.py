@@ -68,7 +68,7 @@ class KnownPair(TriedRecord):
     def state(self) -> dict[str, Any]:
         if self._costs.knows(2, SPEED_CONTEXT) and self._draft_costs.knows(1, SPEED_CONTEXT):
             self.tried = self.tried._replace(gain=self._gain())
-        return super().state() | {"failure": None}  # there is none: the draft model is loaded
+        return super().state()
 
     def _gain(self) -> float:
         """The speed with drafts of the best length, relative to plain decoding, as the controller estimates

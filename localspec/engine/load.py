@@ -24,16 +24,14 @@ from localspec.errors import (
     EngineError,
     InvalidOptions,
     LocalspecError,
-    ModelError,
     ModelInvalid,
-    ModelTooLarge,
 )
 from localspec.memory.memory import Memory
 from localspec.models.fit import Needs, free_memory, needs_beside, needs_of
 from localspec.models.machine import machine_name
 from localspec.models.model import Model
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon, without
-from localspec.models.record import learnt_dir, note_failure
+from localspec.models.record import learnt_dir
 from localspec.models.vocabulary import vocab_fp
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.frames import Drafted
@@ -185,8 +183,6 @@ def add_draft(
             raise
         why = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
         log.warning("the draft model %s is left out: %s", pair.draft.path, why)
-        if isinstance(error, ModelError) and not isinstance(error, ModelTooLarge):
-            note_failure(pair.target, pair.draft, why)  # so that another one is chosen next time
         return Drafted(why=without(why))
     known = engine.learning.know_draft(draft, pair.draft)
     if engine.config.idle_measuring:

@@ -67,14 +67,12 @@ class Wanted(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """A model of a repository at its place in the cache, the reason for it (``why``), the other
-    quantisations where none was requested, and its entry in the catalogue where it comes from the packages of
-    that instead of the hub."""
+    """A model of a repository at its place in the cache, the reason for it (``why``), and its
+    entry in the catalogue where it comes from the packages of that instead of the hub."""
 
     model: Pulled
     quantisation: str | None
     why: str = ""
-    others: tuple[str, ...] = ()
     entry: Entry | None = None
 
     @property
@@ -103,9 +101,9 @@ class Choice(NamedTuple):
         """The path for `-m`: the file, the first of its parts, or the directory."""
         return self.model.paths[0]
 
-    def renamed(self, name: str, why: str, others: tuple[str, ...] = ()) -> Choice:
+    def renamed(self, name: str, why: str) -> Choice:
         """The same choice by another name, and for this reason."""
-        return self._replace(model=replace(self.model, name=name), why=why, others=others)
+        return self._replace(model=replace(self.model, name=name), why=why)
 
 
 def api() -> HfApi:
@@ -186,9 +184,7 @@ def choose(listing: Listing, wanted: Wanted, free: int, *, mlx: bool | None = No
         names = ", ".join(model.names[0] for model in found)
         raise InvalidOptions(f"{repo} has several files of {chosen.label}: {names}", "Name one with --file.")
     _check_parts(chosen)
-    others = {model.quantisation for model in models if model.quantisation} - {chosen.quantisation}
-    name_of_file = f"{repo}/{wanted.file}" if wanted.file else chosen.name
-    return chosen.renamed(name_of_file, why, () if name else tuple(sorted(others)))
+    return chosen.renamed(f"{repo}/{wanted.file}" if wanted.file else chosen.name, why)
 
 
 def needs(size: int) -> int:

@@ -76,7 +76,7 @@ class Vocabulary(NamedTuple):
     prefixes: frozenset[bytes] = frozenset()
 
 
-Vocabularies = dict[str, Vocabulary]
+_vocabularies: dict[str, Vocabulary] = {}
 """by the header's ``tokenizer_fp``: of a family's many files the first alone has its vocabulary read"""
 
 
@@ -113,27 +113,55 @@ def text_of(name: str | Path) -> str:
     return HALVES.sub("\N{REPLACEMENT CHARACTER}", str(name))
 
 
-def describe(
-    name: str, path: Path, format: Format, read: Callable[[], Header], vocabularies: Vocabularies
-) -> ModelDescription:
-    """Describe the model whose header ``read`` returns; a problem is in the description, never raised.
-    ``vocabularies`` are those known, and get what is read."""
+def describe(name: str, path: Path, format: Format, read: Callable[[], Header]) -> ModelDescription:
+    """Describe the model whose header ``read`` returns; a problem is in the description, never raised."""
     found = ModelDescription(
         id=text_of(name), path=text_of(path), format=format, backend=BACKENDS[format], size=weights_size(path)
     )
     problem: ModelError | None
     try:
-        header = read()
-        if isinstance(header, ModelDirectory):
-            found, problem = _of_directory(found, header), _problem_of_directory(header)
-        else:
-            found = _of_file(found, header, path, vocabularies)
-            problem = problem_of_file(header, has_vocabulary=found.vocab_fp is not None)
+        found, problem = _described(found, read(), path)
     except ModelError as error:
         problem = error
     if problem is None:
         return found
     return msgspec.structs.replace(found, problem=text_of(problem.message), remedy=text_of(problem.remedy))
+
+
+def _described(
+    found: ModelDescription, header: Header, path: Path
+) -> tuple[ModelDescription, ModelInvalid | None]:
+    """The description with the facts of its header, and the error if it cannot generate text; raises
+    :class:`ModelError`."""
+    title: str | None = None
+    marked, split = False, split_of(path)
+    if isinstance(header, ModelDirectory):
+        vocabulary, parts = _vocabulary(directory_tokens(path)), len(header.weights)
+        template = bool(chat_template(path, read_settings(path)))
+        problem = _problem_of_directory(header)
+    else:
+        vocabulary = Vocabulary()
+        if (fp := header.tokenizer_fp) is not None:
+            vocabulary = _vocabularies.get(fp) or _vocabulary(gguf_tokens(read_header(path)))
+            _vocabularies[fp] = vocabulary
+        marked = "tokenizer.ggml.fim_pre_token_id" in header.metadata
+        title, parts = _title(header), 1 if split is None else split.total
+        template = "tokenizer.chat_template" in header.metadata
+        problem = problem_of_file(header, has_vocabulary=vocabulary.fp is not None)
+    described = msgspec.structs.replace(
+        found,
+        architecture=header.architecture[:MAX_TITLE],
+        parameters=header.parameters,
+        quantisation=header.quantisation,
+        size=header.size,
+        context=header.context,
+        vocab_fp=vocabulary.fp,
+        fim=marked or _fills_gaps(vocabulary, found.id),
+        template=template,
+        parts=parts,
+        title=title,
+    )
+    return described, problem
 
 
 def weights_size(path: Path) -> int:
@@ -149,48 +177,6 @@ def weight_files(path: Path) -> Iterable[Path]:
     if split is None or split.number != 1:
         return (path,)
     return path.parent.glob(f"{glob.escape(split.stem)}-?????-of-{split.total:05}.gguf")
-
-
-def _of_file(
-    found: ModelDescription, header: GgufHeader, path: Path, vocabularies: Vocabularies
-) -> ModelDescription:
-    """Raises :class:`ModelError`."""
-    vocabulary = Vocabulary()
-    if (fp := header.tokenizer_fp) is not None:
-        vocabulary = vocabularies.get(fp) or _vocabulary(gguf_tokens(read_header(path)))
-        vocabularies[fp] = vocabulary
-    marked = "tokenizer.ggml.fim_pre_token_id" in header.metadata
-    context, split = header.of_architecture("context_length"), split_of(path)
-    return msgspec.structs.replace(
-        found,
-        architecture=header.architecture[:MAX_TITLE],
-        parameters=header.parameters,
-        quantisation=header.quantisation,
-        size=header.file_size,
-        context=context if type(context) is int else None,
-        vocab_fp=vocabulary.fp,
-        fim=marked or _fills_gaps(vocabulary, found.id),
-        template="tokenizer.chat_template" in header.metadata,
-        parts=1 if split is None else split.total,
-        title=_title(header),
-    )
-
-
-def _of_directory(found: ModelDescription, model: ModelDirectory) -> ModelDescription:
-    """Raises :class:`ModelError`."""
-    vocabulary = _vocabulary(directory_tokens(model.path))
-    return msgspec.structs.replace(
-        found,
-        architecture=model.architecture[:MAX_TITLE],
-        parameters=model.parameters,
-        quantisation=model.quantisation,
-        size=model.size,
-        context=model.context,
-        vocab_fp=vocabulary.fp,
-        fim=_fills_gaps(vocabulary, found.id),
-        template=bool(chat_template(model.path, read_settings(model.path))),
-        parts=len(model.weights),
-    )
 
 
 def _vocabulary(tokens: dict[int, bytes]) -> Vocabulary:

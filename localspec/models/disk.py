@@ -24,7 +24,7 @@ from localspec._version import __version__
 from localspec.errors import LocalspecError, ModelInvalid
 from localspec.models.bounded import read_bounded
 from localspec.models.bundled import BUNDLED, BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.description import Header, Vocabularies, describe, format_of, text_of
+from localspec.models.description import Header, describe, format_of, text_of
 from localspec.models.directory import is_directory_model
 from localspec.models.gguf import first_part
 from localspec.models.model import Model, model_at, signature_of
@@ -176,7 +176,6 @@ class _Index:
 
     def __init__(self) -> None:
         self._content = _Content(LAYOUT, {})
-        self._vocabularies: Vocabularies = {}
         self._path: Path | None = None
         self._changed = False
         with contextlib.suppress(LocalspecError, msgspec.DecodeError, ValueError, RecursionError):
@@ -201,7 +200,7 @@ class _Index:
         entry = self._content.models.get(key)
         if entry is None or entry.signature != signature or entry.model.id != text_of(name):
             found = Model(path, format_of(path), stamp=signature)
-            described = describe(name, path, found.format, lambda: found.header, self._vocabularies)
+            described = describe(name, path, found.format, lambda: found.header)
             entry = self._content.models[key] = _Entry(signature, described)
             self._changed = True
         return Model(path, entry.model.format, known=entry.model, stamp=signature)
@@ -213,7 +212,7 @@ def _described(sighting: Sighting, index: _Index) -> Model:
         model = index.model(found.id, found.path)
     else:
         model = model_at(found.path)
-        known = describe(found.id, found.path, model.format, lambda: _unread(found), {})
+        known = describe(found.id, found.path, model.format, lambda: _unread(found))
         model = dataclasses.replace(model, known=known)
     also = dict.fromkeys(text_of(each.path) for _, each in others if each.path != found.path)
     return dataclasses.replace(model, known=replace(model.description, store=store, also=tuple(also)))

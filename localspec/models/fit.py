@@ -188,7 +188,7 @@ def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:
     else:
         keys = of_cells * _number(header, "block_count")
     vocabulary = next((t.shape[-1] for t in header.tensors if t.name == EMBEDDING), 0)
-    weights = header.file_size - header.bytes_unread
+    weights = header.size - header.bytes_unread
     return Size(
         weights,
         2 * CELL_BYTES[config.kv_bits] * width * keys,

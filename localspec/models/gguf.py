@@ -111,7 +111,7 @@ class GgufHeader:
 
     metadata: dict[str, Any]
     tensors: tuple[Tensor, ...]
-    file_size: int
+    size: int
     tokenizer_fp: str | None = None
     n_tokens: int = 0
 
@@ -167,6 +167,12 @@ class GgufHeader:
     def bytes_repacked(self) -> int:
         """Bytes of the weights that llama.cpp copies into another order for a CPU with AVX2 or NEON."""
         return sum(t.bytes for t in self.tensors if t.name != EMBEDDING and _type_name(t.type) in REPACKED)
+
+    @property
+    def context(self) -> int | None:
+        """The context length in tokens that the model was trained for; None if it has none."""
+        found = self.of_architecture("context_length")
+        return found if type(found) is int else None
 
     def of_architecture(self, key: str) -> Any:
         """The value of a key of the architecture, such as ``context_length``; None if not there."""
@@ -225,7 +231,7 @@ def _joined(first: GgufHeader, split: Split) -> GgufHeader:
             f"{split.path} is part {split.number} of {split.total} of a model",
             f"Give its first part, {split.part(1)}.",
         )
-    tensors, size = first.tensors, first.file_size
+    tensors, size = first.tensors, first.size
     for number in range(2, split.total + 1):
         path = split.part(number)
         try:
@@ -235,8 +241,8 @@ def _joined(first: GgufHeader, split: Split) -> GgufHeader:
                 f"part {number} of {split.total} is missing: there is no file {path}",
                 MISSING_PART,
             ) from None
-        tensors, size = tensors + part.tensors, size + part.file_size
-    return replace(first, tensors=tensors, file_size=size)
+        tensors, size = tensors + part.tensors, size + part.size
+    return replace(first, tensors=tensors, size=size)
 
 
 def _read_file(path: Path, *, texts: bool = True) -> GgufHeader:

@@ -85,7 +85,7 @@ class Model:
     @cached_property
     def description(self) -> ModelDescription:
         """The description from the headers; a problem is in it, never raised."""
-        return self.known or describe(self.own_name, self.path, self.format, lambda: self.header, {})
+        return self.known or describe(self.own_name, self.path, self.format, lambda: self.header)
 
     @property
     def problem(self) -> str | None:

@@ -22,31 +22,24 @@ from localspec.models.model import Model, model_from, place_of
 from localspec.models.record import Tried, known_of
 from localspec.models.vocabulary import FITS, Fit, Tokens, check_pair, check_sizes, read_tokens
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.pairs import DrafterFile, PairFile
+from localspec.protocol.pairs import PairFile
 from localspec.units import size
 
 LEAST, LOW, HIGH = 2.0, 5.0, 30.0
 """times smaller than its target: a draft that is less than the first takes about as long as it saves; those
 between the others are preferred"""
 MIDDLE = math.sqrt(LOW * HIGH)
-PAIR = "the bundled pair"
-
-
-def no_limit(target: Model) -> int | None:
-    """No limit of memory: none is known, or none is to apply."""
-    return None
 
 
 class Room(NamedTuple):
     """The room for a pair: how it is loaded, and the bytes that are free for a target; None: no limit."""
 
     config: EngineConfig = EngineConfig()
-    free: Callable[[Model], int | None] = no_limit
+    free: Callable[[Model], int | None] = lambda _target: None
 
 
 ANYWHERE = Room()
 NOTHING = Needs()
-NO_DRAFT = "no draft model was requested (draft = none)"
 
 
 @dataclass(frozen=True)
@@ -93,15 +86,13 @@ class Pair:
     def as_frame(self) -> PairFile:
         """The frame that sends the pair to another process."""
         draft = None if self.draft is None else self.draft.as_frame()
-        drafter = DrafterFile(draft, self.drafter.why, self.drafter.asked)
-        return PairFile(self.target.as_frame(), self.why, drafter)
+        return PairFile(self.target.as_frame(), self.why, draft, self.drafter.why, self.drafter.asked)
 
 
 def pair_from(frame: PairFile) -> Pair:
     """The pair that another process chose; no file is read."""
-    drafter = frame.drafter
-    model = None if drafter.model is None else model_from(drafter.model)
-    return Pair(model_from(frame.target), Drafter(model, drafter.why, drafter.asked), frame.why)
+    draft = None if frame.draft is None else model_from(frame.draft)
+    return Pair(model_from(frame.target), Drafter(draft, frame.draft_why, frame.asked), frame.why)
 
 
 def choose(
@@ -139,7 +130,7 @@ def _choose(model: str, draft: str, model_dirs: tuple[str, ...], backend: str, r
 def _drafter(target: Model, draft: str, model_dirs: tuple[str, ...], room: Room) -> Drafter:
     """The drafter that was requested, or that ``auto`` chooses."""
     if draft == "none":
-        return Drafter(why=NO_DRAFT)
+        return Drafter(why="no draft model was requested (draft = none)")
     if draft == "auto":
         model, why = auto_draft(target, model_dirs, room)
         return Drafter(model, why, asked=False)
@@ -234,7 +225,7 @@ def chosen(target: Model, candidates: Iterable[Candidate]) -> tuple[Model | None
     """The first candidate that helps and the reason, or None and the reason why none does; for the bundled
     target the draft that it was trained with."""
     if target.place == place_of(bundled_model(BUNDLED_TARGET)):
-        return Model(bundled_model(BUNDLED_DRAFT), "gguf"), PAIR
+        return Model(bundled_model(BUNDLED_DRAFT), "gguf"), "the bundled pair"
     nearly = ""
     for found in candidates:
         if found.helps:
@@ -343,8 +334,6 @@ class _Pairing:
 
     def _drawback(self, ratio: float, tried: Tried, needs: int) -> str:
         """The reason why a model would not help; empty where none is known."""
-        if tried.failure is not None:
-            return tried.failure.message()
         if tried.loses:
             return f"it does not make this target faster: {_acceptance(tried)}"
         if ratio < LEAST and not tried.wins:

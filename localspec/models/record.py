@@ -7,7 +7,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -26,8 +25,6 @@ ENOUGH = 64
 """drafted tokens after which the result of a pair counts"""
 HOPELESS = 0.02
 """share of accepted tokens below which no draft length saves time"""
-FAILURE_S = 86_400.0
-"""seconds after which a draft that could not be loaded is tried again: memory was short, perhaps"""
 
 
 class Learnt(Protocol):
@@ -81,26 +78,13 @@ def learnt_dir() -> Path:
     return home.private_dir(home.cache_dir() / "learnt")
 
 
-class Failure(NamedTuple):
-    """``why`` a draft could not be loaded, and ``at`` which Unix time."""
-
-    why: str
-    at: float
-
-    def message(self) -> str:
-        when = time.strftime("%Y-%m-%d at %H:%M", time.localtime(self.at))
-        return f"it could not be loaded on {when}: {self.why}"
-
-
 class Tried(NamedTuple):
     """Counts of ``drafted`` tokens and of those ``accepted``; ``gain`` is the expected speed with the best
-    drafts as a multiple of plain decoding, 1 where none saves time; None: the cost of steps is not known.
-    ``failure``: of the draft when it was last chosen, while nothing has changed since."""
+    drafts as a multiple of plain decoding, 1 where none saves time; None: the cost of steps is not known."""
 
     drafted: int = 0
     accepted: int = 0
     gain: float | None = None
-    failure: Failure | None = None
 
     @property
     def is_known(self) -> bool:
@@ -129,12 +113,12 @@ class TriedRecord:
         return self.tried._asdict()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        drafted, accepted, gain, failure = (state[field] for field in Tried._fields)
+        drafted, accepted, gain = (state[field] for field in Tried._fields)
         if not (type(drafted) is type(accepted) is int and 0 <= accepted <= drafted):
             raise ValueError("more tokens accepted than drafted")
         if gain is not None and not 1.0 <= (gain := float(gain)) < 1e3:
             raise ValueError("the gain is not from 1 to 1000")
-        self.tried = Tried(drafted, accepted, gain, None if failure is None else _failure(*failure))
+        self.tried = Tried(drafted, accepted, gain)
 
 
 def name_of_pair(target: Model, draft: Model) -> str:
@@ -144,32 +128,9 @@ def name_of_pair(target: Model, draft: Model) -> str:
     return f"pair of {pair} by {build_for(target.format)}"
 
 
-def note_failure(target: Model, draft: Model, why: str) -> None:
-    """Record that this draft cannot be loaded, so that the next choice is another."""
-    record = TriedRecord()
-    record.tried = known_of(target, draft)._replace(failure=Failure(why, time.time()))
-    with contextlib.suppress(LocalspecError, OSError):
-        Record(learnt_dir(), name_of_pair(target, draft), record).write()
-
-
 def known_of(target: Model, draft: Model) -> Tried:
     """The recorded results of engines with these two models."""
     record = TriedRecord()
     with contextlib.suppress(LocalspecError, OSError):  # without a cache directory there are no results
         Record(learnt_dir(), name_of_pair(target, draft), record).read()
-    failure = record.tried.failure
-    if failure is not None and not _holds(failure, target, draft):
-        return record.tried._replace(failure=None)
     return record.tried
-
-
-def _holds(failure: Failure, target: Model, draft: Model) -> bool:
-    """True if the draft would fail again; False also where the clock was set back."""
-    changed = max((stamp[1] for stamp in target.signature + draft.signature), default=0) / 1e9
-    return changed <= failure.at and 0.0 <= time.time() - failure.at < FAILURE_S
-
-
-def _failure(why: object, at: object) -> Failure:
-    if not (isinstance(why, str) and isinstance(at, float)):
-        raise ValueError("the failure has another form")
-    return Failure(why, at)

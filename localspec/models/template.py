@@ -30,9 +30,7 @@ _REMEDY = (
     "Send the text without a template: `run --raw`, over HTTP `/v1/completions`, or `raw` of `/api/generate`."
 )
 _Role = Literal["system", "user", "assistant"]
-_Roles = Mapping[_Role, _Role]
-_AS_GIVEN: _Roles = MappingProxyType({})
-_OF_THE_USER: _Roles = MappingProxyType({"system": "user"})
+_SYSTEMS: tuple[_Role, ...] = ("system", "user")
 
 
 class ChatTemplate:
@@ -61,7 +59,8 @@ class ChatTemplate:
             except sandbox.Failed as error:
                 raise ModelInvalid(f"the model's chat template is broken: {error}", _REMEDY) from None
             refused: Exception | None = None
-            for attempt in (messages, *(_joined(messages, roles) for roles in (_AS_GIVEN, _OF_THE_USER))):
+            for system in (None, *_SYSTEMS):
+                attempt = messages if system is None else _joined(messages, system)
                 turns = [{"role": m.role, "content": m.content} for m in attempt]
                 try:
                     return str(self._program.run({**variables, **self._own, "messages": turns}))
@@ -73,9 +72,9 @@ class ChatTemplate:
         raise ModelInvalid(f"the model's chat template failed: {refused}", _REMEDY)
 
 
-def _joined(messages: Iterable[Message], roles: _Roles) -> list[Message]:
-    """``messages`` in other roles, with neighbours of one role as one message."""
-    runs = groupby(messages, lambda message: roles.get(message.role, message.role))
+def _joined(messages: Iterable[Message], system: _Role) -> list[Message]:
+    """``messages`` with neighbours of one role as one message; ``system``: the role of system messages."""
+    runs = groupby(messages, lambda message: system if message.role == "system" else message.role)
     return [Message(role, "\n\n".join(message.content for message in run)) for role, run in runs]
 
 

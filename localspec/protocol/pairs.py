@@ -18,17 +18,12 @@ class ModelFile(msgspec.Struct, frozen=True):
     description: ModelDescription
 
 
-class DrafterFile(msgspec.Struct, frozen=True):
-    """A drafter, and the reason for it or for none; ``asked``: it was named, not chosen."""
-
-    model: ModelFile | None
-    why: str
-    asked: bool
-
-
 class PairFile(msgspec.Struct, frozen=True):
-    """A target, the reason for its backend, and its drafter."""
+    """A target, the reason for its backend, its drafter, and the reason for it or for none; ``asked``: it was
+    named, not chosen."""
 
     target: ModelFile
     why: str
-    drafter: DrafterFile
+    draft: ModelFile | None
+    draft_why: str
+    asked: bool

@@ -97,14 +97,6 @@ def test_a_folder_that_is_here_takes_no_models_place(tmp_path: Path, monkeypatch
     ]
 
 
-def test_every_backend_can_be_asked_for(cli: Cli) -> None:
-    for backend in ("auto", "llama_cpp", "mlx"):
-        assert ModelFlags(backend=backend).options().backend == backend
-    assert "--backend" in cli("run", "--help").stdout
-    refused = cli(*SHORT, "--backend", "nonsense", "x")
-    assert refused.returncode == 2 and "auto, llama_cpp or mlx, not 'nonsense'" in refused.stderr
-
-
 @pytest.mark.parametrize("where", [(), ("--no-daemon",)], ids=["daemon", "alone"])
 def test_an_unknown_backend_in_the_environment_is_named(cli: Cli, where: tuple[str, ...]) -> None:
     there = Cli(cli.home)

@@ -10,8 +10,6 @@ import pytest
 from tests.cli.harness import Cli
 from tests.waiting import DEADLINE_S
 
-COMMANDS = pytest.mark.parametrize("group", ["daemon", "service"])
-
 
 @pytest.fixture
 def log(cli: Cli) -> Path:
@@ -23,10 +21,9 @@ def log(cli: Cli) -> Path:
     return path
 
 
-@COMMANDS
 @pytest.mark.parametrize("count", [0, 1, 3, 5, 9, 50])
-def test_the_last_lines_come_from_older_files_too(cli: Cli, log: Path, group: str, count: int) -> None:
-    lines = cli(group, "logs", "-n", str(count)).stdout.splitlines()
+def test_the_last_lines_come_from_older_files_too(cli: Cli, log: Path, count: int) -> None:
+    lines = cli("daemon", "logs", "-n", str(count)).stdout.splitlines()
     assert lines == [f"line {n}" for n in range(1, 10)][max(9 - count, 0) :]
 
 
@@ -52,7 +49,7 @@ def test_what_would_command_the_terminal_is_not_shown(cli: Cli, log: Path) -> No
 def test_without_a_log_it_says_when_there_will_be_one(cli: Cli, log: Path) -> None:
     for path in log.parent.glob("daemon.log*"):
         path.unlink()
-    done = cli("service", "logs")
+    done = cli("daemon", "logs")
     assert (done.returncode, done.stdout) == (0, "") and "There is no log yet" in done.stderr
 
 

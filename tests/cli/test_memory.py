@@ -137,34 +137,14 @@ def test_forgetting_needs_a_selection(cli: Cli, repo: Path) -> None:
 
 
 @pytest.mark.slow
-def test_forgetting_says_that_the_history_stays(cli: Cli, repo: Path) -> None:
-    history = cli.home / "data" / "history.sqlite"
-    other = f" The history of chats is another file: {history}\n"
-    cli("memory", "prime", str(repo))
-    history.write_text("chats")
-    within = cli("memory", "forget", "--yes", "--source", f"file:{repo}/wrap.py")
-    assert "Forgot what was learnt from" in within.stdout and "history" not in within.stdout
-    done = cli("memory", "forget", "--all", "--yes")
-    assert (
-        done.stdout == f"Forgot the memory of all workspaces: 1 table.{other}"
-        and history.read_text() == "chats"
-    )
-    done = cli("memory", "forget", "--all", "--yes")
-    assert done.stdout == f"There is nothing to forget: nothing was learnt.{other}"
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("answer", "left"), [("y", 0), pytest.param("n", 1, marks=pytest.mark.slow), ("", 1)]
 )
 def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: int) -> None:
     cli("memory", "prime", str(repo))
-    (cli.home / "data" / "history.sqlite").touch()
     command, *arguments = (*cli.command, "memory", "forget", "--all")
     terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S)
-    terminal.expect(
-        r"Forget the memory of all workspaces \(1 table\)\? .* another file: .*history\.sqlite \[y/N\]"
-    )
+    terminal.expect(r"Forget the memory of all workspaces \(1 table\)\? It cannot be undone. \[y/N\]")
     terminal.sendline(answer)
     terminal.expect(pexpect.EOF)
     terminal.close()

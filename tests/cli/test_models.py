@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from localspec.models.bundled import bundled_model
-from tests.cli.harness import LONG, Cli
+from tests.cli.harness import Cli
 from tests.daemon.harness import gone
 from tests.waiting import DEADLINE_S
 
@@ -52,16 +52,6 @@ def test_on_a_terminal_the_progress_is_shown(cli: Cli) -> None:
     assert status.rstrip().endswith(", idle")
 
 
-@pytest.mark.slow
-def test_a_model_at_work_is_left_alone(cli: Cli) -> None:
-    process = cli.begin(*LONG, "--stream-json")
-    busy = cli("models", "unload", "--json")
-    process.terminate()
-    process.communicate(timeout=DEADLINE_S)
-    assert busy.returncode == 75
-    assert json.loads(busy.stdout)["error"]["code"] == "engine_busy"
-
-
 def test_an_unknown_model_is_named(cli: Cli) -> None:
     for command in (("load", "-m"), ("load",), ("unload", "-m"), ("unload",), ("pair", "-m")):
         done = cli("models", *command, "stdlib-7m", "--json")
@@ -84,21 +74,3 @@ def test_what_is_no_time_to_stay_is_refused(cli: Cli, seconds: str) -> None:
 def test_a_name_without_a_letter_is_none(cli: Cli, arguments: tuple[str, ...]) -> None:
     done = cli("models", *arguments, "")
     assert done.returncode == 2 and "the name of a model is empty" in done.stderr
-
-
-@pytest.mark.slow
-def test_what_does_not_fit_is_refused_with_the_numbers(cli: Cli) -> None:
-    cli("daemon", "stop")
-    path = cli.home / "config" / "config.toml"
-    text = path.read_text()
-    path.write_text(text + "memory_mb = 50\n")
-    try:
-        error = json.loads(cli("models", "load", "--json").stdout)["error"]
-        assert error["code"] == "model_too_large"
-        assert (
-            "weights 13.3 MB, KV cache 6.3 MB, draft 0.0 kB, overhead 78.1 MB); 50.0 MB are free"
-            in error["message"]
-        )
-    finally:
-        path.write_text(text)
-        cli("daemon", "stop")

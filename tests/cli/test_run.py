@@ -204,12 +204,6 @@ def test_a_closed_pipe_ends_quietly(cli: Cli) -> None:
     assert b"Traceback" not in stderr and b"Broken" not in stderr
 
 
-@pytest.mark.parametrize("arguments", [("run", "--nonsense", "x"), ("run", "--temperature", "abc", "x")])
-def test_a_usage_error_as_json(cli: Cli, arguments: tuple[str, ...]) -> None:
-    done = cli(*arguments, "--json")
-    assert done.returncode == 2 and json.loads(done.stdout)["error"]["code"] == "invalid_options"
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments",

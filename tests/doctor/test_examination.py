@@ -83,7 +83,7 @@ WELL = Status(
         ({"installed": False, "current": False}, "ok", "No service is installed for this home", "None"),
         ({"current": False}, "warning", "another localspec", "`localspec service install`"),
         ({"other_home": "LOCALSPEC_HOME=/h", "current": False}, "ok", "for this home", "None"),
-        ({"state": "failed (failed), last ended with exit-code"}, "problem", "exit-code", "service logs`"),
+        ({"state": "failed (failed), last ended with exit-code"}, "problem", "exit-code", "daemon logs`"),
     ],
 )
 def test_a_service(otherwise: dict[str, Any], level: str, sentence: str, remedy: str) -> None:

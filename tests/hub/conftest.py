@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.models.bundled import bundled_model
-from tests.cli.harness import CONFIG, Cli
+from tests.cli.harness import Cli
 from tests.hub.server import Hub, serving
 from tests.mlx_pair import mlx_model
 
@@ -30,10 +30,6 @@ class Puller(Cli):
         kept = {name: value for name, value in self.environment.items() if not name.startswith("HF_")}
         self.environment = {**kept, "HF_HOME": str(home / "hf"), "HF_ENDPOINT": hub.url}
         self.cache = home / "hf" / "hub"
-
-    def set_memory(self, mb: int) -> None:
-        path = self.home / "config" / "config.toml"
-        path.write_text(CONFIG.replace("[daemon]", f"[daemon]\nmemory_mb = {mb}"))
 
     def folder(self, repo: str = REPO) -> Path:
         return self.cache / f"models--{repo.replace('/', '--')}"

@@ -10,10 +10,8 @@ from pathlib import Path
 import pytest
 from huggingface_hub import hf_hub_download, scan_cache_dir
 
-from localspec.hub.choice import needs
 from localspec.models.catalogue import CATALOGUE, Entry
-from localspec.units import MB
-from tests.hub.conftest import Q4, Q8, REPO, Puller, mlx_directory, model
+from tests.hub.conftest import Q4, Q8, REPO, Puller, model
 from tests.hub.server import Hub, Refusal, sha256
 
 EXIT_CODES = {"hub_busy": 75, "hub_unavailable": 69}
@@ -63,32 +61,12 @@ def test_what_is_named_comes(cli: Puller, tiny: Hub, wanted: tuple[str, ...]) ->
     assert not tiny.ranges_of(Q4)
 
 
-def test_where_memory_is_short_a_smaller_one_comes_and_says_why(cli: Puller, hub: Hub) -> None:
-    hub.add(REPO, {"m-q2_k.gguf": Q4, "m-q4_k_m.gguf": model(4_000_000)})
-    cli.set_memory(needs(len(Q4)) // MB + 1)
-    done = cli("models", "pull", REPO)
-    assert done.stdout.strip().endswith("m-q2_k.gguf")
-    assert "Why: Q2_K, as Q4_K_M would take 83.0 MB of memory, 79.0 MB are free" in done.stderr
-    cli.set_memory(1)
-    code, error = failed(cli, REPO)
-    assert (code, error["code"]) == (1, "model_too_large") and f"{REPO}:Q2_K" in error["remedy"]
-
-
 def test_a_split_model_comes_with_all_parts(cli: Puller, hub: Hub) -> None:
     parts = {f"Q4_K_M/a m-0000{n}-of-00002.gguf": model(n) for n in (1, 2)}
     hub.add(REPO, parts)
     path = Path(cli.json("models", "pull", REPO)["path"])
     assert path.name == "a m-00001-of-00002.gguf"
     assert {f"Q4_K_M/{file.name}": file.read_bytes() for file in path.parent.iterdir()} == parts
-
-
-def test_a_directory_for_mlx_comes_without_code(cli: Puller, hub: Hub) -> None:
-    files = {**mlx_directory(), "empty.txt": b""}
-    hub.add("org/Tiny-4bit", {**files, "modeling_own.py": b"print('never')", "README.md": b"x"})
-    pulled = cli.json("models", "pull", "org/Tiny-4bit", "--mlx")
-    folder = Path(pulled["path"])
-    assert {file.name for file in folder.iterdir()} == set(files) and pulled["format"] == "mlx"
-    assert all((folder / name).read_bytes() == content for name, content in files.items())
 
 
 def test_a_wrong_checksum_is_an_error_and_the_file_is_removed(cli: Puller, tiny: Hub) -> None:
@@ -148,13 +126,6 @@ def test_a_full_disk_is_an_error_before_it_begins(cli: Puller, hub: Hub) -> None
     code, error = failed(cli, f"{REPO}:Q4_K_M")
     assert (code, error["code"]) == (1, "disk_full") and " are free" in error["message"]
     assert cli.files() == [] and not hub.ranges_of(Q4)
-
-
-def test_a_name_that_leads_out_of_the_cache_is_refused(cli: Puller, hub: Hub) -> None:
-    lying(hub, rfilename="../../../m-q4_k_m.gguf")
-    code, error = failed(cli, REPO)
-    assert (code, error["code"]) == (1, "model_invalid") and "an unsafe path" in error["message"]
-    assert not hub.ranges_of(Q4)
 
 
 def test_a_partial_file_that_is_a_link_is_not_written_through(cli: Puller, tiny: Hub, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Path]:
 def describe(name: str, path: Path) -> ModelDescription:
     """A model's description under a name."""
     model = model_at(path)
-    return description.describe(name, path, model.format, lambda: model.header, {})
+    return description.describe(name, path, model.format, lambda: model.header)
 
 
 def shown_name(path: Path, model_dirs: Iterable[str] = ()) -> str:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import re
 import shutil
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,7 +12,7 @@ from localspec.errors import ModelError
 from localspec.models.fit import needs_of
 from localspec.models.model import model_at
 from localspec.models.pair import Candidate, Room, auto_draft, chosen, judged, without
-from localspec.models.record import Tried, note_failure
+from localspec.models.record import Tried
 from localspec.protocol.engine_config import EngineConfig
 from localspec.units import size
 from tests.mlx_pair import mlx_model
@@ -150,14 +147,6 @@ def test_why_a_model_does_not_draft(
     assert chosen(model_at(target), everyone) == (None, without(nearly))
 
 
-def test_another_format_does_not_draft(tmp_path: Path) -> None:
-    directory = shutil.copytree(mlx_model("stdlib-1m"), tmp_path / "other")
-    found = {each.model.path: each for each in judged(model_at(TARGET), (str(tmp_path),), Room(CONFIG))}
-    mlx = found[directory]
-    assert (mlx.verdict, mlx.helps) == ("refused", False)
-    assert mlx.reason == "it is an MLX directory, the target a GGUF file"
-
-
 def test_a_file_that_vanishes_meanwhile_is_named_and_passed_over(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
     for name in ("a", "b"):
@@ -206,22 +195,6 @@ def test_a_draft_that_was_of_use_comes_first_whatever_its_size(tmp_path: Path) -
     assert draft(target) == ("half", why)
     note(target, most, Tried(200, 190, 1.4))
     assert [each.model.description.id for each in judge(target)] == ["most", "half", "likely"]
-
-
-def test_a_draft_that_could_not_be_loaded_is_passed_over(tmp_path: Path) -> None:
-    target = model(tmp_path, "target", 10_000)
-    first = model(tmp_path, "first", 900)
-    model(tmp_path, "second", 200)
-    note_failure(model_at(target), model_at(first), "a tensor is missing")
-    assert draft(target)[0] == "second"
-    sentence = judge(target)[0].reason
-    assert re.fullmatch(
-        r"it could not be loaded on \d{4}-\d\d-\d\d at \d\d:\d\d: a tensor is missing", sentence
-    )
-    shutil.copy(first, tmp_path / "repaired")
-    os.replace(tmp_path / "repaired", first)
-    os.utime(first, (time.time() + 60,) * 2)
-    assert draft(target)[0] == "first"
 
 
 def test_a_target_that_cannot_be_read_is_paired_with_none(tmp_path: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -12,10 +11,8 @@ from localspec.models.disk import Disk, read_disk
 from localspec.models.model import place_of
 from localspec.protocol.messages import ModelDescription
 from tests.models import directories, ggufs
-from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, OLLAMA, Home, Toy, write_home
+from tests.models.disk import FLAT, LM_STUDIO, OLLAMA, Home, Toy
 from tests.models.finding import find_model
-
-STORES = ["bundled", "model_dirs", "huggingface", "llama.cpp", "lmstudio", "ollama"]
 
 
 @pytest.fixture
@@ -35,69 +32,6 @@ def small(name: str = "toy") -> bytes:
 
 def by_id(disk: Disk) -> dict[str, ModelDescription]:
     return {model.id: model for model in disk.models if model.store != "bundled"}
-
-
-# --- a whole home ------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Home, Disk]:
-    home = write_home(tmp_path_factory.mktemp("whole"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("HOME", str(home.root))
-        patch.setenv("OLLAMA_MODELS", str(home.root / OLLAMA))
-        patch.setenv("LOCALSPEC_HOME", str(home.root / "localspec"))
-        return home, read_disk((str(home.root / MODEL_DIR),))
-
-
-def test_every_store_is_looked_into(whole: tuple[Home, Disk]) -> None:
-    _, disk = whole
-    counts = Counter(model.store for model in disk.models)
-    assert list(counts) == STORES and len(disk.models) >= 30
-    assert [store.name for store in disk.stores] == STORES[1:]
-    assert all(store.problem is None for store in disk.stores)
-
-
-def test_what_is_broken_is_listed_with_its_reason(whole: tuple[Home, Disk]) -> None:
-    _, disk = whole
-    problems = {model.id: model.problem for model in disk.models if model.problem}
-    expected = {
-        "empty": "it is empty",
-        "hostile": "it states",
-        "lora": "it is an adapter",
-        "magic": "does not start with the letters GGUF",
-        "mmproj-model-f16": "it is a multimodal projector",
-        "split-9b": "part 2 of 3 is missing: there is no file",
-        "truncated": "it is truncated",
-        "vocabulary": "has a vocabulary, but no weights",
-        "Encoder-110M": "its architecture is BertModel",
-        "missing-7b-q4_0": "was not completed",
-        "broken:7b": "does not contain the expected JSON",
-        "cloudy:cloud": "it runs on Ollama's servers",
-        "escaping:7b": "is not a digest",
-        "missing:7b": "is missing",
-        "nomic-embed-text:latest": "is an embedding model",
-    }
-    assert set(problems) == set(expected)
-    assert all(reason in str(problems[id]) for id, reason in expected.items())
-    assert all(model.remedy for model in disk.models if model.problem)
-
-
-def test_every_usable_model_has_a_name_of_its_own(whole: tuple[Home, Disk]) -> None:
-    _, disk = whole
-    usable = [model for model in disk.models if not model.problem and model.store != "bundled"]
-    names = [model.names[0] for model in usable]
-    assert len(set(names)) == len(names) >= 20
-    assert {"qwen2.5:14b", "llama-3.2:3b-q4_0", "llama-3.2:3b-q8_0", "gemma-2:2b", "llama3.1:8b"} <= set(
-        names
-    )
-
-
-def test_a_model_that_is_in_several_places_is_listed_once(whole: tuple[Home, Disk]) -> None:
-    _, disk = whole
-    (model,) = (model for model in disk.models if "my-coder" in model.names)
-    assert len(model.also) == 2 and model.store == "model_dirs"
-    assert {"my-coder", "qwen2.5-coder-7b-instruct-q4_0", "qwen2.5-coder:7b"} <= set(model.names)
 
 
 # --- once each ---------------------------------------------------------------------------------

@@ -18,7 +18,7 @@ from localspec.models.model import place_of
 from localspec.models.sections import Sections
 from localspec.protocol.options import Options
 from tests.models import directories
-from tests.models.disk import FLAT, LM_STUDIO, MODEL_DIR, Home, write_home
+from tests.models.disk import FLAT, LM_STUDIO, Home
 from tests.models.finding import find_all, find_model, shown_name
 from tests.models.test_disk import home, small
 
@@ -49,13 +49,21 @@ def check_all_names(model_dirs: tuple[str, ...]) -> int:
     return asked
 
 
-def test_in_a_whole_home_every_name_leads_to_its_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "localspec"))
-    write_home(tmp_path)
-    assert check_all_names((str(tmp_path / MODEL_DIR),)) > 30
+def test_in_all_stores_every_name_leads_to_its_model(home: Home) -> None:
+    own = home.file(Path("models") / "my-coder.gguf", small("own")).parent
+    home.hub("org/Toy-7B-GGUF", {f"toy-7b-{each}.gguf": small(each) for each in ("q4_0", "q8_0")})
+    home.file(FLAT / "org_Toy-2B-it-GGUF_toy-2b-it-Q8_0.gguf", small("flat"))
+    home.file(LM_STUDIO / "me" / "toy-7b" / "Toy-7B-Instruct-Q8_0.gguf", small("instruct"))
+    directories.write(home.root / LM_STUDIO / "me", name="Toy-7B-4bit")
+    for tag in ("8b", "latest"):
+        home.ollama("toy3.1", tag, small("ollama's"))
+    home.ollama("missing", "7b", None)
+    disk = read_disk((str(own),))
+    stores = ["model_dirs", "huggingface", "llama.cpp", "lmstudio", "ollama"]
+    assert [store.name for store in disk.stores] == stores
+    assert list(dict.fromkeys(model.store for model in disk.models[2:])) == stores
+    assert len({model.names[0] for model in disk.models}) == len(disk.models) == 10
+    assert check_all_names((str(own),)) > 10
 
 
 def test_what_is_in_no_store_is_called_as_its_file_is(home: Home) -> None:

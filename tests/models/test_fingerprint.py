@@ -25,7 +25,6 @@ from localspec.models.vocabulary import (
     sentencepiece,
     vocab_fp,
 )
-from tests.mlx_pair import mlx_model
 from tests.models import directories, ggufs
 from tests.models.directories import added
 
@@ -45,11 +44,6 @@ def tokens_of(
 
 def test_the_bundled_pair_has_one_vocabulary() -> None:
     assert of_gguf(ggufs.DRAFT) == of_gguf(ggufs.TARGET) == "a1a3538f5621ca9e"
-
-
-@pytest.mark.parametrize("path", [ggufs.DRAFT, ggufs.TARGET], ids=lambda path: path.stem)
-def test_gguf_and_tokenizer_json_of_one_model_have_one_fingerprint(path: Path) -> None:
-    assert of_gguf(path) == vocab_fp(directory_tokens(mlx_model(path.stem)))
 
 
 def test_one_other_token_gives_another_fingerprint(tmp_path: Path) -> None:

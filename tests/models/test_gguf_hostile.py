@@ -212,5 +212,5 @@ def read_or_refuse(path: Path) -> None:
         header = read_header(path)
     except ModelError:
         return
-    assert header.file_size == path.stat().st_size
-    assert header.parameters <= 8 * header.file_size
+    assert header.size == path.stat().st_size
+    assert header.parameters <= 8 * header.size

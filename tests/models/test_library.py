@@ -164,12 +164,6 @@ def library(shelf: Path) -> Path:
     return shelf
 
 
-def test_a_broken_directory_is_listed_with_its_problem_and_size(library: Path) -> None:
-    broken = listed(library)["cut-directory"]
-    assert (broken.format, broken.backend, broken.size) == ("mlx", "mlx", len(directories.SMALL) - 1)
-    assert "it is truncated" in (broken.problem or "")
-
-
 def test_a_directory_named_like_a_file_is_listed_once(tmp_path: Path) -> None:
     directories.write(tmp_path, name="toy.gguf")
     (model,) = read_disk((str(tmp_path),)).models[2:]

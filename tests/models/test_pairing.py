@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from localspec.errors import TokenizerMismatch
-from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.vocabulary import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tokens, check_pair, read_tokens
-from tests.mlx_pair import mlx_model
+from localspec.models.vocabulary import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tokens, check_pair
 
 WORDS = [b"w%d" % n for n in range(200)]
 
@@ -26,12 +23,6 @@ def pair(target: Sequence[bytes], draft: Sequence[bytes]) -> str:
 
 def changed(at: int) -> list[bytes]:
     return [*WORDS[:at], b"other", *WORDS[at + 1 :]]
-
-
-@pytest.mark.parametrize("of", [bundled_model, mlx_model])
-def test_the_bundled_pair_is_exact(of: Callable[[str], Path]) -> None:
-    target, draft = (read_tokens(of(name)) for name in (BUNDLED_TARGET, BUNDLED_DRAFT))
-    assert check_pair(target, draft) == "exact"
 
 
 @pytest.mark.parametrize("changes", [{}, {"size": 500}, {"bos": 3, "eos": 4}])

@@ -131,6 +131,12 @@ def test_tests() -> None:
         "{% endfor %}",
         "{% set r = range(99999) %}{% for i in r recursive %}{{ loop(r) }}{% endfor %}",
         "{% autoescape true %}{{ long }}{% endautoescape %}",
+        "{% for i in range(99999) %}{{ long * 10 }}{% endfor %}",
+        "{% set s = 'ab' %}" + "{% set s %}{{ s }}{{ s }}{% endset %}" * 40,
+        "{% set s = 'ab' %}" + "{% set s = s | replace('', s) %}" * 40,
+        "{% macro f(s) %}{{ s }}{{ s }}{% endmacro %}{% set s = 'ab' %}" + "{% set s = f(s) %}" * 40,
+        "{% set s = 'ab' %}" + "{% set s = s ~ s %}" * 40,
+        "{% set n = 7 %}" + "{% set n = n * n %}" * 40,
     ],
 )  # fmt: skip
 def test_a_large_whole(source: str) -> None:

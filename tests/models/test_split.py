@@ -50,7 +50,7 @@ def test_the_header_is_that_of_the_whole_model(parts: list[Path], tmp_path: Path
     assert split.parameters == whole.parameters and split.quantisation == whole.quantisation
     assert {tensor.name for tensor in split.tensors} == {tensor.name for tensor in whole.tensors}
     assert split.tokenizer_fp == whole.tokenizer_fp
-    assert split.file_size == sum(part.stat().st_size for part in parts)
+    assert split.size == sum(part.stat().st_size for part in parts)
 
 
 def test_a_missing_part_is_named(parts: list[Path]) -> None:

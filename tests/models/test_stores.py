@@ -228,6 +228,3 @@ def test_what_ollama_keeps_otherwise_is_reported(home: Home) -> None:
     home.manifest("tensors", "7b", {"tensor": f"sha256:{'0' * 64}"})
     found = problems(scan_ollama, home.root / OLLAMA)
     assert "Ollama's servers" in found["cloud:big"] and "single tensors" in found["tensors:7b"]
-
-
-# --- reading leaves no trace -------------------------------------------------------------------

@@ -42,7 +42,7 @@ from localspec.protocol.frames import (
 )
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options
-from localspec.protocol.pairs import DrafterFile, ModelFile, PairFile
+from localspec.protocol.pairs import ModelFile, PairFile
 from localspec.protocol.requests import ChatPrompt, File, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import ProposerStats, Result, Stats, Token
 
@@ -62,7 +62,7 @@ FILE = ModelFile(
     ((1, 2, 3, 4),),
     ModelDescription(id="m", path="/models/caf\ufffd.gguf", format="gguf", backend="llama_cpp", size=1),
 )
-PAIR = PairFile(FILE, "on llama_cpp", DrafterFile(FILE, "it drafts", asked=False))
+PAIR = PairFile(FILE, "on llama_cpp", FILE, "it drafts", asked=False)
 TO_WORKER: list[ToWorker] = [
     Load(PAIR, EngineConfig(n_ctx=4096, gpu_layers=0), 1 << 30),
     Submit(1, Request(prompt=TextPrompt("é\0"), options=Options(k=4, stop=("a",)), max_ms=500), watch=True),

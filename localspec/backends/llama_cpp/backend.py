@@ -114,7 +114,7 @@ class LlamaCppBackend:
     def _start(self, path: Path, config: EngineConfig, header: GgufHeader) -> None:
         self.description = (
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
-            f" {header.file_size} bytes {hash_of_end(path)},"
+            f" {header.size} bytes {hash_of_end(path)},"
             f" {native.threads(config, self._lib_model)} threads,"
             f" {native.gpu_layers(config)} layers on the GPU, chunks of {config.chunk}"
             + f", {config.kv_bits}-bit cells"
