@@ -26,18 +26,22 @@ from typing import TYPE_CHECKING, Any
 from localspec._version import __version__
 
 if TYPE_CHECKING:
-    from localspec.backends.toy import ToyBackend
-    from localspec.client.client import Client, connect
-    from localspec.engine.engine import Engine
-    from localspec.engine.load import load
-    from localspec.engine.stream import Stream
-    from localspec.errors import LocalspecError
-    from localspec.protocol.events import Chunk
-    from localspec.protocol.options import Options
-    from localspec.protocol.requests import Message
-    from localspec.protocol.results import Result, Stats, Token
-    from localspec.speculation.draft import Ask, Draft
-    from localspec.speculation.proposer import Proposer
+    from localspec.backends.toy import ToyBackend as ToyBackend
+    from localspec.client.client import Client as Client
+    from localspec.client.client import connect as connect
+    from localspec.engine.engine import Engine as Engine
+    from localspec.engine.load import load as load
+    from localspec.engine.stream import Stream as Stream
+    from localspec.errors import LocalspecError as LocalspecError
+    from localspec.protocol.events import Chunk as Chunk
+    from localspec.protocol.options import Options as Options
+    from localspec.protocol.requests import Message as Message
+    from localspec.protocol.results import Result as Result
+    from localspec.protocol.results import Stats as Stats
+    from localspec.protocol.results import Token as Token
+    from localspec.speculation.draft import Ask as Ask
+    from localspec.speculation.draft import Draft as Draft
+    from localspec.speculation.proposer import Proposer as Proposer
 
 # At a failed assertion llama.cpp would start a debugger of the PATH on this process, which reads the current
 # directory's .gdbinit and hangs where tracing is not allowed.
@@ -62,25 +66,7 @@ _HOMES = {
     "load": "engine.load",
 }
 
-__all__ = [
-    "Ask",
-    "Chunk",
-    "Client",
-    "Draft",
-    "Engine",
-    "LocalspecError",
-    "Message",
-    "Options",
-    "Proposer",
-    "Result",
-    "Stats",
-    "Stream",
-    "Token",
-    "ToyBackend",
-    "__version__",
-    "connect",
-    "load",
-]
+__all__ = ["__version__", *_HOMES]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,45 +1,5 @@
 """Every error that a user or a client can get, with a stable code and a remedy.
 
-::
-
-    LocalspecError
-    ├── InvalidOptions        invalid_options      a value out of range, an unknown key
-    ├── ContextExceeded       context_exceeded     the prompt alone is longer than the context
-    ├── DaemonError
-    │   ├── NotInitialized    not_initialized
-    │   ├── Unauthorized      unauthorized
-    │   ├── VersionSkew       version_skew
-    │   ├── DaemonUnavailable daemon_unavailable
-    │   ├── ServiceUnavailable service_unavailable  no service manager, or it refuses
-    │   ├── QueueFull         queue_full
-    │   ├── SessionNotFound   session_not_found
-    │   ├── MessageNotFound   message_not_found
-    │   ├── Gone              gone
-    │   └── ShuttingDown      shutting_down
-    ├── ModelError
-    │   ├── ModelNotFound     model_not_found
-    │   ├── ModelAmbiguous    model_ambiguous      the beginning of several names
-    │   ├── ModelInvalid      model_invalid
-    │   ├── ModelTooLarge     model_too_large
-    │   ├── TokenizerMismatch tokenizer_mismatch
-    │   ├── FimUnsupported    fim_unsupported
-    │   ├── NotPulled         not_pulled
-    │   └── BackendUnavailable backend_unavailable  no backend for the model
-    ├── HubError
-    │   ├── HubUnavailable    hub_unavailable
-    │   ├── HubDenied         hub_denied
-    │   └── HubBusy           hub_busy
-    ├── EngineError
-    │   ├── EngineCrashed     engine_crashed
-    │   ├── EngineBusy        engine_busy
-    │   └── OutOfMemory       out_of_memory
-    ├── TooManyFiles          too_many_files       open at once, for this process or the system
-    └── StorageError
-        ├── DiskFull          disk_full
-        ├── DownloadBroken    download_broken
-        └── MemoryCorrupt     memory_corrupt
-            └── NewerFormat   newer_format         a sound file of a later version
-
 The codes are the same on the wire, in the CLI's JSON and here.
 """
 

@@ -81,12 +81,6 @@ def test_an_inner_block_hands_it_to_the_outer_one() -> None:
     assert reached == [True]
 
 
-def test_it_takes_the_place_of_an_error() -> None:
-    with pytest.raises(KeyboardInterrupt), delayed():
-        interrupt()
-        raise ValueError("an error of the interrupted work")
-
-
 def test_another_thread_leaves_the_handler_alone() -> None:
     before, seen = handler(), []
 
@@ -142,17 +136,6 @@ def test_an_interrupted_load_ends_early_and_frees_what_it_has() -> None:
     with pytest.raises(KeyboardInterrupt):
         LlamaCppBackend(model_at(bundled_model(BUNDLED_DRAFT)), config, progress=progress)
     assert len(fractions) == 1 and fractions[0] < 1
-
-
-def test_an_interrupted_load_is_no_damaged_model_where_the_handler_does_not_raise() -> None:
-    own = signal.signal(signal.SIGINT, lambda *_: None)
-    config = EngineConfig(n_ctx=256, parallel=1, threads=1)
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            model = model_at(bundled_model(BUNDLED_DRAFT))
-            LlamaCppBackend(model, config, progress=lambda fraction: interrupt())
-    finally:
-        signal.signal(signal.SIGINT, own)
 
 
 def test_an_error_of_the_progress_ends_a_load_as_itself() -> None:

@@ -106,7 +106,7 @@ async def play(strokes: int) -> None:
     file = file_of(strokes)
     client = await connect()
     async with client:
-        await client.open_session(private=True)
+        await client.open(private=True).result()
         for variant in EVERY:
             await type_all(client, file, variant)
 

@@ -15,7 +15,7 @@ from statistics import median
 from typing import NamedTuple
 
 from assets.bench.record import TAUGHT
-from localspec.bench.simulate import HINDSIGHT, CostLine, Log, read_logs, simulate
+from assets.bench.simulate import HINDSIGHT, CostLine, Log, read_logs, simulate
 from localspec.engine.proposers import LONGEST_K
 from localspec.protocol.proposer_kinds import AUTO
 

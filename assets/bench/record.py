@@ -21,9 +21,9 @@ import msgspec
 
 from assets.bench.asking import GAP, Kind
 from assets.bench.beside import Case, load_cases
+from assets.bench.simulate import Log
 from localspec.backends.base import Backend, Span
 from localspec.bench.run import answer
-from localspec.bench.simulate import Log, write_logs
 from localspec.engine.engine import Engine
 from localspec.engine.load import load_engine, open_backend
 from localspec.engine.sequence import Sequence
@@ -119,7 +119,8 @@ def main() -> None:
                 logs += [(log, sampler) for log in found]
                 print(f"{name}: {number + 1} of {len(cases)} cases", file=sys.stderr)
     backend = open_backend(find(given.draft, ()), CONFIG, drafts=True)
-    write_logs(given.answers, [drafted(backend, log, sampler) for log, sampler in logs])
+    lines = [msgspec.json.encode(drafted(backend, log, sampler)) + b"\n" for log, sampler in logs]
+    given.answers.write_bytes(b"".join(lines))
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The benchmark of a user's model: plain decoding against speculation; and a simulator without a model."""
+"""The benchmark of a user's model: plain decoding against speculation."""

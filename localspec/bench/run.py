@@ -1,22 +1,22 @@
 """Requests in turn: every case is answered plainly, twice by the proposer, and plainly again.
 
 All run on one engine, greedily, so that the texts can be compared. Other work of the machine slows both down
-alike; the difference of the two plain answers shows how much there was.
+alike; the difference of the two plain answers shows how much there was. Ratios compare answers of one run,
+which were given in turn; speeds of different documents are not comparable.
 """
 
 from __future__ import annotations
 
+import statistics
 import tempfile
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 
-from localspec.bench.results import Results, Run
-from localspec.bench.simulate import Log
 from localspec.engine.engine import Engine
 from localspec.engine.load import Progress, load_engine
 from localspec.engine.sequence import Sequence as Generation
@@ -49,6 +49,86 @@ class Order(msgspec.Struct, frozen=True):
     workloads: tuple[str, ...] = ()
     tokens: int = 128
     runs: int = 2
+
+
+class Run(msgspec.Struct, frozen=True):
+    """A case answered four times: tokens per second, and counts of the proposer's two answers.
+
+    ``decoded`` are their tokens but the first ones, which the prompt's forward gives. ``equal``: all four
+    texts are the same.
+    """
+
+    workload: str
+    case: int
+    plain: tuple[float, float]
+    speculative: tuple[float, float]
+    decoded: int
+    rounds: int
+    drafted: int
+    accepted: int
+    equal: bool
+
+    @property
+    def ratio(self) -> float:
+        return sum(self.speculative) / sum(self.plain)
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """The figures of a workload over its runs: medians, and the slowest ``ratio``."""
+
+    workload: str
+    plain: float
+    speculative: float
+    ratio: float
+    worst: float
+    acceptance: float | None
+    tokens_per_round: float
+    equal: bool
+
+
+class Results(msgspec.Struct, kw_only=True):
+    """The document of ``--json``. ``left_out``: workloads without a run that has a speed.
+
+    ``noise`` is the largest difference of two plain answers of one run, as a share. ``stopped``: Ctrl-C ended
+    the measurement early.
+    """
+
+    model: str
+    draft: str | None
+    backend: str
+    proposer: str
+    machine: str
+    stopped: bool = False
+    noise: float | None = None
+    left_out: list[str] = []
+    figures: list[Figure] = []
+    runs: list[Run] = []
+
+    def conclude(self) -> None:
+        """Compute what follows from the runs."""
+        self.figures = figures_of(self.runs)
+        self.noise = max((max(run.plain) / min(run.plain) - 1 for run in self.runs), default=None)
+
+
+def figures_of(runs: Sequence[Run]) -> list[Figure]:
+    """A figure for each workload."""
+    found = []
+    for workload in dict.fromkeys(run.workload for run in runs):
+        mine = [run for run in runs if run.workload == workload]
+        drafted, rounds = sum(run.drafted for run in mine), sum(run.rounds for run in mine)
+        found.append(
+            Figure(
+                workload=workload,
+                plain=statistics.median(statistics.mean(run.plain) for run in mine),
+                speculative=statistics.median(statistics.mean(run.speculative) for run in mine),
+                ratio=statistics.median(run.ratio for run in mine),
+                worst=min(run.ratio for run in mine),
+                acceptance=sum(run.accepted for run in mine) / drafted if drafted else None,
+                tokens_per_round=sum(run.decoded for run in mine) / rounds,
+                equal=all(run.equal for run in mine),
+            )
+        )
+    return found
 
 
 def load_cases(workloads: tuple[str, ...] = ()) -> list[Case]:
@@ -98,14 +178,13 @@ def answer(engine: Engine, prompt: Prompt, options: Options) -> tuple[Generation
 
 
 class Player:
-    """Plays cases on an engine. ``logs`` are the plain answers by which each case is prepared."""
+    """Plays cases on an engine."""
 
     def __init__(self, engine: Engine, order: Order) -> None:
         self._engine, self._order = engine, order
         self._plain = Options(proposer=NONE, temperature=0.0, max_tokens=order.tokens, remember=False)
-        self.logs: list[Log] = []
 
-    def prepare(self, number: int, case: Case) -> Prompt:
+    def prepare(self, case: Case) -> Prompt:
         """Answer all prompts of a case plainly, so that the last one is in the KV cache, and return that."""
         messages: tuple[Message, ...] = ()
         for turn, text in enumerate(case.prompts):
@@ -113,10 +192,7 @@ class Player:
             prompt = TextPrompt(text) if case.raw else ChatPrompt(messages)
             is_learnt = case.taught and turn < len(case.prompts) - 1
             options = msgspec.structs.replace(self._plain, remember=is_learnt)
-            sequence, result = answer(self._engine, prompt, options)
-            split = sequence.prompt_length
-            tokens = sequence.tokens[:split], sequence.tokens[split:]
-            self.logs.append(Log(case.workload, str(number), turn, *tokens))
+            _, result = answer(self._engine, prompt, options)
             messages = () if case.taught else (*messages, Message("assistant", result.text))
         return prompt
 
@@ -142,9 +218,8 @@ class Player:
         )
 
 
-def measure(order: Order, tell: Progress) -> tuple[Results, list[Log]]:
-    """Measure all cases, one after the other; after Ctrl-C, return what there is. The logs are for the
-    simulator."""
+def measure(order: Order, tell: Progress) -> Results:
+    """Measure all cases, one after the other; after Ctrl-C, return what there is."""
     cases, draft = load_cases(order.workloads), order.pair.draft
     results = Results(
         model=order.pair.target.own_name,
@@ -158,7 +233,7 @@ def measure(order: Order, tell: Progress) -> tuple[Results, list[Log]]:
             player = Player(engine, order)
             for number, case in enumerate(cases):
                 tell(f"measuring {case.workload}", number / len(cases))
-                prompt = player.prepare(number, case)
+                prompt = player.prepare(case)
                 for _ in range(order.runs):
                     if (run := player.measure(number, case, prompt)) is not None:
                         results.runs.append(run)
@@ -169,4 +244,4 @@ def measure(order: Order, tell: Progress) -> tuple[Results, list[Log]]:
     measured = {run.workload for run in results.runs}
     results.left_out = list(dict.fromkeys(c.workload for c in cases if c.workload not in measured))
     results.conclude()
-    return results, player.logs
+    return results

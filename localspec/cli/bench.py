@@ -1,4 +1,4 @@
-"""``localspec bench``: plain decoding against speculation on a model, and the simulator."""
+"""``localspec bench``: plain decoding against speculation on a model."""
 
 from __future__ import annotations
 
@@ -12,17 +12,15 @@ from cyclopts.validators import Number
 
 from localspec.cli import answer, output
 from localspec.cli.app import examples
-from localspec.cli.flags import PROPOSERS, SPECULATION, AsJson, BackendName, DraftName, ModelName
+from localspec.cli.flags import PROPOSERS, SPECULATION, BackendName, DraftName, ModelName
 from localspec.config import environment_options, load_config
-from localspec.errors import ExitCode
+from localspec.errors import ExitCode, InvalidOptions, StorageError, of_system
 from localspec.protocol.options import Options, ProposerName, check_value
-from localspec.protocol.proposer_kinds import AUTO, LOOKUP
+from localspec.protocol.proposer_kinds import AUTO
 
 if TYPE_CHECKING:
-    from localspec.bench.results import Results
-    from localspec.bench.run import Order
+    from localspec.bench.run import Order, Results
 
-FIXED_K = 4
 BUSY = 0.05
 """difference of two plain answers from which the table warns of a busy machine"""
 
@@ -31,8 +29,8 @@ app = App(
     help="Measure a model on this machine: plain decoding against speculation, in turn.",
     help_epilogue=examples(
         "localspec bench",
-        "localspec bench --workload edit --workload code --plot bench.svg",
-        "localspec bench --record answers.jsonl --runs 1",
+        "localspec bench --workload edit --workload code",
+        "localspec bench --proposer prompt-lookup -k 4 --runs 1 --plot bench.svg",
     ),
 )
 
@@ -61,91 +59,41 @@ class BenchFlags:
     "Print one JSON object: the figures, and each run."
     plot: Path | None = None
     "Draw the figures into this SVG file."
-    record: Path | None = None
-    "Write the plain answers as token logs for `bench simulate` to this file."
 
 
 @app.default
 def bench(*, flags: BenchFlags | None = None) -> int:
     """Measure, and print a table; returns the exit code."""
-    from localspec.bench.results import svg_of
+    from localspec.bench.plot import svg_of
     from localspec.bench.run import measure
-    from localspec.bench.simulate import check_place, write_logs, write_whole
 
     flags = flags or BenchFlags()
-    for path in (flags.plot, flags.record):
-        if path is not None:
-            check_place(path)
+    if flags.plot is not None and not flags.plot.absolute().parent.is_dir():
+        raise InvalidOptions(f"there is no directory {flags.plot.parent}", "Name a file in one that exists.")
     order, progress = order_of(flags), output.Progress()
     try:
         with output.warnings_as_notes():
-            results, logs = measure(order, progress.update)
+            results = measure(order, progress.update)
     finally:
         progress.stop()
     if flags.json:
         output.json(results)
     else:
         _print(results)
-    if flags.record is not None:
-        write_logs(flags.record, logs)
     if flags.plot is not None:
-        write_whole(flags.plot, svg_of(results))
+        _draw(flags.plot, svg_of(results))
     return ExitCode.INTERRUPTED if results.stopped else ExitCode.OK
 
 
-@app.command(
-    help_epilogue=examples(
-        "localspec bench simulate answers.jsonl --proposer memory -k 8",
-        "localspec bench simulate answers.jsonl --proposer auto --cost 1=12,5=42,16=72",
-    )
-)
-def simulate(
-    log: Path,
-    *,
-    proposer: str = LOOKUP.name,
-    k: Annotated[int | None, Parameter(name="-k")] = None,
-    cost: str | None = None,
-    draft_cost: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
-    as_json: AsJson = False,
-) -> int:
-    """Replay token logs through a proposer, without a model: exact counts, times by a given cost curve.
-
-    Parameters
-    ----------
-    log
-        File that `localspec bench --record` wrote.
-    proposer
-        Source of draft tokens: a proposer, auto (which chooses among them), none, or hindsight, which knows
-        the answer: the least time that auto could take.
-    k
-        Maximum draft tokens per round, 1 to 20; otherwise 4, or 47 for auto and hindsight.
-    cost
-        Milliseconds of a forward by its width, such as 1=12,2=27,5=42.
-    draft_cost
-        Milliseconds of the draft model's forward of one token, if the answers were recorded with one.
-    """
-    from localspec.bench.simulate import EXAMPLE, HINDSIGHT, by_workload, parse_costs, read_logs
-    from localspec.bench.simulate import simulate as run
-    from localspec.engine.proposers import LONGEST_K
-
-    check_value(Options, "k", k, said="-k")
-    k = k or (LONGEST_K if proposer in (AUTO, HINDSIGHT) else FIXED_K)
-    line = EXAMPLE if cost is None else parse_costs(cost)
-    share = None if draft_cost is None else draft_cost / 1000 / line(1)
-    logs = read_logs(log)
-    plays = by_workload(logs, run(logs, proposer, k=k, cost=line, draft_share=share))
-    if as_json:
-        output.json({"workloads": {name: play.facts() for name, play in plays.items()}})
-        return ExitCode.OK
-    rows = []
-    for name, play in plays.items():
-        counts = str(play.tokens), str(play.rounds), f"{play.accepted}/{play.drafted}"
-        rows.append(
-            (name, *counts, _or_dash("{:.2f}", play.tokens_per_round), _or_dash("{:.2f}x", play.speed))
-        )
-    header = ("workload", "tokens", "rounds", "accepted", "tokens/round", "speed")
-    output.table(header, rows, numbers=range(1, 6))
-    return ExitCode.OK
+def _draw(path: Path, image: str) -> None:
+    """Write an image. Raises :class:`StorageError`."""
+    try:
+        path.write_text(image, encoding="utf-8")
+    except OSError as error:
+        what = f"{path} cannot be written"
+        raise of_system(error, what) or StorageError(
+            f"{what}: {error.strerror}", "Name another file."
+        ) from None
 
 
 def order_of(flags: BenchFlags) -> Order:
@@ -175,8 +123,8 @@ def _print(results: Results) -> None:
     for each in results.figures:
         speeds = f"{each.plain:.1f} tok/s", f"{each.speculative:.1f} tok/s"
         ratios = f"{each.ratio:.2f}x", f"{each.worst:.2f}x"
-        counts = _or_dash("{:.0%}", each.acceptance), f"{each.tokens_per_round:.2f}"
-        rows.append((each.workload, *speeds, *ratios, *counts))
+        accepted = "-" if each.acceptance is None else f"{each.acceptance:.0%}"
+        rows.append((each.workload, *speeds, *ratios, accepted, f"{each.tokens_per_round:.2f}"))
     output.write(f"{title}\n\n")
     output.table(header, rows, numbers=range(1, 7))
     output.write("".join(f"\n{notice}\n" for notice in _notices(results)))
@@ -192,7 +140,3 @@ def _notices(results: Results) -> list[str]:
     if results.left_out:
         found.append(f"Not measured: {', '.join(results.left_out)}.")
     return found
-
-
-def _or_dash(form: str, value: float | None) -> str:
-    return "-" if value is None else form.format(value)

@@ -27,7 +27,7 @@ from localspec.models.directory import read_directory
 from localspec.models.library import find
 from localspec.models.sections import Sections
 from localspec.models.vocabulary import read_tokens, vocab_fp
-from localspec.protocol.memory import TableStats
+from localspec.protocol.messages import TableStats
 from localspec.protocol.requests import File
 from localspec.units import size
 from localspec.wording import counted, printable

@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, TypedDict, TypeVar, Unpack
 
-from localspec import home
 from localspec._version import __version__
 from localspec.client import discovery
 from localspec.client.stream import Stream, Subscription
@@ -21,7 +20,6 @@ from localspec.errors import (
     ShuttingDown,
 )
 from localspec.protocol.events import EventKind
-from localspec.protocol.memory import Forgotten, MemoryStats, Primed, TableStats
 from localspec.protocol.messages import (
     PROTOCOL,
     ClientInfo,
@@ -32,19 +30,23 @@ from localspec.protocol.messages import (
     DaemonShutdown,
     DaemonStatus,
     EventsSubscribe,
+    Forgotten,
     Generate,
     Initialize,
     Initialized,
     LoadedModel,
     MemoryForget,
     MemoryPrime,
+    MemoryStats,
     Metrics,
     ModelDescription,
     ModelList,
     ModelLoad,
     ModelUnload,
     Nothing,
+    Primed,
     SuggestionEvent,
+    TableStats,
     TextToken,
     Tokenize,
     Tokenized,
@@ -75,6 +77,7 @@ from localspec.protocol.sessions import (
     StreamResume,
 )
 
+T = TypeVar("T")
 NO_OPTIONS = Options()
 NOTHING = Nothing()
 
@@ -112,23 +115,6 @@ class Where(Deadlines, total=False):
     n: int
     multiline: bool
     trigger: Trigger
-
-
-class Tokenizing(TypedDict, total=False):
-    """``start``: with the token that texts begin with; ``special``: names of special tokens are read as these
-    tokens; ``pieces``: with the bytes of each token."""
-
-    start: bool
-    special: bool
-    pieces: bool
-
-
-class Warm(TypedDict, total=False):
-    """Optional parameters of a prompt that is prefilled early, besides its path, prefix and suffix."""
-
-    language: str
-    extra: tuple[File, ...]
-    options: Options
 
 
 class Client:
@@ -230,9 +216,20 @@ class Client:
         params = CompletionInline(prefix=prefix, suffix=suffix, options=options, **where)
         return self._wire.request("completion/inline", params, Completions)
 
-    def warm(self, path: str | None, prefix: str, suffix: str, **more: Unpack[Warm]) -> Stream[Warmed]:
+    def warm(
+        self,
+        path: str | None,
+        prefix: str,
+        suffix: str,
+        *,
+        language: str | None = None,
+        extra: tuple[File, ...] = (),
+        options: Options = NO_OPTIONS,
+    ) -> Stream[Warmed]:
         """Prefill a completion's prompt before the completion is requested."""
-        params = CompletionWarm(path=path, prefix=prefix, suffix=suffix, **more)
+        params = CompletionWarm(
+            path=path, prefix=prefix, suffix=suffix, language=language, extra=extra, options=options
+        )
         return self._wire.request("completion/warm", params, Warmed)
 
     def open(
@@ -242,7 +239,7 @@ class Client:
         private: bool = False,
         options: Options = NO_OPTIONS,
     ) -> Stream[SessionOpened]:
-        """Open a session; the stream reports the loading of its model. :meth:`open_session` awaits it."""
+        """Open a session; the stream reports the loading of its model. A private one leaves no history."""
         params = SessionOpen(options=options, system=system, private=private)
         return self._wire.request("session/open", params, SessionOpened)
 
@@ -264,84 +261,68 @@ class Client:
 
     # Requests with a result only.
 
-    async def open_session(
-        self,
-        *,
-        system: str | None = None,
-        private: bool = False,
-        options: Options = NO_OPTIONS,
-    ) -> SessionOpened:
-        """Open a session, loading its model; a private one leaves no history."""
-        return await self.open(system=system, private=private, options=options).result()
-
     async def sessions(
         self, query: str = "", *, limit: int = 200, offset: int = 0
     ) -> tuple[SessionSummary, ...]:
         """The stored sessions with ``query`` in their title or messages, the last used first."""
         params = SessionQuery(query=query, limit=limit, offset=offset)
-        listed: SessionList = await self._call("session/list", SessionList, params)
-        return listed.sessions
+        return (await self.request("session/list", SessionList, params)).sessions
 
     async def session(self, session: str) -> SessionContent:
         """A session's messages and options."""
-        content: SessionContent = await self._call("session/get", SessionContent, SessionId(session=session))
-        return content
+        return await self.request("session/get", SessionContent, SessionId(session=session))
 
     async def rename_session(self, session: str, title: str) -> None:
         """Give a session another title."""
-        await self._call("session/rename", Nothing, SessionRename(session=session, title=title))
+        await self.request("session/rename", Nothing, SessionRename(session=session, title=title))
 
     async def configure_session(self, session: str, options: Options) -> Pairing | None:
         """Set all options of a session; loads another model first, and returns its pairing."""
         params = SessionConfigure(session=session, options=options)
-        configured: SessionConfigured = await self._call("session/configure", SessionConfigured, params)
-        return configured.pairing
+        return (await self.request("session/configure", SessionConfigured, params)).pairing
 
     async def fork_session(self, session: str, message: int | None = None) -> str:
         """Copy a session's messages up to and including ``message`` (None: all); returns the new session."""
         params = SessionFork(session=session, message=message)
-        forked: SessionForked = await self._call("session/fork", SessionForked, params)
-        return forked.session
+        return (await self.request("session/fork", SessionForked, params)).session
 
     async def close_session(self, session: str) -> None:
         """Cancel the running answers of a session; a private session is deleted."""
-        await self._call("session/close", Nothing, SessionId(session=session))
+        await self.request("session/close", Nothing, SessionId(session=session))
 
     async def delete_session(self, session: str) -> None:
         """Delete a session and its messages."""
-        await self._call("session/delete", Nothing, SessionId(session=session))
+        await self.request("session/delete", Nothing, SessionId(session=session))
 
     async def models(self) -> tuple[ModelDescription, ...]:
         """The models on this disk."""
-        return (await self.list_models()).models
-
-    async def list_models(self) -> ModelList:
-        """The models on this disk, and the stores that were searched."""
-        listed: ModelList = await self._call("models/list", ModelList)
-        return listed
+        return (await self.request("models/list", ModelList)).models
 
     async def tokenize(
-        self, text: str, *, model: str | None = None, **how: Unpack[Tokenizing]
+        self,
+        text: str,
+        *,
+        model: str | None = None,
+        start: bool = False,
+        special: bool = False,
+        pieces: bool = False,
     ) -> tuple[TextToken, ...]:
-        """A text's tokens."""
-        params = Tokenize(text=text, model=model, **how)
-        found: Tokenized = await self._call("tokenize", Tokenized, params)
-        return found.tokens
+        """A text's tokens; see :class:`~localspec.protocol.messages.Tokenize`."""
+        params = Tokenize(text=text, model=model, start=start, special=special, pieces=pieces)
+        return (await self.request("tokenize", Tokenized, params)).tokens
 
     async def unload(self, model: str | None = None) -> tuple[str, ...]:
         """Unload a model, or all; returns their names. Raises :class:`EngineBusy` for models in use."""
-        done: Unloaded = await self._call("models/unload", Unloaded, ModelUnload(model=model))
-        return done.models
+        return (await self.request("models/unload", Unloaded, ModelUnload(model=model))).models
 
     async def feedback(self, item: str, event: SuggestionEvent, *, chars: int | None = None) -> None:
         """Report the fate of a completion's item; ``chars``: code points accepted of a partial one."""
         params = CompletionFeedback(item=item, event=event, chars=chars)
-        await self._call("completion/feedback", Nothing, params)
+        await self.request("completion/feedback", Nothing, params)
 
     async def status(self) -> DaemonStatus:
         """The daemon's state: its models, connections and requests."""
-        status: DaemonStatus = await self._call("daemon/status", DaemonStatus)
-        return status
+        return await self.request("daemon/status", DaemonStatus)
 
     async def subscribe(self, *kinds: EventKind) -> Subscription:
         """Subscribe to events of these kinds only; replaces an earlier subscription.
@@ -353,19 +334,17 @@ class Client:
         if self._wire.subscription is not None:
             self._wire.subscription.feed(None)
         self._wire.subscription = subscription
-        await self._call("events/subscribe", Nothing, EventsSubscribe(kinds=kinds))
+        await self.request("events/subscribe", Nothing, EventsSubscribe(kinds=kinds))
         return subscription
 
     async def memory_stats(self) -> tuple[TableStats, ...]:
         """The tables of the n-gram memory."""
-        found: MemoryStats = await self._call("memory/stats", MemoryStats)
-        return found.tables
+        return (await self.request("memory/stats", MemoryStats)).tables
 
     async def forget(self, *, workspace: str | None = None, source: str | None = None) -> Forgotten:
         """Forget a workspace, a source, a source in a workspace, or, without either, everything."""
         params = MemoryForget(workspace=workspace, source=source)
-        forgotten: Forgotten = await self._call("memory/forget", Forgotten, params)
-        return forgotten
+        return await self.request("memory/forget", Forgotten, params)
 
     def prime(
         self, *paths: str, texts: tuple[File, ...] = (), workspace: str | None = None
@@ -376,34 +355,28 @@ class Client:
 
     async def metrics(self) -> Metrics:
         """Totals since the daemon started."""
-        metrics: Metrics = await self._call("metrics", Metrics)
-        return metrics
+        return await self.request("metrics", Metrics)
 
     async def shutdown(self, *, if_idle: bool = False) -> None:
         """Stop the daemon, and wait until it has closed the connection.
 
         With ``if_idle`` a busy daemon keeps running, and :class:`EngineBusy` is raised.
         """
-        await self._call("daemon/shutdown", Nothing, DaemonShutdown(if_idle=if_idle))
+        await self.request("daemon/shutdown", Nothing, DaemonShutdown(if_idle=if_idle))
         await self.ended()
 
     async def ended(self) -> None:
         """Wait until the daemon has closed the connection, as it does when it stops."""
         await self._wire.closed()
 
-    async def request(self, method: str, params: object = NOTHING, type: Any = Any) -> Any:
+    async def request(self, method: str, type: type[T], params: object = NOTHING) -> T:
         """Call any method of the wire; returns the result, decoded as ``type``."""
-        return await self._call(method, type, params)
-
-    async def _call(self, method: str, type: Any, params: object = NOTHING) -> Any:
         return await self._wire.request(method, params, type).result()
 
 
 async def connect(
     *,
     start: bool = True,
-    url: str | None = None,
-    token: str | None = None,
     name: str = "localspec",
     on_start: Callable[[str], None] = lambda why: None,
     command: tuple[str, ...] = discovery.COMMAND,
@@ -412,13 +385,8 @@ async def connect(
 
     ``start`` also replaces an idle daemon that is older than this client, or whose ``config.toml`` has
     changed. ``on_start`` is called before ``command`` is started, with the reason if another daemon has ended
-    for it. ``url`` is the address of a daemon over TCP (``daemon.tcp``), which gets ``token`` or else this
-    user's. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`, :class:`VersionSkew`.
+    for it. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`, :class:`VersionSkew`.
     """
-    if url is not None:
-        if token is None:
-            token = await asyncio.to_thread(_read_token)
-        return await initialized(await open_socket(url=url, token=token), name)
     client = None if discovery.find() is None else await _answering(name)
     why = ""
     if client is not None:
@@ -444,7 +412,7 @@ def _can_start() -> bool:
 
 
 async def _reason(client: Client) -> str:
-    """Why the daemon is replaced, and the models that are unloaded by that."""
+    """The reason why the daemon is replaced, and the models that are unloaded by that."""
     why = "it is older than this command" if client.outdated else "config.toml has changed"
     try:
         models = [each.model for each in (await client.status()).models]
@@ -484,17 +452,6 @@ async def initialized(socket: Socket, name: str) -> Client:
     except BaseException:
         await wire.close()
         raise
-
-
-def _read_token() -> str:
-    path = home.token_path()
-    try:
-        return path.read_text(encoding="ascii").strip()
-    except OSError as error:
-        raise DaemonUnavailable(
-            f"the token in {path} cannot be read: {error.strerror}",
-            "Set `daemon.tcp` and run `localspec daemon restart`, or give the token of that daemon.",
-        ) from None
 
 
 def _numbers(version: str) -> tuple[int, ...]:

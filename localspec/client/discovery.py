@@ -11,7 +11,7 @@ import subprocess
 import sys
 import threading
 import time
-from typing import Annotated, BinaryIO
+from typing import Annotated
 
 import msgspec
 from msgspec import Meta
@@ -130,7 +130,16 @@ def _spawn(command: tuple[str, ...]) -> None:
         try:
             with home.opened_log() as log:
                 begin = log.tell()
-                daemon = _run_detached((*command, "--log", "--ready-fd", str(started)), started, log)
+                daemon = subprocess.Popen(
+                    (*command, "--log", "--ready-fd", str(started)),
+                    pass_fds=(started,),
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                    # NOTIFY_SOCKET is for the program that a supervisor of this client waits for.
+                    **process.surroundings(without=("NOTIFY_SOCKET",)),
+                )
         finally:
             os.close(started)
         # Reaps the daemon should it end before this program does.
@@ -151,19 +160,6 @@ def _check_room() -> None:
     for place in (home.runtime_dir(), home.state_dir()):
         if shutil.disk_usage(place).free < ROOM:
             raise DiskFull(f"the daemon cannot start: no space left in {place}")
-
-
-def _run_detached(command: tuple[str, ...], fd: int, log: BinaryIO) -> subprocess.Popen[bytes]:
-    return subprocess.Popen(
-        command,
-        pass_fds=(fd,),
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-        # NOTIFY_SOCKET is for the program that a supervisor of this client waits for.
-        **process.surroundings(without=("NOTIFY_SOCKET",)),
-    )
 
 
 def _tail(begin: int) -> str:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import itertools
-from collections.abc import Awaitable
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, unix_connect
-from websockets.asyncio.client import connect as tcp_connect
 from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
 from websockets.typing import Subprotocol
 
@@ -28,9 +26,9 @@ from localspec.protocol import jsonrpc, messages
 from localspec.protocol.events import LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS, Call, ErrorObject, Id, ProtocolFault, Response
 
+T = TypeVar("T")
 OPEN_S = 5.0
 FULL_REMEDY = "Close other clients, or raise daemon.max_connections and run `localspec daemon restart`."
-ADDRESS_REMEDY = "Check the address against that of `localspec daemon status`, then try again."
 SETTINGS: dict[str, Any] = {
     "subprotocols": [Subprotocol(messages.SUBPROTOCOL)],
     "compression": None,
@@ -45,24 +43,16 @@ LONGEST_REFUSAL = 500
 """characters of a refusal's text"""
 
 
-async def open_socket(*, url: str | None = None, token: str = "") -> ClientConnection:
-    """Connect and shake hands, over the home's Unix socket or else over TCP, where ``token`` is sent.
+async def open_socket() -> ClientConnection:
+    """Connect and shake hands over the home's Unix socket.
 
     Raises :class:`DaemonUnavailable` if no daemon answers, :class:`Unauthorized` if it refuses this client,
     and :class:`QueueFull` if it has no connection left.
     """
-    if url is None:
-        # Not the path in the discovery file, where another user may listen by now: this one is checked.
-        path = str(home.socket_path())
-        return await _connected(path, unix_connect(path, **SETTINGS))
-    bearer = {"Authorization": f"Bearer {token}"}
-    # No proxy, whatever the environment says: the daemon is on this machine.
-    return await _connected(url, tcp_connect(url, proxy=None, additional_headers=bearer, **SETTINGS))
-
-
-async def _connected(place: str, opening: Awaitable[ClientConnection]) -> ClientConnection:
+    # Not the path in the discovery file, where another user may listen by now: this one is checked.
+    place = str(home.socket_path())
     try:
-        return await opening
+        return await unix_connect(place, **SETTINGS)
     except InvalidStatus as error:
         sentence = (error.response.body or b"").decode(errors="replace").strip()[:LONGEST_REFUSAL]
         if error.response.status_code in (401, 403):
@@ -70,10 +60,8 @@ async def _connected(place: str, opening: Awaitable[ClientConnection]) -> Client
         if sentence == messages.FULL:
             raise QueueFull("the daemon's limit of open connections is reached", FULL_REMEDY) from None
         status = error.response.status_code
-        raise DaemonUnavailable(
-            f"the server at {place} refused the connection with HTTP status {status}: {sentence}",
-            ADDRESS_REMEDY,
-        ) from None
+        message = f"the server at {place} refused the connection with HTTP status {status}: {sentence}"
+        raise DaemonUnavailable(message, "Run `localspec daemon restart`, then try again.") from None
     except (OSError, InvalidHandshake, TimeoutError, EOFError) as error:
         raise DaemonUnavailable(f"no daemon answers at {place}: {error}") from None
 
@@ -107,33 +95,31 @@ class Wire:
         """the largest request that the daemon accepts, in bytes; None until it is initialized"""
         self._tasks = [asyncio.create_task(self._send_all()), asyncio.create_task(self._receive_all())]
 
-    def request(self, method: str, params: object, type: Any) -> Stream[Any]:
+    def request(self, method: str, params: object, type: type[T]) -> Stream[T]:
         """Send a request whose result is a ``type``."""
         id = next(self._ids)
-        stream: Stream[Any] = Stream(
-            id, lambda: self.notify("$/cancelRequest", messages.CancelRequest(id=id))
-        )
+        stream: Stream[T] = Stream(id, lambda: self.notify("$/cancelRequest", messages.CancelRequest(id=id)))
         try:
-            frame = jsonrpc.request(id, method, params)
-        except UnicodeEncodeError:
-            stream.finish(
-                InvalidOptions(
-                    "the text is not valid Unicode: it has half of a surrogate pair",
-                    "Remove or replace that character.",
-                )
-            )
-            return stream
-        if self.lost is not None:
-            stream.finish(DaemonUnavailable(self.lost))
-            return stream
-        if self.max_frame is not None and len(frame.encode()) > self.max_frame:
-            stream.finish(
-                InvalidOptions(f"the request is larger than {self.max_frame} bytes", "Send less text.")
-            )
+            frame = self._frame(id, method, params)
+        except LocalspecError as error:
+            stream.finish(error)
             return stream
         self._live[id] = stream, type
         self._outgoing.put_nowait(frame)
         return stream
+
+    def _frame(self, id: Id, method: str, params: object) -> str:
+        """A request as it is sent. Raises :class:`DaemonUnavailable`, and :class:`InvalidOptions`."""
+        if self.lost is not None:
+            raise DaemonUnavailable(self.lost)
+        try:
+            frame = jsonrpc.request(id, method, params)
+        except UnicodeEncodeError:
+            message = "the text is not valid Unicode: it has half of a surrogate pair"
+            raise InvalidOptions(message, "Remove or replace that character.") from None
+        if self.max_frame is not None and len(frame.encode()) > self.max_frame:
+            raise InvalidOptions(f"the request is larger than {self.max_frame} bytes", "Send less text.")
+        return frame
 
     def notify(self, method: str, params: object) -> None:
         self._outgoing.put_nowait(jsonrpc.notification(method, params))

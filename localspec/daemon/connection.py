@@ -18,8 +18,8 @@ from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.relay.outbox import Outbox, Socket
 from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew, of_system
 from localspec.protocol import jsonrpc, messages
+from localspec.protocol.bounds import Params
 from localspec.protocol.jsonrpc import Call, Id, ProtocolFault
-from localspec.protocol.params import Params
 from localspec.protocol.results import Result
 
 log = logging.getLogger(__name__)

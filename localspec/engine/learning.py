@@ -22,9 +22,9 @@ from localspec.memory.memory import Memory
 from localspec.models.model import Model
 from localspec.models.record import Learnt, Record, Tried, TriedRecord, name_of_pair
 from localspec.protocol.results import Stats
+from localspec.speculation.controller import best_length
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel, learnt_as
-from localspec.speculation.length import best_length
 from localspec.speculation.survival import BUCKETS, Calibration, Survival
 
 DRAFT_S = 0.002

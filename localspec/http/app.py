@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
-from functools import cache
 from http import HTTPStatus
 from typing import Any
 
@@ -20,7 +19,6 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from localspec._version import __version__
 from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
 from localspec.http import llama_cpp, ollama, openai
@@ -33,14 +31,13 @@ from localspec.protocol.options import LONGEST_SHOWN
 log = logging.getLogger(__name__)
 
 DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, llama_cpp.CHAT, ollama.DIALECT)
-SCHEMA = "/openapi.json"
 AGAIN = "Try again later, or raise daemon.max_connections and run `localspec daemon restart`."
 SHARE = 2
 """divides the number of requests with the token that run at once into that of requests without it"""
 
 
 OF_PATH = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
-OPEN = {SCHEMA, *(endpoint.path for dialect in DIALECTS for endpoint in dialect.endpoints if endpoint.open)}
+OPEN = {endpoint.path for dialect in DIALECTS for endpoint in dialect.endpoints if endpoint.open}
 
 
 class NothingThere(LocalspecError):
@@ -66,9 +63,9 @@ def not_offered(method: str, path: str) -> NothingThere:
         return NothingThere(message, f"Use {meant}.")
     if path in OF_PATH:
         methods = {each.method for each in OF_PATH[path].endpoints if each.path == path}
-        return NothingThere(message, f"Use {' or '.join(sorted(methods))}: see {SCHEMA}.")
+        return NothingThere(message, f"Use {' or '.join(sorted(methods))}.")
     offered = [each.path for each in dialect_at(path).endpoints if not each.path.startswith(openai.MODELS)]
-    return NothingThere(message, f"This dialect offers {', '.join(offered)}; {SCHEMA} has all endpoints.")
+    return NothingThere(message, f"This dialect offers {', '.join(offered)}.")
 
 
 def create(
@@ -108,9 +105,6 @@ def create(
         response.headers.update(error.headers or {})
         return response
 
-    async def schema(request: Request) -> Response:
-        return Response(encoded_schema(), media_type="application/json")
-
     routes = [
         Route(endpoint.path, Address(dialect, endpoint, rooms, connect), methods=[endpoint.method])
         for dialect in DIALECTS
@@ -118,15 +112,10 @@ def create(
     ]
     gate = Middleware(Gate, token=token, unauthenticated=unauthenticated, refuse=refuse, origins=origins)
     return Starlette(
-        routes=[*routes, Route(SCHEMA, schema)],
+        routes=routes,
         middleware=[gate],
         exception_handlers={HTTPException: lost},
     )
-
-
-@cache
-def encoded_schema() -> bytes:
-    return msgspec.json.encode(schema_of(DIALECTS))
 
 
 @dataclass(frozen=True)
@@ -209,44 +198,3 @@ def _error(dialect: Dialect, error: LocalspecError, status: HTTPStatus) -> Respo
 
 def _json(value: Any, status: HTTPStatus = HTTPStatus.OK) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
-
-
-# The OpenAPI document.
-
-
-def schema_of(dialects: Iterable[Dialect]) -> dict[str, Any]:
-    """Return an OpenAPI 3.1 document of all endpoints, made from the types that check their bodies."""
-    endpoints = [(dialect.name, each) for dialect in dialects for each in dialect.endpoints]
-    schemas, components = msgspec.json.schema_components(
-        [each.body for _, each in endpoints], ref_template="#/components/schemas/{name}"
-    )
-    paths: dict[str, Any] = {}
-    for (dialect, endpoint), schema in zip(endpoints, schemas, strict=True):
-        path = endpoint.path.replace(":path", "")
-        paths.setdefault(path, {})[endpoint.method.lower()] = _operation(dialect, endpoint, schema)
-    bearer = {"type": "http", "scheme": "bearer"}
-    return {
-        "openapi": "3.1.0",
-        "info": {"title": "localspec", "version": __version__},
-        "paths": paths,
-        "components": {"schemas": components, "securitySchemes": {"token": bearer}},
-        "security": [{"token": []}],
-    }
-
-
-def _operation(dialect: str, endpoint: Endpoint, schema: dict[str, Any]) -> dict[str, Any]:
-    operation: dict[str, Any] = {
-        "tags": [dialect],
-        "summary": " ".join((endpoint.handler.__doc__ or "").split()),
-        "responses": {"200": {"description": "The answer."}, "default": {"description": "An error."}},
-    }
-    if endpoint.open:
-        operation["security"] = []
-    if endpoint.method == "GET":
-        operation["parameters"] = [
-            {"name": field.name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-            for field in msgspec.structs.fields(endpoint.body)
-        ]
-    else:
-        operation["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
-    return operation

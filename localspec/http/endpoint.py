@@ -27,7 +27,7 @@ DECODING = ThreadPoolExecutor(1, "localspec-http")
 """decodes longer ones, one at a time: several threads would slow the event loop down"""
 WHOLE = 2.0**53
 """from here on a float no longer stands for one whole number"""
-REMEDY = "See /openapi.json for the fields and their types."
+REMEDY = "Send a JSON object with the fields of the dialect, in their types."
 
 T = TypeVar("T")
 

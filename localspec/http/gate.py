@@ -3,7 +3,7 @@
 A web page can send requests to loopback, and CORS does not stop those whose answers it does not read. So a
 request that a browser sends for a page is refused, unless the page's origin is in ``http.origins``. Those
 pages get the CORS headers to read answers; they need the token in the dialects of ``http.without_token``,
-too. Endpoints that need no token (`/health`, the schema) are open to them as well.
+too. Endpoints that need no token, such as `/health`, are open to them as well.
 """
 
 from __future__ import annotations

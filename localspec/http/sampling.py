@@ -26,8 +26,7 @@ LEAST_TOP_P = 1e-6
 LONGEST_MS = 600_000
 
 Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
-OPTIONS = msgspec.json.schema_components((Options,))[1]["Options"]
-Ours = Annotated[dict[str, Any], Meta(extra_json_schema={"properties": OPTIONS["properties"]})]
+Ours = dict[str, Any]
 """options by the names of :class:`Options`"""
 BANNED = -10_000.0
 MOST_TEXTS = 256

@@ -10,7 +10,7 @@ import numpy as np
 from localspec.memory.files import USER, TableFiles, name_of
 from localspec.memory.sources import tag_of
 from localspec.memory.workspace import workspace_of
-from localspec.protocol.memory import TableStats
+from localspec.protocol.messages import TableStats
 
 Notice = Callable[[str], None]
 

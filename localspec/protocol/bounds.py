@@ -1,9 +1,13 @@
-"""The longest texts of the wire. Prompts, contents and files' texts are bounded by the frame alone."""
+"""The base of all parameters of the wire's methods, and its longest texts.
+
+Prompts, contents and files' texts are bounded by the frame alone.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated
 
+import msgspec
 from msgspec import Meta
 
 LONGEST_PATH = 4096
@@ -21,6 +25,10 @@ Language = Annotated[str, Meta(max_length=100)]
 """an editor's name of a language"""
 Identity = Annotated[str, Meta(max_length=128)]
 """the id of a session, an item or a stream"""
+
+
+class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Base of all parameters: an unknown field is an error."""
 
 
 def shortened(text: str, longest: int) -> str:

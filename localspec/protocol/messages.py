@@ -10,13 +10,21 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from localspec.protocol.bounds import LONGEST_PATH, FilePath, Identity, Language, Name, Place, TokenId
-from localspec.protocol.events import EventKind, LiveEvent
+from localspec.protocol.bounds import (
+    LONGEST_PATH,
+    FilePath,
+    Identity,
+    Language,
+    Name,
+    Params,
+    Place,
+    TokenId,
+)
+from localspec.protocol.events import Degraded, Delta, EventKind, LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Call, Id, ProtocolFault
 from localspec.protocol.options import BackendName, Options, readable, unknown_key
-from localspec.protocol.params import Params
 from localspec.protocol.requests import File, Message
-from localspec.protocol.results import Result, Stats, Token
+from localspec.protocol.results import Result, Stats
 from localspec.protocol.sessions import (
     ChatEdit,
     ChatRegenerate,
@@ -84,13 +92,21 @@ class ModelUnload(Params):
 Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
 
 
-class Generate(Params):
+class Timed(Params, kw_only=True):
+    """Deadlines in milliseconds: for the whole request, for the time until the first token, and for the time
+    from then on; the answer then is the text so far."""
+
+    max_ms: Milliseconds | None = None
+    max_prompt_ms: Milliseconds | None = None
+    max_predict_ms: Milliseconds | None = None
+
+
+class Generate(Timed):
     """Exactly one of ``prompt``, ``tokens`` and ``messages``; ``raw``: the prompt without the chat template.
 
     ``tokens`` are continued as they are. ``prefilled``: the last message is the assistant's, and the answer
-    goes on after it. ``variables`` are given to the chat template. Deadlines are those of
-    :class:`CompletionInline`. ``progress``: ``stream/progress`` of short prompts, too, the first one before
-    anything is read.
+    goes on after it. ``variables`` are given to the chat template. ``progress``: ``stream/progress`` of short
+    prompts, too, the first one before anything is read.
     """
 
     prompt: str | None = None
@@ -99,9 +115,6 @@ class Generate(Params):
     raw: bool = False
     prefilled: bool = False
     variables: dict[str, Any] = {}
-    max_ms: Milliseconds | None = None
-    max_prompt_ms: Milliseconds | None = None
-    max_predict_ms: Milliseconds | None = None
     progress: bool = False
     options: Options = Options()
 
@@ -121,9 +134,8 @@ Trigger = Literal["automatic", "invoked"]
 """origin of a completion: the editor by itself, or a command of the user, which also gets unsure text"""
 
 
-class CompletionInline(Params):
-    """``max_ms`` is a deadline for the whole request; ``max_prompt_ms`` for the time until the first token,
-    ``max_predict_ms`` for the time from then on. The answer then is the text so far, in whole lines."""
+class CompletionInline(Timed):
+    """At a deadline the answer is the text so far, in whole lines."""
 
     prefix: str
     suffix: str
@@ -131,9 +143,6 @@ class CompletionInline(Params):
     path: FilePath | None = None
     extra: tuple[File, ...] = ()
     n: Annotated[int, Meta(ge=1, le=8)] = 1
-    max_ms: Milliseconds | None = None
-    max_prompt_ms: Milliseconds | None = None
-    max_predict_ms: Milliseconds | None = None
     multiline: bool = True
     trigger: Trigger = "automatic"
     options: Options = Options()
@@ -390,6 +399,48 @@ class Metrics(msgspec.Struct, frozen=True):
     prometheus: str
 
 
+class TableStats(msgspec.Struct, frozen=True, kw_only=True):
+    """One table, or the damaged files that were set aside in its place."""
+
+    workspace: str | None
+    """path; the table's name if only a damaged file is left; None: the user-wide table"""
+    vocab_fp: str
+    path: str
+    bytes: int = 0
+    capacity: int = 0
+    """most entries"""
+    entries: int = 0
+    occupancy: float = 0.0
+    tokens: int = 0
+    """tokens learnt since it was made; a text learnt twice counts twice"""
+    last_use: float | None = None
+    """seconds since 1970; None: never"""
+    sources: dict[str, int] = {}
+    """entries by source; those of a source whose name was lost are under the tag's number"""
+    quarantined: tuple[str, ...] = ()
+
+
+class MemoryStats(msgspec.Struct, frozen=True):
+    """All tables."""
+
+    tables: tuple[TableStats, ...]
+
+
+class Forgotten(msgspec.Struct, frozen=True):
+    """The amount forgotten: n-grams of one source, else whole tables."""
+
+    forgotten: int
+    unit: Literal["tables", "n-grams"]
+
+
+class Primed(msgspec.Struct, frozen=True):
+    """The amount learnt; ``skipped`` files were not text."""
+
+    files: int
+    skipped: int
+    tokens: int
+
+
 # Notifications, daemon to client.
 
 
@@ -412,11 +463,9 @@ class StreamProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     processed: int = 0
 
 
-class StreamDelta(msgspec.Struct, frozen=True):
+class StreamDelta(Delta, frozen=True):
     request: Id
     seq: int
-    text: str
-    tokens: tuple[Token, ...]
 
 
 class ModelProgress(msgspec.Struct, frozen=True):
@@ -425,11 +474,8 @@ class ModelProgress(msgspec.Struct, frozen=True):
     fraction: float
 
 
-class SpeculationDegraded(msgspec.Struct, frozen=True, rename={"source": "from"}):
+class SpeculationDegraded(Degraded, frozen=True, rename={"source": "from"}):
     request: Id
-    source: str
-    to: str
-    reason: str
 
 
 NOTIFICATIONS: dict[str, Any] = {

@@ -1,7 +1,7 @@
 """The registry of proposers: one value for each, from which all that lists proposers is derived.
 
 Read by the options' validation, the help and completion of ``--proposer``, the metrics' labels, the HTTP
-server's limits for unauthenticated clients, the chat's colours and dialogs, the simulator, and by the engine,
+server's limits for unauthenticated clients, the chat's colours and dialogs, and by the engine,
 which alone imports the factories.
 """
 

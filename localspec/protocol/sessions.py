@@ -7,9 +7,8 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from localspec.protocol.bounds import Identity
+from localspec.protocol.bounds import Identity, Params
 from localspec.protocol.options import Options
-from localspec.protocol.params import Params
 
 Status = Literal["streaming", "complete", "cancelled", "failed"]
 MessageId = Annotated[int, Meta(ge=1, le=2**63 - 1)]

@@ -15,16 +15,14 @@ class Draft:
     """The tokens that a proposer guesses to come next.
 
     ``q`` holds the distribution each token was drawn from; None means one-hot (lookup, memory, greedy,
-    seeded). ``match_length`` is the number of tokens of context that the guess is based on, 0 if it is not
-    based on a match. ``evidence`` holds a small integer per token for how sure the proposer was of it. Its
-    scale is the proposer's own: the controller learns how often tokens with each number are right.
-    ``reason`` says why there is no draft.
+    seeded). ``evidence`` holds a small integer per token for how sure the proposer was of it. Its scale is
+    the proposer's own: the controller learns how often tokens with each number are right. ``reason`` says
+    why there is no draft.
     """
 
     tokens: tuple[int, ...]
     source: str
     q: tuple[Distribution, ...] | None = None
-    match_length: int = 0
     evidence: tuple[int, ...] = ()
     reason: str = ""
 

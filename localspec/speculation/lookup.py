@@ -44,23 +44,20 @@ NO_MATCH = Match(0, 0)
 
 
 class NgramIndex:
-    """The ends of all occurrences of every n-gram of a growing text, n in ``n_min … n_max``.
+    """The ends of all occurrences of every n-gram of a growing text, n in ``n_min … n_max``."""
 
-    The text before ``start`` is not searched.
-    """
-
-    def __init__(self, n_min: int, n_max: int, start: int = 0) -> None:
+    def __init__(self, n_min: int, n_max: int) -> None:
         self._orders = range(n_max, n_min - 1, -1)
         self._newest: dict[int, dict[tuple[int, ...], int]] = {n: {} for n in self._orders}
         self._older: dict[int, dict[int, int]] = {n: {} for n in self._orders}
         """by n: from an occurrence's end to that of the occurrence before it"""
-        self._start = self._indexed = start
+        self._indexed = 0
 
     def extend(self, text: Sequence[int]) -> None:
         """Index the new tokens of ``text``, except the last, which no token follows yet."""
         for end in range(self._indexed + 1, len(text)):
             for n in self._orders:
-                if n <= end - self._start:
+                if n <= end:
                     gram, newest = tuple(text[end - n : end]), self._newest[n]
                     before = newest.get(gram)
                     if before is not None:
@@ -108,15 +105,13 @@ def copy_from(text: Sequence[int], start: int, k: int) -> tuple[int, ...]:
 
 class PromptLookup(Proposer):
     """Copies from the request's own text, with an :class:`NgramIndex` per request; takes microseconds a
-    round, independent of the context's length. ``output_only`` searches the answer alone, not the prompt.
-    """
+    round, independent of the context's length."""
 
     name = "prompt-lookup"
     prior = (0.1, 0.55, 0.62, 0.76, 0.8, 0.8, 0.9, 0.92, 0.95, 0.97, 0.98)
 
-    def __init__(self, *, n_min: int = 2, n_max: int = 5, output_only: bool = False) -> None:
+    def __init__(self, *, n_min: int = 2, n_max: int = 5) -> None:
         self._n_min, self._n_max = n_min, n_max
-        self._output_only = output_only
         self._indexes: dict[int, NgramIndex] = {}
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
@@ -125,15 +120,13 @@ class PromptLookup(Proposer):
     def _propose(self, ask: Ask) -> Draft:
         index = self._indexes.get(ask.request)
         if index is None:
-            start = len(ask.context) - ask.answered if self._output_only else 0
-            index = self._indexes[ask.request] = NgramIndex(self._n_min, self._n_max, start)
+            index = self._indexes[ask.request] = NgramIndex(self._n_min, self._n_max)
         index.extend(ask.context)
         match = index.find(ask.context)
         if not match.length or not ask.k:
             return NOTHING
         tokens = copy_from(ask.context, match.end, ask.k)
-        evidence = match.evidence(len(tokens))
-        return Draft(tokens, self.name, match_length=match.length, evidence=evidence)
+        return Draft(tokens, self.name, evidence=match.evidence(len(tokens)))
 
     def stop(self, request: int) -> None:
         self._indexes.pop(request, None)

@@ -84,20 +84,18 @@ class MemoryRecall(Proposer):
             tables = self._tables[ask.request] = self._open(ask.workspace)
         if not tables:
             return NOTHING
-        hits, evidence, longest = self._chain(tables, ask)
+        hits, evidence = self._chain(tables, ask)
         self._hits[ask.request] = hits if ask.remember else []
         if not hits:
             return NOTHING
-        return Draft(
-            tuple(hit.token for hit in hits), self.name, match_length=longest, evidence=tuple(evidence)
-        )
+        return Draft(tuple(hit.token for hit in hits), self.name, evidence=tuple(evidence))
 
-    def _chain(self, tables: Sequence[Table], ask: Ask) -> tuple[list[Hit], list[int], int]:
-        """Return the origins of the drafted tokens, their evidence, and the length of the first n-gram."""
+    def _chain(self, tables: Sequence[Table], ask: Ask) -> tuple[list[Hit], list[int]]:
+        """Return the origins of the drafted tokens, and their evidence."""
         context = ask.context[-REACH:]
         hits: list[Hit] = []
         evidence: list[int] = []
-        longest, hashes = 0, self._keys.hashes_of(context)
+        hashes = self._keys.hashes_of(context)
         while len(hits) < ask.k:
             found, table = _find(tables, hashes)
             if found is None and len(hashes) == 1:
@@ -107,7 +105,6 @@ class MemoryRecall(Proposer):
             if found is None:
                 break
             known = self._ranks.get(found.order, 0) + LEVELS[min(found.score, len(LEVELS) - 1)]
-            longest = longest or found.order
             hits.append(Hit(table, found.slot, found.token))
             evidence.append(known)
             if ask.gate is not None and not ask.gate.admits(known):
@@ -117,7 +114,7 @@ class MemoryRecall(Proposer):
                 hashes = (self._keys.rolled(hashes[0], context[-self._longest - 1], found.token),)
             else:
                 hashes = self._keys.hashes_of(context)
-        return hits, evidence, longest
+        return hits, evidence
 
     def observe(self, request: int, draft: Draft, accepted: int) -> None:
         hits = self._hits.pop(request, [])

@@ -33,10 +33,6 @@ class Proposer(ABC):
         """The seconds that a draft of ``k`` tokens would take; 0 where that is negligible."""
         return 0.0
 
-    def catch_up(self, ask: Ask) -> float:
-        """The seconds that must be spent once before the first token can be drafted."""
-        return 0.0
-
     def observe(self, request: int, draft: Draft, accepted: int) -> None:  # noqa: B027
         """Note that the first ``accepted`` tokens of ``draft`` were accepted, and no more."""
 

@@ -10,8 +10,8 @@ from xml.etree import ElementTree
 import msgspec
 import pytest
 
-from localspec.bench.results import Results, Run, figures_of, svg_of
-from localspec.bench.run import Case, Order, Player, load_cases, measure
+from localspec.bench.plot import svg_of
+from localspec.bench.run import Case, Order, Player, Results, Run, figures_of, load_cases, measure
 from localspec.engine.engine import Engine
 from localspec.engine.load import choose_here
 from localspec.errors import InvalidOptions
@@ -60,7 +60,7 @@ def results(*runs: Run) -> Results:
 
 def test_a_case_is_answered_plainly_and_by_the_proposer(engine: Engine, order: Order) -> None:
     player, case = Player(engine, msgspec.structs.replace(order, tokens=40)), Case("code", ("ab",), raw=True)
-    prompt = player.prepare(7, case)
+    prompt = player.prepare(case)
     assert prompt == TextPrompt("ab")
     found = player.measure(7, case, prompt)
     assert found is not None and found.equal
@@ -71,21 +71,19 @@ def test_a_case_is_answered_plainly_and_by_the_proposer(engine: Engine, order: O
 
 def test_an_answer_of_one_token_has_no_speed(engine: Engine, order: Order) -> None:
     player, case = Player(engine, msgspec.structs.replace(order, tokens=1)), Case("code", ("ab",), raw=True)
-    assert player.measure(0, case, player.prepare(0, case)) is None
+    assert player.measure(0, case, player.prepare(case)) is None
 
 
 def test_a_second_turn_follows_the_first_answer(engine: Engine, order: Order) -> None:
-    player = Player(engine, order)
-    prompt = player.prepare(0, Case("second turn", ("one", "two")))
+    prompt = Player(engine, order).prepare(Case("second turn", ("one", "two")))
     assert isinstance(prompt, ChatPrompt)
     first, answer, second = prompt.messages
     assert (first, second) == (Message("user", "one"), Message("user", "two"))
     assert answer.role == "assistant"
-    assert [log.turn for log in player.logs] == [0, 1]
 
 
 def test_a_taught_case_begins_anew(engine: Engine, order: Order) -> None:
-    prompt = Player(engine, order).prepare(0, Case("warm memory", ("one", "two"), taught=True))
+    prompt = Player(engine, order).prepare(Case("warm memory", ("one", "two"), taught=True))
     assert prompt == ChatPrompt((Message("user", "two"),))
 
 
@@ -94,10 +92,9 @@ def test_all_is_measured_on_a_real_model(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     seen: list[str] = []
-    found, logs = measure(order, lambda what, fraction: seen.append(what))
+    found = measure(order, lambda what, fraction: seen.append(what))
     workloads = ["edit", "chat", "code", "json", "second turn", "warm memory"]
     assert [figure.workload for figure in found.figures] + found.left_out == workloads
-    assert len(logs) == len(load_cases()) + 2  # two cases have a prompt before the measured one
     assert not found.stopped and all(figure.equal for figure in found.figures)
     assert seen[-1] == "measuring warm memory"
     assert not (tmp_path / "data").exists()  # the user's memory learns nothing
@@ -113,7 +110,7 @@ def test_ctrl_c_keeps_the_runs_until_then(
             raise KeyboardInterrupt
 
     chosen = msgspec.structs.replace(order, workloads=("chat", "json"))
-    found, _ = measure(chosen, impatient)
+    found = measure(chosen, impatient)
     assert found.stopped and [figure.workload for figure in found.figures] == ["chat"]
     with pytest.raises(KeyboardInterrupt):
         measure(msgspec.structs.replace(order, workloads=("json",)), impatient)

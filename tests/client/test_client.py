@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from websockets.asyncio.server import ServerConnection, serve
+from websockets.asyncio.server import ServerConnection, unix_serve
 from websockets.typing import Subprotocol
 
 from localspec.client import Client, Stream, connect, discovery
+from localspec.client.client import initialized
 from localspec.client.stream import Reading
 from localspec.client.wire import open_socket
-from localspec.daemon.access import token as tokens
 from localspec.errors import (
     DaemonUnavailable,
     EngineBusy,
@@ -32,16 +32,15 @@ from localspec.errors import (
     ModelNotFound,
     OutOfMemory,
     SessionNotFound,
-    Unauthorized,
     VersionSkew,
 )
+from localspec.home import socket_path
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.messages import ModelProgress, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
 from localspec.protocol.results import Result
 from tests.client.conftest import echo
-from tests.daemon.harness import write_config
 from tests.waiting import soon
 
 
@@ -112,7 +111,7 @@ async def test_what_failed_can_be_closed(shared: Path, client: Client) -> None:
 
 
 async def test_chats(home: Path, client: Client) -> None:
-    opened = await client.open_session(system="be brief", options=Options(proposer="none"))
+    opened = await client.open(system="be brief", options=Options(proposer="none")).result()
     assert opened.pairing.proposer == "none"
     await client.chat(opened.session, "hello").result()
     text = (await client.chat(opened.session, "prompt").result()).text
@@ -140,7 +139,7 @@ async def test_models_status_and_metrics(home: Path, client: Client) -> None:
     status = await client.status()
     assert (status.connections, status.running, len(status.models)) == (1, 0, 1)
     assert (await client.metrics()).totals['localspec_tokens_total{kind="completion"}'] == 1
-    assert (await client.request("daemon/status"))["pid"] == status.pid
+    assert (await client.request("daemon/status", dict))["pid"] == status.pid
 
 
 @pytest.mark.slow
@@ -168,7 +167,7 @@ async def test_errors_are_typed(shared: Path, client: Client) -> None:
         async for _ in client.generate("kill"):
             pass
     with pytest.raises(ModelInvalid):
-        await client.open_session(options=Options(model="broken"))
+        await client.open(options=Options(model="broken")).result()
     with pytest.raises(InvalidOptions, match="threshold"):
         await client.generate("x", options=Options(threshold=0.5)).result()
     with pytest.raises(InvalidOptions, match="exactly one of prompt, tokens and messages"):
@@ -176,24 +175,10 @@ async def test_errors_are_typed(shared: Path, client: Client) -> None:
     with pytest.raises(InvalidOptions, match="surrogate"):
         await client.generate("\ud800").result()
     with pytest.raises(InvalidOptions, match="verbose"):
-        await client.request("daemon/status", {"verbose": True})
+        await client.request("daemon/status", dict, {"verbose": True})
     with pytest.raises(LocalspecError, match="no method") as caught:
-        await client.request("no/such")
+        await client.request("no/such", dict)
     assert caught.value.code == "internal"
-
-
-async def test_over_tcp_with_the_token_of_the_moment(home: Path) -> None:
-    write_config(home, tcp=True)
-    async with await echo() as local:
-        url = (await local.status()).url
-        async with await connect(url=url) as client:
-            assert (await client.generate("hello").result()).text == "hello "
-        old = (home / "data" / "token").read_text()
-        tokens.create(home / "data" / "token")
-        with pytest.raises(Unauthorized, match="token"):
-            await connect(url=url, token=old)
-        async with await connect(url=url) as client:
-            assert (await client.status()).connections == 2
 
 
 @pytest.mark.slow
@@ -215,12 +200,10 @@ async def test_a_lost_daemon_ends_every_stream(home: Path, client: Client) -> No
 
 async def test_clients_send_no_pings_of_their_own(home: Path) -> None:
     """Silence ends no connection: a daemon stands still while its machine is suspended."""
-    write_config(home, tcp=True)
-    async with await echo() as client:
-        url, token = (await client.status()).url, (home / "data" / "token").read_text()
-        for socket in (await open_socket(), await open_socket(url=url, token=token)):
-            assert socket.ping_interval is None
-            await socket.close()
+    async with await echo():
+        socket = await open_socket()
+        assert socket.ping_interval is None
+        await socket.close()
 
 
 async def test_shutdown_ends_the_daemon(home: Path) -> None:
@@ -265,10 +248,9 @@ async def test_a_server_of_another_protocol_or_none_is_reported(
         await say(socket)
         await socket.wait_closed()
 
-    async with serve(handle, "127.0.0.1", 0, subprotocols=[Subprotocol("localspec.v1")]) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with unix_serve(handle, str(socket_path()), subprotocols=[Subprotocol("localspec.v1")]):
         with pytest.raises(error, match=what):
-            await connect(url=f"ws://127.0.0.1:{port}", token="")
+            await initialized(await open_socket(), "test")
 
 
 HEAVY = ("numpy", "llama_cpp", "mlx", "jinja2")
@@ -291,7 +273,7 @@ def test_the_import_is_light(module: str, barred: tuple[str, ...]) -> None:
 
 @pytest.mark.slow
 async def test_sessions_are_searched_set_copied_and_ended(home: Path, client: Client) -> None:
-    session = (await client.open_session()).session
+    session = (await client.open().result()).session
     await client.chat(session, "hello").result()
     question, answer = (await client.session(session)).messages
     assert (await client.edit(session, question.id, "edited").result()).text == "edited "
@@ -314,7 +296,7 @@ async def test_sessions_are_searched_set_copied_and_ended(home: Path, client: Cl
 
 async def test_a_stream_is_resumed_by_a_new_connection(shared: Path) -> None:
     client = await echo()
-    session = (await client.open_session()).session
+    session = (await client.open().result()).session
     lost = client.chat(session, "stall")
     assert lost.name is None and lost.seq == -1
     first = [(await begun(lost)).seq]

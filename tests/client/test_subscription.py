@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -29,7 +28,7 @@ async def test_events_come_in_order_and_rounds_name_their_stream(home: Path, cli
 async def test_a_new_subscription_takes_the_place_of_the_old_one(home: Path, client: Client) -> None:
     old = await client.subscribe("round")
     new = await client.subscribe("session")
-    opened = await client.open_session()
+    opened = await client.open().result()
     assert [event async for event in old] == []
     assert await soon(anext(new)) == SessionEvent(opened.session, "opened")
 
@@ -61,12 +60,3 @@ async def test_the_memory_is_taught_shown_and_forgotten(home: Path, client: Clie
     forgotten = await client.forget(workspace="/p")
     assert (forgotten.forgotten, forgotten.unit) == (1, "tables")
     assert await client.memory_stats() == ()
-
-
-async def test_the_end_comes_to_all_readers() -> None:
-    events = Subscription()
-    readers = [asyncio.create_task(anext(events, None)) for _ in range(3)]
-    events.feed(SessionEvent("a", "opened"))
-    events.feed(None)
-    sent = [await soon(reader) for reader in readers]
-    assert sent == [SessionEvent("a", "opened"), None, None]

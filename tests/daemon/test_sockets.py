@@ -14,11 +14,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from websockets.asyncio import client as websockets_client
+from websockets.asyncio.client import connect
 from websockets.asyncio.server import ServerConnection, serve
 from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
+from websockets.typing import Subprotocol
 
-from localspec.client import connect
 from localspec.daemon.access.guard import Gate, refusal
 from localspec.daemon.access.loopback import HOST, listen
 from localspec.daemon.access.transport import Socket
@@ -215,8 +216,11 @@ async def test_clients_stay_and_one_socket_s_silent_connections_leave_the_other_
             if tcp:
                 async with raw(daemon) as other:
                     assert "result" in await other.call("asked", "session/list")
-        async with await connect(url=daemon.found.url, token=daemon.token) as newest:
-            await newest.status()
+        bearer, subprotocols = {"Authorization": f"Bearer {daemon.token}"}, [Subprotocol("localspec.v1")]
+        async with connect(
+            daemon.found.url or "", additional_headers=bearer, subprotocols=subprotocols, proxy=None
+        ) as newest:
+            await newest.ping()
     assert "Traceback" not in daemon.log()
 
 

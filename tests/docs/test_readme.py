@@ -47,8 +47,7 @@ def test_the_settings_are_valid() -> None:
 def test_every_flag_exists(cli: Cli) -> None:
     models = ("models list", "models load", "models pull", "models pair")
     daemon = ("daemon logs", "daemon run", "daemon token", "doctor")
-    bench = ("bench", "bench simulate")
-    commands = ("", "run", "complete", *daemon, *models, "memory forget", *bench, "config show")
+    commands = ("", "run", "complete", *daemon, *models, "memory forget", "bench", "config show")
     helps = "".join(cli(*command.split(), "--help").stdout for command in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", WRITTEN))
     assert {flag for flag in named if flag not in helps} <= OTHERS_FLAGS

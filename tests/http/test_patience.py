@@ -80,7 +80,9 @@ def connected_to(http: HttpServer) -> int:
 @pytest.mark.parametrize("count", [1, 50])
 def test_a_client_that_reads_nothing_is_closed(http: HttpServer, count: int) -> None:
     """Both while an answer is being sent, and after the last one, while unread bytes delay the close."""
-    asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n" * 20
+    body = f'{{"prompt": "{"x" * 60_000}"}}'
+    head = f"POST /completion HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {http.token}\r\n"
+    asked = f"{head}Content-Length: {len(body)}\r\n\r\n{body}".encode() * 20
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.connect(("127.0.0.1", http.port))

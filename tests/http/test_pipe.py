@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from websockets.exceptions import ConnectionClosed
 
-from localspec.http.pipe import End
+from localspec.http.server import End
 from tests.waiting import soon
 
 

@@ -22,17 +22,17 @@ from tests.hygiene.source import (
 )
 
 CEILINGS = {
-    "assets": 2450,
-    "localspec/.": 1500,
+    "assets": 2750,
+    "localspec/.": 1450,
     "localspec/backends": 3500,
-    "localspec/bench": 700,
+    "localspec/bench": 300,
     "localspec/cli": 3450,
-    "localspec/client": 1100,
+    "localspec/client": 1050,
     "localspec/completion": 550,
     "localspec/daemon": 4900,
     "localspec/doctor": 650,
-    "localspec/engine": 3550,
-    "localspec/http": 3200,
+    "localspec/engine": 3500,
+    "localspec/http": 3100,
     "localspec/hub": 1050,
     "localspec/lsp": 1400,
     "localspec/memory": 2100,
@@ -46,7 +46,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 46550,
+    "tests": 45500,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

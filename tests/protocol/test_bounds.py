@@ -45,6 +45,15 @@ def test_an_unknown_word_is_repeated_in_short(params: str) -> None:
     assert 10 < str(refused.value).count("x") < 70
 
 
+def test_the_longest_name_is_refused_with_a_short_sentence() -> None:
+    """The search for names similar to one of megabytes took a second, in which no client was answered."""
+    for name in ("x" * 4_000_000, "daemon/statu" * 330_000):
+        head = '{"jsonrpc":"2.0","id":1,'
+        assert read_message(f'{head}"method":"{name}"}}') == "-32601"
+        assert read_message(f'{head}"method":"metrics","params":{{"{name}":1}}}}') == "-32602"
+        assert read_message(f'{head}"{name}":1}}') == "-32600"
+
+
 @pytest.mark.parametrize("id", ["1" * 4000, "-" + "9" * 19, '"%s"' % ("x" * 129)])
 def test_an_id_is_short(id: str) -> None:
     with pytest.raises(ProtocolFault) as refused:
@@ -54,12 +63,12 @@ def test_an_id_is_short(id: str) -> None:
 
 def test_an_error_keeps_its_ends() -> None:
     error = ModelNotFound(f"there is no model {'x' * 100_000} here", "y" * 100_000)
-    told = jsonrpc.decode(jsonrpc.failure(1, error))
-    assert isinstance(told, jsonrpc.Response) and told.error is not None and told.error.data is not None
-    assert told.error.message == told.error.data["message"]
-    for text in (told.error.message, told.error.data["remedy"]):
+    sent = jsonrpc.decode(jsonrpc.failure(1, error))
+    assert isinstance(sent, jsonrpc.Response) and sent.error is not None and sent.error.data is not None
+    assert sent.error.message == sent.error.data["message"]
+    for text in (sent.error.message, sent.error.data["remedy"]):
         assert len(text) == jsonrpc.LONGEST_SENTENCE and "…" in text
-    assert told.error.message.startswith("there is no model x") and told.error.message.endswith("x here")
+    assert sent.error.message.startswith("there is no model x") and sent.error.message.endswith("x here")
     assert shortened("short", 5) == "short" and len(shortened("longer", 5)) == 5
 
 

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from localspec.errors import InvalidOptions, LocalspecError, QueueFull
 from localspec.protocol import jsonrpc
 from localspec.protocol.jsonrpc import Call, ErrorObject, ProtocolFault, Response, decode
-from localspec.protocol.messages import METHODS, params_of
 
 NOTICE = jsonrpc.notification("m", {})
 
@@ -185,25 +184,3 @@ def test_errors_are_decoded_again(id: int | str, message: str, remedy: str) -> N
     error = LocalspecError(message, remedy)
     response = decode(jsonrpc.failure(id, error))
     assert response == Response(id, None, ErrorObject(-32000, message, error.as_dict()))
-
-
-def decode_or_refuse(text: str | bytes) -> None:
-    """The oracle: a message, or a fault that can itself be sent."""
-    try:
-        message = decode(text)
-        if isinstance(message, Call) and isinstance(text, str):
-            params_of(message)
-    except ProtocolFault as fault:
-        assert decode(jsonrpc.failure(fault.id, fault))
-
-
-@given(st.binary(max_size=300) | st.text(max_size=300))
-def test_random_bytes_and_text_are_decoded_or_refused(data: str | bytes) -> None:
-    decode_or_refuse(data)
-
-
-@given(st.sampled_from(sorted(METHODS)), st.data())
-def test_any_value_of_a_known_parameter_is_taken_or_refused(method: str, data: st.DataObject) -> None:
-    known = METHODS[method].__struct_fields__
-    params = data.draw(st.fixed_dictionaries({}, optional=dict.fromkeys(known, json_values)))
-    decode_or_refuse(jsonrpc.request(1, method, params))

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from localspec.protocol import jsonrpc
+from localspec.protocol.bounds import Params
 from localspec.protocol.events import EventKind, LiveEvent, ModelEvent, RoundEvent, SessionEvent
 from localspec.protocol.jsonrpc import Call, ProtocolFault
 from localspec.protocol.messages import (
@@ -19,7 +20,6 @@ from localspec.protocol.messages import (
     params_of,
 )
 from localspec.protocol.options import Options
-from localspec.protocol.params import Params
 from localspec.protocol.requests import File, Message
 
 EXAMPLES: dict[str, dict[str, Any]] = {
@@ -107,7 +107,7 @@ def test_an_unknown_parameter_is_refused_by_name(method: str) -> None:
     assert message == f"{method}: object contains unknown field zoom"
 
 
-def test_a_client_of_another_protocol_is_understood_far_enough_to_be_told_so() -> None:
+def test_a_client_of_another_protocol_is_understood_far_enough_to_be_refused() -> None:
     assert params_of(call("initialize", EXAMPLES["initialize"] | {"zoom": 1})) == expected("initialize")
 
 
@@ -193,7 +193,7 @@ def test_a_method_like_none_of_ours_gets_no_suggestion() -> None:
 
 
 def test_degradation_says_from_and_to() -> None:
-    sent = msgspec.to_builtins(SpeculationDegraded(1, "draft", "prompt-lookup", "it failed"))
+    sent = msgspec.to_builtins(SpeculationDegraded("draft", "prompt-lookup", "it failed", 1))
     assert sent == {"request": 1, "from": "draft", "to": "prompt-lookup", "reason": "it failed"}
 
 

@@ -67,7 +67,7 @@ class Soaker:
                 return True
             case 4:
                 if not self.session or self.rng.random() < 0.2:
-                    self.session = (await client.open_session(private=self.rng.random() < 0.3)).session
+                    self.session = (await client.open(private=self.rng.random() < 0.3).result()).session
                 with suppress(SessionNotFound):  # a private one went with its connection
                     await client.session(self.session)
                     self.ended(await client.chat(self.session, "What is a list?", options=options).result())
@@ -79,7 +79,7 @@ class Soaker:
                 await client.metrics()
             case _:
                 with pytest.raises(InvalidOptions):
-                    await client.request("generate", {"prompt": "x", "options": {"k": 99}})
+                    await client.request("generate", dict, {"prompt": "x", "options": {"k": 99}})
         return False
 
     async def begun(self, client: Client, text: str) -> Stream[Result]:

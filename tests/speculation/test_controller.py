@@ -11,11 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary
-from localspec.speculation.controller import Controller, EarlyStop
+from localspec.speculation.controller import Controller, EarlyStop, best_length
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import NOTHING, Ask, Draft, Savings, nothing
 from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.length import best_length
 from localspec.speculation.lookup import PromptLookup
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.survival import Calibration
@@ -122,8 +121,8 @@ def test_a_draft_model_that_loses_to_a_better_draft_is_asked_when_there_is_none(
     measured = curve(FLAT)
     model = Coin(TRUTH, 0.85, name="draft", price=0.05 * measured.seconds(1, 100))
     _, drafts = play(steered([Now(TRUTH, 1.0, name="copy"), model], measured), measured)
-    told = [draft.source for draft in drafts[20:] if draft.tokens]
-    assert "copy" in told and told.count("draft") > 2 * told.count("copy")
+    sources = [draft.source for draft in drafts[20:] if draft.tokens]
+    assert "copy" in sources and sources.count("draft") > 2 * sources.count("copy")
 
 
 @pytest.mark.parametrize(("p", "least"), [(0.6, 0.5), (0.9, 2.0), (1.0, 6.0)])

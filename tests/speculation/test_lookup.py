@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from localspec.speculation.lookup import (
     CANDIDATES,
     CONTESTED,
+    EVIDENCE,
     MAX_MATCH,
     NO_MATCH,
     Match,
@@ -56,10 +57,10 @@ def test_shorter_matches_than_n_min_are_not_taken() -> None:
     assert offer([1, 2, 3, 9, 1, 2], n_min=2) == (3, 9, 1, 2)
 
 
-def test_the_match_length_is_told_beyond_n_max() -> None:
+def test_a_match_is_measured_beyond_n_max() -> None:
     text = [1, 2, 3, 4, 5, 6, 7]
     draft = PromptLookup(n_min=2, n_max=3).propose([ask([*text, 0, *text], 3)])[0]
-    assert draft.match_length == 7 and draft.tokens == (0, 1, 2)
+    assert draft.evidence == EVIDENCE[7:10] and draft.tokens == (0, 1, 2)
 
 
 def test_of_several_occurrences_the_longest_match_is_copied() -> None:
@@ -67,10 +68,10 @@ def test_of_several_occurrences_the_longest_match_is_copied() -> None:
     tail = [1, 2, 3, 4, 5]
     context = [8, 7, 6, *tail, 50, 9, *tail, 60, 8, 7, 6, *tail]
     draft = PromptLookup().propose([ask(context, 1)])[0]
-    assert draft.tokens == (50,) and draft.match_length == 8
+    assert draft.tokens == (50,) and draft.evidence == (EVIDENCE[8],)
 
 
-def test_a_match_that_went_on_differently_before_is_told_apart() -> None:
+def test_a_match_that_went_on_differently_before_is_marked() -> None:
     clear = PromptLookup().propose([ask([1, 2, 7, 0, 1, 2], 2)])[0]
     contested = PromptLookup().propose([ask([1, 2, 6, 0, 1, 2, 7, 3, 1, 2], 2)])[0]
     assert contested.tokens[0] == 7 and contested.evidence[0] == CONTESTED < clear.evidence[0]
@@ -81,14 +82,6 @@ def test_evidence_grows_with_every_token() -> None:
     text = [*range(40)]
     draft = PromptLookup().propose([ask([*text, 99, *text[:4]], 20)])[0]
     assert list(draft.evidence) == sorted(draft.evidence) and len(set(draft.evidence)) > 4
-
-
-def test_the_answer_alone_can_be_searched() -> None:
-    lookup = PromptLookup(output_only=True)
-    context = [1, 2, 3, 4, 1, 2]
-    assert lookup.propose([ask(context, 3)._replace(answered=2)])[0].tokens == ()
-    context += [3, 9, 1, 2]
-    assert lookup.propose([ask(context, 2)._replace(answered=6)])[0].tokens == (3, 9)
 
 
 def test_a_copy_past_the_end_reads_itself() -> None:

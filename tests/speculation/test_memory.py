@@ -97,7 +97,7 @@ CHAIN = {(1, 2, 3): (4, 9), (2, 3, 4): (5, 3), (4, 5): (6, 1), (5, 6): (7, 0)}
 def test_a_chain_goes_from_the_longest_order_to_shorter_ones() -> None:
     keys = Spelt()
     draft = one(recall(Written(CHAIN), keys=keys), ask([1, 2, 3], 9))
-    assert draft.tokens == (4, 5, 6, 7) and draft.match_length == 3
+    assert draft.tokens == (4, 5, 6, 7)
     # Ranks: the order 3 is the longer of two; levels: by score.
     assert draft.evidence == (4 + LEVELS[9], 4 + LEVELS[3], LEVELS[1], LEVELS[0])
     assert keys.rolls == 2
@@ -230,7 +230,7 @@ def test_what_followed_is_drafted(memory: Memory) -> None:
     teach(memory, SONG)
     draft = propose(memory, SONG[:6], 8)
     assert draft.tokens == tuple(SONG[6:14]) and draft.source == "memory"
-    assert len(draft.evidence) == 8 and draft.match_length == 5
+    assert len(draft.evidence) == 8
 
 
 def test_a_long_chain_is_the_same_as_one_token_at_a_time(memory: Memory) -> None:

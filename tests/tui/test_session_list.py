@@ -20,7 +20,7 @@ async def stored(client: Client, *titles: str) -> list[str]:
     """Chats of these titles; the last one comes first in a list."""
     sessions = []
     for title in titles:
-        sessions.append((await client.open_session()).session)
+        sessions.append((await client.open().result()).session)
         await client.rename_session(sessions[-1], title)
     return sessions
 

@@ -78,7 +78,7 @@ async def test_another_program_deletes_what_is_being_answered(home: Path) -> Non
 @pytest.mark.slow
 async def test_another_program_has_it_answered(home: Path) -> None:
     async with await connect() as other:
-        opened = await other.open_session(options=ENDLESS)
+        opened = await other.open(options=ENDLESS).result()
         stream = other.chat(opened.session, QUESTION)
         await anext(aiter(stream))
         async with playing(session=opened.session) as player:
@@ -152,7 +152,7 @@ async def test_what_cannot_be_gone_on_with_is_reported_before_the_screen_is_take
 async def test_the_model_of_a_chat_that_is_only_looked_at_is_not_loaded(home: Path) -> None:
     async with playing() as player, await connect() as other:
         small = replace(GREEDY, model="stdlib-1m", draft="none")
-        session = (await other.open_session(options=small)).session
+        session = (await other.open(options=small).result()).session
         await other.chat(session, QUESTION).result()
         await open_chat(player, "commonpath")
         await player.settle()

@@ -101,7 +101,7 @@ async def test_a_command_leaves_the_edit_in_whose_place_it_was_typed(still: Path
 @pytest.mark.slow
 async def test_what_is_typed_ahead_is_said_in_the_chat_that_is_gone_on_with(home: Path) -> None:
     async with await connect() as other:
-        session = (await other.open_session(options=GREEDY)).session
+        session = (await other.open(options=GREEDY).result()).session
         await other.chat(session, QUESTION).result()
         async with playing(session=session, settled=False) as player:
             put(player, "And split?")

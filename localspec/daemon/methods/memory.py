@@ -21,7 +21,7 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.relay.exchange import Exchange, Receiver
 from localspec.errors import Gone, InvalidOptions, LocalspecError, from_dict
 from localspec.protocol import messages
-from localspec.protocol.memory import Forgotten, MemoryStats, Primed
+from localspec.protocol.messages import Forgotten, MemoryStats, Primed
 from localspec.protocol.options import Options
 
 COMMAND = process.python("localspec", "memory")

@@ -6,10 +6,9 @@ same on every machine; times are those of the cost curve.
 
 from __future__ import annotations
 
-import os
 import tempfile
 from bisect import bisect_left
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Annotated
@@ -17,16 +16,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from localspec import home
 from localspec.backends.toy import ToyBackend
 from localspec.engine.learning import Learning
 from localspec.engine.proposers import LONGEST_K, Parts, make
-from localspec.errors import InvalidOptions, LocalspecError
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.proposer_kinds import AUTO, KINDS, NONE
-from localspec.regular import read_regular
 from localspec.speculation.controller import Controller
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft import Ask, Draft, Savings, nothing, shared_length
@@ -39,15 +35,9 @@ from localspec.speculation.survival import BUCKETS, Calibration
 HINDSIGHT = "hindsight"
 DRAFT = DraftModel.name
 SIMULATED = (AUTO, HINDSIGHT, NONE, *(kind.name for kind in KINDS))
-"""values of ``--proposer``; ``hindsight``: the best choice and length in each round, by the answer itself"""
+"""names of what is played; ``hindsight``: the best choice and length in each round, by the answer itself"""
 KNOWN = 8
 """observations of a width after which its cost counts as measured"""
-MOST_BYTES = 64 << 20
-"""bytes of a file of logs"""
-RECORD = "Record one with `localspec bench --record FILE`."
-LONGEST_S = 1e6
-"""seconds of a forward"""
-COSTS = "Write --cost 1=12,2=20,5=35."
 
 GREEDY = Sampler(SamplingParams(), Noise(0), seeded=False)
 WRONG = -1
@@ -77,55 +67,9 @@ class Log(msgspec.Struct, frozen=True):
             raise ValueError(f"draft has {len(self.draft)} values, certainty {len(self.certainty)}")
 
 
-def check_place(path: Path) -> None:
-    """Raise :class:`InvalidOptions` for the path of a file to be written that is a directory, or in none."""
-    if os.path.isdir(path):
-        raise InvalidOptions(f"{path} is a directory", "Name a file.")
-    if not os.path.isdir(os.path.dirname(os.path.realpath(path))):
-        raise InvalidOptions(
-            f"there is no directory {path.parent}", "Name a file in a directory that exists."
-        )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a file at once or not at all, the target of a link, or into a pipe or a device that is there.
-
-    Raises :class:`LocalspecError`.
-    """
-    try:
-        if path.exists() and not path.is_file():
-            path.write_text(text, encoding="utf-8")
-        else:
-            home.write_private(Path(os.path.realpath(path)), text)
-    except OSError as error:
-        raise LocalspecError(
-            f"{path} cannot be written: {error.strerror}",
-            f"Free space or permissions are missing in {path.parent}: choose a file elsewhere.",
-        ) from None
-
-
-def write_logs(path: Path, logs: Iterable[Log]) -> None:
-    """Write a log file, one JSON line an answer; raises :class:`LocalspecError`."""
-    write_whole(path, "".join(msgspec.json.encode(log).decode() + "\n" for log in logs))
-
-
 def read_logs(path: Path) -> list[Log]:
-    """Read a log file; raises :class:`InvalidOptions`, with the number of a line that is not a log."""
-    try:
-        content = read_regular(path, MOST_BYTES)
-    except OSError as error:
-        raise InvalidOptions(f"{path} cannot be read: {error.strerror}", "Give a readable file.") from None
-    if not content or len(content) > MOST_BYTES:
-        raise InvalidOptions(
-            f"{path} is not a file of at most {MOST_BYTES >> 20} MiB with token logs", RECORD
-        )
-    logs = []
-    for number, line in enumerate(content.splitlines(), 1):
-        try:
-            logs.append(msgspec.json.decode(line, type=Log))
-        except (msgspec.DecodeError, RecursionError) as error:
-            raise InvalidOptions(f"{path}:{number} is not a token log: {error}", RECORD) from None
-    return logs
+    """Read a file of logs, one JSON line an answer."""
+    return [msgspec.json.decode(line, type=Log) for line in path.read_bytes().splitlines()]
 
 
 class CostLine:
@@ -133,8 +77,6 @@ class CostLine:
     it does not fall."""
 
     def __init__(self, seconds: Mapping[int, float]) -> None:
-        if not seconds or min(seconds) != 1 or not all(0 < s < LONGEST_S for s in seconds.values()):
-            raise InvalidOptions("the costs must be positive and finite, and include width 1", COSTS)
         self._widths = sorted(seconds)
         self._seconds = [seconds[width] for width in self._widths]
 
@@ -152,15 +94,6 @@ class CostLine:
 
 EXAMPLE = CostLine({1: 0.0120, 2: 0.0274, 4: 0.0320, 5: 0.0416, 8: 0.0439, 16: 0.0720})
 """two cores of x86, a model of half a billion parameters at Q8_0"""
-
-
-def parse_costs(text: str) -> CostLine:
-    """``1=12,2=20.5``: milliseconds by width. Raises :class:`InvalidOptions`."""
-    try:
-        pairs = [item.split("=") for item in text.split(",")]
-        return CostLine({int(width): float(ms) / 1000 for width, ms in pairs})
-    except ValueError:
-        raise InvalidOptions(f"{text!r} is not a list of costs", COSTS) from None
 
 
 class Play(msgspec.Struct, frozen=True):
@@ -186,11 +119,6 @@ class Play(msgspec.Struct, frozen=True):
     def speed(self) -> float | None:
         """Speed as a multiple of plain decoding."""
         return self.plain_s / self.seconds if self.seconds else None
-
-    def facts(self) -> dict[str, float | None]:
-        """All figures, for ``--json``."""
-        rates = {"tokens_per_round": self.tokens_per_round, "speed": self.speed}
-        return msgspec.structs.asdict(self) | rates
 
 
 class Time:
@@ -324,12 +252,7 @@ def simulate(
     """Play all answers in their order with one proposer. The n-gram memory begins empty, and learns each
     answer at its end, as in the engine. ``draft_share``: the time of a draft model's forward as a share of
     the target's; None: there is no draft model.
-
-    Raises :class:`InvalidOptions` for a name that cannot be simulated.
     """
-    if name not in SIMULATED or (name == DRAFT and draft_share is None):
-        known = ", ".join(each for each in SIMULATED if each != DRAFT or draft_share is not None)
-        raise InvalidOptions(f"the proposer {name!r} cannot be simulated", f"Choose among: {known}.")
     plays, time = [], Time()
     drafter = None if draft_share is None else RecordedDraft(cost, draft_share, time)
     # There are only token ids; without their bytes secrets cannot be recognised.
@@ -352,11 +275,3 @@ def simulate(
             while memory.work():
                 pass
     return plays
-
-
-def by_workload(logs: Sequence[Log], plays: Sequence[Play]) -> dict[str, Play]:
-    """The sums of plays over the answers of each workload."""
-    found: dict[str, Play] = {}
-    for log, played in zip(logs, plays, strict=True):
-        found[log.workload] = found.get(log.workload, Play()) + played
-    return found
