@@ -17,7 +17,7 @@ WRONG = [
     ("models lst", "models", "`localspec models` has no command 'lst'; did you mean list?"),
     ("models pear", "models", "`localspec models` has no command 'pear'; did you mean pair?"),
     ("help", "", "`localspec` has no command 'help'; there are run, chat, complete,"),
-    ("config fly", "config", "`localspec config` has no command 'fly'; there are show, set, path."),
+    ("config fly", "config", "`localspec config` has no command 'fly'; there are show, set, path, edit."),
     ("--versoin", "", "`localspec` has no option --versoin; did you mean --version?"),
     ("models -x", "models", "`localspec models` has no option -x."),
     ("run --jsn=3 x", "run", "`localspec run` has no option --jsn; did you mean --json?"),
