@@ -21,7 +21,10 @@ from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.bounded import REMEDY, decode_json, opened, read_bounded, shown, unreadable
 
 CONFIG = "config.json"
+INDEX = "model.safetensors.index.json"
 MAX_CONFIG = 16 * 1024 * 1024
+MAX_INDEX = 100 * 1024 * 1024
+"""bytes of the index of split weights; that of the largest models has 9 MB"""
 MAX_WEIGHTS_HEADER = 100 * 1024 * 1024
 """bytes of a header of weights"""
 PART = re.compile(r"-\d+-of-(\d{5,6})\.safetensors$")
@@ -82,6 +85,10 @@ class _Entry(msgspec.Struct):
     dtype: str
     shape: list[Number]
     data_offsets: tuple[Number, Number]
+
+
+class _Index(msgspec.Struct):
+    weight_map: dict[str, str]
 
 
 def is_directory_model(path: Path) -> bool:
@@ -171,6 +178,10 @@ def _weight_files(path: Path) -> tuple[Path, ...]:
     totals = [int(found[1]) for name in loaded if (found := PART.search(name))]
     if len(totals) < (total := max(totals, default=0)):
         raise _bad(path, f"it has {len(totals)} of the {total} parts of its weights")
+    if os.path.lexists(index := path / INDEX):
+        indexed = decode_json(read_bounded(index, MAX_INDEX), _Index, index).weight_map.values()
+        if missing := min(set(indexed) - names, default=""):
+            raise _bad(path, f"{shown(missing)}, which {INDEX} names, is missing")
     return tuple(path / name for name in loaded)
 
 

@@ -146,6 +146,13 @@ def test_split_weights_are_one_model(tmp_path: Path) -> None:
         read_directory(path)
 
 
+def test_the_index_names_weights_that_are_missing(tmp_path: Path) -> None:
+    index = {"weight_map": {"a": "model.safetensors", "b": "model-b.safetensors"}}
+    path = directories.write(tmp_path, {"model.safetensors.index.json": json.dumps(index).encode()})
+    with pytest.raises(ModelInvalid, match=r"'model-b.safetensors', which model.* names, is missing"):
+        read_directory(path)
+
+
 def test_files_may_be_links_as_in_a_download_cache(tmp_path: Path) -> None:
     blobs = directories.write(tmp_path, name="blobs")
     path = tmp_path / "snapshot"
