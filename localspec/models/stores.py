@@ -255,8 +255,10 @@ class _Manifest(msgspec.Struct):
 
 
 def scan_ollama(root: Path) -> Iterator[Found]:
-    """Every model of an Ollama store."""
+    """Every model of an Ollama store; links that lead out of it are not followed."""
     os.listdir(root)  # raises where it cannot be read
+    with contextlib.suppress(FileNotFoundError):  # Ollama makes it with the first model
+        os.listdir(root / "manifests")
     for name in sorted(glob.glob("*/*/*/*", root_dir=root / "manifests")):
         if os.path.isfile(manifest := root / "manifests" / name):
             yield _of_manifest(root, manifest, OLLAMAS_LIBRARY.sub("", name))
@@ -268,6 +270,8 @@ def _of_manifest(root: Path, manifest: Path, name: str) -> Found:
     def bad(problem: str, remedy: str = f"Pull it again: `ollama pull {shlex.quote(id)}`.") -> Found:
         return Found(manifest, id, problem=problem, remedy=remedy)
 
+    if not _is_inside(root, manifest):
+        return bad(f"{manifest} leads out of Ollama's directory")
     try:
         content = decode_json(read_bounded(manifest, MAX_SETTINGS), _Manifest, manifest)
     except ModelError as error:
@@ -279,6 +283,13 @@ def _of_manifest(root: Path, manifest: Path, name: str) -> Found:
     if digest is None:
         return bad(f"{manifest} names {named[:80]!r}, which is not a digest")
     blob = root / "blobs" / f"sha256-{digest[1].lower()}"
+    if not _is_inside(root, blob):
+        return bad(f"{blob} leads out of Ollama's directory")
     if not os.path.exists(blob):
         return bad(f"its download is incomplete: {blob} is missing")
     return Found(blob, id, digest=digest[1].lower())
+
+
+def _is_inside(root: Path, path: Path) -> bool:
+    """True if all links of ``path`` lead to places in ``root``."""
+    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
