@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import os
 import re
+import shlex
 from collections.abc import Callable, Iterable
 from importlib.util import find_spec
 from pathlib import Path
@@ -13,8 +14,11 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from localspec.errors import ModelError, ModelInvalid
+from localspec.models.bounded import REMEDY
 from localspec.models.directory import ModelDirectory, is_directory_model
 from localspec.models.gguf import GgufHeader, read_header, split_of
+from localspec.models.names import pulled_name
+from localspec.models.stores import REPOSITORY, repository_of
 from localspec.models.tokenizer_json import chat_template, read_settings
 from localspec.models.vocabulary import directory_tokens, gguf_tokens, vocab_fp
 from localspec.protocol.messages import ModelDescription
@@ -125,7 +129,20 @@ def describe(name: str, path: Path, format: Format, read: Callable[[], Header]) 
         problem = error
     if problem is None:
         return found
-    return msgspec.structs.replace(found, problem=text_of(problem.message), remedy=text_of(problem.remedy))
+    remedy = text_of(_remedy(problem, path))
+    return msgspec.structs.replace(found, problem=text_of(problem.message), remedy=remedy)
+
+
+def _remedy(problem: ModelError, path: Path) -> str:
+    """The remedy for a problem; of a damaged model of the hub it is to download it again."""
+    repository = repository_of(path)
+    if repository is None or problem.remedy not in (REMEDY, ModelInvalid.default_remedy):
+        return problem.remedy
+    folder = next(each for each in path.parents if each.name.startswith(REPOSITORY))
+    # A file of full size counts as downloaded, also where its link was removed.
+    damaged = folder if path.is_dir() else os.path.realpath(path)
+    again = shlex.quote(pulled_name(repository, path))
+    return f"Remove {damaged}, then run `localspec models pull {again}`."
 
 
 def _described(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,13 @@ def test_a_directorys_tokenizer_that_changes_is_read_anew(home: Home) -> None:
 
 
 # --- what cannot be read -----------------------------------------------------------------------
+
+
+def test_a_damaged_file_of_the_hub_is_removed_before_it_is_downloaded_again(home: Home) -> None:
+    snapshot = home.hub("org/Toy-GGUF", {"toy-q4_0.gguf": b"GGUF"})
+    blob = os.path.realpath(snapshot / "toy-q4_0.gguf")
+    remedy = f"Remove {blob}, then run `localspec models pull org/Toy-GGUF:Q4_0`."
+    assert by_id(read_disk())["toy-q4_0"].remedy == remedy
 
 
 def test_a_store_that_cannot_be_read_is_reported(home: Home) -> None:
