@@ -26,7 +26,7 @@ NOW = datetime(2026, 3, 1, 15, 30)
         (datetime(2024, 2, 29), "2024-02-29"),
     ],
 )
-def test_a_moment_is_told_by_how_long_ago_it_was(then: datetime, told: str) -> None:
+def test_a_moment_is_shown_by_its_age(then: datetime, told: str) -> None:
     assert moment(then.timestamp(), NOW.timestamp()) == told
 
 

@@ -136,7 +136,7 @@ def test_free_gives_the_memory_back() -> None:
     assert grown < TARGET.stat().st_size
 
 
-def test_load_progress_is_told() -> None:
+def test_load_progress_is_reported() -> None:
     seen: list[float] = []
     LlamaCppBackend(model_at(DRAFT), SMALL, progress=seen.append).free()
     assert seen[-1] == 1.0 and seen == sorted(seen)

@@ -92,7 +92,7 @@ def test_after_a_loss_more_steps_have_to_go_that_way(tmp_path: Path) -> None:
     backend.free()
 
 
-def test_nothing_is_begun_for_those_who_do_not_take_the_best_token(tmp_path: Path) -> None:
+def test_nothing_is_begun_for_requests_that_do_not_take_the_best_token(tmp_path: Path) -> None:
     backend = MlxBackend(model_at(write_model("qwen3", tmp_path)), CONFIG, measured=False)
     counted = Counted(backend)
     sequence, token = backend.open(), 65

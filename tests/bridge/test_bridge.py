@@ -240,7 +240,7 @@ async def test_a_signal_ends_it_quietly(daemon: DaemonProcess, number: signal.Si
 
 
 @pytest.mark.slow
-async def test_the_daemon_sees_who_has_left(daemon: DaemonProcess) -> None:
+async def test_the_daemon_sees_that_a_client_has_left(daemon: DaemonProcess) -> None:
     async def until_connected(watcher: Raw, count: int) -> None:
         for id in itertools.count(1000 * count):
             if (await watcher.call(id, "daemon/status"))["result"]["connections"] == count:

@@ -41,7 +41,7 @@ async def test_it_ends_with_the_connection_however_often_it_is_asked(home: Path)
             assert [event async for event in events] == []
 
 
-async def test_who_does_not_read_loses_the_oldest() -> None:
+async def test_a_slow_reader_loses_the_oldest() -> None:
     events = Subscription()
     sent = [SessionEvent(str(number), "changed") for number in range(UNREAD + 10)]
     for event in sent:

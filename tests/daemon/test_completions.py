@@ -211,7 +211,7 @@ async def test_a_real_model_completes_looks_ahead_and_reads_little_again(
         assert hurried["items"] == [] and hurried["result"]["finish_reason"] == "deadline"
 
 
-async def test_who_wants_several_gets_several_though_one_is_known(client: Raw) -> None:
+async def test_several_answers_are_given_though_one_is_known(client: Raw) -> None:
     editor = Editor(client, "known.py", options={"temperature": 0.8})
     sources = [(await editor.complete("several", n=n))["source"] for n in (1, 3, 3, 2, 1)]
     assert sources == ["model", "model", "cache", "cache", "cache"]

@@ -26,7 +26,7 @@ async def generate(client: Raw, id: int, prompt: str, **options: Any) -> dict[st
     return result
 
 
-async def test_rounds_are_told_to_who_asked_of_his_own_requests_only(client: Raw, other: Raw) -> None:
+async def test_rounds_go_to_the_client_of_their_request_only(client: Raw, other: Raw) -> None:
     await subscribe(client, "round")
     await subscribe(other, "round")
     await generate(client, 1, "one two three")
@@ -46,7 +46,7 @@ async def test_without_a_subscription_and_after_its_end_there_are_none(client: R
     assert {event["request"] for event in events(client.seen, "round")} == {3}
 
 
-async def test_a_request_under_way_is_not_told_to_who_no_longer_listens(client: Raw) -> None:
+async def test_rounds_of_a_running_request_end_with_the_subscription(client: Raw) -> None:
     await subscribe(client, "round")
     await client.ask(1, "generate", prompt="flood 100000000 1")
     await client.notice("event")
@@ -58,14 +58,14 @@ async def test_a_request_under_way_is_not_told_to_who_no_longer_listens(client: 
     assert events(client.seen, "round") == []
 
 
-async def test_a_completion_comes_whole_but_its_rounds_are_told(client: Raw) -> None:
+async def test_a_completion_comes_whole_and_its_rounds_are_sent(client: Raw) -> None:
     await subscribe(client, "round")
     await client.call(1, "completion/inline", prefix="a b", suffix="")
     assert len(events(client.seen, "round")) == 2 and texts(client.seen, 1) == ""
 
 
 @pytest.mark.slow
-async def test_models_that_come_go_and_crash_are_told_to_all_subscribers(start: StartDaemon) -> None:
+async def test_models_that_come_go_and_crash_are_events_of_all_subscribers(start: StartDaemon) -> None:
     daemon = start()
     async with raw(daemon) as client, raw(daemon) as other, raw(daemon) as deaf:
         await subscribe(other, "model")
@@ -95,9 +95,7 @@ async def test_a_model_that_cannot_be_loaded_never_came(client: Raw) -> None:
     assert events(client.seen, "model") == [{"kind": "model", "model": "dies", "change": "crashed"}]
 
 
-async def test_chats_are_told_without_a_word_of_theirs_and_private_ones_not_at_all(
-    client: Raw, other: Raw
-) -> None:
+async def test_events_of_chats_hold_no_text_and_private_chats_have_none(client: Raw, other: Raw) -> None:
     await subscribe(other, "session")
     opened = []
     for private in (True, False):

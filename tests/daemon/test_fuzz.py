@@ -45,11 +45,11 @@ def closed_with(daemon: DaemonProcess, said: bytes) -> bytes:
 @pytest.mark.parametrize(
     "said", [b"", masked(1, bytes(60_000))[:-1], b"\x01" + masked(1, b"{")[1:]], ids=["none", "part", "open"]
 )
-def test_who_answers_no_ping_is_closed(start: StartDaemon, said: bytes) -> None:
+def test_a_client_that_answers_no_ping_is_closed(start: StartDaemon, said: bytes) -> None:
     closed_with(start(ping_interval_s=0.2), said)
 
 
-def test_who_breaks_the_protocol_is_closed_without_waiting(start: StartDaemon) -> None:
+def test_a_client_that_breaks_the_protocol_is_closed_without_waiting(start: StartDaemon) -> None:
     daemon = start(max_frame=65536, ping_interval_s=600)
     for said, code in (
         (b"\x81\x02{}", 1002),  # not masked

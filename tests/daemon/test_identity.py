@@ -38,7 +38,7 @@ def test_names_and_paths_of_a_file_are_one(tmp_path: Path) -> None:
             assert key(name, backend=backend, dirs=dirs) == expected
 
 
-def test_a_place_whose_bytes_are_no_text_can_be_told(tmp_path: Path) -> None:
+def test_a_place_whose_bytes_are_no_text_can_be_shown(tmp_path: Path) -> None:
     folder = os.fsencode(tmp_path) + b"/caf\xe9"
     os.mkdir(folder)
     (Path(os.fsdecode(folder)) / "one.gguf").write_bytes(small())

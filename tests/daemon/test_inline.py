@@ -63,7 +63,7 @@ def test_all_items_that_go_on_so_are_kept() -> None:
     assert suggestions.find(QUERY.after("fo")) == Found(("o", "b"), "type-through")
 
 
-def test_who_wants_more_is_not_answered_with_what_came_when_one_was_wanted() -> None:
+def test_a_known_single_answer_does_not_answer_a_request_for_more() -> None:
     suggestions, three = known((QUERY, "foo")), dataclasses.replace(QUERY, count=3)
     assert suggestions.find(three) is None and suggestions.find(three.after("f")) is not None
     suggestions.keep(three, ("foo", "bar"))
@@ -101,7 +101,7 @@ def test_an_item_does_not_hold_its_whole_file() -> None:
     assert (len(shown.before), shown.text, shown.path) == (TAIL, "text", "a.py")
 
 
-def test_an_item_of_who_is_not_to_be_remembered_holds_nothing_of_the_file() -> None:
+def test_an_item_that_is_not_to_be_remembered_holds_nothing_of_the_file() -> None:
     suggestions = Suggestions()
     options = Options(model="m", remember=False)
     (item,) = suggestions.show(dataclasses.replace(QUERY, options=options), ("text",))

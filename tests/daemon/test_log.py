@@ -67,7 +67,7 @@ def test_a_traceback_keeps_its_lines() -> None:
     assert log.OneLine().format(record).splitlines()[1].startswith("Traceback")
 
 
-def test_who_has_it_open_goes_on_in_it(file: Path) -> None:
+def test_a_writer_that_has_it_open_goes_on_in_it(file: Path) -> None:
     with open(file, "ab", buffering=0) as writer:
         writer.write(5 * LINE)
         log.cut(file, older(file))

@@ -105,7 +105,7 @@ async def test_a_cancel_ends_it_and_keeps_what_was_learned(start: StartDaemon, t
     await until(lambda: daemon.workers() == [], "no process is left")
 
 
-async def test_requests_say_who_teaches(client: Raw) -> None:
+async def test_requests_name_their_source(client: Raw) -> None:
     session = (await client.result(1, "session/open"))["session"]
     said = (await client.result(2, "chat/send", session=session, content="source"))["text"]
     assert said == f"chat:{session}"

@@ -111,7 +111,7 @@ def test_what_bounds_the_loss(
     assert totals.get("localspec_no_loss_bound") == bound
 
 
-def test_who_speculated_in_part_is_counted_whole() -> None:
+def test_a_request_that_speculated_in_part_is_counted_whole() -> None:
     """A proposer that failed leaves plain rounds behind; the time it cost is lost all the same."""
     mixed = result(time_saved_s=-0.5, choices={"memory": 1, "proposer is none": 90})
     assert counted(mixed)["localspec_time_lost_seconds_total"] == 0.5

@@ -270,7 +270,7 @@ async def test_whenever_the_daemon_is_killed_every_question_is_kept(start: Start
         assert "result" in await client.call(1, "chat/regenerate", session=session, options={"k": 2})
 
 
-async def test_a_full_disk_takes_no_answer_from_who_reads_it(
+async def test_a_full_disk_takes_no_answer_from_its_reader(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))

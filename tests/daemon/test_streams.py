@@ -110,9 +110,7 @@ async def test_a_lost_chat_goes_on_and_is_picked_up_by_another_connection(
 
 
 @pytest.mark.slow
-async def test_who_picks_a_watched_stream_up_hears_its_rounds_from_then_on(
-    start: StartDaemon, lines: Lines
-) -> None:
+async def test_a_resumed_stream_sends_its_rounds_from_then_on(start: StartDaemon, lines: Lines) -> None:
     daemon = start()
     lines.write("one")
     async with raw(daemon) as watcher:
@@ -154,7 +152,7 @@ async def test_a_stream_can_be_resumed_after_every_number(client: Raw, other: Ra
 
 
 @pytest.mark.slow
-async def test_a_reader_who_loses_the_connection_again_and_again_misses_nothing(
+async def test_a_reader_that_loses_its_connection_repeatedly_misses_nothing(
     daemon: DaemonProcess,
 ) -> None:
     chance, end = random.Random(1), None
@@ -176,7 +174,7 @@ async def test_a_reader_who_loses_the_connection_again_and_again_misses_nothing(
     assert "".join(text for _, text in read) == end == "x" * 35_000
 
 
-async def test_who_takes_over_ends_the_other_and_alone_can_cancel(client: Raw, other: Raw) -> None:
+async def test_a_takeover_ends_the_other_request_and_alone_can_cancel(client: Raw, other: Raw) -> None:
     session = await open_session(client)
     stream = await begin(client, session, "stall")
     await other.ask(5, "stream/resume", stream=stream)
@@ -260,7 +258,7 @@ async def test_what_is_no_longer_kept_is_gone_and_the_stream_is_not(start: Start
         assert len(ended["result"]["text"]) == 3_000_000 and deltas(client.seen, 3) == []
 
 
-async def test_a_resume_that_is_refused_takes_nothing_from_who_follows(client: Raw, other: Raw) -> None:
+async def test_a_refused_resume_takes_nothing_from_the_follower(client: Raw, other: Raw) -> None:
     stream = await begin(client, await open_session(client), "stall")
     assert code(await other.call(1, "stream/resume", stream=stream, after_seq=5)) == "invalid_options"
     await client.notify("$/cancelRequest", id=1)

@@ -170,7 +170,7 @@ def test_a_round_teaches_about_contexts_like_its_own(hands: Hands, engine: Engin
     assert costs.seconds(1, 3) == pytest.approx(0.010)
 
 
-def test_time_saved_is_not_told_while_a_plain_step_has_no_price(hands: Hands, engine: Engine) -> None:
+def test_time_saved_is_not_given_while_a_plain_step_has_no_price(hands: Hands, engine: Engine) -> None:
     sequence = engine.submit(request("abc"))
     clock = RoundClock(known_costs())
     clock.proposed()

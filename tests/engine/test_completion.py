@@ -56,7 +56,7 @@ def test_the_public_call_shows_what_an_editor_would() -> None:
     assert engine.complete("print(", "", temperature=0.0).text == "x)"
 
 
-def test_a_real_model_gives_the_same_completion_whoever_drafts() -> None:
+def test_a_real_model_gives_the_same_completion_with_any_draft() -> None:
     prefix, suffix = "def fib(n):\n    ", "\n\nprint(fib(10))"
     with localspec.load("bundled", n_ctx=1024, threads=1) as engine:
         measured = measure_rounding(engine.target, within_s=math.inf)  # however busy the machine is

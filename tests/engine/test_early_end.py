@@ -71,7 +71,7 @@ class TestOneText:
             ),
         ],
     )
-    def test_whoever_drafts_and_whoever_else_runs(self, k: int, noise: float) -> None:
+    def test_with_any_draft_and_any_other_requests(self, k: int, noise: float) -> None:
         ended = accepted = 0
         for seed in range(8):
             rule = fuzzy(seed)
@@ -113,7 +113,7 @@ class TestWhose:
         raw = replace(tidy("x = "), tidy=False)
         assert alone(certain(7), raw).text.text == "abcdefghijklmnopqrstuvwx"
 
-    def test_what_somebody_invoked_goes_on(self) -> None:
+    def test_an_invoked_completion_goes_on(self) -> None:
         invoked = replace(tidy("x = "), invoked=True)
         assert alone(certain(7), invoked).text.text == "abcdefghijklmnopqrstuvwx"
 

@@ -93,7 +93,7 @@ class TestStream:
         stream.cancel()
         assert stream.finish().finish_reason == "cancelled"
 
-    def test_progress_of_a_long_prompt_is_told(self) -> None:
+    def test_progress_of_a_long_prompt_is_reported(self) -> None:
         engine = toy_engine(markov(), n_ctx=2048)
         events = list(engine.generate("x" * 1500, max_tokens=1).events())
         noted = [event.fraction for event in events if isinstance(event, Progress)]
@@ -250,7 +250,7 @@ class TestFailures:
 
 
 class TestClose:
-    def test_what_waits_is_told_and_nothing_new_is_taken(self) -> None:
+    def test_what_waits_gets_an_error_and_nothing_new_is_taken(self) -> None:
         engine = Engine(ToyBackend(markov(), max_sequences=1))
         running, waiting = (engine.submit(request("ab", max_tokens=200)) for _ in range(2))
         engine.step()

@@ -129,7 +129,7 @@ def prompt_of(vocabulary: Named, model: str = "", *extra: File, prompt: FimPromp
     ],
     ids=lambda value: value if isinstance(value, str) and "<" not in value else "",
 )
-def test_a_family_is_told_a_gap_as_it_was_trained(
+def test_a_family_gets_a_gap_as_it_was_trained(
     names: tuple[str, ...], model: str, alone: str, with_another: str
 ) -> None:
     vocabulary = Named(*names)
@@ -139,7 +139,7 @@ def test_a_family_is_told_a_gap_as_it_was_trained(
     assert format is not None and format.end_tokens >= set(vocabulary.names.values())
 
 
-def test_the_bundled_pair_is_known_by_its_tokens_and_told_the_suffix_first() -> None:
+def test_the_bundled_pair_is_known_by_its_tokens_and_gets_the_suffix_first() -> None:
     """It was trained on both orders; then a keystroke leaves what was computed of the suffix as it is."""
     vocabulary = Named("<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", first=3)
     prompt = FimPrompt("prefix", "suffix")
@@ -177,7 +177,7 @@ def test_tokens_that_a_file_names_by_id_alone_are_taken_prefix_first() -> None:
     assert prompt_of(vocabulary) == "<a>def f(<b>):\n<c>"
 
 
-def test_who_has_no_such_tokens_cannot_fill_gaps() -> None:
+def test_a_model_without_such_tokens_cannot_fill_gaps() -> None:
     for vocabulary, model in ((Named(), "x"), (Named("[SUFFIX]", "[PREFIX]"), "mistral-nemo")):
         with pytest.raises(FimUnsupported):
             PromptEncoder(vocabulary, 100, model=model).encode(GAP, 10)
@@ -201,7 +201,7 @@ def test_what_people_typed_never_becomes_a_special_token() -> None:
     assert vocabulary.spelt(tokens).count(evil) == 6
 
 
-def test_a_home_is_never_told() -> None:
+def test_a_home_is_never_in_the_prompt() -> None:
     vocabulary = Named(*QWEN)
     outside = FimPrompt("a", "b", path="/home/me/elsewhere/x.py", extra=(File("/home/me/notes/y.py", "Y"),))
     tokens = PromptEncoder(vocabulary, 4096, model="qwen").encode(outside, 64, "/home/me/repo").tokens

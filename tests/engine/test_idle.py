@@ -132,7 +132,7 @@ def test_a_measurement_sets_a_cache_aside_and_takes_none_away() -> None:
     assert engine.learning.costs.knows(21, CONTEXT)
 
 
-def test_where_somebody_else_holds_all_sequences_it_is_put_off() -> None:
+def test_it_is_put_off_while_others_hold_all_sequences() -> None:
     target = ToyBackend(small_markov(1), n_ctx=600, max_sequences=1)
     engine, foreign = Engine(target), target.open()
     for _ in range(3):

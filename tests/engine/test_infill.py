@@ -40,7 +40,7 @@ def parts(vocabulary: Named, tokens: list[int]) -> tuple[str, str]:
 
 
 class TestLines:
-    def test_a_short_file_is_told_whole(self) -> None:
+    def test_a_short_file_is_in_the_prompt_whole(self) -> None:
         assert lines_before(lines(0, 256) + "x") == lines(0, 256) + "x"
         assert lines_after("x\n" + lines(0, 60)) == "x\n" + lines(0, 60)
 
@@ -161,7 +161,7 @@ class TestOtherFiles:
         assert len(noted) == 16 and noted[3].text == lines(3000, 3064)
 
 
-def test_paths_are_told_from_the_repository_on() -> None:
+def test_paths_are_those_within_the_repository() -> None:
     assert shown_path("/w/repo/a/b.py", "/w/repo") == "a/b.py"
     assert shown_path("/w/other/b.py", "/w/repo") == shown_path("/w/other/b.py", None) == "b.py"
     assert shown_path("a/b.py", "/w/repo") == "a/b.py" and shown_path(None, None) == "untitled"

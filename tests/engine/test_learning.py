@@ -48,7 +48,7 @@ def engine_with(directory: Path | None, *, draft: bool = False, noise: float = 0
     return Engine(target, model, learning=Learning(target, directory=directory))
 
 
-def test_costs_are_measured_while_nobody_asks_and_kept(tmp_path: Path) -> None:
+def test_costs_are_measured_at_idle_time_and_kept(tmp_path: Path) -> None:
     engine = engine_with(tmp_path, draft=True)
     assert rested(engine) > 20
     costs = engine.learning.costs
@@ -208,7 +208,7 @@ def test_the_rounds_of_a_watched_request_are_among_its_events() -> None:
     assert sum(r.accepted for r in rounds) == sequence.stats.accepted
 
 
-def test_time_saved_is_told_once_a_plain_step_is_known() -> None:
+def test_time_saved_is_given_once_a_plain_step_is_known() -> None:
     engine = engine_with(None)
     first = engine.generate("abcab", temperature=0.0, max_tokens=1).finish().stats
     assert first.time_saved_s is None

@@ -48,7 +48,7 @@ def test_a_piece_of_a_prompt_is_given_up_and_read_again() -> None:
     assert isinstance(result := chat.events[-1], Result) and result.text == expected
 
 
-def test_a_prompt_is_read_in_the_end_however_often_somebody_hurries() -> None:
+def test_a_prompt_is_read_in_the_end_however_often_it_is_preempted() -> None:
     model = Hooked(markov(), n_ctx=2048)
     engine = Engine(model)
     chat = engine.submit(Request(prompt=TextPrompt("x" * 300), options=SHORT))

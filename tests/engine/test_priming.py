@@ -158,7 +158,7 @@ def test_what_is_not_to_be_remembered_leaves_no_trace(repo: Path, memory: Listen
         assert memory.taught() == [] and memory.tables(str(repo)) == ()
 
 
-def test_what_is_looked_ahead_was_written_by_nobody(repo: Path, memory: Listening) -> None:
+def test_what_is_looked_ahead_is_not_learnt(repo: Path, memory: Listening) -> None:
     prompt = FimPrompt("x = 1\nsuggested = 2\n", "", str(repo / "a.py"), tidy=True)
     with engine_of(memory) as engine:
         run_all(engine, [engine.submit(Request(prompt=prompt, priority="background"))])
@@ -184,7 +184,7 @@ def knows(memory: Listening, repo: Path, text: str) -> bool:
 
 
 @pytest.mark.parametrize("what", ["all", "workspace", "source"])
-def test_what_waits_is_forgotten_with_the_rest_whoever_forgets(
+def test_what_waits_is_forgotten_with_the_rest_by_any_process(
     repo: Path, memory: Listening, tmp_path: Path, what: str
 ) -> None:
     """Forget as a command beside the daemon does, which does not notify it."""

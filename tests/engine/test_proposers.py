@@ -111,7 +111,7 @@ def test_an_own_proposer_takes_the_place_of_ours() -> None:
     assert stats.proposers["prompt-lookup"].accepted == sum(right for _, right in mine.observed)
 
 
-def test_whoever_is_there_is_told_that_a_request_has_ended() -> None:
+def test_every_proposer_learns_that_a_request_has_ended() -> None:
     """Also proposers that were not used: a degraded request had several proposers."""
     mine, other = Noted("mine"), Noted("other")
     engine = engine_with(proposers=[mine, other])
@@ -131,7 +131,7 @@ def test_one_proposer_is_asked_for_all_its_requests_at_once() -> None:
     assert not {accepted for _, accepted in other.observed} - {0}
 
 
-def test_a_failing_proposer_takes_nobody_elses_draft_with_it() -> None:
+def test_a_failing_proposer_takes_no_other_draft_with_it() -> None:
     mine, broken = Noted("mine"), Broken("broken")
     engine = engine_with(proposers=[mine, broken])
     fine = submitted(engine, 1, proposer="mine")
@@ -172,7 +172,7 @@ def test_of_a_draft_only_what_is_of_use_is_verified(offered: Seq[int], used: int
     ]
 
 
-def test_a_refusal_names_who_is_there_and_what_would_help() -> None:
+def test_a_refusal_names_the_proposers_and_what_would_help() -> None:
     engine = engine_with(proposers=[Noted("mine")])
     with pytest.raises(InvalidOptions, match="available: auto, mine, none, prompt-lookup") as caught:
         engine.generate("abc", proposer="draft")

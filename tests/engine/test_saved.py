@@ -55,7 +55,7 @@ def test_a_chat_goes_on_after_a_restart_where_it_was(tmp_path: Path) -> None:
     assert second.text == alone.text
 
 
-def test_it_is_written_when_nobody_asks_for_anything_not_only_at_the_end(tmp_path: Path) -> None:
+def test_it_is_written_at_idle_time_not_only_at_the_end(tmp_path: Path) -> None:
     place = tmp_path / "model"
     engine = engine_at(place)
     say(engine, TALE * 2)

@@ -93,7 +93,7 @@ def test_equals_get_equal_time_whatever_a_step_of_each_costs() -> None:
     assert abs(time[long.id] - time[chat.id]) <= 1.0
 
 
-def test_who_comes_later_does_not_get_the_time_it_was_not_there() -> None:
+def test_a_late_request_does_not_get_the_time_before_it() -> None:
     stage = Stage()
     first = stage.add()
     stage.serve(50)
@@ -114,7 +114,7 @@ def test_a_completion_goes_before_chats_and_those_before_what_can_wait() -> None
     assert stage.scheduler.next() == [background]
 
 
-def test_who_has_waited_too_long_gets_a_step_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_request_that_has_waited_too_long_gets_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
     monkeypatch.setattr("localspec.engine.scheduler.time.monotonic", lambda: now)
     stage = Stage()
@@ -128,7 +128,7 @@ def test_who_has_waited_too_long_gets_a_step_all_the_same(monkeypatch: pytest.Mo
     assert stage.scheduler.next() == [completion]
 
 
-def test_who_asks_for_much_at_once_waits_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_client_with_many_requests_waits_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A piece of 256 tokens that takes two seconds does not come between the rounds of a completion."""
     now = 100.0
     monkeypatch.setattr("localspec.engine.scheduler.time.monotonic", lambda: now)
@@ -172,7 +172,7 @@ class TestSharing:
             group = stage.scheduler.next()
             assert group[0] is completion and len(group) == together
 
-    def test_nobody_shares_where_sequences_are_computed_one_after_the_other(self) -> None:
+    def test_no_step_is_shared_where_sequences_are_computed_one_by_one(self) -> None:
         stage = Stage(CHEAP, batches=False)
         for _ in range(2):
             stage.add()
@@ -215,7 +215,7 @@ class TestSlots:
         stage.scheduler.admit()
         assert stage.backend.tokens(chat.slot) == held
 
-    def test_those_who_wait_are_not_looked_at_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_waiting_requests_are_not_examined_one_by_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
         stage = Stage(max_sequences=1)
         stage.add("completion")
         stage.scheduler.admit()

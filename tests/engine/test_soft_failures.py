@@ -73,7 +73,7 @@ def test_a_cut_that_failed_leaves_nothing_open() -> None:
     assert isinstance(tell(engine, TALE + "three").events[-1], Result)
 
 
-def test_who_cannot_be_saved_is_not_suspended(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sequence_that_cannot_be_saved_is_not_suspended(caplog: pytest.LogCaptureFixture) -> None:
     backend, engine = frail(max_sequences=1)
     chat = engine.submit(asked(TALE, max_tokens=20))
     for _ in range(4):
@@ -110,7 +110,7 @@ def test_a_chat_that_is_forgotten_before_its_answer_ends_leaves_nothing(tmp_path
     assert not list(tmp_path.iterdir())
 
 
-def test_who_was_never_admitted_has_been_queued_all_the_time() -> None:
+def test_a_request_that_was_never_admitted_was_queued_all_the_time() -> None:
     _, engine = frail(max_sequences=1)
     first = engine.submit(asked(TALE, max_tokens=20))
     for _ in range(4):

@@ -70,7 +70,7 @@ def test_a_place_outside_is_at_an_end(at: tuple[int, int], place: tuple[int, int
     assert document("a\r\n").place(types.Position(*at), "utf-16") == place
 
 
-def test_what_is_told_begins_at_a_multiple_of_64_lines() -> None:
+def test_what_is_sent_begins_at_a_multiple_of_64_lines() -> None:
     kept = document("".join(f"{number}\n" for number in range(1000)))
     for line in (500, 511):
         before = kept.before(Place(line, 1)).splitlines()
@@ -80,7 +80,7 @@ def test_what_is_told_begins_at_a_multiple_of_64_lines() -> None:
     assert kept.before(Place(512, 0)).startswith("256\n")
 
 
-def test_one_huge_line_is_told_in_part() -> None:
+def test_one_huge_line_is_sent_in_part() -> None:
     kept = document("x" * 3_000_000 + "y" * 3_000_000)
     one, other = (kept.before(Place(0, 3_000_000 + typed)) for typed in (1, 2))
     assert CHARS_BEFORE - 4096 <= len(one) <= CHARS_BEFORE and other == one + "y"

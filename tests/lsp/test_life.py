@@ -145,7 +145,7 @@ def test_what_is_no_message_ends_it(fresh: Path, garbage: bytes) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
-def test_a_terminal_is_told_that_it_is_no_editor(fresh: Path) -> None:
+def test_a_terminal_is_refused_as_no_editor(fresh: Path) -> None:
     terminal = pexpect.spawn(COMMAND[0], list(COMMAND[1:]), encoding="utf-8", timeout=DEADLINE_S)
     terminal.expect("is for editors.*plugins/lsp/README.md")
     terminal.expect(pexpect.EOF)

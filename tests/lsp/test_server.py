@@ -195,7 +195,7 @@ async def prompt(editor: Editor, uri: str = URI) -> dict[str, Any]:
     return received
 
 
-def test_other_files_are_told_newest_first(writer: Writer) -> None:
+def test_other_files_are_given_newest_first(writer: Writer) -> None:
     editor = writer.editor
 
     async def test() -> None:
@@ -284,7 +284,7 @@ def test_wrong_settings_are_named(writer: Writer) -> None:
     writer.run(test())
 
 
-def test_an_error_is_told_once_with_its_remedy(writer: Writer) -> None:
+def test_an_error_is_shown_once_with_its_remedy(writer: Writer) -> None:
     editor = writer.editor
 
     async def test() -> None:

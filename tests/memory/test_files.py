@@ -238,7 +238,7 @@ def test_a_table_is_not_grown_while_another_process_has_the_lock(tmp_path: Path)
     assert grown == [table]
 
 
-def test_who_waits_too_long_for_the_lock_is_notices(tmp_path: Path) -> None:
+def test_a_wait_too_long_for_the_lock_is_an_error(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     files.open_or_create("user", None)
     errors: list[StorageError] = []

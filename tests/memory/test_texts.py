@@ -285,7 +285,7 @@ def test_the_repository_of_another_user_is_no_workspace(tree: Path, given_away: 
 
 
 @pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root gives files away")
-def test_the_repository_of_who_called_sudo_is_one(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_repository_of_the_caller_of_sudo_is_one(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for place in (tree, tree / ".git"):
         os.chown(place, 1234, 1234)
     monkeypatch.setenv("SUDO_UID", "1234")

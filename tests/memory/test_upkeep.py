@@ -34,7 +34,7 @@ def tables(place: Path) -> list[tuple[str | None, str]]:
     return [(table.workspace, table.vocab_fp) for table in stats(place, refuse)]
 
 
-def test_tables_are_told_by_vocabulary_the_users_own_first(tmp_path: Path) -> None:
+def test_tables_are_listed_by_vocabulary_the_users_own_first(tmp_path: Path) -> None:
     taught(tmp_path, (ONE, "/b", "run"), (ONE, None, "run"), fp=OTHER_FP)
     found = taught(tmp_path, (ONE, "/a", "run"), (TWO, None, "run"))
     assert found == [(None, FP), ("/a", FP), (None, OTHER_FP), ("/b", OTHER_FP)]
@@ -57,7 +57,7 @@ def test_what_is_linked_from_elsewhere_is_not_ours_to_forget(tmp_path: Path) -> 
     assert tables(tmp_path / "elsewhere") == [(None, FP)]
 
 
-def test_a_table_is_told_with_its_size_and_its_sources_by_weight(tmp_path: Path) -> None:
+def test_a_table_is_listed_with_its_size_and_its_sources_by_weight(tmp_path: Path) -> None:
     taught(tmp_path, (ONE, None, "chat:1"), (TWO[:30], None, "file:/x"), (TWO[30:38], None, "run"))
     (found,) = stats(tmp_path, refuse)
     assert list(found.sources) == ["chat:1", "file:/x", "run"]
@@ -67,7 +67,7 @@ def test_a_table_is_told_with_its_size_and_its_sources_by_weight(tmp_path: Path)
     assert found.tokens == 60 + 30 + 8 - 3 * 3
 
 
-def test_entries_whose_source_has_lost_its_name_are_told_by_number(tmp_path: Path) -> None:
+def test_entries_whose_source_has_lost_its_name_have_a_number(tmp_path: Path) -> None:
     taught(tmp_path, (ONE, None, "chat:1"), (TWO, None, "run"))
     Sources(tmp_path / FP / f"{USER}.sources").remove("run")
     (found,) = stats(tmp_path, refuse)

@@ -205,7 +205,7 @@ def test_the_popup_menu_hides_it(editor: Editor, tmp_path: Path) -> None:
     assert editor.text in (before, SINGLE + "n")
 
 
-def test_nothing_is_asked_where_nothing_may_be_told(editor: Editor, tmp_path: Path) -> None:
+def test_nothing_is_requested_where_nothing_may_be_sent(editor: Editor, tmp_path: Path) -> None:
     editor.open(tmp_path / ".env.local", NONE)
     editor.type("x")
     editor.settled()

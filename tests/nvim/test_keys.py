@@ -53,7 +53,7 @@ def test_tab_without_a_suggestion_is_what_it_was(editor: Editor, tmp_path: Path,
     editor.until_text("y" + TYPED[kind])
 
 
-def test_tab_that_nobody_has_mapped_is_a_tab(editor: Editor, tmp_path: Path) -> None:
+def test_tab_that_is_not_mapped_is_a_tab(editor: Editor, tmp_path: Path) -> None:
     fresh(editor, "")
     editor.setup(automatic=False)
     editor.open(tmp_path / "a.txt", "x")
@@ -94,7 +94,7 @@ def test_other_keys_and_none(editor: Editor, tmp_path: Path) -> None:
     editor.until_ghost()
 
 
-def test_a_key_that_somebody_maps_afterwards_is_theirs(editor: Editor, tmp_path: Path) -> None:
+def test_a_key_that_is_mapped_afterwards_keeps_its_mapping(editor: Editor, tmp_path: Path) -> None:
     fresh(editor, "")
     editor.lua("vim.keymap.set('i', '<Tab>', 'theirs')")
     editor.setup(keys={"accept": "<C-y>"})

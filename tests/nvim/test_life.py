@@ -43,7 +43,7 @@ def problem(editor: Editor) -> str:
 
 
 @pytest.mark.parametrize("who", ["daemon", "bridge"])
-def test_what_is_shown_outlives_who_has_said_it(editor: Editor, tmp_path: Path, who: str) -> None:
+def test_what_is_shown_outlives_its_server(editor: Editor, tmp_path: Path, who: str) -> None:
     shown = editor.until_suggested(tmp_path / "a.py")
     (old,) = bridges(editor)
     (daemon() if who == "daemon" else old).kill()
@@ -71,7 +71,7 @@ def test_what_was_asked_of_a_daemon_that_is_killed_is_asked_of_the_next(
     assert len(editor.notices()) == 1
 
 
-def test_a_daemon_that_cannot_start_is_told_once(editor: Editor, home: Path, tmp_path: Path) -> None:
+def test_a_daemon_that_cannot_start_is_reported_once(editor: Editor, home: Path, tmp_path: Path) -> None:
     editor.until_suggested(tmp_path / "a.py")
     config = home / "config" / "config.toml"
     right = config.read_text()
@@ -94,7 +94,9 @@ def test_a_daemon_that_cannot_start_is_told_once(editor: Editor, home: Path, tmp
     assert editor.lua("return require('localspec').statusline()") != "localspec error"
 
 
-def test_a_missing_command_is_told_once_and_found_when_it_is_there(editor: Editor, tmp_path: Path) -> None:
+def test_a_missing_command_is_reported_once_and_found_when_it_is_there(
+    editor: Editor, tmp_path: Path
+) -> None:
     program = tmp_path / "localspec"
     editor.setup(command=str(program))
     editor.open(tmp_path / "a.py", SINGLE[:-3] + "\n")

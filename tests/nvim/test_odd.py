@@ -31,7 +31,7 @@ def quiet(editor: Editor) -> object:
         "vim.bo.modifiable = false",
     ],
 )
-def test_an_answer_that_comes_too_late_is_for_nobody(editor: Editor, tmp_path: Path, leave: str) -> None:
+def test_an_answer_that_comes_too_late_is_not_shown(editor: Editor, tmp_path: Path, leave: str) -> None:
     editor.until_suggested(tmp_path / "a.py")
     found = discovery.find()
     assert found is not None

@@ -121,7 +121,7 @@ def test_the_chats_of_before_are_there_again_when_there_is_room() -> None:
         assert "chats are kept" not in full.works("daemon", "status")
 
 
-def test_a_daemon_that_cannot_say_where_it_is_is_told_as_such() -> None:
+def test_a_daemon_that_cannot_say_where_it_is_is_shown_as_such() -> None:
     with disk("runtime", "state") as full:
         full.fill()
         assert full.json("run", "Hello")["error"]["code"] == "disk_full"

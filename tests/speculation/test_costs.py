@@ -80,7 +80,7 @@ def test_pieces_of_prompts_are_priced_by_the_token_and_teach_rounds_nothing() ->
     assert curve.seconds(5, 500) == pytest.approx(0.054, rel=0.01)
 
 
-def test_who_has_seen_pieces_of_prompts_only_does_not_take_rounds_for_free() -> None:
+def test_costs_of_pieces_of_prompts_alone_do_not_make_rounds_free() -> None:
     costs, fresh = (CostCurve("llama_cpp Q8_0") for _ in range(2))
     costs.observe(256, 0, 1.0)
     assert costs.line(300) == fresh.line(300) and costs.seconds(1, 0) > 0

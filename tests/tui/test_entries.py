@@ -95,7 +95,7 @@ def test_blocks_stand_apart_and_items_together() -> None:
     assert shown(painted(Answer(text))) == ["Look:", "", " • one", " • two", "", " x", "", "End."]
 
 
-def test_raw_text_is_coloured_by_who_proposed_it() -> None:
+def test_raw_text_is_coloured_by_its_proposer() -> None:
     answer = Answer("a**b**c and", runs=[Run("target", 2), Run("draft", 4), Run("unheard-of", 1)])
     (line,) = lines_of(painted(answer, raw=True))
     assert [(s.text, s.style and s.style.color) for s in line if s.text.strip()] == [

@@ -165,9 +165,7 @@ def test_typing_on_cancels_what_is_asked(editor: Editor, tap: Tap) -> None:
     assert [each["prefix"] for each in tap.sent(INLINE, since)] == [BEFORE + "h", BEFORE + "hi"]
 
 
-def test_who_asks_for_more_is_asked_for_again_where_something_was_answered_already(
-    editor: Editor, tap: Tap
-) -> None:
+def test_more_is_requested_again_where_one_answer_is_known(editor: Editor, tap: Tap) -> None:
     editor.open("again.py", BEFORE)
     since = tap.mark()
     editor.type("l")

@@ -48,7 +48,7 @@ def test_tab_puts_into_the_file_what_the_daemon_answers(editor: Editor, asking: 
     assert editor.status().startswith("localspec")
 
 
-def test_typing_along_shows_the_rest_and_asks_nobody(editor: Editor, asking: Asking) -> None:
+def test_typing_along_shows_the_rest_without_a_request(editor: Editor, asking: Asking) -> None:
     whole = invoked(editor, asking, "along.py")
     answered = editor.completions()
     for typed in range(1, 4):

@@ -61,7 +61,7 @@ def test_a_step_under_way_does_not_stop_it(ends: tuple[Pulse, BinaryIO]) -> None
         assert last.predicted_s > 0.5, "two beats are a second apart"
 
 
-def test_what_is_expected_is_told_and_the_longest_step_forgotten(ends: tuple[Pulse, BinaryIO]) -> None:
+def test_what_is_expected_is_sent_and_the_longest_step_forgotten(ends: tuple[Pulse, BinaryIO]) -> None:
     pulse, stream = ends
     pulse.expect(7.5)
     with pulse.busy():
