@@ -15,10 +15,11 @@ SPAN = 1024
 """tokens examined in a step"""
 MARGIN = 64
 """tokens around a new text that are examined with it: secrets are recognized by the text beside them"""
-BUCKET_BITS = 17
+BUCKET_BITS = 16
 """log2 of the number of buckets"""
-LANES = 4
-"""n-grams in a bucket: half a million in all; a new one in a full bucket takes the place of another"""
+LANES = 8
+"""n-grams in a bucket, a cache line: half a million in all; a new one in a full bucket takes the place of
+another, which begins at 100,000 (with 4 in a bucket at 30,000)"""
 
 Key = tuple[str, str]
 """the names of a table and of a source"""

@@ -16,7 +16,7 @@ from localspec.memory import memory as memory_module
 from localspec.memory.hashing import ORDERS, hashes_in, hashes_of
 from localspec.memory.lesson import Lesson
 from localspec.memory.memory import WAITING, Memory
-from localspec.memory.taught import MARGIN, Taught
+from localspec.memory.taught import MARGIN, Taught, _marks
 from localspec.memory.upkeep import forget, stats
 from tests.memory.tables import FP, files_in, no_piece, refuse, remember, words
 
@@ -71,6 +71,16 @@ def test_a_chat_that_began_shortly_goes_on(first: int, tmp_path: Path) -> None:
     remember(memory, CHAT[:100], source="chat:1")
     assert recalled(memory, CHAT, 99)
     memory.close()
+
+
+def test_what_was_forgotten_is_not_new_after_much_else() -> None:
+    """A forgotten n-gram whose mark was replaced would be learnt again with the chat's next turn."""
+    taught, text = Taught(ORDERS[0]), random.Random(1).choices(range(50_000), k=50_000)
+    key = ("user", "chat:1")
+    list(taught.skip(key, text))
+    assert all(
+        taught._has(_marks(key, hashes, following)).all() for _, hashes, following in taught._grams(text)
+    )
 
 
 @given(st.data())
