@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +26,6 @@ MAX_INDEX = 100 * 1024 * 1024
 """bytes of the index of split weights; that of the largest models has 9 MB"""
 MAX_WEIGHTS_HEADER = 100 * 1024 * 1024
 """bytes of a header of weights"""
-PART = re.compile(r"-\d+-of-(\d{5,6})\.safetensors$")
-"""end of the name of a part of weights; the group is their number"""
 MAX_NUMBER = 2**63 - 1
 """the largest integer on the wire, and more than any model has"""
 BITS = {
@@ -174,15 +171,12 @@ def _weight_files(path: Path) -> tuple[Path, ...]:
         raise unreadable(path, error) from None
     if not names:
         raise _bad(path, "it has no *.safetensors file")
-    loaded = sorted({name for name in names if name.startswith("model")} or names)
-    totals = [int(found[1]) for name in loaded if (found := PART.search(name))]
-    if len(totals) < (total := max(totals, default=0)):
-        raise _bad(path, f"it has {len(totals)} of the {total} parts of its weights")
     if os.path.lexists(index := path / INDEX):
         indexed = decode_json(read_bounded(index, MAX_INDEX), _Index, index).weight_map.values()
         if missing := min(set(indexed) - names, default=""):
             raise _bad(path, f"{shown(missing)}, which {INDEX} names, is missing")
-    return tuple(path / name for name in loaded)
+    loaded = {name for name in names if name.startswith("model")}
+    return tuple(path / name for name in sorted(loaded or names))
 
 
 def read_weights(path: Path) -> tuple[dict[str, Weight], int]:

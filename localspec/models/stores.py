@@ -256,11 +256,10 @@ class _Manifest(msgspec.Struct):
 
 def scan_ollama(root: Path) -> Iterator[Found]:
     """Every model of an Ollama store; links that lead out of it are not followed."""
-    os.listdir(root)  # raises where it cannot be read
-    with contextlib.suppress(FileNotFoundError):  # Ollama makes it with the first model
-        os.listdir(root / "manifests")
-    for name in sorted(glob.glob("*/*/*/*", root_dir=root / "manifests")):
-        if os.path.isfile(manifest := root / "manifests" / name):
+    manifests = root / "manifests"  # which Ollama makes with the first model
+    os.listdir(manifests if os.path.lexists(manifests) else root)  # raises where it cannot be read
+    for name in sorted(glob.glob("*/*/*/*", root_dir=manifests)):
+        if os.path.isfile(manifest := manifests / name):
             yield _of_manifest(root, manifest, OLLAMAS_LIBRARY.sub("", name))
 
 

@@ -120,10 +120,12 @@ def test_a_directory_with_very_much_in_it_is_searched_in_part(
 
 
 def test_a_root_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    (tmp_path / "loop").symlink_to("loop")
+    (tmp_path / "manifests").symlink_to("manifests")
     for scan in (scan_folder, scan_hub, scan_ollama):
         with pytest.raises(OSError):
-            list(scan(tmp_path / "loop"))
+            list(scan(tmp_path / "manifests"))
+    with pytest.raises(OSError):
+        list(scan_ollama(tmp_path))
 
 
 # --- the hub's cache ---------------------------------------------------------------------------
@@ -232,13 +234,6 @@ def test_links_out_of_ollamas_directory_are_not_followed(home: Home) -> None:
     manifest.rename(home.root / "manifest")
     manifest.symlink_to(home.root / "manifest")
     assert "leads out of" in problems(scan_ollama, home.root / OLLAMA)["toy:7b"]
-
-
-def test_manifests_that_cannot_be_read_are_an_error(home: Home) -> None:
-    (home.root / OLLAMA).mkdir(parents=True)
-    (home.root / OLLAMA / "manifests").symlink_to("manifests")  # a loop: the right to read all is root's
-    with pytest.raises(OSError, match="Too many levels"):
-        list(scan_ollama(home.root / OLLAMA))
 
 
 def test_what_ollama_keeps_otherwise_is_reported(home: Home) -> None:
