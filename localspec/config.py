@@ -38,6 +38,7 @@ from localspec.protocol.options import (
 from localspec.units import size
 
 log = logging.getLogger(__name__)
+_log_once = cache(log.warning)
 
 T = TypeVar("T", bound=msgspec.Struct)
 Place = tuple[str, ...]
@@ -241,11 +242,12 @@ def _take_earlier(values: dict[str, Any]) -> Iterator[str]:
             if not isinstance(table, dict) or name not in table:
                 continue
             value = table.pop(name)
+            what = f"is now {'.'.join(now)}" if now else "is not a setting any more"
             if now is not None:
                 _set_default(values, now, value)
             elif name == "workspaces" and _forbids_learning(value):
                 _set_default(values, ("options", "remember"), False)
-            what = f"is now {'.'.join(now)}" if now else "is not a setting any more"
+                what += "; as one of them had remember = false, that holds for all directories"
             yield f"{'.'.join((*tables, name))} {what}"
 
 
@@ -259,11 +261,6 @@ def _forbids_learning(workspaces: Any) -> bool:
     """Return True if the n-gram memory was to learn nothing in one of these directories."""
     each = workspaces.values() if isinstance(workspaces, dict) else ()
     return any(isinstance(section, dict) and section.get("remember") is False for section in each)
-
-
-@cache
-def _log_once(notice: str) -> None:
-    log.warning("%s", notice)
 
 
 def _read(table: Any, struct: type[T], name: str = "", known: Collection[str] | None = None) -> T:
@@ -323,7 +320,7 @@ def check_together(config: Config) -> Config:
 
 
 def change(place: Place, value: Any) -> None:
-    """Write a value, or remove the key with None.
+    """Write a value, or remove the key with None, as well as its earlier names, which would hold again.
 
     After :class:`InvalidOptions` and :class:`StorageError` the file is as it was.
     """
@@ -336,6 +333,8 @@ def change(place: Place, value: Any) -> None:
     try:
         document = tomlkit.parse(before if before.endswith("\n") or not before else before + "\n")
         for tables in (wanted, document):
+            for earlier in (old for old, now in EARLIER.items() if now == place):
+                _change(tables, earlier, None)
             _change(tables, place, value)
         text = tomlkit.dumps(document)
         is_sound = _full(tomllib.loads(text)) == _full(wanted)

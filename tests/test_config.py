@@ -362,7 +362,12 @@ def test_what_a_link_leads_to_is_written(file: Path, tmp_path: Path) -> None:
         ("[engine]\ncontroller = 1", (), None, "engine.controller is not a setting any more"),
         ('[models."m"]\ncontroller = 1', (), None, "engine.controller is not a setting any more"),
         ('[workspaces."/a"]\nremember = true', (), None, "workspaces is not a setting any more"),
-        ('[workspaces."/a"]\nremember = false', (), False, "workspaces is not a setting any more"),
+        (
+            '[workspaces."/a"]\nremember = false',
+            (),
+            False,
+            "remember = false, that holds for all directories",
+        ),
         ("workspaces.a = 3", (), None, "workspaces is not a setting any more"),
     ],
 )
@@ -377,3 +382,9 @@ def test_a_setting_of_an_earlier_version_is_read_with_one_notice(
         config = parse_config(text, where=text)
         assert config.http.origins == origins and config.options.remember is remember
     assert [notice in record.message for record in caplog.records] == [True]
+
+
+def test_a_change_removes_the_earlier_name_which_would_hold_again(file: Path) -> None:
+    file.write_text('[daemon]\nallowed_origins = ["http://x"]\ntcp = true\n')
+    change(("http", "origins"), None)
+    assert load_config().http.origins == () and file.read_text() == "[daemon]\ntcp = true\n"
