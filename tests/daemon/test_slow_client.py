@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import pytest
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import raw, texts
 from tests.daemon.test_history import open_session, stored
 from tests.daemon.test_streams import idle
-from tests.waiting import DEADLINE_S, POLL_S
 
 MIB = 1024 * 1024
 CANCELLED = 'localspec_requests_total{ending="cancelled",method="generate"}'
@@ -38,20 +35,3 @@ async def test_a_client_that_does_not_read_is_dropped_and_its_requests_cancelled
         sleeper.socket.transport.resume_reading()
         assert await sleeper.close_code() in (1006, 1013)
     assert "does not read" in daemon.log()
-
-
-@pytest.mark.slow
-async def test_a_client_that_does_not_read_and_then_breaks_the_protocol_leaves_nothing(
-    start: StartDaemon,
-) -> None:
-    """It is cut off while a message is being sent to it: what sends must end, too."""
-    daemon = start(send_buffer=16 * MIB, slow_client_s=600)
-    async with raw(daemon) as sleeper, raw(daemon) as reader:
-        sleeper.socket.transport.pause_reading()
-        await sleeper.ask(1, "generate", prompt="flood 100 20000")
-        await idle(reader)
-        await sleeper.say(b"no text")
-        async with asyncio.timeout(DEADLINE_S):
-            while (await reader.result("left", "daemon/status"))["connections"] > 1:
-                await asyncio.sleep(POLL_S)
-        sleeper.socket.transport.abort()

@@ -102,7 +102,7 @@ class Outbox:
             if self._alarm is not None:
                 self._alarm.cancel()
                 self._alarm = None
-        elif self._size - size >= OVERFLOW * self._limit:
+        elif size > 0 and self._size - size >= OVERFLOW * self._limit:
             # More is added to a far too long queue; one large answer alone does not count.
             self._on_slow()
         elif self._alarm is None:
