@@ -94,9 +94,7 @@ def test_a_daemon_that_cannot_start_is_reported_once(editor: Editor, home: Path,
     assert editor.lua("return require('localspec').statusline()") != "localspec error"
 
 
-def test_a_missing_command_is_reported_once_and_found_when_it_is_there(
-    editor: Editor, tmp_path: Path
-) -> None:
+def test_a_missing_command_is_reported_once_and_found_later(editor: Editor, tmp_path: Path) -> None:
     program = tmp_path / "localspec"
     editor.setup(command=str(program))
     editor.open(tmp_path / "a.py", SINGLE[:-3] + "\n")

@@ -1,4 +1,4 @@
-"""Text in, typed messages out; tests/slow/test_fuzz.py damages messages at random."""
+"""Text in, typed messages out; test_bounds.py damages messages at random."""
 
 from __future__ import annotations
 
