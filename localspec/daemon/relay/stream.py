@@ -52,10 +52,6 @@ class Stream(Receiver):
         """gets an error when the follower is replaced or lost"""
         self._alarm: asyncio.TimerHandle | None = None
 
-    def start(self, work: Work) -> None:
-        self.task = asyncio.create_task(work(self))
-        self.task.add_done_callback(self._on_end)
-
     async def follow(self, exchange: Exchange, after_seq: int = -1) -> Result:
         """Send ``exchange`` the deltas after ``after_seq`` and all later events; returns the result.
 
@@ -137,7 +133,7 @@ class Stream(Receiver):
         self._streams.drop(self)
         self.cancel()
 
-    def _on_end(self, task: asyncio.Task[Result]) -> None:
+    def on_end(self, task: asyncio.Task[Result]) -> None:
         self._cancel_alarm()
         error = None if task.cancelled() else task.exception()
         if self._follower is None and error is not None and not isinstance(error, LocalspecError):
@@ -175,7 +171,8 @@ class Streams:
         self._busy.add(stream)
         self._known[stream.id] = stream
         self.running.add(stream)
-        stream.start(work)
+        stream.task = asyncio.create_task(work(stream))
+        stream.task.add_done_callback(stream.on_end)
         return await stream.follow(exchange)
 
     def find(self, id: str) -> Stream:

@@ -333,22 +333,20 @@ class WorkerProcess(Resident):
         job = self._jobs[id] = Job(self, id, on_event, priority)
         if priority is not None:
             self._share.begin(priority)
-        self._write(frame)
+        if self._link is not None:
+            self._link.write(frame)
         return job
 
     def send(self, message: frames.ToWorker) -> None:
         """Queue a frame; a frame to an ended worker is lost, and its jobs have failed already."""
-        self._write(frames.encode_frame(message))
+        if self._link is not None:
+            self._link.write(frames.encode_frame(message))
 
     def rest(self, *, allowed: bool) -> None:
         """Let it do the chores of an idle model, or not."""
         if self.may_rest != allowed:
             self.may_rest = allowed
             self.send(frames.Rest(allowed))
-
-    def _write(self, frame: bytes) -> None:
-        if self._link is not None:
-            self._link.write(frame)
 
     async def stop(self) -> None:
         """Have it store its n-gram memory and exit; kill it if that takes too long, or while it loads."""
