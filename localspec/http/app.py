@@ -81,7 +81,8 @@ def create(
     At most ``most`` requests with the token run at once, each on its own connection to the daemon, and half
     as many without it. Web pages of ``origins`` are accepted with the token.
     """
-    rooms = {True: asyncio.Semaphore(most), False: asyncio.Semaphore(max(1, most // SHARE))}
+    limits = {True: most, False: max(1, most // SHARE)}
+    rooms = {owner: (limit, asyncio.Semaphore(limit)) for owner, limit in limits.items()}
 
     def refuse(path: str, error: LocalspecError, status: HTTPStatus) -> Response:
         return _error(dialect_at(path), error, status)
@@ -128,7 +129,7 @@ class Address:
 
     dialect: Dialect
     endpoint: Endpoint
-    rooms: dict[bool, asyncio.Semaphore]
+    rooms: dict[bool, tuple[int, asyncio.Semaphore]]
     connect: Connect
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -150,8 +151,9 @@ class Address:
             body = await body_of(self.endpoint, request)
             if self.endpoint.open:
                 return _json(await self.endpoint.handler(None, body))
-            if (room := self.rooms[request.scope["state"][OWNER]]).locked():
-                raise QueueFull("the HTTP server already runs as many requests as it may", AGAIN)
+            limit, room = self.rooms[request.scope["state"][OWNER]]
+            if room.locked():
+                raise QueueFull(f"the HTTP server already runs its limit of {limit} requests", AGAIN)
             await held.enter_async_context(room)
             client = await self.connect()
             held.push_async_callback(client.close)
