@@ -65,41 +65,23 @@ def mention_of(path: str) -> str:
     return f'@"{escaped}"'
 
 
-def attached(text: str, directory: Path, before: str = "") -> str:
+def attached(text: str, directory: Path) -> str:
     """``text`` with the content of the files that it mentions appended; other names stay as they are.
 
-    A file that cannot be read now, but was attached to the text ``before`` this one, is taken from there.
     Raises :class:`InvalidOptions` for a path that exists but cannot be attached, and for a missing file.
     Mentions inside a fence are ignored: code has an ``@`` of its own.
     """
-    blocks, kept = dict[str, str](), _parted(before)[1]
-    for mention in dict.fromkeys(mentions(_FENCED.sub("", text))):
-        try:
-            name = _file_of(mention, directory)
-            if name is not None and name not in blocks:
-                blocks[name] = _block(name, _read(name, directory))
-        except InvalidOptions:
-            if not any(name in kept for name in _spellings(mention)):
-                raise
-            name = None
-        if name is None:
-            blocks |= {name: kept[name] for name in _spellings(mention) if name in kept}
-    return "\n\n".join([text, *blocks.values()])
+    names = (_file_of(mention, directory) for mention in mentions(_FENCED.sub("", text)))
+    blocks = (_block(name, _read(name, directory)) for name in dict.fromkeys(names) if name is not None)
+    return "\n\n".join([text, *blocks])
 
 
 def detached(text: str) -> str:
     """The typed text of a message, without the files that :func:`attached` appended."""
-    return _parted(text)[0]
-
-
-def _parted(text: str) -> tuple[str, dict[str, str]]:
-    """The typed text of a message, and the appended files by name."""
     names = {name for mention in mentions(text) for name in _spellings(mention)}
-    blocks = dict[str, str]()
     while (begin := _last_block(text, names)) is not None:
-        text, block = text[:begin], text[begin + 2 :]
-        blocks[block[: block.index("\n")].removesuffix(":")] = block
-    return text, blocks
+        text = text[:begin]
+    return text
 
 
 def _last_block(text: str, names: set[str]) -> int | None:

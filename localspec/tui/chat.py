@@ -18,7 +18,7 @@ from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 from localspec.protocol.sessions import Pairing, SessionContent, StoredMessage
 from localspec.tui.conversation import Answer, Question, Said, last_question, said_in, shown
-from localspec.tui.facts import Changed, Configured, Done, Ended, Failed, Grown, Paired, Working
+from localspec.tui.facts import Changed, Configured, Ended, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
 from localspec.wording import one_line, underway
 
@@ -83,9 +83,9 @@ class Chat:
         """True if an answer is in progress, or about to begin."""
         return self._waiting or (self.answer is not None and self.answer.growing)
 
-    def has_model_of(self, other: Chat) -> bool:
-        """True if both chats load the same models."""
-        return _same_model(self.options, other.options)
+    def loads(self, options: Options) -> bool:
+        """True if these options load the same models."""
+        return all(getattr(self.options, each) == getattr(options, each) for each in LOADED_BY)
 
     def _report(self, fact: Message) -> None:
         if not self.discarded:
@@ -342,8 +342,8 @@ class Chat:
                 model = "the model" if self.pairing is None else self.pairing.target
                 self._wait(answer, f"waiting for {model}", None)
             case SpeculationDegraded():
-                sentence = f"The proposer {event.source} failed ({event.reason}); continuing with {event.to}."
-                self._report(Done(sentence))
+                sentence = f"the proposer {event.source} failed: {event.reason}"
+                self._report(Failed(LocalspecError(sentence, f"The answer continues with {event.to}.")))
         if answer is not None:
             self._soon()
 
@@ -412,8 +412,8 @@ class Chat:
 
     def _adopt(self, options: Options) -> bool:
         """Take the stored options; returns True if they load other models."""
-        before, self.options = self.options, options
-        return not _same_model(before, options)
+        changed, self.options = not self.loads(options), options
+        return changed
 
     def _match(self, content: SessionContent, *, elsewhere: bool = False) -> bool:
         """Take ids and title; returns True if the messages are the stored ones, else replaces them."""
@@ -449,11 +449,6 @@ class Chat:
         remedy = "Save what is shown with /export, or begin a new chat with /new."
         ended = "this private chat has ended with its daemon" if self.private else ""
         return SessionNotFound(ended or "another program has deleted this chat", remedy)
-
-
-def _same_model(one: Options, other: Options) -> bool:
-    """True if both load the same models."""
-    return all(getattr(one, each) == getattr(other, each) for each in LOADED_BY)
 
 
 def _loading(model: str | None, stage: str = "") -> str:

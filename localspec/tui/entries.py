@@ -16,7 +16,7 @@ from localspec.tui.plain import Piece, Plain
 from localspec.wording import shortened, untemplated
 
 if TYPE_CHECKING:
-    from localspec.tui.blocks import Block, Blocks
+    from localspec.tui.blocks import Block
 
 LONG = 2_000
 """characters; a longer block is painted without colours while it grows, and with them once it has ended"""
@@ -84,11 +84,13 @@ class AnswerEntry:
         self._clear()
 
     def _clear(self) -> None:
+        from localspec.tui.blocks import Blocks  # late: the first frame of the chat does not wait for it
+
         self._parts: list[list[Strip]] = []
         self._tops = [0]
         self._open: list[Strip] = []
         self._notes: list[Strip] = []
-        self._blocks = new_blocks()
+        self._blocks = Blocks()
         self._plain: Plain | None = None
         self._painted = 0
         self._plainly_painted = ""
@@ -237,10 +239,3 @@ def entry_of(said: Said, *, raw: bool = False) -> Entry:
 def spaced(painter: Painter, block: Block, lines: list[Strip], number: int) -> list[Strip]:
     """``lines`` with an empty line before them, unless ``block`` is the first (0) or joined."""
     return [painter.blank, *lines] if number and not block.joined else lines
-
-
-def new_blocks() -> Blocks:
-    """Return an empty parser; imported late, so that the first frame of the chat does not wait for it."""
-    from localspec.tui.blocks import Blocks
-
-    return Blocks()

@@ -72,13 +72,6 @@ class Ended(Message):
 
 @dataclass
 class Failed(Message):
-    """A request of the user has failed."""
+    """A request of the user, or a part of its work, has failed."""
 
     error: LocalspecError
-
-
-@dataclass
-class Done(Message):
-    """A sentence to show about something that is done."""
-
-    sentence: str

@@ -41,8 +41,7 @@ class Painter:
     def block(self, block: Block) -> list[Strip]:
         """Paint a finished block, code with its colours."""
         # Imported late: the first frame of the chat waits for neither parser nor lexers.
-        from localspec.tui.highlighting import highlighted
-        from localspec.tui.markdown import DEEPEST, Markdown
+        from localspec.tui.markdown import DEEPEST, Markdown, highlighted
 
         if block.kind == "code":
             plain = self.plain(block)

@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.events import DescendantFocus, Key, Paste, Resize
+from textual.events import DescendantFocus, Key, Paste
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import Footer, Static
@@ -29,15 +29,13 @@ from localspec.tui.command import COMMANDS, Command, Values, parse
 from localspec.tui.conversation import Question, Said, last_question
 from localspec.tui.dialog import Confirm, Dialog
 from localspec.tui.look import Look
-from localspec.tui.widgets.prompt import Composer, Prompt
+from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.status import Status, legend, summary
 from localspec.tui.widgets.transcript import Transcript
 from localspec.tui.widgets.welcome import Welcome
 from localspec.wording import one_line, printable
 
 ERROR_SHOWN_S = 10
-FEWEST_COLUMNS, FEWEST_LINES = 20, 9
-"""of a window that shows a part of the conversation and a line of the prompt"""
 PAUSE_S = 0.5
 """between two paintings of the status while an answer grows"""
 FRESH_S = 10.0
@@ -73,8 +71,6 @@ class ChatScreen(Screen[None]):
     DEFAULT_CSS = """
     ChatScreen { overflow: hidden; }
     ChatScreen.-narrow HelpPanel { split: bottom; width: 100%; min-width: 0; max-width: 100%; height: 40%; }
-    ChatScreen > #small { dock: top; width: 100%; height: 100%; display: none; }
-    ChatScreen.-small > #small { display: block; }
     ChatScreen > #legend { width: 1fr; height: 1; padding: 0 1; display: none; }
     ChatScreen Footer FooterKey.-command-palette { margin-right: 0; padding-right: 1; }
     """
@@ -104,12 +100,8 @@ class ChatScreen(Screen[None]):
         yield Transcript(id="transcript")
         yield Static(id="legend")
         yield Prompt(lambda values: self._aside(values(self)), self.files, id="prompt")
-        yield Status(id="status")
+        yield Status(id="status", markup=False)
         yield Footer(compact=True)
-        yield Static("The window is too small.", id="small")
-
-    def on_resize(self, event: Resize) -> None:
-        self.set_class(event.size.width < FEWEST_COLUMNS or event.size.height < FEWEST_LINES, "-small")
 
     def on_mount(self) -> None:
         for notices in self.query("ToastRack"):
@@ -188,31 +180,31 @@ class ChatScreen(Screen[None]):
             self._warmed = chat
             self.attempt(chat.load())  # while it is written
 
-    def on_composer_refused(self, event: Composer.Refused) -> None:
-        self.show_error(event.error)
-
     async def _say(self, text: str) -> None:
         """Send a message with the files that it mentions."""
         await self.settled.wait()  # the first chat may be replaced by a stored one until then
         chat, editing = self.chat, self._editing
         if "@" in text:
-            before = "" if editing is None else editing.text
-            text = await asyncio.to_thread(attached, text, self.files.directory, before)
+            text = await asyncio.to_thread(attached, text, self.files.directory)
         if editing is not None and editing is self._editing and not chat.answering:
             self._leave_edit(keeping=True)
         await self.answer(chat, chat.send(text) if editing is None else chat.edit(editing, text))
 
-    def on_transcript_asked(self, event: Transcript.Asked) -> None:
-        match event.what:
+    def action_chosen(self, what: str) -> None:
+        """Act on the chosen message."""
+        said = self._transcript.chosen
+        match what:
+            case _ if said is None:
+                return
             case "regenerate":
                 self._prompt.take_focus()
-                self.attempt(self.answer(self.chat, self.chat.regenerate(event.said)))
+                self.attempt(self.answer(self.chat, self.chat.regenerate(said)))
             case "edit":
-                self.attempt(self.edit(event.said))
+                self.attempt(self.edit(said))
             case "fork":
-                self.attempt(self.fork(event.said))
+                self.attempt(self.fork(said))
             case "copy":
-                self.copy(event.said.text)
+                self.copy(said.text)
 
     def action_run(self, name: str, argument: str = "") -> None:
         """Run a command by name; without an argument, offer its values if they are known."""
@@ -273,7 +265,7 @@ class ChatScreen(Screen[None]):
         self.show(chat)
         if left.private:
             await self.application.discard(left)
-        if chat.session is None or chat.has_model_of(left):
+        if chat.session is None or chat.loads(left.options):
             await chat.load()
 
     async def fork(self, said: Said | None) -> None:
@@ -475,7 +467,8 @@ class ChatScreen(Screen[None]):
 
     def on_working(self, fact: facts.Working) -> None:
         self._shown_at = -inf
-        self._status.work(fact.label, fact.fraction)
+        done = "…" if fact.fraction is None else f"{fact.fraction:.0%}"
+        self._status.show(f"{fact.label} {done}")
 
     def on_connected(self, fact: facts.Connected) -> None:
         self._notice = ""
@@ -489,9 +482,6 @@ class ChatScreen(Screen[None]):
 
     def on_failed(self, fact: facts.Failed) -> None:
         self.show_error(fact.error)
-
-    def on_done(self, fact: facts.Done) -> None:
-        self.notify(fact.sentence)
 
     def _show_status(self) -> None:
         chat = self.chat

@@ -141,19 +141,6 @@ def test_files_whose_names_command_the_terminal_are_not_suggested(here: Path) ->
     assert gathered(here) == ["empty", "two words.md", "src/one.py"]
 
 
-def test_a_file_that_is_gone_is_taken_from_the_text_before(here: Path) -> None:
-    before = attached('Read @src/one.py and @"two words.md".', here)
-    kept = attached('@"two words.md"', here).partition("\n\n")[2]
-    (here / "src/one.py").write_text("x = 2\n")
-    (here / "two words.md").unlink()
-    edited = 'Now @"two words.md" and @src/one.py!'
-    one = attached("@src/one.py", here).partition("\n\n")[2]
-    assert attached(edited, here, before) == f"{edited}\n\n{kept}\n\n{one}" and "x = 2" in one
-    assert detached(attached(edited, here, before)) == edited
-    with pytest.raises(InvalidOptions, match="there is no file two words.md"):
-        attached(edited, here, "Read @src/one.py")
-
-
 def test_near_files_are_known_first_and_not_too_many(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "src/deep").mkdir()
     (here / "src/deep/three.py").touch()

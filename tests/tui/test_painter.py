@@ -11,7 +11,7 @@ from pygments.lexer import Lexer
 from rich.cells import cell_len
 
 from localspec.tui.blocks import Block
-from localspec.tui.highlighting import LONGEST, LONGEST_LINE, highlighted
+from localspec.tui.markdown import LONGEST_CODE, LONGEST_LINE, highlighted
 from localspec.tui.painter import GUTTER
 from tests.tui.looks import painter, texts
 from tests.tui.test_blocks import blocks_of, markdown
@@ -121,7 +121,7 @@ def test_what_takes_long_to_parse_is_shown_as_it_was_written(source: str) -> Non
         ("a " * (LONGEST_LINE // 2), True),
         ("x = 1\n" + "a " * LONGEST_LINE + "\n", False),
         ("-" * (LONGEST_LINE + 1), False),
-        ("x = 1\n" * LONGEST, False),
+        ("x = 1\n" * LONGEST_CODE, False),
         ("", True),
     ],
 )

@@ -17,7 +17,7 @@ from tests.tui.harness import ENDLESS, Player, playing
 def suggested(player: Player) -> list[str]:
     """Return the suggestions as they would be inserted into the text."""
     suggestions = player.screen.query_one(Suggestions)
-    return [suggestions.at(number).text for number in range(suggestions.option_count)]
+    return [each.text for each in suggestions.shown]
 
 
 def composer(player: Player) -> Composer:

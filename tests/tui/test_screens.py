@@ -60,9 +60,8 @@ async def test_a_screen(
         assert not [text for text in texts if text not in seen], seen
 
 
-async def test_a_window_that_is_too_small_says_so(still: Path) -> None:
-    async with showing(conversation(), size=(20, 5)) as player:
-        assert player.lines() == ["The window is too", "small.", "", "", ""]
+async def test_a_window_that_was_too_small_shows_all_again(still: Path) -> None:
+    async with showing(conversation(), size=(2, 2)) as player:
         player.screen.notify("a long notice " * 9)
         await player.press("x")
         await player.resize(20, 9)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from textual.widgets import ProgressBar
 
 from localspec.errors import LocalspecError
 from localspec.protocol.results import ProposerStats, Stats, Token
@@ -98,13 +97,8 @@ async def test_work_is_shown_until_the_first_token_comes(still: Path) -> None:
         player.screen.post_message(facts.Working("reading the prompt", 0.25))
         player.screen.post_message(facts.Grown())
         await player.settle()
-        bar = player.screen.query_one(ProgressBar)
-        assert (
-            bar.percentage == 0.25
-            and line(player).startswith(" reading the prompt ")
-            and "25%" in line(player)
-        )
+        assert line(player) == " reading the prompt 25%"
         answer.grow("One", [Token(0, "target", 3)])
         player.screen.post_message(facts.Grown())
         await player.settle()
-        assert not bar.display and "1 token" in line(player)
+        assert "1 token" in line(player)

@@ -19,7 +19,6 @@ from localspec.tui.dialog import Confirm, deletion
 from localspec.tui.screen import ChatScreen
 from localspec.tui.widgets.prompt import Composer, Prompt, Suggestion, Suggestions, Token
 from localspec.tui.widgets.status import Status
-from localspec.tui.widgets.transcript import Transcript
 from localspec.wording import CONTROLS
 from tests.tui.harness import Player
 from tests.tui.showing import PAIRING, answered, conversation, growing, show, showing
@@ -53,11 +52,11 @@ async def test_what_is_wanted_of_a_message_that_is_gone_is_refused(still: Path) 
     async with showing(conversation()) as player:
         screen, (question, gone) = player.screen, player.chat.said
         player.chat.said = [question, answered()]
-        screen.post_message(Transcript.Asked("edit", gone))
+        screen.attempt(screen.edit(gone))
         await player.settle()
         assert player.toasts == ["this message is no longer in the chat Choose one that is shown."]
         player.chat.said = [gone]
-        screen.post_message(Transcript.Asked("edit", gone))
+        screen.attempt(screen.edit(gone))
         await player.settle()
         assert player.toasts[1:] == ["this chat has no question yet Send a message first."]
 

@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
 
-from localspec.errors import InvalidOptions, LocalspecError
+from localspec.errors import LocalspecError
 from localspec.tui import defects
 from localspec.tui.attach import Files, mention_of
 from localspec.tui.command import COMMANDS, Values, beginning
@@ -104,32 +104,29 @@ class Suggestions(OptionList, can_focus=False):
         super().__init__()
         self.token: Token | None = None
         """the token that they complete"""
-        self._shown: Sequence[Suggestion] = ()
+        self.shown: Sequence[Suggestion] = ()
 
     def show(self, token: Token | None, suggestions: Sequence[Suggestion], *, eager: bool) -> None:
         """Show these for ``token``; ``eager`` highlights the first."""
-        self.token, self._shown = token, suggestions
+        self.token, self.shown = token, suggestions
         self.display = bool(suggestions)
         self.set_options(Option(each.line) for each in suggestions)
         if suggestions and eager:
             self.highlighted = 0
 
-    def at(self, index: int) -> Suggestion:
-        """The suggestion on this line."""
-        return self._shown[index]
-
     def chosen_for(self, token: Token | None) -> Suggestion | None:
         """The highlighted suggestion; None if ``token`` has changed, or is complete already."""
         if token is None or token != self.token or self.highlighted is None:
             return None
-        typed = token.text.strip()
-        return None if any(typed == each.text.strip() for each in self._shown) else self.at(self.highlighted)
+        is_complete = any(token.text.strip() == each.text.strip() for each in self.shown)
+        return None if is_complete else self.shown[self.highlighted]
 
 
 class Composer(TextArea, inherit_bindings=False):
-    """The text field; each key is first passed to ``take``, which returns True if it has handled it.
+    """The text field; a key runs the prompt's action for it, or else its own.
 
-    This keeps the order of keys: bindings with priority would overtake text that was typed just before.
+    This keeps the order of keys: Textual would run an action after keys that were pressed later, or with
+    priority before text that was typed just before.
     """
 
     BINDINGS = [
@@ -138,39 +135,24 @@ class Composer(TextArea, inherit_bindings=False):
         Binding("ctrl+underscore", "undo", "Undo", show=False),
     ]
 
-    def __init__(self, take: Callable[[str], bool]) -> None:
-        super().__init__(placeholder="Ask something; / for commands, @ for files")
-        self._take = take
-
-    @dataclass
-    class Refused(Message):
-        """A pasted text is refused."""
-
-        error: LocalspecError
-
     async def _on_paste(self, event: Paste) -> None:
         longest = max(map(len, event.text.splitlines()), default=0)
         if longest > LONGEST_LINE or len(event.text) > LONGEST_PASTE:
             event.stop()
             event.prevent_default()
-            message = f"the pasted text is too large to edit here: {len(event.text)} characters"
-            remedy = "Save it to a file, and attach that: @PATH."
-            self.post_message(self.Refused(InvalidOptions(message, remedy)))
+            title = f"the pasted text is too large to edit here: {len(event.text)} characters"
+            self.screen.notify("Save it to a file, and attach that: @PATH.", title=title, severity="error")
         lines = event.text.replace("\r\n", "\n").replace("\r", "\n")  # terminals send either
         event.text = CONTROLS.sub("", lines)
 
     async def _on_key(self, event: Key) -> None:
-        if self._take(event.key) or await self._act(event.key):
-            event.stop()
-            event.prevent_default()
-        else:
-            await super()._on_key(event)
-
-    async def _act(self, key: str) -> bool:
-        """Run the action bound to a key; returns True if there is one. Textual would run it after keys that
-        were pressed later."""
-        bound = self._bindings.key_to_bindings.get(key)
-        return bound is not None and await self.app.run_action(bound[0].action, self)
+        for widget in filter(None, (self.parent, self)):
+            bound = widget._bindings.key_to_bindings.get(event.key)
+            if bound is not None and await self.app.run_action(bound[0].action, widget):
+                event.stop()
+                event.prevent_default()
+                return
+        await super()._on_key(event)
 
 
 class Prompt(Vertical):
@@ -185,7 +167,8 @@ class Prompt(Vertical):
         Binding("tab", "complete", "Complete", show=False),
         Binding("up", "previous", "Earlier", show=False),
         Binding("down", "next", "Later", show=False),
-        Binding("ctrl+d", "app.quit", "Leave, if nothing is typed", show=False),
+        Binding("ctrl+d", "leave", "Leave, if nothing is typed", show=False),
+        Binding("escape", "decline", "Hide the suggestions", show=False),
     ]
 
     DEFAULT_CSS = """
@@ -221,7 +204,7 @@ class Prompt(Vertical):
 
     def compose(self) -> ComposeResult:
         yield Suggestions()
-        yield Composer(self._take)
+        yield Composer(placeholder="Ask something; / for commands, @ for files")
 
     @property
     def text(self) -> str:
@@ -276,26 +259,15 @@ class Prompt(Vertical):
 
     # Keys.
 
-    def _take(self, key: str) -> bool:
-        """Handle a key; returns False for one that the text field handles."""
-        match key:
-            case "enter":
-                self.action_send()
-            case "shift+enter" | "ctrl+j":
-                self.action_newline()
-            case "tab":
-                self.action_complete()
-            case "up":
-                self.action_previous()
-            case "down":
-                self.action_next()
-            case "ctrl+d" if not self.text:
-                self.post_message(self.Sent("/quit"))
-            case "escape" if self._suggestions.display:
-                self._decline()
-            case _:
-                return False
-        return True
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return False for keys that mean something else now: to delete to the right, to leave an edit."""
+        if action == "leave":
+            return not self.text
+        return action != "decline" or self._suggestions.display
+
+    def action_leave(self) -> None:
+        """Leave the chat."""
+        self.post_message(self.Sent("/quit"))
 
     def action_send(self) -> None:
         """Send the text, or insert the highlighted suggestion."""
@@ -315,7 +287,7 @@ class Prompt(Vertical):
     def action_complete(self) -> None:
         """Insert a suggestion, or focus the conversation."""
         if self._suggestions.display:
-            self._put(self._suggestions.at(self._suggestions.highlighted or 0))
+            self._put(self._suggestions.shown[self._suggestions.highlighted or 0])
         else:
             self.screen.focus_next()
 
@@ -339,7 +311,7 @@ class Prompt(Vertical):
         text = self._history.move(by, self.text)
         if text is not None:
             self.text = text
-            self._decline()
+            self.action_decline()
         return text is not None
 
     # Suggestions.
@@ -363,7 +335,7 @@ class Prompt(Vertical):
             self._declined = None
             self._suggest(token)
 
-    def _decline(self) -> None:
+    def action_decline(self) -> None:
         """Hide the suggestions for the current token."""
         token = self._token()
         self._declined = None if token is None else token.start
@@ -416,7 +388,7 @@ class Prompt(Vertical):
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Insert the clicked suggestion."""
         event.stop()
-        self._put(self._suggestions.at(event.option_index))
+        self._put(self._suggestions.shown[event.option_index])
         self.take_focus()
 
 

@@ -1,13 +1,11 @@
-"""The line below the prompt: models, speed and the effect of speculation, or the progress of work."""
+"""The line below the prompt: models, speed and the effect of speculation."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
 from rich.text import Text
-from textual.app import ComposeResult
-from textual.containers import Horizontal
-from textual.widgets import ProgressBar, Static
+from textual.widgets import Static
 
 from localspec.protocol.proposer_kinds import KINDS
 from localspec.protocol.results import Stats
@@ -24,31 +22,18 @@ NAMES = {
 """names of sources, models first"""
 
 
-class Status(Horizontal):
+class Status(Static):
     """One line; the figures that matter most come first, as its end may be cut off."""
 
     DEFAULT_CSS = """
-    Status { height: 1; color: $text-muted; padding: 0 1; }
-    Status > Static { width: 1fr; text-wrap: nowrap; text-overflow: ellipsis; }
-    Status ProgressBar { margin-left: 1; display: none; }
-    Status Bar { width: 20; }
+    Status {
+        width: 1fr; height: 1; color: $text-muted; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis;
+    }
     """
 
-    def compose(self) -> ComposeResult:
-        yield Static(id="text", markup=False)
-        # Its total is known: without one, a timer would move it.
-        yield ProgressBar(total=1, show_eta=False)
-
     def show(self, text: str) -> None:
-        """Show a text."""
-        self.query_one(ProgressBar).display = False
-        self.query_one("#text", Static).update(one_line(text), layout=False)
-
-    def work(self, label: str, fraction: float | None) -> None:
-        """Show the progress of work: ``fraction`` of it is done, None if unknown."""
-        self.show(label if fraction is not None else f"{label} …")
-        self.query_one(ProgressBar).display = fraction is not None
-        self.query_one(ProgressBar).update(progress=fraction or 0)
+        """Show a text, or the progress of work."""
+        self.update(one_line(text), layout=False)
 
 
 def summary(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> str:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable
-from dataclasses import dataclass
 from itertools import accumulate, zip_longest
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,6 @@ from rich.style import Style
 from textual.binding import Binding
 from textual.events import Click
 from textual.geometry import Region, Size
-from textual.message import Message
 from textual.scroll_view import ScrollView
 from textual.scrollbar import ScrollBar
 from textual.selection import Selection
@@ -55,18 +53,11 @@ class Transcript(ScrollView, can_focus=True):
     BINDINGS = [
         Binding("up,k", "choose(-1)", "Previous"),
         Binding("down,j", "choose(1)", "Next"),
-        Binding("e", "ask('edit')", "Edit"),
-        Binding("r", "ask('regenerate')", "Regenerate"),
-        Binding("f", "ask('fork')", "Fork"),
-        Binding("c", "ask('copy')", "Copy"),
+        Binding("e", "screen.chosen('edit')", "Edit"),
+        Binding("r", "screen.chosen('regenerate')", "Regenerate"),
+        Binding("f", "screen.chosen('fork')", "Fork"),
+        Binding("c", "screen.chosen('copy')", "Copy"),
     ]
-
-    @dataclass
-    class Asked(Message):
-        """The user requests the action ``what`` on a message."""
-
-        what: str
-        said: Said
 
     def __init__(self, *, id: str | None = None) -> None:
         super().__init__(id=id)
@@ -373,11 +364,6 @@ class Transcript(ScrollView, can_focus=True):
         """Scroll to the end, and follow it."""
         self._following = True
         self._arrange()
-
-    def action_ask(self, what: str) -> None:
-        """Request an action on the chosen message."""
-        if self.chosen is not None:
-            self.post_message(self.Asked(what, self.chosen))
 
 
 def columns(strip: Strip, selection: Selection, line: int) -> tuple[int, int]:
