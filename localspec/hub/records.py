@@ -126,10 +126,6 @@ def remember(model: Pulled, file: HubFile) -> None:
     _change(add)
 
 
-def forget(gone: tuple[Pulled, ...]) -> None:
-    _change(lambda records: tuple(each for each in records if each not in gone))
-
-
 def _change(change: Callable[[tuple[Pulled, ...]], tuple[Pulled, ...]]) -> None:
     with filelock.FileLock(f"{path()}.lock"):
         home.write_private(path(), msgspec.json.format(msgspec.json.encode(change(read()))).decode())
@@ -185,7 +181,7 @@ def remove(pulled: Sequence[Pulled]) -> int:
                 "Look at the directory, and delete by hand what you do not need.",
             ) from None
         _tidy(each)
-    forget(tuple(pulled))
+    _change(lambda records: tuple(each for each in records if each not in pulled))
     return freed
 
 

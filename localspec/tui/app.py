@@ -35,7 +35,7 @@ from localspec.tui.chat import Chat
 from localspec.tui.command import COMMANDS
 from localspec.tui.dialog import Confirm, Dialog
 from localspec.tui.link import Link
-from localspec.tui.screen import ERROR_SHOWN_S, ChatScreen
+from localspec.tui.screen import ChatScreen
 from localspec.wording import printable
 
 if TYPE_CHECKING:
@@ -158,19 +158,11 @@ class ChatApp(App[None]):
         known = (self.chat_screen.chat, *self._answering)
         return next((chat for chat in known if chat.session == session), None)
 
-    async def rename(self, session: str, title: str) -> None:
-        """Set a session's title."""
-        await self.link.ask(lambda client: client.rename_session(session, title))
-        if (chat := self.known_chat(session)) is not None:
-            chat.title = title
-
     async def drop(self, session: str) -> None:
         """Delete a session, also one that is shown or has a running answer."""
-        chat = self.known_chat(session)
-        if chat is None:
-            await self.link.ask(lambda client: client.delete_session(session))
-        else:
-            await self.discard(chat)
+        chat = self.known_chat(session) or self.new_chat()
+        chat.session = session
+        await self.discard(chat)
 
     async def discard(self, chat: Chat) -> None:
         """Delete a chat; if it is shown, a new one takes its place."""
@@ -255,14 +247,12 @@ class ChatApp(App[None]):
             self._answering.discard(chat)
         if chat is self.chat_screen.chat:
             self._receive(fact)
-        elif isinstance(fact, facts.Ended) and chat.answer is not None:
+        elif isinstance(fact, facts.Grown) and fact.ended and chat.answer is not None:
             title = textwrap.shorten(chat.title or chat.said[0].text, LONGEST_TITLE, placeholder="…")
-            error = chat.answer.error
-            if error is None:
+            if (error := chat.answer.error) is None:
                 self.chat_screen.notify("The answer is complete.", title=title)
             else:
-                sentence = f"{title}: {error.message}"
-                self.chat_screen.notify(error.remedy, title=sentence, severity="error", timeout=ERROR_SHOWN_S)
+                self.chat_screen.show_error(LocalspecError(f"{title}: {error.message}", error.remedy))
 
     async def action_quit(self) -> None:
         """Ctrl-Q: run the command, which asks before it leaves a private chat."""

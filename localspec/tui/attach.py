@@ -195,23 +195,11 @@ def gathered(directory: Path) -> list[str]:
 
 
 def ranked(typed: str, files: Sequence[str]) -> list[str]:
-    """The files whose paths contain all characters of ``typed`` in this order, the best first."""
-    fits = ((_fit(typed.lower(), file.lower()), file) for file in files) if typed else ()
-    best = heapq.nsmallest(SHOWN, (each for each in fits if each[0] is not None))
-    return [file for _, file in best] if typed else list(files[:SHOWN])
+    """The files whose paths contain ``typed``, first those whose name begins so, then the shortest."""
 
+    def rank(file: str) -> tuple[bool, int, str]:
+        name = file[file.rfind("/") + 1 :]
+        return not name.lower().startswith(typed.lower()), len(file), file
 
-def _fit(typed: str, file: str) -> tuple[int, bool, int] | None:
-    """The rank of a path for these characters, smaller is better: pieces matched from its end, whether its
-    name begins so, its length; None if it does not contain all of them."""
-    name = file[file.rfind("/") + 1 :]
-    if typed in file:
-        return 1, not name.startswith(typed), len(file)
-    pieces, end = 0, len(file)
-    for character in reversed(typed):
-        place = file.rfind(character, 0, end)
-        if place < 0:
-            return None
-        pieces += place != end - 1 or not pieces
-        end = place
-    return pieces, not name.startswith(typed[0]), len(file)
+    found = (file for file in files if typed.lower() in file.lower())
+    return heapq.nsmallest(SHOWN, found, key=rank) if typed else list(files[:SHOWN])

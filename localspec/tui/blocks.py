@@ -54,15 +54,13 @@ class _Fence:
     """The opening line of a fence that is not closed yet."""
 
     opening: str
-    mark: str
-    ends: re.Pattern[str]
     token: Token
 
-    @classmethod
-    def of(cls, opening: str, token: Token) -> _Fence:
-        mark = re.escape(token.markup[0])
-        ends = re.compile(rf"^ {{0,3}}{mark}{{{len(token.markup)},}}[ \t]*\n", re.MULTILINE)
-        return cls(opening, token.markup, ends, token)
+    @property
+    def ends(self) -> re.Pattern[str]:
+        """The lines that close it."""
+        mark, least = re.escape(self.token.markup[0]), len(self.token.markup)
+        return re.compile(rf"^ {{0,3}}{mark}{{{least},}}[ \t]*\n", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +155,7 @@ class Blocks:
         self._tail = "\n".join(lines[last.line :])
         if last.token.type == "fence" and "\n" in self._tail:
             opening, _, self._tail = self._tail.partition("\n")
-            self._fence, self._seen = _Fence.of(opening, last.token), 0
+            self._fence, self._seen = _Fence(opening, last.token), 0
         return finished
 
     def _block(self, unit: _Unit, source: str) -> Block:
@@ -200,7 +198,7 @@ def _units(text: str) -> list[_Unit]:
 
 def _code(fence: _Fence, body: str) -> Block:
     """The code of a fence, with its indentation removed as the parser does."""
-    (token,) = _OUTLINE.parse(f"{fence.opening}\n{body}\n{fence.mark}")
+    (token,) = _OUTLINE.parse(f"{fence.opening}\n{body}\n{fence.token.markup}")
     return _of_fence(fence.token, token.content.removesuffix("\n"))
 
 

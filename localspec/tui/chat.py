@@ -18,7 +18,7 @@ from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 from localspec.protocol.sessions import Pairing, SessionContent, StoredMessage
 from localspec.tui.conversation import Answer, Question, Said, last_question, said_in, shown
-from localspec.tui.facts import Changed, Configured, Ended, Failed, Grown, Paired, Working
+from localspec.tui.facts import Changed, Configured, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
 from localspec.wording import one_line, underway
 
@@ -367,7 +367,7 @@ class Chat:
             self._grown = None
         if answer.growing:  # the program ends, or an internal error
             answer.status = "failed"
-        self._report(Ended())
+        self._report(Grown(ended=True))
 
     async def _delete(self) -> None:
         if (session := self.session) is not None:

@@ -24,7 +24,7 @@ from localspec.tui.export import markdown, write
 from localspec.tui.screen import ChatScreen
 from localspec.tui.sessions import SessionsScreen
 from localspec.units import size
-from localspec.wording import counted, one_line, pairing_sentence
+from localspec.wording import counted, one_line, pairing_sentence, stats_lines
 
 LONGEST_TITLE = 200
 """a limit of the daemon"""
@@ -87,7 +87,13 @@ def code_blocks(text: str) -> list[str]:
 @COMMANDS.command("stats")
 async def stats(screen: ChatScreen, argument: str) -> None:
     """Show the statistics of the last answer."""
-    screen.notify(last_answer(screen).statistics, title="The last answer", timeout=30)
+    answer = last_answer(screen)
+    known = (
+        "its statistics are not stored"
+        if answer.result is None
+        else stats_lines(answer.result, answer.loaded_s)
+    )
+    screen.notify(known, title="The last answer", timeout=30)
 
 
 def last_answer(screen: ChatScreen) -> Answer:
@@ -124,7 +130,8 @@ async def sessions(screen: ChatScreen, argument: str) -> None:
 @COMMANDS.command("rename", "TITLE")
 async def rename(screen: ChatScreen, argument: str) -> None:
     """Rename the chat."""
-    if (session := screen.chat.session) is None:
+    chat = screen.chat
+    if (session := chat.session) is None:
         raise InvalidOptions("this chat is not stored yet", "Send a message first.")
     if not argument:
         raise InvalidOptions("no title was given", "Write it after the command: /rename TITLE.")
@@ -132,7 +139,8 @@ async def rename(screen: ChatScreen, argument: str) -> None:
         raise InvalidOptions(
             f"the title has {len(argument)} characters, more than {LONGEST_TITLE}", "Shorten it."
         )
-    await screen.application.rename(session, argument)
+    await screen.application.link.ask(lambda client: client.rename_session(session, argument))
+    chat.title = argument
     screen.notify(argument, title="The chat's title is now", timeout=3)
 
 

@@ -12,7 +12,7 @@ from localspec.errors import LocalspecError
 from localspec.protocol.results import Result, Token
 from localspec.protocol.sessions import SessionContent, Status
 from localspec.tui.attach import detached
-from localspec.wording import printable, stats_lines
+from localspec.wording import printable
 
 
 class Run(NamedTuple):
@@ -102,13 +102,6 @@ class Answer:
             return self.status
         reason = "" if self.result is None else self.result.finish_reason
         return reason if self.text.strip() or reason in ("length", "context_full") else "silent"
-
-    @property
-    def statistics(self) -> str:
-        """Its times, and the effect of speculation; two lines."""
-        if self.result is None:
-            return "its statistics are not stored"
-        return stats_lines(self.result, self.loaded_s)
 
 
 Said = Question | Answer

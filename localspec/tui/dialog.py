@@ -1,6 +1,9 @@
-"""Dialogs in front of the chat: the base class, and the confirmation."""
+"""Dialogs in front of the chat: the base class, the confirmation, and what they need of the application."""
 
 from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, Protocol
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
@@ -11,7 +14,30 @@ from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Static
 from textual.widgets.button import ButtonVariant
 
+from localspec.errors import LocalspecError
+from localspec.tui.chat import Chat
+from localspec.tui.link import Link
 from localspec.wording import one_line
+
+
+class Reporter(Protocol):
+    """The screen behind a dialog, which runs work and shows its errors."""
+
+    def attempt(self, work: Coroutine[Any, Any, None], *, otherwise: str = "") -> None: ...
+    def show_error(self, error: LocalspecError) -> None: ...
+
+
+class Application(Protocol):
+    """Keeps the chats; see :class:`~localspec.tui.app.ChatApp`."""
+
+    @property
+    def chat_screen(self) -> Reporter: ...
+    @property
+    def link(self) -> Link: ...
+    def new_chat(self, *, private: bool = False) -> Chat: ...
+    async def stored_chat(self, session: str) -> Chat: ...
+    async def drop(self, session: str) -> None: ...
+    async def discard(self, chat: Chat) -> None: ...
 
 
 class Dialog(ModalScreen[ScreenResultType]):

@@ -64,17 +64,13 @@ def file_name(title: str) -> str:
 
 def _write_new(path: Path, content: bytes) -> Path:
     """Write a new file, at ``path`` or the first of its numbered names that is free; returns its path."""
-    for name in chain((path.name,), (f"{path.stem}-{number}{path.suffix}" for number in count(2))):
-        new = path.with_name(name)
-        try:
-            file = new.open("xb")
-        except FileExistsError:
-            continue
-        try:
-            with file:
-                file.write(content)
-        except OSError:
-            new.unlink(missing_ok=True)  # no incomplete file stays
-            raise
-        return new
-    raise AssertionError("there is always another number")
+    numbered = (path.with_name(f"{path.stem}-{number}{path.suffix}") for number in count(2))
+    new = next(each for each in chain((path,), numbered) if not os.path.lexists(each))
+    file = new.open("xb")
+    try:
+        with file:
+            file.write(content)
+    except OSError:
+        new.unlink(missing_ok=True)  # no incomplete file stays
+        raise
+    return new

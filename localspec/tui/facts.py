@@ -62,12 +62,9 @@ class Configured(Message):
 
 @dataclass
 class Grown(Message):
-    """The last answer has grown; sent several times a second."""
+    """The last answer has grown, which is sent several times a second, or ``ended``."""
 
-
-@dataclass
-class Ended(Message):
-    """The last answer has ended."""
+    ended: bool = False
 
 
 @dataclass

@@ -22,12 +22,11 @@ from localspec.home import here
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.sessions import Pairing
 from localspec.tui import defects, facts
-from localspec.tui.application import Application
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
 from localspec.tui.command import COMMANDS, Command, Values, parse
 from localspec.tui.conversation import Question, Said, last_question
-from localspec.tui.dialog import Confirm, Dialog
+from localspec.tui.dialog import Application, Confirm, Dialog
 from localspec.tui.look import Look
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.status import Status, legend, summary
@@ -106,8 +105,7 @@ class ChatScreen(Screen[None]):
     def on_mount(self) -> None:
         for notices in self.query("ToastRack"):
             self.move_child(notices, before=self._prompt)  # where they cover no text
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._restyle())
-        self._restyle()
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._show_legend())
         self._show_said()
         self._prompt.take_focus()
 
@@ -317,7 +315,7 @@ class ChatScreen(Screen[None]):
         else:
             self._prompt.remember(self._prompt.text)
         self._editing = question
-        self._prompt.title = "Edits the question and drops later messages; Esc leaves it"
+        self._prompt.entitle("Edits the question and drops later messages; Esc leaves it")
         self._prompt.text = question.written
         self._prompt.take_focus()
 
@@ -328,7 +326,8 @@ class ChatScreen(Screen[None]):
             return
         typed, before = self._prompt.text, self._editing.written
         draft, self._draft = self._draft, ""
-        self._editing, self._prompt.title = None, ""
+        self._editing = None
+        self._prompt.entitle("")
         if keeping and typed:
             self._prompt.remember(draft)
         else:
@@ -433,12 +432,9 @@ class ChatScreen(Screen[None]):
     def on_grown(self, fact: facts.Grown) -> None:
         self._transcript.grown()
         answer = self.chat.answer
-        if answer is not None and answer.tokens and time.monotonic() - self._shown_at > PAUSE_S:
+        is_due = answer is not None and answer.tokens and time.monotonic() - self._shown_at > PAUSE_S
+        if fact.ended or is_due:
             self._show_status()
-
-    def on_ended(self, fact: facts.Ended) -> None:
-        self._transcript.grown()
-        self._show_status()
 
     def on_paired(self, fact: facts.Paired) -> None:
         self._show_status()
@@ -490,13 +486,10 @@ class ChatScreen(Screen[None]):
         self._prompt.belong_to(chat.title)
         self._show_legend()
 
-    def _restyle(self) -> None:
-        self._look = Look.seen(self.app)
-        self._show_legend()
-
     def _show_legend(self) -> None:
         if self._transcript.raw:
-            self.query_one("#legend", Static).update(legend(self.chat.answer, self._look), layout=False)
+            line = legend(self.chat.answer, Look.seen(self.app))
+            self.query_one("#legend", Static).update(line, layout=False)
 
 
 def _text(text: str) -> str:

@@ -9,13 +9,12 @@ from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
-from textual.widgets import Input, Label, OptionList
+from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from localspec.errors import LocalspecError
 from localspec.protocol.sessions import SessionSummary
-from localspec.tui.application import Application
-from localspec.tui.dialog import Dialog, deletion
+from localspec.tui.dialog import Application, Dialog, deletion
 from localspec.tui.facts import Touched
 from localspec.wording import counted, moment, one_line
 
@@ -48,7 +47,6 @@ class SessionsScreen(Dialog[str | None]):
         height: 1fr; border: none; padding: 0; background: $surface;
         text-wrap: nowrap; text-overflow: ellipsis;
     }
-    SessionsScreen Label { color: $text-muted; display: none; }
     """
 
     def __init__(self, query: str = "", *, current: str | None = None) -> None:
@@ -70,7 +68,6 @@ class SessionsScreen(Dialog[str | None]):
                 select_on_focus=False,
             )
             yield OptionList(markup=False)
-            yield Label()
         frame.border_title = "Chats"
         frame.border_subtitle = "Enter opens, Ctrl+D deletes, Esc leaves"
 
@@ -89,12 +86,6 @@ class SessionsScreen(Dialog[str | None]):
     @property
     def _query(self) -> str:
         return self.query_one(Input).value.strip()
-
-    @property
-    def _chosen(self) -> str | None:
-        """The id of the highlighted session."""
-        option = self._list.highlighted_option
-        return None if option is None else option.id
 
     def on_input_changed(self) -> None:
         self._read()
@@ -144,17 +135,18 @@ class SessionsScreen(Dialog[str | None]):
             return
         if not self.query(OptionList):  # the dialog has ended meanwhile
             return
-        before, place = (self._chosen, self._list.highlighted or 0) if query == self._listed else (None, 0)
-        now = time.time()
+        option, now = self._list.highlighted_option if query == self._listed else None, time.time()
+        before, place = (option and option.id), (option and self._list.highlighted) or 0
         self._list.set_options(
             Option(row(each, now, each.session == self._current), each.session) for each in found
         )
         ids = [each.session for each in found]
         if ids:
             self._list.highlighted = ids.index(before) if before in ids else min(place, len(ids) - 1)
-        nothing = self.query_one(Label)
-        nothing.update("No chat matches." if query else "There are no chats yet.")
-        nothing.display = not found
+        else:
+            self._list.add_option(
+                Option("No chat matches." if query else "There are no chats yet.", disabled=True)
+            )
         self._listed = query
         self._open()
 

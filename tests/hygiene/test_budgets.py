@@ -40,7 +40,7 @@ CEILINGS = {
     "localspec/protocol": 1800,
     "localspec/service": 350,
     "localspec/speculation": 2400,
-    "localspec/tui": 4700,
+    "localspec/tui": 4550,
     "localspec/worker": 650,
     "plugins/llm": 150,
     "plugins/lsp": 0,

@@ -20,7 +20,7 @@ NARROW = (60, 20)
 
 async def conversed(player: Player) -> None:
     player.chat.title = "What does textwrap.dedent do with the blanks of a line?"
-    player.screen.post_message(facts.Ended())
+    player.screen.post_message(facts.Grown(ended=True))
 
 
 async def deleting(player: Player) -> None:

@@ -24,7 +24,7 @@ def put(player: Player, text: str) -> None:
 
 
 def title(player: Player) -> str:
-    return player.screen.query_one(Prompt).title
+    return player.screen.query_one(Composer).border_title or ""
 
 
 @pytest.mark.slow

@@ -17,7 +17,7 @@ from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Question
 from localspec.tui.dialog import Confirm, deletion
 from localspec.tui.screen import ChatScreen
-from localspec.tui.widgets.prompt import Composer, Prompt, Suggestion, Suggestions, Token
+from localspec.tui.widgets.prompt import Composer, Suggestion, Suggestions, Token
 from localspec.tui.widgets.status import Status
 from localspec.wording import CONTROLS
 from tests.tui.harness import Player
@@ -30,7 +30,7 @@ def write(player: Player, text: str) -> None:
 
 
 def title(player: Player) -> str:
-    return player.screen.query_one(Prompt).title
+    return player.screen.query_one(Composer).border_title or ""
 
 
 @pytest.mark.slow

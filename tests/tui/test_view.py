@@ -113,7 +113,7 @@ async def test_a_title_stands_at_the_foot_of_the_prompt(still: Path, columns: in
     async with showing(conversation(), size=(columns, 20)) as player:
         assert not player.foot().strip("╰─╯")
         player.chat.title = f"A [b]bold[/b]\n\x1b]0;evil\x07 {'title ' * 12}"
-        player.screen.post_message(facts.Ended())
+        player.screen.post_message(facts.Grown(ended=True))
         await player.settle()
         foot = player.foot()
         assert foot.startswith("╰─") and foot.endswith("… ─╯") and len(foot) == columns

@@ -215,13 +215,8 @@ class Prompt(Vertical):
         self._composer.text = text
         self._composer.move_cursor(self._composer.document.end)
 
-    @property
-    def title(self) -> str:
-        """The title on its frame."""
-        return self._composer.border_title or ""
-
-    @title.setter
-    def title(self, title: str) -> None:
+    def entitle(self, title: str) -> None:
+        """Show a title on the frame; "" shows none."""
         self._composer.border_title = title
 
     def belong_to(self, title: str) -> None:

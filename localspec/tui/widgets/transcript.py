@@ -356,10 +356,6 @@ class Transcript(ScrollView, can_focus=True):
             assert self._chosen is not None
             self._look_at(self._chosen)
 
-    def action_scroll_home(self) -> None:
-        """Scroll to the beginning."""
-        self.scroll_to(y=0)
-
     def action_scroll_end(self) -> None:
         """Scroll to the end, and follow it."""
         self._following = True
