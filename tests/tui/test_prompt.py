@@ -90,7 +90,7 @@ async def test_files_are_suggested(home: Path, tmp_path: Path, monkeypatch: pyte
         await player.write("See @")
         files = ["@.gitignore ", '@"a two.txt" ', "@folder/one.txt "]
         await player.until(lambda: suggested(player) == files, "files are suggested")
-        await player.write("fone")
+        await player.write("r/one")
         await player.until(lambda: suggested(player) == ["@folder/one.txt "], "one is left")
         await player.press("enter")
         assert player.typed == "See @folder/one.txt "
@@ -98,7 +98,7 @@ async def test_files_are_suggested(home: Path, tmp_path: Path, monkeypatch: pyte
         await player.until(lambda: suggested(player) == ['@"a two.txt" '], "the other is suggested")
         await player.press("tab")
         assert player.typed == 'See @folder/one.txt @"a two.txt" '
-        await player.write("me@fone")
+        await player.write("me@one")
         await player.settle()
         assert not suggested(player)
 

@@ -42,7 +42,7 @@ class Listing:
 
     @property
     def rows(self) -> list[str]:
-        return [str(option.prompt) for option in self.widget.options]
+        return [str(option.prompt) for option in self.widget.options if not option.disabled]
 
     @property
     def chosen(self) -> str | None:

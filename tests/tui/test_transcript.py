@@ -25,7 +25,6 @@ class Shown(App[None]):
     def __init__(self, said: Sequence[Said]) -> None:
         super().__init__()
         self.said = said
-        self.asked: list[Transcript.Asked] = []
 
     def compose(self) -> ComposeResult:
         yield Transcript()
@@ -36,9 +35,6 @@ class Shown(App[None]):
     @property
     def transcript(self) -> Transcript:
         return self.query_one(Transcript)
-
-    def on_transcript_asked(self, event: Transcript.Asked) -> None:
-        self.asked.append(event)
 
     def lines(self) -> list[str]:
         """Return the lines on the screen, without the scroll bar."""
@@ -116,8 +112,6 @@ async def test_a_message_is_chosen_by_keys_and_by_the_mouse() -> None:
         top = app.top()
         await pilot.click(offset=(5, 4))
         assert app.top() == top and f"▌ {app.transcript.chosen.text}" == app.lines()[4]
-        await pilot.press("c", "r", "e", "f")
-        assert [event.what for event in app.asked] == ["copy", "regenerate", "edit", "fork"]
 
 
 async def test_a_long_answer_is_shown_from_its_beginning() -> None:
