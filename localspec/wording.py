@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
+from localspec.protocol.messages import Pairing
 from localspec.protocol.results import Result, Stats
-from localspec.protocol.sessions import Pairing
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """characters that control the terminal or change the order of those shown"""

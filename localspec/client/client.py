@@ -22,6 +22,9 @@ from localspec.errors import (
 from localspec.protocol.events import EventKind
 from localspec.protocol.messages import (
     PROTOCOL,
+    ChatEdit,
+    ChatRegenerate,
+    ChatSend,
     ClientInfo,
     CompletionFeedback,
     CompletionInline,
@@ -44,24 +47,8 @@ from localspec.protocol.messages import (
     ModelLoad,
     ModelUnload,
     Nothing,
-    Primed,
-    SuggestionEvent,
-    TableStats,
-    TextToken,
-    Tokenize,
-    Tokenized,
-    Trigger,
-    Unloaded,
-    Warmed,
-)
-from localspec.protocol.options import BackendName, Options
-from localspec.protocol.requests import File, Message
-from localspec.protocol.results import Result
-from localspec.protocol.sessions import (
-    ChatEdit,
-    ChatRegenerate,
-    ChatSend,
     Pairing,
+    Primed,
     SessionConfigure,
     SessionConfigured,
     SessionContent,
@@ -75,7 +62,18 @@ from localspec.protocol.sessions import (
     SessionRename,
     SessionSummary,
     StreamResume,
+    SuggestionEvent,
+    TableStats,
+    TextToken,
+    Tokenize,
+    Tokenized,
+    Trigger,
+    Unloaded,
+    Warmed,
 )
+from localspec.protocol.options import BackendName, Options
+from localspec.protocol.requests import File, Message
+from localspec.protocol.results import Result
 
 T = TypeVar("T")
 NO_OPTIONS = Options()

@@ -30,8 +30,8 @@ from localspec.models.gguf import first_part
 from localspec.models.model import Model, model_at, signature_of
 from localspec.models.names import parse, pulled_name, typed_names
 from localspec.models.stores import Found, Store, stores_of
+from localspec.protocol.frames import Signature
 from localspec.protocol.messages import ModelDescription, StoreDescription
-from localspec.protocol.pairs import Signature
 
 MAX_INDEX = 64 * 1024 * 1024
 LAYOUT = f"{__version__}/6"

@@ -22,8 +22,8 @@ from localspec.models.directory import CONFIG, read_directory
 from localspec.models.gguf import read_header, split_of
 from localspec.models.names import Parts
 from localspec.models.tokenizer_json import SETTINGS, TEMPLATE, TEMPLATE_IN_JSON, TOKENIZER
+from localspec.protocol.frames import ModelFile, Signature
 from localspec.protocol.messages import ModelDescription
-from localspec.protocol.pairs import ModelFile, Signature
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from localspec.models.model import Model, model_from, place_of
 from localspec.models.record import Tried, known_of
 from localspec.models.vocabulary import FITS, Fit, Tokens, check_pair, check_sizes, read_tokens
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.pairs import PairFile
+from localspec.protocol.frames import PairFile
 from localspec.units import size
 
 LEAST, LOW, HIGH = 2.0, 5.0, 30.0

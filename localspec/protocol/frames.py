@@ -12,13 +12,34 @@ import msgspec
 
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round, StreamEvent
-from localspec.protocol.pairs import PairFile
+from localspec.protocol.messages import ModelDescription
 from localspec.protocol.requests import Request
 
 HEADER = struct.Struct("<I")
 MAX_FRAME = 64 * 1024 * 1024
 LOAD = 0
 """the id of the load among a worker's jobs"""
+Signature = tuple[tuple[int, int, int, int], ...]
+"""of each of a model's files: size, times of the last change of content and of permissions (ns), inode"""
+
+
+class ModelFile(msgspec.Struct, frozen=True):
+    """A model at a path (bytes, not always valid text), with its files' state when it was chosen."""
+
+    path: bytes
+    signature: Signature
+    description: ModelDescription
+
+
+class PairFile(msgspec.Struct, frozen=True):
+    """A target, the reason for its backend, its drafter, and the reason for it or for none; ``asked``: it was
+    named, not chosen."""
+
+    target: ModelFile
+    why: str
+    draft: ModelFile | None
+    draft_why: str
+    asked: bool
 
 
 class Load(msgspec.Struct, frozen=True, tag=True):

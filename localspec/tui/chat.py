@@ -13,10 +13,9 @@ from msgspec.structs import replace
 from textual.message import Message
 
 from localspec.errors import DaemonUnavailable, Gone, LocalspecError, SessionNotFound
-from localspec.protocol.messages import ModelProgress, SpeculationDegraded, StreamDelta, StreamProgress
+from localspec.protocol import messages as wire
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
-from localspec.protocol.sessions import Pairing, SessionContent, StoredMessage
 from localspec.tui.conversation import Answer, Question, Said, last_question, said_in, shown
 from localspec.tui.facts import Changed, Configured, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
@@ -54,7 +53,7 @@ class Chat:
         self.private = private
         self.session: str | None = None
         self.title = ""
-        self.pairing: Pairing | None = None
+        self.pairing: wire.Pairing | None = None
         self.said: list[Said] = []
         self._stream: Stream[Any] | None = None
         self._grown: asyncio.TimerHandle | None = None
@@ -329,19 +328,19 @@ class Chat:
 
     def _take(self, event: Event, answer: Answer | None) -> None:
         match event:
-            case StreamDelta():
+            case wire.StreamDelta():
                 if answer is not None:
                     answer.grow(event.text, event.tokens)
-            case ModelProgress() if answer is not None and answer.tokens:
+            case wire.ModelProgress() if answer is not None and answer.tokens:
                 pass  # progress of another model's load
-            case ModelProgress():
+            case wire.ModelProgress():
                 self._wait(answer, *underway(_loading(event.model, event.stage), event.fraction))
-            case StreamProgress(stage="prefill"):
+            case wire.StreamProgress(stage="prefill"):
                 self._wait(answer, "reading the prompt", event.fraction)
-            case StreamProgress():
+            case wire.StreamProgress():
                 model = "the model" if self.pairing is None else self.pairing.target
                 self._wait(answer, f"waiting for {model}", None)
-            case SpeculationDegraded():
+            case wire.SpeculationDegraded():
                 sentence = f"the proposer {event.source} failed: {event.reason}"
                 self._report(Failed(LocalspecError(sentence, f"The answer continues with {event.to}.")))
         if answer is not None:
@@ -390,13 +389,13 @@ class Chat:
         loaded = await stream.result()
         proposer = options.proposer or "auto"
         if newest == self._loads:
-            self._paired(Pairing(loaded.model, loaded.draft, proposer, loaded.backend, loaded.reason))
+            self._paired(wire.Pairing(loaded.model, loaded.draft, proposer, loaded.backend, loaded.reason))
 
-    def _paired(self, pairing: Pairing) -> None:
+    def _paired(self, pairing: wire.Pairing) -> None:
         self.pairing = pairing
         self._report(Paired(pairing))
 
-    async def _stored(self) -> SessionContent | None:
+    async def _stored(self) -> wire.SessionContent | None:
         """The stored session; None if there is none, or if reading it failed, which is reported."""
         if (session := self.session) is None:
             return None
@@ -415,7 +414,7 @@ class Chat:
         changed, self.options = not self.loads(options), options
         return changed
 
-    def _match(self, content: SessionContent, *, elsewhere: bool = False) -> bool:
+    def _match(self, content: wire.SessionContent, *, elsewhere: bool = False) -> bool:
         """Take ids and title; returns True if the messages are the stored ones, else replaces them."""
         self.title = content.title
         pairs = zip(self.said, content.messages, strict=False)
@@ -467,14 +466,14 @@ def _has_begun(answer: Answer) -> bool:
     return bool(answer.text) or ended
 
 
-def _is_new(content: SessionContent, number: int, before: list[Said]) -> bool:
+def _is_new(content: wire.SessionContent, number: int, before: list[Said]) -> bool:
     """True if ``number`` messages are stored, the last of which is not the one ``before``."""
     if len(content.messages) != number:
         return False
     return len(before) < number or before[number - 1].id != content.messages[-1].id
 
 
-def _is(said: Said, stored: StoredMessage) -> bool:
+def _is(said: Said, stored: wire.StoredMessage) -> bool:
     """True if a shown message is the stored one; of an answer received here the screen may have more or less
     text."""
     if said.id not in (None, stored.id) or isinstance(said, Question) != (stored.role == "user"):

@@ -13,10 +13,9 @@ from msgspec.structs import replace
 
 from localspec.config import Setting, find
 from localspec.errors import InvalidOptions
-from localspec.protocol.messages import ModelDescription
+from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.protocol.options import Options, check_options, check_value, unknown_key
 from localspec.protocol.proposer_kinds import meanings
-from localspec.protocol.sessions import Pairing
 from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Answer
 from localspec.tui.dialog import deletion

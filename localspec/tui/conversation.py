@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from localspec.errors import LocalspecError
+from localspec.protocol.messages import SessionContent, Status
 from localspec.protocol.results import Result, Token
-from localspec.protocol.sessions import SessionContent, Status
 from localspec.tui.attach import detached
 from localspec.wording import printable
 

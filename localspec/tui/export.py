@@ -11,7 +11,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from localspec.errors import DiskFull, StorageError
-from localspec.protocol.sessions import Status
+from localspec.protocol.messages import Status
 from localspec.tui.conversation import Question, Said
 from localspec.wording import one_line
 

@@ -9,7 +9,7 @@ from textual.message import Message
 
 from localspec.errors import LocalspecError
 from localspec.protocol.events import SessionEvent
-from localspec.protocol.sessions import Pairing
+from localspec.protocol.messages import Pairing
 
 
 @dataclass

@@ -19,8 +19,7 @@ from textual.widgets import Footer, Static
 
 from localspec.errors import DiskFull, EngineBusy, InvalidOptions, LocalspecError
 from localspec.home import here
-from localspec.protocol.messages import ModelDescription
-from localspec.protocol.sessions import Pairing
+from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat

@@ -13,7 +13,7 @@ from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
 from localspec.errors import LocalspecError
-from localspec.protocol.sessions import SessionSummary
+from localspec.protocol.messages import SessionSummary
 from localspec.tui.dialog import Application, Dialog, deletion
 from localspec.tui.facts import Touched
 from localspec.wording import counted, moment, one_line

@@ -11,8 +11,8 @@ import pexpect
 import pytest
 
 from localspec.cli.output import Printer
+from localspec.protocol.messages import Pairing
 from localspec.protocol.results import ProposerStats, Result, Stats
-from localspec.protocol.sessions import Pairing
 from localspec.wording import pairing_line, stats_lines
 from tests.waiting import DEADLINE_S
 

@@ -27,8 +27,8 @@ from localspec.errors import (
     MessageNotFound,
     SessionNotFound,
 )
+from localspec.protocol.messages import SessionQuery, Status
 from localspec.protocol.options import Options
-from localspec.protocol.sessions import SessionQuery, Status
 from tests.waiting import run
 
 Row = tuple[int, str, str, str]

@@ -37,7 +37,7 @@ CEILINGS = {
     "localspec/lsp": 1400,
     "localspec/memory": 2100,
     "localspec/models": 3950,
-    "localspec/protocol": 1800,
+    "localspec/protocol": 1750,
     "localspec/service": 350,
     "localspec/speculation": 2400,
     "localspec/tui": 4550,

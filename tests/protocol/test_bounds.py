@@ -72,15 +72,5 @@ def test_an_error_keeps_its_ends() -> None:
     assert shortened("short", 5) == "short" and len(shortened("longer", 5)) == 5
 
 
-def test_the_longest_method_is_refused_with_a_short_sentence() -> None:
-    """The search for names similar to one of megabytes took a second, in which no client was answered."""
-    for name in ("x" * 4_000_000, "daemon/statu" * 330_000):
-        assert read_message(f'{{"jsonrpc":"2.0","id":1,"method":"{name}"}}') == "-32601"
-        assert (
-            read_message(f'{{"jsonrpc":"2.0","id":1,"method":"metrics","params":{{"{name}":1}}}}') == "-32602"
-        )
-        assert read_message(f'{{"jsonrpc":"2.0","id":1,"{name}":1}}') == "-32600"
-
-
 def test_damaged_messages_are_decoded_or_refused() -> None:
     assert len(fuzz_messages(3000, seed=1)) == 6

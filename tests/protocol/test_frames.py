@@ -24,6 +24,8 @@ from localspec.protocol.frames import (
     Load,
     LoadDraft,
     Loading,
+    ModelFile,
+    PairFile,
     Ready,
     RequestEvent,
     Rest,
@@ -42,7 +44,6 @@ from localspec.protocol.frames import (
 )
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options
-from localspec.protocol.pairs import ModelFile, PairFile
 from localspec.protocol.requests import ChatPrompt, File, FimPrompt, Message, Request, TextPrompt
 from localspec.protocol.results import ProposerStats, Result, Stats, Token
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from localspec.protocol.messages import Pairing
 from localspec.protocol.options import Options
 from localspec.protocol.results import ProposerStats, Result, Stats, Token
-from localspec.protocol.sessions import Pairing
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
 from localspec.tui.conversation import Answer, Question, Said

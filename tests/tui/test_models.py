@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 from textual.command import CommandPalette
 
-from localspec.protocol.messages import ModelDescription
-from localspec.protocol.sessions import Pairing
+from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.tui import commands
 from localspec.tui.widgets.prompt import Composer
 from localspec.wording import pairing_sentence

@@ -9,7 +9,7 @@ import pytest
 
 from localspec.client import Client, connect
 from localspec.errors import SessionNotFound
-from localspec.protocol.sessions import SessionContent
+from localspec.protocol.messages import SessionContent
 from localspec.tui.dialog import Confirm
 from localspec.tui.widgets.prompt import Prompt
 from tests.tui.harness import ENDLESS, Player, playing

@@ -9,7 +9,7 @@ import pytest
 from textual.events import Paste
 
 from localspec.errors import EngineBusy, LocalspecError
-from localspec.protocol.sessions import Pairing
+from localspec.protocol.messages import Pairing
 from localspec.tui import facts
 from localspec.tui import screen as chat_screen
 from localspec.tui.chat import Chat

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from localspec.cli.app import app
-from localspec.protocol.sessions import Pairing
+from localspec.protocol.messages import Pairing
 from localspec.tui.widgets.transcript import Transcript
 from localspec.tui.widgets.welcome import FIRST, Welcome
 from tests.tui.harness import playing

@@ -19,8 +19,8 @@ from msgspec.structs import replace
 
 from localspec.daemon.chats.store import Session, Store
 from localspec.errors import FULL, DaemonUnavailable, DiskFull, LocalspecError, SessionNotFound, of_system
+from localspec.protocol.messages import SessionQuery, SessionSummary
 from localspec.protocol.options import Options
-from localspec.protocol.sessions import SessionQuery, SessionSummary
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from typing import NamedTuple, cast
 import msgspec
 
 from localspec.errors import InvalidOptions, LocalspecError, MessageNotFound, SessionNotFound
+from localspec.protocol.messages import SessionQuery, SessionSummary, Status, StoredMessage
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
-from localspec.protocol.sessions import SessionQuery, SessionSummary, Status, StoredMessage
 
 TITLE_CHARS = 60
 SETTINGS = (

@@ -18,10 +18,10 @@ from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.relay.stream import Stream
 from localspec.errors import LocalspecError
 from localspec.protocol.frames import DELTA, Streamed
+from localspec.protocol.messages import ChatEdit, ChatRegenerate, ChatSend, Status
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, Request
 from localspec.protocol.results import Result
-from localspec.protocol.sessions import ChatEdit, ChatRegenerate, ChatSend, Status
 
 log = logging.getLogger(__name__)
 

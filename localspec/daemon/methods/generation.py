@@ -15,10 +15,10 @@ from localspec.daemon.workers.pool import key_of
 from localspec.errors import InvalidOptions
 from localspec.protocol import messages
 from localspec.protocol.frames import Streamed
+from localspec.protocol.messages import StreamResume
 from localspec.protocol.options import Options, check_options
 from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt, TokenPrompt
 from localspec.protocol.results import FinishReason, Result, Stats
-from localspec.protocol.sessions import StreamResume
 
 
 async def generate_text(daemon: Daemon, exchange: Exchange, params: messages.Generate) -> Result:

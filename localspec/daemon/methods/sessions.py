@@ -14,7 +14,7 @@ from localspec.daemon.methods.generation import merged
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import InvalidOptions
-from localspec.protocol import sessions as wire
+from localspec.protocol import messages as wire
 from localspec.protocol.frames import Ready
 from localspec.protocol.messages import Nothing
 from localspec.protocol.options import Options

@@ -24,8 +24,7 @@ from localspec.models.pair import Pair
 from localspec.process import surroundings
 from localspec.protocol import frames
 from localspec.protocol.events import Done, Failed
-from localspec.protocol.frames import Drafted, Load, Loading, Streamed
-from localspec.protocol.pairs import Signature
+from localspec.protocol.frames import Drafted, Load, Loading, Signature, Streamed
 from localspec.protocol.requests import Priority, Request
 
 log = logging.getLogger(__name__)

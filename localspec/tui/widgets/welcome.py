@@ -8,8 +8,7 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
-from localspec.protocol.messages import ModelDescription
-from localspec.protocol.sessions import Pairing
+from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.wording import one_line, pairing_sentence
 
 WHAT = """\
