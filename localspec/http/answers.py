@@ -11,15 +11,13 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
-from msgspec.structs import replace
 
 from localspec.client import Stream
 from localspec.errors import ShuttingDown
 from localspec.http.endpoint import begun
-from localspec.http.sampling import SEEDS, TimedSampling
+from localspec.http.sampling import TimedSampling
 from localspec.protocol.messages import StreamDelta, StreamProgress
-from localspec.protocol.options import Options
-from localspec.protocol.results import Likely, Result, Token
+from localspec.protocol.results import Result, Token
 
 
 class Answered(NamedTuple):
@@ -39,13 +37,6 @@ class Piece(NamedTuple):
 
 
 Queue = asyncio.Queue[Piece | BaseException]
-
-
-def varied(options: Options, count: int) -> list[Options]:
-    """Return options for ``count`` answers to one prompt, each with another seed if one is set."""
-    if options.seed is None:
-        return [options] * count
-    return [replace(options, seed=(options.seed + i) % SEEDS) for i in range(count)]
 
 
 async def whole(streams: Iterable[Stream[Result]]) -> list[Answered]:
@@ -134,16 +125,10 @@ def prompt_s(result: Result) -> float:
     return max(0.0, (result.stats.ttft_s or 0.0) - result.stats.queued_s)
 
 
-def decode_s(result: Result) -> float:
-    """Return the seconds from the first token to the last; 0 if no speed was measured."""
+def answer_s(result: Result, tokens: int) -> float:
+    """Return the seconds that ``tokens`` take at the measured speed; 0 if no speed was measured."""
     speed = result.stats.decode_tokens_per_s
-    return (result.completion_tokens - 1) / speed if speed else 0.0
-
-
-def answer_s(result: Result) -> float:
-    """Return the seconds that all tokens take at the measured speed; 0 if no speed was measured."""
-    speed = result.stats.decode_tokens_per_s
-    return result.completion_tokens / speed if speed else 0.0
+    return tokens / speed if speed else 0.0
 
 
 class Pace:
@@ -194,7 +179,7 @@ def timings(result: Result) -> dict[str, Any]:
     fields = {
         "cache_n": result.cached_tokens,
         **_rates("prompt", result.prompt_tokens - result.cached_tokens, 1000 * prompt_s(result)),
-        **_rates("predicted", answered - 1, 1000 * decode_s(result)),
+        **_rates("predicted", answered - 1, 1000 * answer_s(result, answered - 1)),
         "predicted_n": answered,
     }
     if result.stats.drafted:
@@ -225,7 +210,15 @@ def entries(text: str, tokens: Iterable[Token]) -> Iterator[dict[str, Any]]:
             "token": piece,
             "logprob": token.logprob,
             "bytes": list(piece.encode()),
-            "top_logprobs": [*map(_likely, token.top)],
+            "top_logprobs": [
+                {
+                    "id": likely.id,
+                    "token": likely.piece.decode("utf-8", "replace"),
+                    "logprob": likely.logprob,
+                    "bytes": list(likely.piece),
+                }
+                for likely in token.top
+            ],
         }
 
 
@@ -246,12 +239,3 @@ def mean(tokens: Iterable[Token]) -> float:
     """Return the mean log-probability of an answer's tokens; minus infinity if it has none."""
     known = [token.logprob for token in tokens if token.logprob is not None]
     return sum(known) / len(known) if known else float("-inf")
-
-
-def _likely(likely: Likely) -> dict[str, Any]:
-    return {
-        "id": likely.id,
-        "token": likely.piece.decode("utf-8", "replace"),
-        "logprob": likely.logprob,
-        "bytes": list(likely.piece),
-    }

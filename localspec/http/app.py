@@ -23,7 +23,7 @@ from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
 from localspec.http import llama_cpp, ollama, openai
 from localspec.http.dialect import Dialect
-from localspec.http.endpoint import Answer, Connect, Endpoint, Plain, body_of, noting_silence, unless_gone
+from localspec.http.endpoint import Answer, Connect, Endpoint, body_of, noting_silence, unless_gone
 from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal, confine
 from localspec.http.models import settle_model
 from localspec.protocol.options import LONGEST_SHOWN
@@ -34,8 +34,6 @@ DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, llama_cpp.CHAT, ollama.DIALECT)
 AGAIN = "Try again later, or raise daemon.max_connections and run `localspec daemon restart`."
 SHARE = 2
 """divides the number of requests with the token that run at once into that of requests without it"""
-
-
 OF_PATH = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
 OPEN = {endpoint.path for dialect in DIALECTS for endpoint in dialect.endpoints if endpoint.open}
 
@@ -84,25 +82,22 @@ def create(
     limits = {True: most, False: max(1, most // SHARE)}
     rooms = {owner: (limit, asyncio.Semaphore(limit)) for owner, limit in limits.items()}
 
-    def refuse(path: str, error: LocalspecError, status: HTTPStatus) -> Response:
-        return _error(dialect_at(path), error, status)
-
     def unauthenticated(method: str, path: str, is_page: bool) -> Refusal | None:
         dialect = known_at(path)
-        if path in OPEN or (dialect is not None and dialect.name in without_token and not is_page):
+        open_to_all = () if is_page else without_token
+        if path in OPEN or (dialect is not None and dialect.name in open_to_all):
             return None
-        if dialect is None and without_token and not is_page:
-            return not_offered(method, path), HTTPStatus.NOT_FOUND
         message = "the token is missing or wrong"
-        if dialect is not None and without_token and not is_page:
-            message += f"; {', '.join(without_token)} needs none here, {dialect.name} does"
+        if open_to_all:
+            if dialect is None:
+                return not_offered(method, path), HTTPStatus.NOT_FOUND
+            message += f"; {', '.join(open_to_all)} needs none here, {dialect.name} does"
         return Unauthorized(message, TOKEN_REMEDY), HTTPStatus.UNAUTHORIZED
 
     async def lost(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
-        path = request.url.path
-        missing = not_offered(request.method, path)
-        response = _error(dialect_at(path), missing, HTTPStatus(error.status_code))
+        path, status = request.url.path, HTTPStatus(error.status_code)
+        response = _error(dialect_at(path), not_offered(request.method, path), status)
         response.headers.update(error.headers or {})
         return response
 
@@ -111,12 +106,14 @@ def create(
         for dialect in DIALECTS
         for endpoint in dialect.endpoints
     ]
-    gate = Middleware(Gate, token=token, unauthenticated=unauthenticated, refuse=refuse, origins=origins)
-    return Starlette(
-        routes=routes,
-        middleware=[gate],
-        exception_handlers={HTTPException: lost},
+    gate = Middleware(
+        Gate,
+        token=token,
+        unauthenticated=unauthenticated,
+        refuse=lambda path, *why: _error(dialect_at(path), *why),
+        origins=origins,
     )
+    return Starlette(routes=routes, middleware=[gate], exception_handlers={HTTPException: lost})
 
 
 @dataclass(frozen=True)
@@ -164,9 +161,7 @@ class Address:
             return _error(self.dialect, *self._known(error))
         if isinstance(answer, AsyncIterator):
             return StreamingResponse(self._framed(answer, held), media_type=self.dialect.framing.media_type)
-        if isinstance(answer, Plain):
-            return Response(answer.text, headers=dict(answer.headers), media_type=answer.media_type)
-        return _json(answer)
+        return answer if isinstance(answer, Response) else _json(answer)
 
     async def _framed(self, values: AsyncIterator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
         """Yield the values, framed, as they come, with signs of life; close ``held`` before the end is

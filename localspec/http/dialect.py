@@ -13,12 +13,8 @@ from localspec.errors import AGENT_CONTEXT, DaemonUnavailable, LocalspecError, M
 from localspec.http.endpoint import Endpoint
 
 STATUS = {
-    "invalid_options": HTTPStatus.BAD_REQUEST,
-    "context_exceeded": HTTPStatus.BAD_REQUEST,
-    "fim_unsupported": HTTPStatus.BAD_REQUEST,
-    "model_ambiguous": HTTPStatus.BAD_REQUEST,
-    "model_invalid": HTTPStatus.BAD_REQUEST,
-    "model_too_large": HTTPStatus.BAD_REQUEST,
+    **dict.fromkeys(("invalid_options", "context_exceeded", "fim_unsupported"), HTTPStatus.BAD_REQUEST),
+    **dict.fromkeys(("model_ambiguous", "model_invalid", "model_too_large"), HTTPStatus.BAD_REQUEST),
     "tokenizer_mismatch": HTTPStatus.BAD_REQUEST,
     "model_not_found": HTTPStatus.NOT_FOUND,
     "unauthorized": HTTPStatus.UNAUTHORIZED,
@@ -82,10 +78,8 @@ def context_numbers(error: LocalspecError) -> dict[str, int]:
     """Return llama.cpp's ``n_prompt_tokens`` and ``n_ctx`` for a prompt that is too long, else nothing."""
     if "prompt_tokens" not in error.details:
         return {}
-    return {
-        "n_prompt_tokens": int(error.details["prompt_tokens"]),
-        "n_ctx": int(error.details["n_ctx"]),
-    }
+    details = error.details
+    return {"n_prompt_tokens": int(details["prompt_tokens"]), "n_ctx": int(details["n_ctx"])}
 
 
 def sentence(error: LocalspecError) -> str:

@@ -37,20 +37,8 @@ for every negative number"""
 Connect = Callable[[], Awaitable[Client]]
 """opens a connection to the daemon for one request"""
 Answer = Any
-"""the content of a response: a JSON value, a :class:`Plain` text, or an :class:`AsyncIterator` of JSON values
-that are sent as they come"""
-
-
-class Plain(NamedTuple):
-    """An answer that is text, not JSON."""
-
-    text: str
-    media_type: str
-    headers: Mapping[str, str]
-
-
-class Nothing(msgspec.Struct):
-    """No body."""
+"""a response, or its content: a JSON value, or an :class:`AsyncIterator` of JSON values that are sent as they
+come"""
 
 
 class Endpoint(NamedTuple):

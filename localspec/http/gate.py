@@ -14,8 +14,9 @@ from typing import Any
 
 import msgspec
 from starlette.datastructures import Headers
+from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from localspec.daemon.access.guard import LOOPBACK, bearers, is_listed, is_token
 from localspec.errors import DaemonError, LocalspecError, Unauthorized
@@ -39,6 +40,13 @@ class Forbidden(DaemonError):
     default_remedy = "Send the request from a program on this machine, to 127.0.0.1 or localhost."
 
 
+class Pages(CORSMiddleware):
+    """Let the pages of accepted origins read the answers, also to the requests that browsers send before."""
+
+    def is_allowed_origin(self, origin: str) -> bool:
+        return is_listed(origin, self.allow_origins)
+
+
 class Gate:
     """Admit requests that name this machine, have no foreign Origin, and carry the token.
 
@@ -60,33 +68,37 @@ class Gate:
         self._unauthenticated = unauthenticated
         self._refuse = refuse
         self._origins = frozenset(origins)
+        self._pages = Pages(
+            self._with_token,
+            self._origins,
+            allow_methods=("GET", "POST"),
+            allow_headers=("*",),
+            allow_private_network=True,
+        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "lifespan":
-            await self._app(scope, receive, send)
-            return
-        path, headers = scope["path"], Headers(scope=scope)
-        page = self._page(headers)
-        refused = _forbidden(headers, is_page=page is not None)
-        if page is not None and refused is None:
-            send = _readable_by(page, send)
-            if scope["method"] == "OPTIONS" and PREFLIGHT_METHOD in headers:
-                await _preflight(headers)(scope, receive, send)
-                return
+        headers = Headers(scope=scope)
+        is_page = self._is_page(headers)
+        if (refused := _forbidden(headers, is_page=is_page)) is not None:
+            await self._refuse(scope["path"], *refused)(scope, receive, send)
+        else:
+            await (self._pages if is_page else self._with_token)(scope, receive, send)
+
+    async def _with_token(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass on a request that has the token, or needs none."""
+        headers, path = Headers(scope=scope), scope["path"]
         is_owner = self._shows_token(headers)
-        if refused is None and not is_owner:
-            refused = self._unauthenticated(scope["method"], path, page is not None)
+        refused = None if is_owner else self._unauthenticated(scope["method"], path, "origin" in headers)
         if refused is not None:
-            error, status = refused
-            await self._refuse(path, error, status)(scope, receive, send)
+            await self._refuse(path, *refused)(scope, receive, send)
         else:
             scope.setdefault("state", {})[OWNER] = is_owner
             await self._app(scope, receive, send)
 
-    def _page(self, headers: Headers) -> str | None:
-        """Return the request's origin if it is one of the accepted ones, else None."""
+    def _is_page(self, headers: Headers) -> bool:
+        """Return True if the request is that of a page with one of the accepted origins."""
         origins = headers.getlist("origin")
-        return origins[0] if len(origins) == 1 and is_listed(origins[0], self._origins) else None
+        return len(origins) == 1 and is_listed(origins[0], self._origins)
 
     def _shows_token(self, headers: Headers) -> bool:
         keys = [key.strip() for key in headers.getlist("x-api-key")]
@@ -113,31 +125,6 @@ def _forbidden(headers: Headers, *, is_page: bool) -> Refusal | None:
     return None
 
 
-def _readable_by(page: str, send: Send) -> Send:
-    """Return ``send`` with the CORS headers that permit this origin to read the answer."""
-    permission = [(b"access-control-allow-origin", page.encode("latin-1")), (b"vary", b"Origin")]
-
-    async def sent(message: Message) -> None:
-        if message["type"] == "http.response.start":
-            message = {**message, "headers": [*message.get("headers", ()), *permission]}
-        await send(message)
-
-    return sent
-
-
-def _preflight(headers: Headers) -> Response:
-    """Return the answer to a CORS preflight request, which a browser sends before a page's own."""
-    permission = {
-        "access-control-allow-methods": "GET, POST",
-        "access-control-allow-headers": headers.get("access-control-request-headers", "authorization"),
-        "access-control-max-age": "600",
-    }
-    if "access-control-request-private-network" in headers:
-        permission["access-control-allow-private-network"] = "true"
-    return Response(status_code=HTTPStatus.NO_CONTENT, headers=permission)
-
-
-PREFLIGHT_METHOD = "access-control-request-method"
 ORIGIN_REMEDY = (
     "Send the request from a program on this machine, without an Origin header; for a program in a browser "
     "engine, add its Origin to the setting http.origins."

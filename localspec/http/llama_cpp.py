@@ -11,55 +11,45 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
+from contextlib import suppress
+from functools import reduce
 from http import HTTPStatus
 from itertools import takewhile
+from operator import getitem
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 from msgspec.structs import replace
+from starlette.responses import Response
 
 from localspec._version import __version__
 from localspec.client import Client
-from localspec.errors import InvalidOptions, LocalspecError
+from localspec.errors import LocalspecError
 from localspec.http import answers, openai, prompts, sampling
 from localspec.http.answers import Piece, entries, statistics, timings, uncut
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
-from localspec.http.endpoint import Answer, Endpoint, Nothing, Plain, Refused, each
+from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models
 from localspec.http.ollama import tag
-from localspec.http.sampling import (
-    INFILL,
-    OFF,
-    Ours,
-    TimedSampling,
-    active,
-    count_of,
-    length_of,
-    names_of,
-    options_of,
-)
+from localspec.http.sampling import INFILL, Ours, TimedSampling, count_of, length_of, options_of
 from localspec.models.fit import context_size
-from localspec.protocol.messages import LoadedModel, StreamProgress, Warmed
+from localspec.protocol.messages import LoadedModel, Nothing, StreamProgress, Warmed
 from localspec.protocol.options import Options
 from localspec.protocol.proposer_kinds import KINDS
 from localspec.protocol.requests import File
 from localspec.protocol.results import FinishReason, Result, Stats, Token
 
-MISSING = object()
 UNNAMED = "unnamed"
 MOST_ANSWERS = 8
 STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "eos"}
 """``stop_type`` by finish reason, for answers that no stop string ended; all others are ``limit``"""
 ERROR_KINDS = {
-    HTTPStatus.BAD_REQUEST: "invalid_request_error",
+    **dict.fromkeys((400, 405, 408, 413), "invalid_request_error"),
     HTTPStatus.UNAUTHORIZED: "authentication_error",
     HTTPStatus.FORBIDDEN: "permission_error",
     HTTPStatus.NOT_FOUND: "not_found_error",
-    HTTPStatus.METHOD_NOT_ALLOWED: "invalid_request_error",
-    HTTPStatus.REQUEST_TIMEOUT: "invalid_request_error",
-    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "invalid_request_error",
     HTTPStatus.NOT_IMPLEMENTED: "not_supported_error",
     HTTPStatus.SERVICE_UNAVAILABLE: "unavailable_error",
 }
@@ -68,13 +58,9 @@ ERROR_KINDS = {
 
 CAPS = {
     "supports_string_content": True,
-    "supports_typed_content": False,
-    "supports_tools": False,
-    "supports_tool_calls": False,
-    "supports_parallel_tool_calls": False,
-    "supports_preserve_reasoning": False,
-    "supports_reasoning_effort": False,
-    "supports_object_arguments": False,
+    **dict.fromkeys(("supports_typed_content", "supports_tools", "supports_tool_calls"), False),
+    **dict.fromkeys(("supports_parallel_tool_calls", "supports_preserve_reasoning"), False),
+    **dict.fromkeys(("supports_reasoning_effort", "supports_object_arguments"), False),
 }
 """``chat_template_caps``: what chats can use here, whatever the template could"""
 LISTED = {"type": "model", "description": "", "tags": [], "capabilities": ["completion"], "parameters": ""}
@@ -137,8 +123,6 @@ class GenerationBody(TimedSampling, kw_only=True):
 
 
 class InfillBody(GenerationBody, kw_only=True):
-    """``POST /infill``"""
-
     input_prefix: str = ""
     input_suffix: str = ""
     input_extra: list[Extra] = []
@@ -147,8 +131,6 @@ class InfillBody(GenerationBody, kw_only=True):
 
 
 class CompletionBody(GenerationBody, kw_only=True):
-    """``POST /completion``"""
-
     prompt: prompts.Prompt
 
     def __post_init__(self) -> None:
@@ -158,8 +140,6 @@ class CompletionBody(GenerationBody, kw_only=True):
 
 
 class TokenizeBody(msgspec.Struct):
-    """``POST /tokenize``"""
-
     content: Annotated[str, Meta(max_length=1 << 18)]
     model: str | None = None
     add_special: bool = False
@@ -181,25 +161,23 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, MOST_ANSWERS, "n_cmpl")
     prefix, options = body.input_prefix + body.prompt, await _options(client, body)
     extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
+    repeated = _request_fields(body, options, prefix)
     if body.n_predict == 0:
         # No client waits for its text, so no time limit ends it either.
         warmed = await client.warm(None, prefix, body.input_suffix, extra=extra, options=options).result()
-        return _picked(
-            body, _facts(_read_only(options, warmed), "", **_request_fields(body, options, prefix))
-        )
+        return _picked(body, _facts(_read_only(options, warmed), "", **repeated))
     done = await client.complete(
         prefix,
         body.input_suffix,
         extra=extra,
         n=count,
-        trigger="automatic" if INFILL in names_of(body.samplers) else "invoked",
+        trigger="automatic" if INFILL in sampling.names_of(body.samplers) else "invoked",
         options=options,
         **body.deadlines(),
     ).result()
     texts = [_indented(item.text, body.n_indent) for item in done.items] or [""]
     first, *others = texts
     more = [{"index": i, "content": text, "stop": True} for i, text in enumerate(others, 1)]
-    repeated = _request_fields(body, options, prefix)
     found = [_picked(body, facts) for facts in (_facts(done.result, first, **repeated), *more)]
     if body.stream:
         return each(found)
@@ -210,16 +188,10 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
     """Continue texts or tokens as they are; return a list for several prompts or answers."""
     given = prompts.prompts_of(body.prompt)
     count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, prompts.MOST, "n_cmpl")
-    if len(given) * count > prompts.MOST:
-        message = f"one request is for {len(given) * count} answers (prompts times n_cmpl)"
-        raise InvalidOptions(message, f"Request at most {prompts.MOST} answers at once.")
     options = await _options(client, body)
     each_prompt = [prompt for prompt in given for _ in range(count)]
-    streams = [
-        await prompts.continued(client, prompt, varied, body.generating(stream=body.stream))
-        for prompt in given
-        for varied in answers.varied(options, count)
-    ]
+    how = body.generating(stream=body.stream)
+    streams = await prompts.continued(client, given, options, count, how)
     if body.stream:
         return _chunks(body, options, each_prompt, await answers.pieces(streams, body))
     found = []
@@ -278,12 +250,7 @@ async def _options(client: Client, body: GenerationBody) -> Options:
 
 def _request_fields(body: GenerationBody, options: Options, prompt: prompts.Single) -> dict[str, Any]:
     """Return the fields of an answer that describe its request: ``prompt`` and ``generation_settings``."""
-    settings = generation_settings(
-        options,
-        samplers=active(body.samplers),
-        fills=isinstance(body, InfillBody),
-    )
-    return {"prompt": prompt, "generation_settings": settings}
+    return {"prompt": prompt, "generation_settings": generation_settings(options, body)}
 
 
 def _indented(text: str, least: int | None) -> str:
@@ -336,13 +303,10 @@ def _picked(body: GenerationBody, facts: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that ``response_fields`` lists, by their paths; all without such a list."""
     if not body.response_fields:
         return facts
-    picked = {}
+    picked: dict[str, Any] = {}
     for path in body.response_fields:
-        value: Any = facts
-        for key in filter(None, path.split("/")):
-            value = value.get(key, MISSING) if isinstance(value, dict) else MISSING
-        if value is not MISSING and path:
-            picked[path] = value
+        with suppress(KeyError, TypeError):
+            picked[path] = reduce(getitem, path.split("/"), facts)
     return picked
 
 
@@ -437,7 +401,8 @@ async def metrics(client: Client, body: Nothing) -> Answer:
     add("requests_deferred", "gauge", "Requests that wait.", max(0, status.running - running))
     started = str(int(time.time() - status.uptime_s))
     text = "\n".join(lines) + "\n"
-    return Plain(text, "text/plain; version=0.0.4", {"Process-Start-Time-Unix": started})
+    headers = {"Process-Start-Time-Unix": started}
+    return Response(text, headers=headers, media_type="text/plain; version=0.0.4")
 
 
 def _rate(count: float, seconds: float) -> float:
@@ -460,19 +425,13 @@ def _texts(path: str) -> dict[str, str]:
         return dict.fromkeys(("model_ftype", "bos_token", "eos_token", "chat_template"), "")
 
 
-def generation_settings(
-    options: Options = NO_OPTIONS,
-    *,
-    samplers: tuple[str, ...] = tuple(OFF),
-    fills: bool = False,
-) -> Any:
+def generation_settings(options: Options = NO_OPTIONS, body: GenerationBody | None = None) -> Any:
     """Return llama.cpp's ``generation_settings`` for ``options``, completed by the configuration's.
 
-    ``samplers``: those that are at work, in their order; ``fills``: a gap is filled in, at temperature 0
-    unless one is set.
+    ``body`` is that of the request; a gap is filled in at temperature 0 unless one is set.
     """
     merged = options.over(configured().options)
-    if fills and merged.temperature is None:
+    if isinstance(body, InfillBody) and merged.temperature is None:
         merged = replace(merged, temperature=0.0)
     given = {name: getattr(merged, name) for name in DEFAULTS}
     values = {name: DEFAULTS[name] if value is None else value for name, value in given.items()}
@@ -481,7 +440,7 @@ def generation_settings(
         **values,
         "n_predict": values["max_tokens"],
         "logit_bias": bias,
-        "samplers": samplers,
+        "samplers": sampling.active(body.samplers if body else None),
         "speculative.types": merged.proposer or "auto",
     }
 

@@ -89,12 +89,10 @@ async def named_models(client: Client) -> dict[str, ModelDescription]:
 async def model_named(client: Client, name: str) -> ModelDescription:
     """Return the model of a name, id or path. Raises :class:`ModelNotFound`."""
     named, name = await named_models(client), name.removesuffix(LATEST)
-    if (known := named.get(name)) is not None:
-        return known
-    for model in named.values():
-        if _is_named(model, name):
-            return model
-    raise ModelNotFound(f"there is no model named {name[:200]!r}")
+    known = named.get(name) or next((model for model in named.values() if _is_named(model, name)), None)
+    if known is None:
+        raise ModelNotFound(f"there is no model named {name[:200]!r}")
+    return known
 
 
 def _is_named(model: ModelDescription, name: str) -> bool:

@@ -21,30 +21,22 @@ import msgspec
 from localspec._version import __version__
 from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.http import answers, prompts, sampling
+from localspec.http import answers, models, prompts, sampling
 from localspec.http.answers import answer_s, prompt_s, statistics, uncut
 from localspec.http.dialect import NDJSON, Dialect, sentence
-from localspec.http.endpoint import Answer, Endpoint, Nothing, Refused, each, noting_silence
-from localspec.http.models import (
-    configured,
-    configured_model,
-    is_at,
-    model_named,
-    modified_s,
-    named_models,
-    names_of,
-)
+from localspec.http.endpoint import Answer, Endpoint, Refused, each, noting_silence
+from localspec.http.models import configured, is_at, model_named, modified_s, named_models
 from localspec.http.prompts import ChatMessage, conversation_of, message_of
 from localspec.http.sampling import Ours, Sampling, length_of, options_of
 from localspec.models.fit import context_size
 from localspec.models.sections import Sections
-from localspec.protocol.messages import LoadedModel, ModelDescription, StreamDelta
+from localspec.protocol.messages import LoadedModel, ModelDescription, Nothing, StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.results import Result
 
-PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h)", re.ASCII)
+PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h|$)", re.ASCII)
 DURATION = re.compile(f"[+-]?(?:{PART.pattern})+", re.ASCII)
-SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+SECONDS = {"ns": 1e-9, "us": 1e-6, "µs": 1e-6, "μs": 1e-6, "ms": 0.001, "s": 1, "": 1, "m": 60, "h": 3600}
 LONGEST_S = 1_000_000_000
 LONGEST_DURATION = 100
 """characters"""
@@ -79,8 +71,6 @@ class GenerationBody(msgspec.Struct, kw_only=True):
 
 
 class GenerateBody(GenerationBody, kw_only=True):
-    """``POST /api/generate``"""
-
     prompt: str | None = None
     suffix: str | None = None
     system: str | None = None
@@ -88,14 +78,10 @@ class GenerateBody(GenerationBody, kw_only=True):
 
 
 class ChatBody(GenerationBody, kw_only=True):
-    """``POST /api/chat``"""
-
     messages: list[ChatMessage] | None = None
 
 
 class ShowBody(msgspec.Struct):
-    """``POST /api/show``"""
-
     model: str | None = None
     name: str | None = None
 
@@ -126,7 +112,7 @@ async def tags(client: Client, body: Nothing) -> Answer:
 
 async def ps(client: Client, body: Nothing) -> Answer:
     """Return the loaded models, and the time at which each is unloaded if no request comes."""
-    loaded, named = (await client.status()).models, names_of(await client.models())
+    loaded, named = (await client.status()).models, models.names_of(await client.models())
     return {
         "models": [
             tag(name, model) | _loaded(each, model.size)
@@ -224,7 +210,7 @@ def _head(body: GenerationBody) -> dict[str, Any]:
 def _end(result: Result, began: float) -> dict[str, Any]:
     """Return the last fields of an answer; ``load_duration`` is the time of loading and of waiting, all that
     neither prompt nor answer took."""
-    prompt, answer = prompt_s(uncut(result)), answer_s(result)
+    prompt, answer = prompt_s(uncut(result)), answer_s(result, result.completion_tokens)
     whole_s = max(time.monotonic() - began, prompt + answer)
     return {
         "done": True,
@@ -297,7 +283,7 @@ async def _options(client: Client, body: GenerationBody) -> Options:
     options = await _requested(client, body)
     if (keep_s := seconds_of(body.keep_alive)) is not None:
         # Set before the answer, so that it also holds if the client disconnects.
-        await _load(client, options, _idle_s(keep_s))
+        await _load(client, options, keep_s)
     return options
 
 
@@ -306,27 +292,24 @@ async def _kept(client: Client, body: GenerationBody, shape: Shape) -> Answer:
     options, keep_s = await _requested(client, body), seconds_of(body.keep_alive)
     if keep_s == 0:
         # With the name of this model: without one all models would be unloaded.
-        await client.unload(options.model or await asyncio.to_thread(configured_model))
+        await client.unload(options.model or await asyncio.to_thread(models.configured_model))
     else:
-        await _load(client, options, None if keep_s is None else _idle_s(keep_s))
+        await _load(client, options, keep_s)
     reason = "unload" if keep_s == 0 else "load"
     return {**_head(body), **shape(""), "done": True, "done_reason": reason}
 
 
-async def _load(client: Client, options: Options, keep_alive_s: float | None) -> None:
-    """Load the model that the options name."""
+async def _load(client: Client, options: Options, keep_s: float | None) -> None:
+    """Load the model that the options name, for a time of the dialect if one is given."""
+    if keep_s is not None:
+        keep_s = FOR_EVER if keep_s < 0 else max(keep_s, SHORTEST_S)
     await client.load(
         options.model,
         draft=options.draft,
         backend=options.backend,
         workspace=options.workspace,
-        keep_alive_s=keep_alive_s,
+        keep_alive_s=keep_s,
     ).result()
-
-
-def _idle_s(keep_s: float) -> float:
-    """Return ``keep_alive_s`` of ``models/load``, in seconds, for a duration of the dialect."""
-    return FOR_EVER if keep_s < 0 else max(keep_s, SHORTEST_S)
 
 
 def seconds_of(given: str | float | None) -> float | None:
@@ -334,23 +317,16 @@ def seconds_of(given: str | float | None) -> float | None:
 
     Raises :class:`InvalidOptions`.
     """
-    if given is None:
-        return None
-    if isinstance(given, str) and len(given) <= LONGEST_DURATION:
-        with contextlib.suppress(ValueError):
-            given = float(given)
+    shown = str(given)[:60]
     if isinstance(given, str):
-        if len(given) > LONGEST_DURATION or DURATION.fullmatch(given) is None:
-            raise InvalidOptions(
-                f"keep_alive is not a duration: {given[:60]!r}",
-                "Give seconds, a duration such as 5m, or -1 to keep the model loaded.",
-            )
-        whole = sum(float(number) * SECONDS[unit] for number, unit in PART.findall(given))
+        is_known = len(given) <= LONGEST_DURATION and DURATION.fullmatch(given)
+        parts = PART.findall(given) if is_known else [("inf", "")]
+        whole = sum(float(number) * SECONDS[unit] for number, unit in parts)
         given = -whole if given.startswith("-") else whole
-    if not -LONGEST_S <= given <= LONGEST_S:
+    if given is not None and abs(given) > LONGEST_S:
         raise InvalidOptions(
-            f"keep_alive takes at most {LONGEST_S} seconds, not {given:g}",
-            "Give -1 to keep the model loaded.",
+            f"keep_alive is not a duration of at most {LONGEST_S} seconds: {shown!r}",
+            "Give seconds, a duration such as 5m, or -1 to keep the model loaded.",
         )
     return given
 

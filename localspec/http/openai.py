@@ -22,13 +22,13 @@ from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import answers, prompts, sampling
 from localspec.http.answers import Answered, Piece, statistics, timings, uncut
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
-from localspec.http.endpoint import Answer, Endpoint, Nothing, Refused, each
+from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
 from localspec.http.prompts import ChatMessage, conversation_of
 from localspec.http.sampling import Ours, TimedSampling, count_of, length_of, options_of
 from localspec.models.fit import context_size
 from localspec.models.sections import Sections
-from localspec.protocol.messages import ModelDescription, StreamDelta, StreamProgress
+from localspec.protocol.messages import ModelDescription, Nothing, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.results import FinishReason, Result, Token
 
@@ -67,8 +67,6 @@ class GenerationBody(TimedSampling, kw_only=True):
 
 
 class ChatBody(GenerationBody, kw_only=True):
-    """``POST /v1/chat/completions``"""
-
     messages: list[ChatMessage]
     max_completion_tokens: int | None = None
     continue_final_message: bool | None = None
@@ -79,8 +77,6 @@ class ChatBody(GenerationBody, kw_only=True):
 
 
 class TextBody(GenerationBody, kw_only=True):
-    """``POST /v1/completions``"""
-
     prompt: prompts.Prompt
     suffix: str | None = None
     echo: bool | None = None
@@ -88,31 +84,20 @@ class TextBody(GenerationBody, kw_only=True):
     logprobs: int | None = None
 
 
-REFUSED_OF_TEXTS: Refused = {
-    **sampling.REFUSED,
-    "response_format": ({"type": "text"},),
-    "add_special_tokens": (True,),
-    "prompt_embeds": (),
-    "n_indent": (0,),
-}
+REFUSED: Refused = {**sampling.REFUSED, "response_format": ({"type": "text"},), "n_indent": (0,)}
+REFUSED_OF_TEXTS: Refused = {**REFUSED, "add_special_tokens": (True,), "prompt_embeds": ()}
 REFUSED_OF_CHATS: Refused = {
-    **sampling.REFUSED,
+    **REFUSED,
+    **dict.fromkeys(("tool_choice", "function_call"), ("none", "auto")),
+    **dict.fromkeys(("tools", "functions", "documents"), ([],)),
+    **dict.fromkeys(("chat_template", "web_search_options"), ()),
     "messages": prompts.REFUSED,
-    "tool_choice": ("none", "auto"),
-    "function_call": ("none", "auto"),
     "reasoning_effort": ("none",),
-    "tools": ([],),
-    "functions": ([],),
-    "response_format": ({"type": "text"},),
     "modalities": (["text"],),
-    "chat_template": (),
     "verbosity": ("medium",),
-    "web_search_options": (),
     "echo": (False,),
     "best_of": (1,),
     "add_special_tokens": (False,),
-    "documents": ([],),
-    "n_indent": (0,),
 }
 
 
@@ -170,7 +155,7 @@ async def chat(client: Client, body: ChatBody) -> Answer:
             options=each,
             **body.generating(stream=body.stream),
         )
-        for each in answers.varied(options, count_of(body.n, prompts.MOST, "n"))
+        for each in prompts.varied(options, count_of(body.n, prompts.MOST, "n"))
     ]
     envelope = _envelope("chatcmpl", "chat.completion", options)
 
@@ -216,27 +201,22 @@ async def text(client: Client, body: TextBody) -> Answer:
     """Continue texts, or fill the gap before ``suffix``."""
     if body.logprobs is not None and (body.suffix or body.echo):
         raise InvalidOptions("logprobs is not supported with suffix or echo", "Leave logprobs out.")
+    count = count_of(body.n, MOST_FILLED if body.suffix else prompts.MOST, "n")
+    tried = max(count, body.best_of or 1)
+    if tried > count and (body.stream or body.suffix):
+        message = "best_of above n is not supported with stream or suffix"
+        raise InvalidOptions(message, "Leave best_of, stream or suffix out.")
     if body.suffix:
-        return await _filled(client, body)
+        return await _filled(client, body, count)
     each_prompt = prompts.prompts_of(body.prompt)
     before = [prompts.text_of(prompt, "with echo") if body.echo else "" for prompt in each_prompt]
-    count = count_of(body.n, prompts.MOST, "n")
-    tried = max(count, body.best_of or 1)
-    if len(each_prompt) * tried > prompts.MOST:
-        message = f"one request is for {len(each_prompt) * tried} answers (prompts times n or best_of)"
-        raise InvalidOptions(message, f"Request at most {prompts.MOST} answers at once.")
-    if body.stream and tried > count:
-        raise InvalidOptions("best_of above n is not supported with stream", "Leave best_of or stream out.")
     longest = length_of(body.n_predict, body.max_tokens)
     is_rated = body.logprobs is not None or tried > count
     options = await _options(
         client, body, max_tokens=longest, logprobs=is_rated or None, top_logprobs=body.logprobs
     )
-    streams = [
-        await prompts.continued(client, prompt, varied, body.generating(stream=body.stream))
-        for prompt in each_prompt
-        for varied in answers.varied(options, tried)
-    ]
+    how = body.generating(stream=body.stream)
+    streams = await prompts.continued(client, each_prompt, options, tried, how)
     envelope = _envelope("cmpl", "text_completion", options)
     before = [text for text in before for _ in range(count)]
 
@@ -263,18 +243,14 @@ async def text(client: Client, body: TextBody) -> Answer:
     return _end(envelope, choices, [answered.result for answered in found], usage)
 
 
-async def _filled(client: Client, body: TextBody) -> Answer:
+async def _filled(client: Client, body: TextBody, count: int) -> Answer:
     """Answer with the text between one prompt and its suffix. Raises :class:`InvalidOptions`."""
     first, *more = prompts.prompts_of(body.prompt)
     if more:
         raise InvalidOptions(
             "several prompts are not supported with suffix", "Send one request for each prompt."
         )
-    prompt, count = prompts.text_of(first, "with suffix"), count_of(body.n, MOST_FILLED, "n")
-    if (body.best_of or count) > count:
-        raise InvalidOptions(
-            f"with suffix, best_of is at most n, which is {count}, not {body.best_of}", "Leave best_of out."
-        )
+    prompt = prompts.text_of(first, "with suffix")
     if body.temperature is None and configured().options.temperature is None:
         body.temperature = FILL_TEMPERATURE
     options = await _options(client, body, max_tokens=length_of(body.n_predict, body.max_tokens))

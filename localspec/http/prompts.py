@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from localspec.client import Client, Following, Stream
 from localspec.errors import InvalidOptions
 from localspec.http.endpoint import Refused
 from localspec.http.models import model_of
+from localspec.http.sampling import MOST_TEXTS, SEEDS
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
 from localspec.protocol.results import Result
 
 MOST = 16
 """the number of answers to one request"""
-MOST_TEXTS = 256
-"""texts among the tokens of one prompt: each is a request to the daemon"""
 
 
 class PromptObject(msgspec.Struct):
@@ -68,12 +68,32 @@ def text_of(prompt: Single, why: str) -> str:
     raise InvalidOptions(f"a prompt of tokens is not supported {why}", "Give the prompt as a string.")
 
 
-async def continued(client: Client, prompt: Single, options: Options, how: Following) -> Stream[Result]:
-    """Return the stream that continues a prompt, without a chat template."""
-    if isinstance(prompt, str):
-        return client.generate(prompt, raw=True, options=options, **how)
-    tokens = await _tokens(client, prompt, options.model)
-    return client.generate(tokens=tokens, options=options, **how)
+async def continued(
+    client: Client, given: list[Single], options: Options, count: int, how: Following
+) -> list[Stream[Result]]:
+    """Return the streams of ``count`` answers to each prompt, which go on after it without a chat template.
+
+    Raises :class:`InvalidOptions` for more than :data:`MOST` answers.
+    """
+    if len(given) * count > MOST:
+        message = f"one request is for {len(given) * count} answers, {count} to each prompt"
+        raise InvalidOptions(message, f"Request at most {MOST} answers at once.")
+    streams: list[Stream[Result]] = []
+    each_options = varied(options, count)
+    for prompt in given:
+        if isinstance(prompt, str):
+            streams += [client.generate(prompt, raw=True, options=each, **how) for each in each_options]
+        else:
+            tokens = await _tokens(client, prompt, options.model)
+            streams += [client.generate(tokens=tokens, options=each, **how) for each in each_options]
+    return streams
+
+
+def varied(options: Options, count: int) -> list[Options]:
+    """Return options for ``count`` answers to one prompt, each with another seed if one is set."""
+    if options.seed is None:
+        return [options] * count
+    return [replace(options, seed=(options.seed + i) % SEEDS) for i in range(count)]
 
 
 async def _tokens(client: Client, pieces: Mixed, model: str | None) -> tuple[int, ...]:
@@ -121,15 +141,12 @@ class ChatMessage(msgspec.Struct):
     content: str | list[Part] | None = None
 
 
-class Conversation(NamedTuple):
-    """Messages of a request; ``prefilled`` is True if the last one is the beginning of the answer."""
+def conversation_of(
+    given: Sequence[ChatMessage], *, continues: bool | None = None
+) -> tuple[tuple[Message, ...], bool]:
+    """Return a request's messages, and True if the last one is the beginning of the answer.
 
-    messages: tuple[Message, ...]
-    prefilled: bool
-
-
-def conversation_of(given: Sequence[ChatMessage], *, continues: bool | None = None) -> Conversation:
-    """Return a request's messages; a last one of the assistant is continued unless ``continues`` is False.
+    A last one of the assistant is continued unless ``continues`` is False.
 
     Raises :class:`InvalidOptions`.
     """
@@ -142,7 +159,7 @@ def conversation_of(given: Sequence[ChatMessage], *, continues: bool | None = No
         )
     if is_begun and continues is not False and len(messages) > 1 and messages[-2].role == "assistant":
         raise InvalidOptions("messages ends with two assistant messages", "Join them into one message.")
-    return Conversation(messages, is_begun and continues is not False)
+    return messages, is_begun and continues is not False
 
 
 def message_of(role: str, content: str) -> Message:

@@ -30,6 +30,7 @@ Ours = dict[str, Any]
 """options by the names of :class:`Options`"""
 BANNED = -10_000.0
 MOST_TEXTS = 256
+"""texts among tokens: each is a request to the daemon"""
 MOST_DIGITS = 18
 """of a token's id in a key; longer keys are texts"""
 Strength = float | bool
@@ -114,43 +115,20 @@ SAMPLED = tuple(
     if name in Options.__struct_fields__ and name != "logit_bias"  # its texts are tokenized first
 )
 REFUSED: Refused = {
-    "ignore_eos": (False,),
-    "grammar": ("",),
-    "json_schema": ({},),
-    "lora": ([],),
-    "mirostat": (0,),
-    "typical_p": (1,),
-    "tfs_z": (1,),
-    "top_n_sigma": (-1, 0),
-    "dry_multiplier": (0,),
-    "xtc_probability": (0,),
-    "dynatemp_range": (-1, 0),
-    "guided_json": ({},),
-    "guided_regex": ("",),
-    "guided_choice": ([],),
-    "guided_grammar": ("",),
-    "structured_outputs": ({},),
-    "min_tokens": (0,),
-    "stop_token_ids": ([],),
-    "allowed_token_ids": ([],),
-    "bad_words": ([],),
-    "length_penalty": (1,),
-    "use_beam_search": (False,),
-    "adaptive_target": (-1,),
+    **dict.fromkeys(("ignore_eos", "use_beam_search", "post_sampling_probs", "prompt_logprobs"), (False,)),
+    **dict.fromkeys(("include_stop_str_in_output", "return_tokens_as_token_ids"), (False,)),
+    **dict.fromkeys(("grammar", "guided_regex", "guided_grammar", "structural_tag"), ("",)),
+    **dict.fromkeys(("json_schema", "guided_json", "structured_outputs"), ({},)),
+    **dict.fromkeys(("lora", "guided_choice", "bad_words", "preserved_tokens", "logits_processors"), ([],)),
+    **dict.fromkeys(("stop_token_ids", "allowed_token_ids"), ([],)),
+    **dict.fromkeys(("mirostat", "dry_multiplier", "xtc_probability", "min_tokens"), (0,)),
+    **dict.fromkeys(("typical_p", "tfs_z", "length_penalty"), (1,)),
+    **dict.fromkeys(("adaptive_target", "reasoning_budget_tokens", "thinking_budget_tokens"), (-1,)),
+    **dict.fromkeys(("top_n_sigma", "dynatemp_range"), (-1, 0)),
+    **dict.fromkeys(("thinking_token_budget", "truncate_prompt_tokens"), ()),
     "min_keep": (0, 1),
-    "post_sampling_probs": (False,),
-    "preserved_tokens": ([],),
-    "reasoning_budget_tokens": (-1,),
-    "thinking_budget_tokens": (-1,),
-    "thinking_token_budget": (),
     "reasoning_format": ("none", "auto"),
-    "include_stop_str_in_output": (False,),
     "skip_special_tokens": (True,),
-    "truncate_prompt_tokens": (),
-    "prompt_logprobs": (False,),
-    "logits_processors": ([],),
-    "return_tokens_as_token_ids": (False,),
-    "structural_tag": ("",),
 }
 """fields of llama.cpp's and vLLM's servers that change an answer, unless they have one of these values"""
 

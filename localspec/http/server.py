@@ -162,8 +162,6 @@ def _listening(port: int) -> socket:
         token.read_or_create(home.http_token_path())
         return loopback.listen(port)
     except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            message = f"port {port} is used by another program"
-        else:
-            message = f"port {port} cannot be opened: {error.strerror}"
-        raise DaemonUnavailable(message, ANOTHER_PORT) from None
+        is_used = error.errno == errno.EADDRINUSE
+        why = "is used by another program" if is_used else f"cannot be opened: {error.strerror}"
+        raise DaemonUnavailable(f"port {port} {why}", ANOTHER_PORT) from None

@@ -90,7 +90,7 @@ def test_tokens_are_refused_where_texts_are_needed(echo: HttpServer, said: dict[
     ("said", "sentence"),
     [
         ({"n": 9}, "n takes a whole number from 1 to 8, not 9. Set n to at most 8;"),
-        ({"n": 2, "best_of": 3}, "with suffix, best_of is at most n, which is 2, not 3. Leave best_of out."),
+        ({"n": 2, "best_of": 3}, "best_of above n is not supported with stream or suffix"),
     ],
 )
 def test_more_fillings_than_are_offered_are_refused(

@@ -6,14 +6,13 @@ import json
 import os
 import re
 import socket
-from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.http.server import HttpServer, _status, wire
+from tests.http.server import HttpServer, _status
 from tests.waiting import DEADLINE_S, run, until_sync
 
 CHAT = {"messages": [{"role": "user", "content": "stall"}], "model": "localspec"}
@@ -112,8 +111,3 @@ def test_one_that_is_at_work_is_not_unloaded_for_others(echo: HttpServer) -> Non
 
 def loaded(http: HttpServer) -> list[str]:
     return [model.model for model in run(_status(http.daemon)).models]
-
-
-async def tokens(echo: HttpServer) -> Sequence[object]:
-    async with await wire(echo.daemon) as client:
-        return await client.tokenize("x")

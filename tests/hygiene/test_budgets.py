@@ -32,7 +32,7 @@ CEILINGS = {
     "localspec/daemon": 4900,
     "localspec/doctor": 650,
     "localspec/engine": 3500,
-    "localspec/http": 3100,
+    "localspec/http": 2950,
     "localspec/hub": 1050,
     "localspec/lsp": 1400,
     "localspec/memory": 2100,
