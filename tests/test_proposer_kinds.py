@@ -11,7 +11,7 @@ from localspec.engine.learning import Learning
 from localspec.engine.proposers import REMEDIES, Parts, fallback_of, make, make_all
 from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options, choices
-from localspec.protocol.proposer_kinds import AUTO, DRAFT, KINDS, LOOKUP, NONE, meanings, names
+from localspec.protocol.proposer_kinds import AUTO, DRAFT, KINDS, LOOKUP, NONE, meanings
 from tests.toys import scripted
 
 ROOT = Path(__file__).parents[1]
@@ -23,10 +23,9 @@ def parts(*, draft: bool = False) -> Parts:
 
 
 def test_the_options_take_what_is_registered() -> None:
-    assert choices(Options, "proposer") == tuple(sorted(names()))
-    assert tuple(meanings()) == names()
-    assert names() == (AUTO, NONE, *(kind.name for kind in KINDS))
-    assert {"auto", "none", "prompt-lookup", "memory", "draft"} <= {*names()}
+    assert choices(Options, "proposer") == tuple(sorted(meanings()))
+    assert tuple(meanings()) == (AUTO, NONE, *(kind.name for kind in KINDS))
+    assert {"auto", "none", "prompt-lookup", "memory", "draft"} <= {*meanings()}
 
 
 def test_proposers_differ() -> None:
@@ -46,7 +45,7 @@ def test_an_engine_has_the_proposers_whose_parts_it_has(draft: bool) -> None:
 
 def test_every_proposer_is_described() -> None:
     page = (ROOT / "docs" / "speculation.md").read_text("utf-8")
-    assert [name for name in names() if f"`{name}`" not in page] == []
+    assert [name for name in meanings() if f"`{name}`" not in page] == []
 
 
 def test_a_factory_makes_the_proposer_of_its_name() -> None:
@@ -56,6 +55,6 @@ def test_a_factory_makes_the_proposer_of_its_name() -> None:
 
 
 def test_a_proposer_that_failed_gives_way() -> None:
-    expected = dict.fromkeys(names(), "prompt-lookup") | {"prompt-lookup": "none", "none": "none"}
-    assert {name: fallback_of(name) for name in names()} == expected
+    expected = dict.fromkeys(meanings(), "prompt-lookup") | {"prompt-lookup": "none", "none": "none"}
+    assert {name: fallback_of(name) for name in meanings()} == expected
     assert fallback_of("a person's own") == "none"

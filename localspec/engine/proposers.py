@@ -21,7 +21,7 @@ from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
 from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.proposer_kinds import AUTO, DRAFT, KINDS, LOOKUP, NONE, Need, ProposerKind, names
+from localspec.protocol.proposer_kinds import AUTO, DRAFT, KINDS, LOOKUP, NONE, Need, ProposerKind, meanings
 from localspec.speculation.controller import Controller
 from localspec.speculation.draft import NOTHING, Ask, Draft, nothing
 from localspec.speculation.draft_model import DraftModel
@@ -223,4 +223,4 @@ REMEDIES: dict[Need, str | None] = {
 
 def fallback_of(name: str) -> str:
     """The proposer that takes the place of one that failed: prompt lookup, which needs nothing, or none."""
-    return LOOKUP.name if name in names() and name not in (LOOKUP.name, NONE) else NONE
+    return LOOKUP.name if name in meanings() and name not in (LOOKUP.name, NONE) else NONE

@@ -10,16 +10,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from localspec.protocol.bounds import (
-    LONGEST_PATH,
-    FilePath,
-    Identity,
-    Language,
-    Name,
-    Params,
-    Place,
-    TokenId,
-)
+from localspec.protocol.bounds import LONGEST_PATH, FilePath, Identity, Language, Name, Params, Place, TokenId
 from localspec.protocol.events import Degraded, Delta, EventKind, LiveEvent
 from localspec.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Call, Id, ProtocolFault
 from localspec.protocol.options import BackendName, Options, readable, unknown_key

@@ -13,12 +13,12 @@ from msgspec import Meta, inspect
 
 from localspec.errors import InvalidOptions
 from localspec.protocol.bounds import LONGEST_PATH, Name, TokenId, shortened
-from localspec.protocol.proposer_kinds import names
+from localspec.protocol.proposer_kinds import meanings
 
 if TYPE_CHECKING:
     ProposerName = str
 else:
-    ProposerName = Literal[names()]
+    ProposerName = Literal[tuple(meanings())]
 BackendName = Literal["auto", "llama_cpp", "mlx"]
 MOST_LIKELY = 20
 """of :attr:`Options.top_logprobs`, as in OpenAI's API"""

@@ -70,11 +70,6 @@ KINDS: tuple[ProposerKind, ...] = (LOOKUP, MEMORY, DRAFT)
 """all proposers, the cheapest draft first"""
 
 
-def names() -> tuple[str, ...]:
-    """All values of ``--proposer``."""
-    return (AUTO, NONE, *(kind.name for kind in KINDS))
-
-
 def meanings() -> dict[str, str]:
     """All values of ``--proposer``, each with its meaning."""
     return {

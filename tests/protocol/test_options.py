@@ -73,11 +73,6 @@ def test_an_unknown_option_is_refused_naming_the_nearest(name: str, near: str) -
         parse_options({name: 1})
 
 
-def test_an_option_like_none_of_ours_gets_no_suggestion() -> None:
-    with pytest.raises(InvalidOptions, match="no option named 'zzzzzz'$"):
-        parse_options({"zzzzzz": 1})
-
-
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
