@@ -33,7 +33,7 @@ from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models
 from localspec.http.ollama import tag
-from localspec.http.sampling import INFILL, Ours, TimedSampling, count_of, length_of, options_of
+from localspec.http.sampling import INFILL, TimedSampling, count_of, options_of
 from localspec.models.fit import context_size
 from localspec.protocol.messages import LoadedModel, Nothing, StreamProgress, Warmed
 from localspec.protocol.options import Options
@@ -108,18 +108,11 @@ class Extra(msgspec.Struct):
 class GenerationBody(TimedSampling, kw_only=True):
     """The fields that ``/infill`` and ``/completion`` share."""
 
-    model: str | None = None
-    n_predict: int | None = None
-    max_completion_tokens: int | None = None
-    max_tokens: int | None = None
-    n: int | None = None
     n_cmpl: int | None = None
     n_probs: int | None = None
     logprobs: int | bool | None = None
-    stream: bool | None = None
     response_fields: list[str] | None = None
     return_tokens: bool | None = None
-    localspec: Ours | None = None
 
 
 class InfillBody(GenerationBody, kw_only=True):
@@ -190,8 +183,7 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
     count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, prompts.MOST, "n_cmpl")
     options = await _options(client, body)
     each_prompt = [prompt for prompt in given for _ in range(count)]
-    how = body.generating(stream=body.stream)
-    streams = await prompts.continued(client, given, options, count, how)
+    streams = await prompts.continued(client, given, options, count, body.generating())
     if body.stream:
         return _chunks(body, options, each_prompt, await answers.pieces(streams, body))
     found = []
@@ -241,7 +233,7 @@ def _probable(body: GenerationBody, text: str, tokens: Iterable[Token]) -> dict[
 async def _options(client: Client, body: GenerationBody) -> Options:
     others = {
         "model": body.model,
-        "max_tokens": length_of(body.n_predict, body.max_completion_tokens, body.max_tokens),
+        "max_tokens": body.longest,
         "logprobs": bool(body.n_probs) or None,
         "top_logprobs": body.n_probs or None,
     }

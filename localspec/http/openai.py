@@ -25,7 +25,7 @@ from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
 from localspec.http.prompts import ChatMessage, conversation_of
-from localspec.http.sampling import Ours, TimedSampling, count_of, length_of, options_of
+from localspec.http.sampling import TimedSampling, count_of, options_of
 from localspec.models.fit import context_size
 from localspec.models.sections import Sections
 from localspec.protocol.messages import ModelDescription, Nothing, StreamDelta, StreamProgress
@@ -57,18 +57,11 @@ class StreamOptions(msgspec.Struct):
 class GenerationBody(TimedSampling, kw_only=True):
     """The fields that chat completions and completions share."""
 
-    model: str | None = None
-    stream: bool | None = None
     stream_options: StreamOptions | None = None
-    max_tokens: int | None = None
-    n_predict: int | None = None
-    n: int | None = None
-    localspec: Ours | None = None
 
 
 class ChatBody(GenerationBody, kw_only=True):
     messages: list[ChatMessage]
-    max_completion_tokens: int | None = None
     continue_final_message: bool | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -141,11 +134,8 @@ async def chat(client: Client, body: ChatBody) -> Answer:
             "top_logprobs needs logprobs", "Set logprobs to true, or leave top_logprobs out."
         )
     messages, prefilled = conversation_of(body.messages, continues=_continues(body))
-    longest = length_of(body.n_predict, body.max_completion_tokens, body.max_tokens)
     top = body.top_logprobs if body.logprobs else None
-    options = await _options(
-        client, body, max_tokens=longest, logprobs=body.logprobs or None, top_logprobs=top
-    )
+    options = await _options(client, body, logprobs=body.logprobs or None, top_logprobs=top)
     variables = body.chat_template_kwargs or {}
     streams = [
         client.generate(
@@ -153,7 +143,7 @@ async def chat(client: Client, body: ChatBody) -> Answer:
             prefilled=prefilled,
             variables=variables,
             options=each,
-            **body.generating(stream=body.stream),
+            **body.generating(),
         )
         for each in prompts.varied(options, count_of(body.n, prompts.MOST, "n"))
     ]
@@ -210,13 +200,9 @@ async def text(client: Client, body: TextBody) -> Answer:
         return await _filled(client, body, count)
     each_prompt = prompts.prompts_of(body.prompt)
     before = [prompts.text_of(prompt, "with echo") if body.echo else "" for prompt in each_prompt]
-    longest = length_of(body.n_predict, body.max_tokens)
     is_rated = body.logprobs is not None or tried > count
-    options = await _options(
-        client, body, max_tokens=longest, logprobs=is_rated or None, top_logprobs=body.logprobs
-    )
-    how = body.generating(stream=body.stream)
-    streams = await prompts.continued(client, each_prompt, options, tried, how)
+    options = await _options(client, body, logprobs=is_rated or None, top_logprobs=body.logprobs)
+    streams = await prompts.continued(client, each_prompt, options, tried, body.generating())
     envelope = _envelope("cmpl", "text_completion", options)
     before = [text for text in before for _ in range(count)]
 
@@ -253,7 +239,7 @@ async def _filled(client: Client, body: TextBody, count: int) -> Answer:
     prompt = prompts.text_of(first, "with suffix")
     if body.temperature is None and configured().options.temperature is None:
         body.temperature = FILL_TEMPERATURE
-    options = await _options(client, body, max_tokens=length_of(body.n_predict, body.max_tokens))
+    options = await _options(client, body)
     stream = client.complete(
         prompt, body.suffix or "", n=count, trigger="invoked", options=options, **body.deadlines()
     )
@@ -278,7 +264,8 @@ def _best(found: list[Answered], tried: int, count: int) -> list[Answered]:
 
 async def _options(client: Client, body: GenerationBody, **others: Any) -> Options:
     names = {"top_logprobs": "logprobs"} if isinstance(body, TextBody) else {}
-    return await options_of(client, body, {"model": body.model, **others}, body.localspec, names)
+    others |= {"model": body.model, "max_tokens": body.longest}
+    return await options_of(client, body, others, body.localspec, names)
 
 
 # Answers.

@@ -88,16 +88,29 @@ class Sampling(msgspec.Struct, kw_only=True):
 
 
 class TimedSampling(Sampling, kw_only=True):
-    """Sampling with time limits in ms, 0 and less for none, and with timings and progress in streams."""
+    """Fields that the texts and chats of OpenAI and llama.cpp share: number and length of answers, limits of
+    time in ms (0 and less: none), timings and progress in streams."""
 
+    model: str | None = None
+    stream: bool | None = None
+    n: int | None = None
+    n_predict: int | None = None
+    max_completion_tokens: int | None = None
+    max_tokens: int | None = None
+    localspec: Ours | None = None
     t_max_prompt_ms: float | None = None
     t_max_predict_ms: float | None = None
     timings_per_token: bool | None = None
     return_progress: bool | None = None
 
-    def generating(self, *, stream: bool | None) -> Following:
-        """Return the deadlines; by its ``progress`` a ``stream`` begins once the prompt is accepted."""
-        return {**self.deadlines(), "progress": bool(stream)}
+    @property
+    def longest(self) -> int | None:
+        """The limit of the answer in tokens."""
+        return length_of(self.n_predict, self.max_completion_tokens, self.max_tokens)
+
+    def generating(self) -> Following:
+        """Return the deadlines; by its ``progress`` a stream begins once the prompt is accepted."""
+        return {**self.deadlines(), "progress": bool(self.stream)}
 
     def deadlines(self) -> Deadlines:
         """Return the limits that are set, as the client takes them."""
