@@ -271,7 +271,9 @@ def _read(table: Any, struct: type[T], name: str = "", known: Collection[str] | 
     values = dict(_table(table, name))
     for key, value in values.items():
         if key not in known:
-            names = [prefix + each for each in known]
+            in_place = name in TABLES or struct is Config
+            elsewhere = [each.key for each in settings() if in_place and each.name == key]
+            names = elsewhere or [prefix + each for each in known]
             raise InvalidOptions(unknown_key("setting", prefix + key, names), "")
         if struct is Config and key in TABLES:
             values[key] = _read(value, TABLES[key], key)

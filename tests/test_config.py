@@ -99,6 +99,7 @@ ORIGINS = "http.origins takes a list of origins such as https://example.org, or 
     [
         ("engin = 1", "there is no setting named 'engin'; did you mean 'engine'?"),
         ("engine.nctx = 1", "there is no setting named 'engine.nctx'; did you mean 'engine.n_ctx'?"),
+        ("n_ctx = 1", "there is no setting named 'n_ctx'; did you mean 'engine.n_ctx'?"),
         ("engine.n_ctx = -1", "engine.n_ctx takes a whole number from 0 to 100000000, not -1"),
         ("options.backend = 'cuda'", "options.backend takes auto, llama_cpp or mlx, not 'cuda'"),
         ("model_dirs = ['/a', 'b']", 'model_dirs takes a list of absolute paths, not ["/a","b"]'),
