@@ -96,10 +96,9 @@ app.command(
     "localspec.cli.doctor:doctor",
     name="doctor",
     help="Check what works on this machine, and print a remedy for what does not.",
-    help_epilogue="""Checks Python and the packages, each backend and its device, config.toml, all models, \
-the default model, its draft model and their memory, disks, permissions, the daemon, its socket, the \
-service, the HTTP server and editors. Each line is ok, warning or problem, with a remedy where one is \
-needed. Exits with 1 if there is a problem.""",
+    help_epilogue="""Checks Python, each backend and its device, config.toml, the default model, its draft \
+model and their memory, the daemon, its HTTP server, the disk and the service. Each line is ok, warning or \
+problem, with a remedy where one is needed. Exits with 1 if there is a problem.""",
 )
 app.command(
     "localspec.cli.shell:install",

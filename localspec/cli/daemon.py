@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import App, Parameter
+from cyclopts.types import NonNegativeInt
 
 from localspec import home, process
 from localspec.cli import answer, output
@@ -210,7 +211,7 @@ def _size(resident: int | None) -> str:
 @app.command(help_epilogue=examples("localspec daemon logs -n 100", "localspec daemon logs --follow"))
 def logs(
     *,
-    lines: Annotated[int, Parameter(name=["--lines", "-n"])] = 50,
+    lines: Annotated[NonNegativeInt, Parameter(name=["--lines", "-n"])] = 50,
     follow: Annotated[bool, Parameter(name=["--follow", "-f"])] = False,
 ) -> int:
     """Print the end of the log, whether a client or the service started the daemon.
