@@ -19,6 +19,8 @@ from localspec.wording import counted, one_line
 
 HEADER = ("name", "size", "type", "weights", "context", "fill-in", "state")
 """columns of a list of models; ``fill-in``: the model fills in the middle"""
+WHOLE = 22
+"""characters of a name beside which the other columns fit into 80"""
 PARTS = {"weights": "weights", "cells": "KV cache", "overhead": "overhead"}
 
 
@@ -38,7 +40,8 @@ def matching(found: ModelList, wanted: str) -> ModelList:
 def show_all(found: ModelList) -> None:
     """Print every model, with the reason if it cannot be used; then stores with problems."""
     rows = [_cells(model) for model in found.models]
-    output.table(HEADER, rows, numbers=(1, 3, 4), wrapped=(0, 6))
+    names_are_short = all(len(row[0]) <= WHOLE for row in rows)
+    output.table(HEADER, rows, numbers=(1, 3, 4), wrapped=(6,) if names_are_short else (0, 6))
     for store in found.stores:
         if store.problem:
             problem = f"{_title(store.name)}: {store.problem}. {store.remedy or ''}"
@@ -123,7 +126,7 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
         yield "context", f"{model.context} tokens" if model.context else "-"
         yield "chat template", "yes" if model.template else "no"
         yield "fill-in", "yes" if model.fim else "no"
-        yield "vocab_fp", model.vocab_fp or "-"
+        yield "vocabulary", model.vocab_fp or "-"
     if memory is not None:
         fits = "fits" if memory["total"] <= memory["free"] else "does not fit"
         parts = ", ".join(f"{name} {size(memory[part])}" for part, name in PARTS.items())

@@ -177,12 +177,16 @@ def _find() -> ModelList:
     """The models that this shell finds, with those marked that a daemon has loaded."""
     with output.progressing("reading the models on this disk"):
         disk = read_disk(load_config().model_dirs)
-    try:
-        loaded = answer.remote(lambda client: client.status(), start=False).models
-    except DaemonUnavailable:
-        loaded = ()
+    loaded = _loaded()
     models = (replace(model.description, loaded=_is_among(loaded, model)) for model in disk.found)
     return ModelList(tuple(models), tuple(disk.stores))
+
+
+def _loaded() -> Sequence[LoadedModel]:
+    try:
+        return answer.remote(lambda client: client.status(), start=False).models
+    except DaemonUnavailable:
+        return ()
 
 
 def _is_among(loaded: Sequence[LoadedModel], model: Model) -> bool:
@@ -202,7 +206,8 @@ def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list
             return found[0], []
         raise
     one = next((each.description for each in known if each.place == model.place), model.description)
-    return one, [each for each in found if each != one]
+    others = [each for each in found if each != one]
+    return replace(one, loaded=_is_among(_loaded(), model)), others
 
 
 app.command(

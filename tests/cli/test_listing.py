@@ -69,6 +69,7 @@ def test_on_a_terminal_a_long_reason_goes_on_below(person: Cli) -> None:
     lines = on_terminal(person, 120, TERM="xterm")
     assert "llama.cpp" in lines and "its download is incomplete" in " ".join(lines.split())
     assert "Hugging Face: " in lines
+    assert "toy:7b-q4_0" in on_terminal(person, 64, TERM="xterm")
 
 
 def facts(text: str) -> dict[str, str]:
@@ -82,7 +83,7 @@ def test_all_of_a_model_is_shown(person: Cli, home: Home) -> None:
         assert seen["names"] == "toy:7b-q8_0, Toy-7B-Instruct-Q8_0" and seen["path"] == str(path)
     assert (seen["store"], seen["title"], seen["architecture"]) == ("llama.cpp", "Toy 7B", "llama")
     assert (seen["context"], seen["chat template"]) == ("2048 tokens", "yes")
-    assert len(seen["vocab_fp"]) == 16
+    assert len(seen["vocabulary"]) == 16
     assert "of 2048 tokens (weights 554." in seen["memory"]
     assert ", KV cache " in seen["memory"] and seen["fill-in"] in ("yes", "no")
 
@@ -134,6 +135,7 @@ def test_a_loaded_model_is_called_as_the_list_calls_it(person: Cli, tmp_path: Pa
     assert "jan:2b on llama_cpp (" in person(*run).stderr
     assert "model: jan:2b on llama_cpp" in person("daemon", "status").stdout
     assert "jan:2b is loaded on llama_cpp" in person("models", "load", "-m", "jan:2b").stdout
+    assert json.loads(person("models", "show", "jan:2b", "--json").stdout)["model"]["loaded"]
     assert person("models", "pair", str(path)).stdout.splitlines()[-1].startswith("jan:2b: ")
     assert person("models", "unload", str(path)).stderr == "Unloaded jan:2b.\n"
     person("daemon", "stop")
