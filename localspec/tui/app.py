@@ -18,6 +18,7 @@ from rich.text import Text
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.message import Message
+from textual.notifications import Notify
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
@@ -253,6 +254,12 @@ class ChatApp(App[None]):
                 self.chat_screen.notify("The answer is complete.", title=title)
             else:
                 self.chat_screen.show_error(LocalspecError(f"{title}: {error.message}", error.remedy))
+
+    def _on_notify(self, event: Notify) -> None:
+        """Remove a notice that is shown already before the same one is added."""
+        said = event.notification.title, event.notification.message
+        for each in [each for each in self._notifications if (each.title, each.message) == said]:
+            self._unnotify(each, refresh=False)
 
     async def action_quit(self) -> None:
         """Ctrl-Q: run the command, which asks before it leaves a private chat."""

@@ -415,9 +415,6 @@ class ChatScreen(Screen[None]):
     ) -> None:
         """Show a notice; markup and control characters in it have no effect."""
         message, title = printable(message), one_line(title)
-        for each in list(self.app._notifications):
-            if (each.title, each.message) == (title, message):
-                self.app._unnotify(each)  # the same notice is shown once
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     # Facts.
