@@ -107,8 +107,7 @@ async def _started() -> tuple[Discovery, DaemonStatus]:
 def token(*, new: bool = False, wire: bool = False) -> int:
     """Print the token of the HTTP server.
 
-    HTTP clients send it as their API key, in the header `Authorization: Bearer …`. It is valid for the HTTP
-    server only.
+    HTTP clients send it as their API key: `Authorization: Bearer …`. It opens nothing else.
 
     Parameters
     ----------

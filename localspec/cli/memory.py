@@ -162,8 +162,8 @@ def prime(
     Parameters
     ----------
     paths
-        Files, or directories of a git repository: all text files of at most 1 MB in them, except those
-        ignored by git or named like a file of secrets.
+        Files, or directories of a git repository: their text files of at most 1 MB.
+        Those that git ignores, or that are named like a file of secrets, are left out of directories.
     model
         Model whose vocabulary is used: a name of `localspec models list`, or a path.
     workspace

@@ -45,8 +45,7 @@ def list_(
 ) -> int:
     """List every model on this disk, also those of other programs.
 
-    They are the bundled pair, those of `model_dirs`, and those of the Hugging Face cache, llama.cpp, LM
-    Studio and Ollama.
+    Those of `model_dirs`, the Hugging Face cache, llama.cpp, LM Studio and Ollama, and the bundled pair.
 
     Parameters
     ----------

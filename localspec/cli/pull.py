@@ -66,9 +66,8 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     Parameters
     ----------
     repository
-        A name of the catalogue, such as qwen2.5-coder:1.5b; or ORG/NAME, or ORG/NAME:QUANTISATION, such as
-        Qwen/Qwen2.5-Coder-7B-Instruct-GGUF:Q4_K_M. Without one, a model for this machine and its draft model
-        are proposed.
+        A name of the catalogue, such as qwen2.5-coder:1.5b; or ORG/NAME[:QUANTISATION] of the hub.
+        Without one, a model for this machine and its draft model are proposed.
     """
     from localspec.hub.choice import parse_name
     from localspec.hub.pull import from_index, obtain, plan

@@ -29,8 +29,8 @@ app = App(
 def install(*, as_json: AsJson = False) -> int:
     """Install the service, which starts the daemon now and at every login; an older one is updated.
 
-    The service gets this shell's LOCALSPEC_HOME and the other variables for files, models, libraries and
-    devices. An idle daemon is replaced, one with running requests is not.
+    The service gets this shell's LOCALSPEC_HOME and other variables for files, models and devices.
+    An idle daemon is replaced, one with running requests is not.
     """
     load_config()
     manager, job = this_manager(), daemon_job()
