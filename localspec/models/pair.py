@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
-from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid
+from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid, ModelNotFound
 from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.description import BACKENDS, FORMATS, KINDS, count, has_mlx
 from localspec.models.disk import forget_recent, known_beside
@@ -134,7 +134,10 @@ def _drafter(target: Model, draft: str, model_dirs: tuple[str, ...], room: Room)
     if draft == "auto":
         model, why = auto_draft(target, model_dirs, room)
         return Drafter(model, why, asked=False)
-    found = find(draft, model_dirs, format=target.format)
+    try:
+        found = find(draft, model_dirs, format=target.format)
+    except ModelNotFound as error:
+        raise ModelNotFound(f"the draft model: {error.message}", error.remedy) from None
     fit = FITS[check_pair(read_tokens(target.path), read_tokens(found.path))]
     return Drafter(found, f"this draft model was requested; {fit}")
 

@@ -101,12 +101,9 @@ class ChatApp(App[None]):
         """The commands that can be typed after a slash, for the palette."""
         for each in COMMANDS.all():
             needs = each.argument and not each.argument.startswith("[")
-            run = (
-                partial(self.chat_screen.begin, f"/{each.name} ")
-                if needs
-                else partial(self.chat_screen.action_run, each.name)
-            )
-            yield SystemCommand(f"/{each.name}  {each.key}".rstrip(), each.help, run)
+            act = self.chat_screen.begin if needs else self.chat_screen.action_run
+            text = f"/{each.name} " if needs else each.name
+            yield SystemCommand(f"/{each.name}  {each.key}".rstrip(), each.help, partial(act, text))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return None for the palette's key while a dialog is open, which greys it out."""

@@ -248,10 +248,8 @@ class ChatScreen(Screen[None]):
             return True
         if isinstance(self.app.screen, Confirm):
             return False
-        agreed = await self.app.push_screen_wait(
-            Confirm("Leave this private chat? Nothing of it is kept.", "Leave")
-        )
-        return agreed is True
+        question = Confirm("Leave this private chat? Nothing of it is kept.", "Leave")
+        return await self.app.push_screen_wait(question) is True
 
     async def change_to(self, chat: Chat) -> None:
         """Show another chat; a private one is deleted, after a confirmation. A model that is not the current
