@@ -271,8 +271,7 @@ def _read(table: Any, struct: type[T], name: str = "", known: Collection[str] | 
     values = dict(_table(table, name))
     for key, value in values.items():
         if key not in known:
-            in_place = name in TABLES or struct is Config
-            elsewhere = [each.key for each in settings() if in_place and each.name == key]
+            elsewhere = [each.key for each in settings() if each.name == key and (prefix or struct is Config)]
             names = elsewhere or [prefix + each for each in known]
             raise InvalidOptions(unknown_key("setting", prefix + key, names), "")
         if struct is Config and key in TABLES:

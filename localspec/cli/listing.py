@@ -27,7 +27,7 @@ PARTS = {"weights": "weights", "cells": "KV cache", "overhead": "overhead"}
 def matching(found: ModelList, wanted: str) -> ModelList:
     """The models with ``wanted`` in one of their names, and those in the store of that name."""
     wanted = wanted.lower()
-    stores = (each for each in found.stores if wanted in (each.name.lower(), _title(each.name).lower()))
+    stores = (each for each in found.stores if wanted in (each.name, TITLES.get(each.name, "").lower()))
     roots = tuple(f"{store.path}/" for store in stores)
 
     def is_meant(model: ModelDescription) -> bool:
@@ -44,14 +44,10 @@ def show_all(found: ModelList) -> None:
     output.table(HEADER, rows, numbers=(1, 3, 4), wrapped=(6,) if names_are_short else (0, 6))
     for store in found.stores:
         if store.problem:
-            problem = f"{_title(store.name)}: {store.problem}. {store.remedy or ''}"
+            problem = f"{TITLES.get(store.name, store.name)}: {store.problem}. {store.remedy or ''}"
             output.note(one_line(problem).rstrip())
     if any(map(needs_mlx, found.models)):
         output.note(f"{NEEDS_MLX}: {INSTALL_MLX}")
-
-
-def _title(store: str) -> str:
-    return TITLES.get(store, store)
 
 
 def _cells(model: ModelDescription) -> tuple[str, ...]:
@@ -113,7 +109,7 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
     yield "names", ", ".join(model.names or (model.id,))
     if model.title:
         yield "title", model.title
-    yield "store", _title(model.store) if model.store else "none: it was given by its path"
+    yield "store", TITLES.get(model.store, model.store) if model.store else "none: it was given by its path"
     yield "path", model.path
     for place in model.also:
         yield "also", place

@@ -141,8 +141,7 @@ def load(
         output.json(loaded)
     else:
         resident = f", {size(loaded.resident_bytes)}" if loaded.resident_bytes else ""
-        draft_name = f"draft {loaded.draft or 'none'}"
-        line = f"{loaded.model} is loaded on {loaded.backend}, {draft_name}{resident}"
+        line = f"{loaded.model} is loaded on {loaded.backend}, draft {loaded.draft or 'none'}{resident}"
         output.write(one_line(line) + "\n")
     return ExitCode.OK
 
@@ -167,30 +166,29 @@ def unload(model: ModelName = None, *, as_json: AsJson = False) -> int:
     if as_json:
         output.json({"models": unloaded})
     else:
-        line = f"Unloaded {', '.join(unloaded)}." if unloaded else "No model is loaded."
-        output.note(one_line(line))
+        output.note(one_line(f"Unloaded {', '.join(unloaded)}." if unloaded else "No model is loaded."))
     return ExitCode.OK
 
 
 def _find() -> ModelList:
-    """The models that this shell finds, with those marked that a daemon has loaded."""
+    """The models that this shell finds."""
     with output.progressing("reading the models on this disk"):
         disk = read_disk(load_config().model_dirs)
-    loaded = _loaded()
-    models = (replace(model.description, loaded=_is_among(loaded, model)) for model in disk.found)
-    return ModelList(tuple(models), tuple(disk.stores))
+    return ModelList(_described(disk.found), tuple(disk.stores))
 
 
-def _loaded() -> Sequence[LoadedModel]:
+def _described(models: Sequence[Model]) -> tuple[ModelDescription, ...]:
+    """The descriptions of models, with those marked that a daemon has loaded."""
     try:
-        return answer.remote(lambda client: client.status(), start=False).models
+        loaded = answer.remote(lambda client: client.status(), start=False).models
     except DaemonUnavailable:
-        return ()
-
-
-def _is_among(loaded: Sequence[LoadedModel], model: Model) -> bool:
-    backend = model.description.backend
-    return any(each.backend == backend and each.path in model.places for each in loaded)
+        loaded = ()
+    known = {(each.backend, each.path) for each in loaded}
+    return tuple(
+        replace(shown, loaded=any((shown.backend, place) in known for place in model.places))
+        for model in models
+        for shown in (model.description,)
+    )
 
 
 def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list[ModelDescription]]:
@@ -204,9 +202,8 @@ def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list
         if found:
             return found[0], []
         raise
-    one = next((each.description for each in known if each.place == model.place), model.description)
-    others = [each for each in found if each != one]
-    return replace(one, loaded=_is_among(_loaded(), model)), others
+    same = next((each for each in known if each.place == model.place), model)
+    return _described([same])[0], [each for each in found if each != same.description]
 
 
 app.command(

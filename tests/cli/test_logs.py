@@ -27,15 +27,9 @@ def test_the_last_lines_come_from_older_files_too(cli: Cli, log: Path, count: in
     assert lines == [f"line {n}" for n in range(1, 10)][max(9 - count, 0) :]
 
 
-def test_what_is_no_text_is_shown_as_well_as_can_be(cli: Cli, log: Path) -> None:
-    log.write_bytes(b"caf\xe9\n")
-    assert cli("daemon", "logs", "-n", "1").stdout == "caf\ufffd\n"
-
-
-def test_what_would_command_the_terminal_is_not_shown(cli: Cli, log: Path) -> None:
-    with open(log, "a") as writer:
-        writer.write("a\x1b[2J\rb\u2028c\n")
-    assert cli("daemon", "logs", "-n", "1").stdout == "a\ufffd[2J\ufffdb\u2028c\n"
+def test_what_is_no_text_or_would_command_the_terminal_is_replaced(cli: Cli, log: Path) -> None:
+    log.write_bytes(b"caf\xe9\n" + "a\x1b[2J\rb\u2028c\n".encode())
+    assert cli("daemon", "logs", "-n", "2").stdout == "caf\ufffd\na\ufffd[2J\ufffdb\u2028c\n"
 
 
 def test_without_a_log_it_says_when_there_will_be_one(cli: Cli, log: Path) -> None:
