@@ -77,7 +77,7 @@ the connection to the daemon is lost; run it again to connect to a new daemon. T
 `initialize`.""",
 )
 app.command(
-    "localspec.cli.lsp:lsp",
+    "localspec.lsp.serve:serve",
     name="lsp",
     help="Run a language server that completes code in an editor.",
     help_epilogue="""The editor starts it and speaks LSP 3.18 over its stdin and stdout. The setup in \

@@ -36,7 +36,7 @@ class AnswerFlags:
     json: bool = False
     "Print one JSON object at the end instead of text."
     stats: bool = False
-    "Print two lines of statistics to stderr, and the id of a session."
+    "Print two lines of statistics to stderr, and the id of the session if there is one."
     no_daemon: bool = False
     "Load the model in this process; there is no session then."
     yes: bool = False

@@ -18,9 +18,10 @@ from collections.abc import Callable
 from functools import partial
 
 from localspec.config import Config, load_config
-from localspec.daemon import files, instance, supervisor
+from localspec.daemon.announcement import claim
+from localspec.daemon.listeners import raise_limit
 from localspec.daemon.log import OneLine, keep_small, redirect
-from localspec.daemon.server import Server
+from localspec.daemon.server import Server, notify_supervisor
 from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError
 from localspec.http.server import served
@@ -39,7 +40,7 @@ def main(arguments: list[str] | None = None, worker: Program = COMMAND) -> int:
     parser.add_argument("--log", action="store_true", help="log to the home's daemon.log instead of stderr")
     given = parser.parse_args(arguments)
     os.umask(0o077)
-    files.raise_limit()
+    raise_limit()
     handler = logging.StreamHandler()
     handler.setFormatter(OneLine())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
@@ -51,7 +52,7 @@ def main(arguments: list[str] | None = None, worker: Program = COMMAND) -> int:
         if given.log:
             redirect()
         server = partial(Server, worker=worker, serve_http=served, http=given.http)
-        by_hand = not (given.log or given.ready_fd is not None or supervisor.is_there())
+        by_hand = not (given.log or given.ready_fd is not None or os.environ.get("NOTIFY_SOCKET"))
         return _run(given.ready_fd, server, bounded=given.log, must_be_mine=by_hand or given.http)
     except LocalspecError as error:
         if given.log:
@@ -69,7 +70,7 @@ def _run(
     ready_fd: int | None, server: Callable[[Config], Server], *, bounded: bool, must_be_mine: bool
 ) -> int:
     config = load_config()
-    lock = instance.claim()
+    lock = claim()
     if lock is None and must_be_mine:
         raise DaemonUnavailable("a daemon is already running", "Run `localspec daemon stop` first.")
     if lock is None:
@@ -94,7 +95,7 @@ async def _serve(server: Server, ready_fd: int | None, *, bounded: bool) -> None
 
 def _report_ready(ready_fd: int | None) -> None:
     """Report to the client or the supervisor that started this process that a daemon listens."""
-    supervisor.notify("READY=1")
+    notify_supervisor("READY=1")
     if ready_fd is not None:
         with contextlib.suppress(BrokenPipeError):  # the client is gone; others may come
             os.write(ready_fd, b"1")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import time
+from pathlib import Path
 from typing import Protocol
 from weakref import WeakValueDictionary
 
+import msgspec
+
 from localspec import home
-from localspec.config import Config
+from localspec.config import Config, config_path, load_config
 from localspec.daemon.chats.history import History
 from localspec.daemon.chats.store import Session
 from localspec.daemon.inline.editors import Editors
@@ -16,10 +20,51 @@ from localspec.daemon.inline.suggestions import Suggestions
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay.outbox import Events
 from localspec.daemon.relay.stream import Streams
-from localspec.daemon.settings import Settings
 from localspec.daemon.workers.pool import COMMAND, Pool, Program
-from localspec.errors import LocalspecError
+from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.events import SessionChange, SessionEvent
+from localspec.protocol.messages import SettingsState
+
+
+class Settings:
+    """The settings as the daemon has read them at its start.
+
+    The daemon compares them with the file that it has read: a client with another environment may have
+    another ``config.toml``.
+    """
+
+    def __init__(self, config: Config) -> None:
+        self._path = config_path()
+        self._read = _encoded(config)
+        self._seen: object = None
+        self._state: SettingsState | None = None
+
+    def state(self) -> SettingsState:
+        """The file's state compared with these settings; it is read again only if it was changed."""
+        seen = _seen(self._path)
+        if self._state is None or seen != self._seen:
+            self._seen, self._state = seen, self._compared()
+        return self._state
+
+    def _compared(self) -> SettingsState:
+        try:
+            return "current" if _encoded(load_config(self._path)) == self._read else "changed"
+        except InvalidOptions:
+            return "broken"
+
+
+def _encoded(config: Config) -> bytes:
+    """An encoding that is equal for files with the same settings, but for ``auto_pull``, which clients read
+    themselves; the order of sections matters."""
+    return msgspec.json.encode(msgspec.structs.replace(config, auto_pull="ask"))
+
+
+def _seen(path: Path) -> object:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class Client(Protocol):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import resource
 import socket
 from functools import partial
 from http import HTTPStatus
@@ -14,7 +16,6 @@ from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
 
 from localspec import home
-from localspec.daemon import files
 from localspec.daemon.access import guard, loopback, token
 from localspec.daemon.access.guard import Gate
 from localspec.daemon.access.transport import CLOSE_S, Socket
@@ -23,6 +24,26 @@ from localspec.daemon.daemon import Daemon
 from localspec.protocol.messages import FULL, SUBPROTOCOL
 
 log = logging.getLogger(__name__)
+
+OWN_FILES = 24
+"""sockets, databases and logs of the daemon itself, and the pipes of a process that it starts"""
+WANTED_FILES = 4096
+
+
+def raise_limit() -> None:
+    """Raise the limit to :data:`WANTED_FILES` as far as the system allows; some systems begin with 256."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def connections_at_most(most: int) -> int:
+    """The number of concurrent connections that the limit leaves files for, from 1 to ``most``."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft - OWN_FILES))
+
 
 OPEN_S = 3.0
 """seconds that a handshake may take"""
@@ -36,7 +57,7 @@ class Listeners:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._origins = frozenset(daemon.config.http.origins)
-        self._most = files.connections(daemon.config.daemon.max_connections)
+        self._most = connections_at_most(daemon.config.daemon.max_connections)
         """the number of clients that may be connected"""
         self._servers: list[Server] = []
 

@@ -6,9 +6,10 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import time
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from typing import Any
 
 from websockets.frames import CloseCode
@@ -16,7 +17,6 @@ from websockets.frames import CloseCode
 from localspec import home
 from localspec._version import __version__
 from localspec.config import Config
-from localspec.daemon import supervisor
 from localspec.daemon.announcement import Announcement
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
@@ -78,7 +78,7 @@ class Server:
         daemon = self._daemon
         try:
             daemon.http = await stack.enter_async_context(
-                self._serve_http(self._config, lambda socket: Connection(socket, daemon).serve())
+                self._serve_http(self._config, lambda pipe: Connection(pipe, daemon).serve())
             )
             log.info("the HTTP server listens at %s", daemon.http)
         except DaemonUnavailable as error:
@@ -115,7 +115,7 @@ class Server:
         daemon = self._daemon
         daemon.stopping.set()
         # Before any client can see it end: a client that starts the service then gets a new daemon.
-        supervisor.notify("STOPPING=1")
+        notify_supervisor("STOPPING=1")
         if self._announcement is not None:
             self._announcement.withdraw()
         self._listeners.close()
@@ -140,3 +140,12 @@ def was_left_open() -> bool:
     is_marked = mark.exists()
     mark.unlink(missing_ok=True)
     return is_marked
+
+
+def notify_supervisor(state: str) -> None:
+    """Send ``READY=1`` or ``STOPPING=1`` to systemd, if that started the daemon (``sd_notify``)."""
+    if not (address := os.environ.get("NOTIFY_SOCKET")):
+        return
+    with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
+        notices.connect("\0" + address[1:] if address.startswith("@") else address)
+        notices.send(state.encode())

@@ -1,18 +1,25 @@
-"""All checks in their order; an exception in one is a finding too."""
+"""All checks in their order, and those of disks and of the service; an exception in one is a finding too."""
 
 from __future__ import annotations
 
+import os
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
+from pathlib import Path
 
+from localspec import home
 from localspec.config import load_config
-from localspec.doctor import backends, daemon, disk, models, service
+from localspec.doctor import backends, daemon, models
 from localspec.doctor.finding import Finding, problem_of
 from localspec.doctor.probe import Report
-from localspec.errors import LocalspecError
+from localspec.errors import LocalspecError, ServiceUnavailable
 from localspec.models.description import BACKENDS
 from localspec.protocol.messages import DaemonStatus
+from localspec.service.service import Status, daemon_job, status, this_manager
+from localspec.units import GB, MB, size
 
 Check = Callable[[], Iterator[Finding]]
 
@@ -41,8 +48,8 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
             "config": lambda: models.models(report, status()),
             "daemon": lambda: daemon.daemon(asked()),
             "http": lambda: _addresses(status()),
-            "disk": disk.disk,
-            "service": service.service,
+            "disk": disk,
+            "service": service,
         }
         for number, (name, check) in enumerate(checks.items()):
             tell(f"checking {name}", number / len(checks))
@@ -71,3 +78,69 @@ def guarded(name: str, check: Check) -> list[Finding]:
         step = None if isinstance(error, OSError) else "Report this sentence."
         findings.append(Finding(name, "problem", sentence, step))
     return findings
+
+
+LITTLE, NOTHING = GB, 16 * MB
+"""free bytes of a disk; below the second the first table of n-grams, or a chat's cache, may not fit"""
+STEP = "Free disk space: `localspec models rm NAME` removes a downloaded model, `localspec config set "
+STEP += "chat_cache_mb 0` keeps no caches of chats."
+
+
+def disk() -> Iterator[Finding]:
+    """Check that each directory can be created and written, and the free space of each disk."""
+    disks: dict[int, list[Path]] = {}
+    for place in (home.data_dir, home.cache_dir, home.state_dir, home.runtime_dir):
+        try:
+            path = _writable(place())
+            disks.setdefault(os.stat(path).st_dev, []).append(path)
+        except LocalspecError as error:
+            yield problem_of("disk", error)
+    for paths in disks.values():
+        yield room(shutil.disk_usage(paths[0]).free, ", ".join(map(str, paths)))
+
+
+def _writable(path: Path) -> Path:
+    """Create a file in ``path`` and return ``path``; raises :class:`LocalspecError`."""
+    try:
+        with tempfile.TemporaryFile(dir=path):
+            return path
+    except OSError as error:
+        remedy = f"Run `chmod 700 '{path}'`, or set LOCALSPEC_HOME to a directory you can write to."
+        raise LocalspecError(f"{path} cannot be written: {error.strerror}", remedy) from None
+
+
+def room(free: int, places: str) -> Finding:
+    """Check the free bytes of a disk with these places."""
+    sentence = f"{size(free)} are free for {places}."
+    if free >= LITTLE:
+        return Finding("disk", "ok", sentence)
+    return Finding("disk", "warning" if free >= NOTHING else "problem", sentence, STEP)
+
+
+INSTALL = "Run `localspec service install`; it is safe to repeat."
+
+
+def service() -> Iterator[Finding]:
+    """Check the service in its manager; a machine without a manager needs no service."""
+    try:
+        manager = this_manager()
+    except ServiceUnavailable as error:
+        sentence = f"No service can be installed: {error.message}. Commands that need the daemon start it."
+        yield Finding("service", "ok", sentence)
+        return
+    yield finding_of(status(manager, daemon_job()))
+
+
+def finding_of(found: Status) -> Finding:
+    """A service's status as a finding."""
+    if not found.installed or found.other_home is not None:
+        sentence = "No service is installed for this home: commands start the daemon."
+        return Finding("service", "ok", f"{sentence} `localspec service install` starts it at login.")
+    if not found.current:
+        sentence = f"{found.file} was installed by another localspec, or with another environment."
+        return Finding("service", "warning", sentence, INSTALL)
+    if found.state.startswith("failed"):
+        sentence = f"{found.manager} no longer restarts the service: {found.state}."
+        step = "`localspec daemon logs` shows why; then start it with `localspec service install`."
+        return Finding("service", "problem", sentence, step)
+    return Finding("service", "ok", f"{found.manager} starts the daemon at login; now it is {found.state}.")

@@ -13,11 +13,92 @@ import os
 import queue
 import re
 import signal
+import sys
 import threading
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any
 
-from localspec.lsp.features import create
+from lsprotocol import types
+
+from localspec.errors import InvalidOptions
+from localspec.lsp import commands
+from localspec.lsp.completions import inline_completion
 from localspec.lsp.server import Server
+
+Params = Mapping[str, Any]
+"""of a notification that is in no version of the protocol"""
+
+
+def initialize(ls: Server, params: types.InitializeParams) -> None:
+    ls.begin(params)
+
+
+def initialized(ls: Server, params: types.InitializedParams) -> None:
+    ls.spawn(_connect(ls))  # early: the daemon starts before the first completion
+
+
+def configure(ls: Server, params: types.DidChangeConfigurationParams) -> None:
+    ls.configure(params.settings)
+
+
+def shown(ls: Server, params: Params) -> None:
+    if (id := _item(params)) is not None:
+        ls.suggestions.show(id)
+
+
+def partly_accepted(ls: Server, params: Params) -> None:
+    id, length = _item(params), params.get("acceptedLength")
+    if id is not None and isinstance(length, int):
+        ls.suggestions.accept_part(id, length, "utf-16")  # whatever positions are in
+
+
+def focused(ls: Server, params: Params) -> None:
+    document = ls.documents.get(str(params.get("textDocument", {}).get("uri")))
+    if document is not None:
+        ls.ring.touch(document.uri, document.edited)
+
+
+FEATURES: dict[str, Any] = {
+    types.INITIALIZE: initialize,
+    types.INITIALIZED: initialized,
+    types.WORKSPACE_DID_CHANGE_CONFIGURATION: configure,
+    types.TEXT_DOCUMENT_INLINE_COMPLETION: inline_completion,
+    "textDocument/didShowCompletion": shown,
+    "textDocument/didPartiallyAcceptCompletion": partly_accepted,
+    "textDocument/didFocus": focused,
+}
+
+
+def create() -> Server:
+    """Return a server with all features and commands registered."""
+    server = Server()
+    for method, feature in FEATURES.items():
+        options = types.InlineCompletionOptions() if feature is inline_completion else None
+        server.feature(method, options)(feature)
+    for name in commands.COMMANDS:
+        server.command(name)(_command(name))
+    return server
+
+
+def _command(name: str) -> Any:
+    async def run(ls: Server, *arguments: Any) -> Any:
+        return await commands.run(ls, name, list(arguments))
+
+    return run
+
+
+async def _connect(server: Server) -> None:
+    if server.settings.enabled:
+        await server.link.client()
+
+
+def _item(params: Params) -> str | None:
+    """The id of the item that a notification is about, which is its command's argument."""
+    try:
+        return str(params["item"]["command"]["arguments"][0])
+    except (KeyError, IndexError, TypeError):
+        return None
+
 
 STDIN, STDOUT = 0, 1
 CHUNK = 1 << 16
@@ -26,7 +107,10 @@ LAST_WORDS_S = 1.0
 
 
 def serve() -> int:
-    """Serve the editor until it ends the server; returns the exit code."""
+    """Serve completions to an editor over stdin and stdout, as a language server; returns the exit code."""
+    if sys.stdin is not None and sys.stdin.isatty():
+        remedy = "Let an editor start it: see plugins/lsp/README.md of localspec's source."
+        raise InvalidOptions("`localspec lsp` is for editors: stdin is a terminal", remedy)
     # Editors show stderr as errors; pygls' warning of a request that was cancelled too late is none.
     logging.getLogger("pygls").setLevel(logging.ERROR)
     return asyncio.run(_serve())

@@ -4,31 +4,143 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Annotated, Any
 
 import msgspec
 from lsprotocol import types
+from msgspec import Meta
+from pygls.exceptions import JsonRpcException
 from pygls.lsp.server import LanguageServer
+from pygls.protocol import (
+    JsonRPCNotification,
+    JsonRPCRequestMessage,
+    LanguageServerProtocol,
+    default_converter,
+    lsp_method,
+)
 
 from localspec._version import __version__
 from localspec.errors import LocalspecError
 from localspec.lsp import status
 from localspec.lsp.documents import Document, Documents, Question, Ring
 from localspec.lsp.link import Link
-from localspec.lsp.progress import Loading, Work
-from localspec.lsp.protocol import Protocol, converter
-from localspec.lsp.settings import Settings, read_settings, section
+from localspec.lsp.status import Loading, Work
 from localspec.lsp.suggestions import Suggestions
 from localspec.protocol.messages import SuggestionEvent
+from localspec.protocol.options import readable, unknown_key
 
+SECTION = "localspec"
 TIMED = 1000
 """completions whose times are kept"""
 
 
+class Protocol(LanguageServerProtocol):
+    """Answers invalid requests, at which pygls would be silent; keeps texts by the protocol's lines, not by
+    Python's; and leaves the end to the server."""
+
+    _server: Any
+    """a :class:`Server`"""
+
+    def receive(self, body: bytes) -> None:
+        """Handle the body of a message."""
+        try:
+            data = json.loads(body)
+        except (ValueError, RecursionError) as error:
+            return self._refuse(None, types.ErrorCodes.ParseError, f"the message is not JSON: {error}")
+        if not isinstance(data, dict) or data.get("jsonrpc") != self.VERSION:
+            return self._refuse(None, types.ErrorCodes.InvalidRequest, "the message is not JSON-RPC 2.0")
+        try:
+            message = self.structure_message(data)
+        except JsonRpcException as error:
+            if "id" in data and "method" in data:
+                self._refuse(data["id"], types.ErrorCodes.InvalidParams, str(error))
+            return None
+        self.handle_message(message)
+        return None
+
+    def _refuse(self, id: int | str | None, code: types.ErrorCodes, message: str) -> None:
+        # Written by hand: pygls would leave out an id of null.
+        error = {"code": code, "message": message}
+        self._send_data({"jsonrpc": self.VERSION, "id": id, "error": error})
+
+    @lsp_method(types.EXIT)
+    def lsp_exit(self, *_: object) -> None:  # type: ignore[override]
+        self._server.stop(0 if self._shutdown else 1)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
+    def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
+        self._server.opened(params.text_document)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
+    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> None:
+        self._server.changed(params.text_document.uri, params.content_changes)
+
+    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
+    def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> None:
+        self._server.closed(params.text_document.uri)
+
+
+def converter() -> Any:
+    """pygls' converter, which leaves messages without a type as they are (pygls makes named tuples of them)
+    and accepts them without parameters."""
+    made = default_converter()  # type: ignore[no-untyped-call]
+    for unknown in (JsonRPCNotification, JsonRPCRequestMessage):
+        made.register_structure_hook(unknown, lambda found, kind: kind(**{"params": None, **found}))
+    return made
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """All settings; each has a default."""
+
+    enabled: bool = True
+    """True if completions are offered"""
+    automatic: bool = True
+    """True if completions come while the user types, not only if invoked"""
+    multiline: bool = True
+    """True if a completion may have several lines"""
+    model: str | None = None
+    """the model of completions; not set: the one that localspec is configured to use"""
+    max_ms: Annotated[int, Meta(ge=1, le=600_000)] = 5000
+    """milliseconds after which a completion is dropped"""
+    excluded_languages: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
+    """language ids of documents from which nothing is sent"""
+
+
+FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Settings)}
+
+
+def section(values: Any) -> Mapping[str, Any]:
+    """localspec's section of an editor's settings; some editors send only that section."""
+    if not isinstance(values, Mapping):
+        return {}
+    if SECTION in values:
+        own = values[SECTION]
+        return own if isinstance(own, Mapping) else {}
+    # Some send their whole configuration: other programs' settings are sections, ours are plain values.
+    return {name: value for name, value in values.items() if not isinstance(value, Mapping)}
+
+
+def read_settings(values: Mapping[str, Any], base: Settings) -> tuple[Settings, list[str]]:
+    """``base`` with the changes in ``values``, and a sentence for each value that is wrong."""
+    changed: dict[str, Any] = {}
+    wrong: list[str] = []
+    for name, value in values.items():
+        field = FIELDS.get(name)
+        if field is None:
+            wrong.append(unknown_key("setting", str(name)[:40], list(FIELDS)))
+            continue
+        try:
+            changed[field.name] = msgspec.convert(value, field.type)
+        except msgspec.ValidationError as error:
+            wrong.append(f"{name}: {readable(error)}")
+    return msgspec.structs.replace(base, **changed), wrong
+
+
 class Server(LanguageServer):
-    """The state that the features of :mod:`localspec.lsp.features` use."""
+    """The state that the features of :mod:`localspec.lsp.serve` use."""
 
     protocol: Protocol
 

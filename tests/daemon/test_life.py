@@ -22,8 +22,7 @@ from filelock import FileLock
 
 from localspec import home as homes
 from localspec._version import __version__
-from localspec.daemon import instance
-from localspec.daemon.announcement import CHECK_S, Announcement
+from localspec.daemon.announcement import CHECK_S, Announcement, claim
 from localspec.errors import DaemonUnavailable, ExitCode
 from localspec.protocol.messages import Discovery
 from tests.daemon.conftest import StartDaemon
@@ -190,12 +189,12 @@ def test_a_second_daemon_finds_the_first_and_exits(daemon: DaemonProcess, flags:
 
 def test_a_lock_without_an_owner_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
-    monkeypatch.setattr(instance, "PATIENCE_S", 0.3)
+    monkeypatch.setattr("localspec.daemon.announcement.PATIENCE_S", 0.3)
     stale = Discovery(2**22 + 1, "0", 1, "/nowhere", None, "token")
     homes.write_private(homes.discovery_path(), msgspec.json.encode(stale).decode())
     with FileLock(home / "runtime" / "daemon.lock"), pytest.raises(DaemonUnavailable, match="holds the lock"):
-        instance.claim()
-    lock = instance.claim()
+        claim()
+    lock = claim()
     assert lock is not None
     lock.release()
     assert not (home / "runtime" / "daemon.json").exists()

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localspec.config import load_config
-from localspec.daemon.settings import Settings
+from localspec.daemon.daemon import Settings
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw
 from tests.models.ggufs import TARGET

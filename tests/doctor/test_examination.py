@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from localspec.doctor import disk, service
-from localspec.doctor.examination import guarded
+from localspec.doctor.examination import disk, finding_of, guarded, room, service
 from localspec.doctor.finding import Finding
 from localspec.errors import InvalidOptions
 from localspec.service.service import Status
@@ -37,14 +36,14 @@ def test_an_exception_is_a_problem_beside_earlier_findings() -> None:
 
 def test_the_disk_of_a_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
-    (found,) = disk.disk()
+    (found,) = disk()
     assert f"free for {tmp_path}/data, {tmp_path}/cache" in found.sentence
 
 
 def test_a_directory_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     (tmp_path / "data").write_text("no directory")
-    found, _ = disk.disk()
+    found, _ = disk()
     assert found.level == "problem" and f"{tmp_path}/data" in found.sentence
     assert "LOCALSPEC_HOME" in str(found.remedy)
 
@@ -58,7 +57,7 @@ def test_a_directory_that_cannot_be_used(tmp_path: Path, monkeypatch: pytest.Mon
     ],
 )
 def test_little_room_is_a_warning_and_none_a_problem(free: int, level: str, sentence: str) -> None:
-    found = disk.room(free, "it")
+    found = room(free, "it")
     assert (found.level, found.sentence) == (level, sentence)
     assert (found.remedy is None) == (level == "ok")
 
@@ -87,12 +86,12 @@ WELL = Status(
     ],
 )
 def test_a_service(otherwise: dict[str, Any], level: str, sentence: str, remedy: str) -> None:
-    found = service.finding_of(replace(WELL, **otherwise))
+    found = finding_of(replace(WELL, **otherwise))
     assert found.level == level and sentence in found.sentence and remedy in str(found.remedy)
 
 
 def test_without_a_manager_nothing_is_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    (found,) = service.service()
+    (found,) = service()
     assert found.level == "ok" and "does not answer" in found.sentence
     assert "Commands that need the daemon start it." in found.sentence

@@ -220,6 +220,6 @@ async def test_the_daemon_is_started_restarted_and_starts_again(fresh: Path) -> 
 
 
 def test_loading_the_command_loads_no_server() -> None:
-    statement = "import localspec.cli.main, localspec.cli.app, localspec.cli.lsp, sys; print(*sys.modules)"
+    statement = "import localspec.cli.main, localspec.cli.app, sys; print(*sys.modules)"
     done = subprocess.run((sys.executable, "-c", statement), capture_output=True, text=True, check=True)
     assert not {"pygls", "lsprotocol", "asyncio"} & set(done.stdout.split())

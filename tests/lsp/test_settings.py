@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from localspec.lsp.settings import FIELDS, Settings, read_settings, section
+from localspec.lsp.server import FIELDS, Settings, read_settings, section
 from tests.hygiene.source import ROOT
 
 ALL = {

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from localspec.client.discovery import Starter
-from localspec.doctor.service import service
+from localspec.doctor.examination import service
 from localspec.protocol.messages import Discovery
 from localspec.service.service import MANAGERS, Launchd, Systemd, daemon_job, unit
 from tests.cli.harness import LONG, Cli

@@ -11,8 +11,7 @@ from msgspec.structs import replace
 
 from localspec.completion.finishing import finished
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.inline.editors import Prefetched, newest
-from localspec.daemon.inline.pace import Pace
+from localspec.daemon.inline.editors import Pace, Prefetched, newest
 from localspec.daemon.inline.suggestions import Found, Query, Shown
 from localspec.daemon.methods.generation import first_deadline, generate, merged, nothing, waited
 from localspec.daemon.relay.exchange import Exchange
