@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
-from msgspec.structs import replace
 
 from localspec.cli import answer, completers, listing, output
 from localspec.cli.app import arguments, examples
 from localspec.cli.flags import AsJson, BackendName, DraftName, ModelFlags, ModelName
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
-from localspec.models.disk import read_disk, recent_disk
+from localspec.models.disk import marked, read_disk, recent_disk
 from localspec.models.library import absolute, find, meant
 from localspec.models.model import Model
 from localspec.models.sections import Sections
@@ -183,12 +182,7 @@ def _described(models: Sequence[Model]) -> tuple[ModelDescription, ...]:
         loaded = answer.remote(lambda client: client.status(), start=False).models
     except DaemonUnavailable:
         loaded = ()
-    known = {(each.backend, each.path) for each in loaded}
-    return tuple(
-        replace(shown, loaded=any((shown.backend, place) in known for place in model.places))
-        for model in models
-        for shown in (model.description,)
-    )
+    return marked(models, {(each.path, each.backend) for each in loaded})
 
 
 def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list[ModelDescription]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
@@ -19,65 +20,15 @@ from localspec.errors import (
     LocalspecError,
     ShuttingDown,
 )
+from localspec.protocol import messages as wire
 from localspec.protocol.events import EventKind
-from localspec.protocol.messages import (
-    PROTOCOL,
-    ChatEdit,
-    ChatRegenerate,
-    ChatSend,
-    ClientInfo,
-    CompletionFeedback,
-    CompletionInline,
-    Completions,
-    CompletionWarm,
-    DaemonShutdown,
-    DaemonStatus,
-    EventsSubscribe,
-    Forgotten,
-    Generate,
-    Initialize,
-    Initialized,
-    LoadedModel,
-    MemoryForget,
-    MemoryPrime,
-    MemoryStats,
-    Metrics,
-    ModelDescription,
-    ModelList,
-    ModelLoad,
-    ModelUnload,
-    Nothing,
-    Pairing,
-    Primed,
-    SessionConfigure,
-    SessionConfigured,
-    SessionContent,
-    SessionFork,
-    SessionForked,
-    SessionId,
-    SessionList,
-    SessionOpen,
-    SessionOpened,
-    SessionQuery,
-    SessionRename,
-    SessionSummary,
-    StreamResume,
-    SuggestionEvent,
-    TableStats,
-    TextToken,
-    Tokenize,
-    Tokenized,
-    Trigger,
-    Unloaded,
-    Warmed,
-)
 from localspec.protocol.options import BackendName, Options
 from localspec.protocol.requests import File, Message
 from localspec.protocol.results import Result
 
 T = TypeVar("T")
 NO_OPTIONS = Options()
-NOTHING = Nothing()
+NOTHING = wire.Nothing()
 
 
 class Deadlines(TypedDict, total=False):
@@ -112,7 +63,7 @@ class Where(Deadlines, total=False):
     extra: tuple[File, ...]
     n: int
     multiline: bool
-    trigger: Trigger
+    trigger: wire.Trigger
 
 
 class Client:
@@ -122,7 +73,7 @@ class Client:
     :class:`~localspec.errors.DaemonUnavailable` in every request that still runs.
     """
 
-    def __init__(self, wire: Wire, welcome: Initialized) -> None:
+    def __init__(self, wire: Wire, welcome: wire.Initialized) -> None:
         self._wire = wire
         self.welcome = welcome
         self.kept_for = ""
@@ -168,26 +119,26 @@ class Client:
         **how: Unpack[Generating],
     ) -> Stream[Result]:
         """Answer a prompt or a conversation, or continue ``tokens``."""
-        params = Generate(prompt=prompt, messages=messages, options=options, **how)
+        params = wire.Generate(prompt=prompt, messages=messages, options=options, **how)
         return self._wire.request("generate", params, Result)
 
     def chat(self, session: str, content: str, *, options: Options = NO_OPTIONS) -> Stream[Result]:
         """Send a message in a session, and stream its answer."""
-        params = ChatSend(session=session, content=content, options=options)
+        params = wire.ChatSend(session=session, content=content, options=options)
         return self._wire.request("chat/send", params, Result)
 
     def edit(
         self, session: str, message: int, content: str, *, options: Options = NO_OPTIONS
     ) -> Stream[Result]:
         """Replace an earlier message, dropping the messages after it, and stream the answer."""
-        params = ChatEdit(session=session, message=message, content=content, options=options)
+        params = wire.ChatEdit(session=session, message=message, content=content, options=options)
         return self._wire.request("chat/edit", params, Result)
 
     def regenerate(
         self, session: str, message: int | None = None, *, options: Options = NO_OPTIONS
     ) -> Stream[Result]:
         """Answer anew: a user's message, the message that an answer belongs to, or the last one."""
-        params = ChatRegenerate(session=session, message=message, options=options)
+        params = wire.ChatRegenerate(session=session, message=message, options=options)
         return self._wire.request("chat/regenerate", params, Result)
 
     def resume(self, stream: str, after_seq: int = -1) -> Stream[Result]:
@@ -197,7 +148,7 @@ class Client:
         the stream is no longer kept.
         """
         resumed = self._wire.request(
-            "stream/resume", StreamResume(stream=stream, after_seq=after_seq), Result
+            "stream/resume", wire.StreamResume(stream=stream, after_seq=after_seq), Result
         )
         resumed.name, resumed.seq = stream, after_seq
         return resumed
@@ -209,10 +160,10 @@ class Client:
         *,
         options: Options = NO_OPTIONS,
         **where: Unpack[Where],
-    ) -> Stream[Completions]:
+    ) -> Stream[wire.Completions]:
         """Fill in the text between a prefix and a suffix; it comes whole, so there are no deltas."""
-        params = CompletionInline(prefix=prefix, suffix=suffix, options=options, **where)
-        return self._wire.request("completion/inline", params, Completions)
+        params = wire.CompletionInline(prefix=prefix, suffix=suffix, options=options, **where)
+        return self._wire.request("completion/inline", params, wire.Completions)
 
     def warm(
         self,
@@ -223,12 +174,12 @@ class Client:
         language: str | None = None,
         extra: tuple[File, ...] = (),
         options: Options = NO_OPTIONS,
-    ) -> Stream[Warmed]:
+    ) -> Stream[wire.Warmed]:
         """Prefill a completion's prompt before the completion is requested."""
-        params = CompletionWarm(
+        params = wire.CompletionWarm(
             path=path, prefix=prefix, suffix=suffix, language=language, extra=extra, options=options
         )
-        return self._wire.request("completion/warm", params, Warmed)
+        return self._wire.request("completion/warm", params, wire.Warmed)
 
     def open(
         self,
@@ -236,10 +187,10 @@ class Client:
         system: str | None = None,
         private: bool = False,
         options: Options = NO_OPTIONS,
-    ) -> Stream[SessionOpened]:
+    ) -> Stream[wire.SessionOpened]:
         """Open a session; the stream reports the loading of its model. A private one leaves no history."""
-        params = SessionOpen(options=options, system=system, private=private)
-        return self._wire.request("session/open", params, SessionOpened)
+        params = wire.SessionOpen(options=options, system=system, private=private)
+        return self._wire.request("session/open", params, wire.SessionOpened)
 
     def load(
         self,
@@ -249,52 +200,52 @@ class Client:
         backend: BackendName | None = None,
         keep_alive_s: float | None = None,
         workspace: str | None = None,
-    ) -> Stream[LoadedModel]:
+    ) -> Stream[wire.LoadedModel]:
         """Load a model before it is needed; it stays ``keep_alive_s`` seconds after its last use (0: for
         ever)."""
-        params = ModelLoad(
+        params = wire.ModelLoad(
             model=model, draft=draft, backend=backend, keep_alive_s=keep_alive_s, workspace=workspace
         )
-        return self._wire.request("models/load", params, LoadedModel)
+        return self._wire.request("models/load", params, wire.LoadedModel)
 
     # Requests with a result only.
 
     async def sessions(
         self, query: str = "", *, limit: int = 200, offset: int = 0
-    ) -> tuple[SessionSummary, ...]:
+    ) -> tuple[wire.SessionSummary, ...]:
         """The stored sessions with ``query`` in their title or messages, the last used first."""
-        params = SessionQuery(query=query, limit=limit, offset=offset)
-        return (await self.request("session/list", SessionList, params)).sessions
+        params = wire.SessionQuery(query=query, limit=limit, offset=offset)
+        return (await self.request("session/list", wire.SessionList, params)).sessions
 
-    async def session(self, session: str) -> SessionContent:
+    async def session(self, session: str) -> wire.SessionContent:
         """A session's messages and options."""
-        return await self.request("session/get", SessionContent, SessionId(session=session))
+        return await self.request("session/get", wire.SessionContent, wire.SessionId(session=session))
 
     async def rename_session(self, session: str, title: str) -> None:
         """Give a session another title."""
-        await self.request("session/rename", Nothing, SessionRename(session=session, title=title))
+        await self.request("session/rename", wire.Nothing, wire.SessionRename(session=session, title=title))
 
-    async def configure_session(self, session: str, options: Options) -> Pairing | None:
+    async def configure_session(self, session: str, options: Options) -> wire.Pairing | None:
         """Set all options of a session; loads another model first, and returns its pairing."""
-        params = SessionConfigure(session=session, options=options)
-        return (await self.request("session/configure", SessionConfigured, params)).pairing
+        params = wire.SessionConfigure(session=session, options=options)
+        return (await self.request("session/configure", wire.SessionConfigured, params)).pairing
 
     async def fork_session(self, session: str, message: int | None = None) -> str:
         """Copy a session's messages up to and including ``message`` (None: all); returns the new session."""
-        params = SessionFork(session=session, message=message)
-        return (await self.request("session/fork", SessionForked, params)).session
+        params = wire.SessionFork(session=session, message=message)
+        return (await self.request("session/fork", wire.SessionForked, params)).session
 
     async def close_session(self, session: str) -> None:
         """Cancel the running answers of a session; a private session is deleted."""
-        await self.request("session/close", Nothing, SessionId(session=session))
+        await self.request("session/close", wire.Nothing, wire.SessionId(session=session))
 
     async def delete_session(self, session: str) -> None:
         """Delete a session and its messages."""
-        await self.request("session/delete", Nothing, SessionId(session=session))
+        await self.request("session/delete", wire.Nothing, wire.SessionId(session=session))
 
-    async def models(self) -> tuple[ModelDescription, ...]:
+    async def models(self) -> tuple[wire.ModelDescription, ...]:
         """The models on this disk."""
-        return (await self.request("models/list", ModelList)).models
+        return (await self.request("models/list", wire.ModelList)).models
 
     async def tokenize(
         self,
@@ -304,23 +255,23 @@ class Client:
         start: bool = False,
         special: bool = False,
         pieces: bool = False,
-    ) -> tuple[TextToken, ...]:
+    ) -> tuple[wire.TextToken, ...]:
         """A text's tokens; see :class:`~localspec.protocol.messages.Tokenize`."""
-        params = Tokenize(text=text, model=model, start=start, special=special, pieces=pieces)
-        return (await self.request("tokenize", Tokenized, params)).tokens
+        params = wire.Tokenize(text=text, model=model, start=start, special=special, pieces=pieces)
+        return (await self.request("tokenize", wire.Tokenized, params)).tokens
 
     async def unload(self, model: str | None = None) -> tuple[str, ...]:
         """Unload a model, or all; returns their names. Raises :class:`EngineBusy` for models in use."""
-        return (await self.request("models/unload", Unloaded, ModelUnload(model=model))).models
+        return (await self.request("models/unload", wire.Unloaded, wire.ModelUnload(model=model))).models
 
-    async def feedback(self, item: str, event: SuggestionEvent, *, chars: int | None = None) -> None:
+    async def feedback(self, item: str, event: wire.SuggestionEvent, *, chars: int | None = None) -> None:
         """Report the fate of a completion's item; ``chars``: code points accepted of a partial one."""
-        params = CompletionFeedback(item=item, event=event, chars=chars)
-        await self.request("completion/feedback", Nothing, params)
+        params = wire.CompletionFeedback(item=item, event=event, chars=chars)
+        await self.request("completion/feedback", wire.Nothing, params)
 
-    async def status(self) -> DaemonStatus:
+    async def status(self) -> wire.DaemonStatus:
         """The daemon's state: its models, connections and requests."""
-        return await self.request("daemon/status", DaemonStatus)
+        return await self.request("daemon/status", wire.DaemonStatus)
 
     async def subscribe(self, *kinds: EventKind) -> Subscription:
         """Subscribe to events of these kinds only; replaces an earlier subscription.
@@ -332,35 +283,35 @@ class Client:
         if self._wire.subscription is not None:
             self._wire.subscription.feed(None)
         self._wire.subscription = subscription
-        await self.request("events/subscribe", Nothing, EventsSubscribe(kinds=kinds))
+        await self.request("events/subscribe", wire.Nothing, wire.EventsSubscribe(kinds=kinds))
         return subscription
 
-    async def memory_stats(self) -> tuple[TableStats, ...]:
+    async def memory_stats(self) -> tuple[wire.TableStats, ...]:
         """The tables of the n-gram memory."""
-        return (await self.request("memory/stats", MemoryStats)).tables
+        return (await self.request("memory/stats", wire.MemoryStats)).tables
 
-    async def forget(self, *, workspace: str | None = None, source: str | None = None) -> Forgotten:
+    async def forget(self, *, workspace: str | None = None, source: str | None = None) -> wire.Forgotten:
         """Forget a workspace, a source, a source in a workspace, or, without either, everything."""
-        params = MemoryForget(workspace=workspace, source=source)
-        return await self.request("memory/forget", Forgotten, params)
+        params = wire.MemoryForget(workspace=workspace, source=source)
+        return await self.request("memory/forget", wire.Forgotten, params)
 
     def prime(
         self, *paths: str, texts: tuple[File, ...] = (), workspace: str | None = None
-    ) -> Stream[Primed]:
+    ) -> Stream[wire.Primed]:
         """Learn files, directories and texts before they are needed; a cancel keeps what was learnt."""
-        params = MemoryPrime(paths=paths, texts=texts, workspace=workspace)
-        return self._wire.request("memory/prime", params, Primed)
+        params = wire.MemoryPrime(paths=paths, texts=texts, workspace=workspace)
+        return self._wire.request("memory/prime", params, wire.Primed)
 
-    async def metrics(self) -> Metrics:
+    async def metrics(self) -> wire.Metrics:
         """Totals since the daemon started."""
-        return await self.request("metrics", Metrics)
+        return await self.request("metrics", wire.Metrics)
 
     async def shutdown(self, *, if_idle: bool = False) -> None:
         """Stop the daemon, and wait until it has closed the connection.
 
         With ``if_idle`` a busy daemon keeps running, and :class:`EngineBusy` is raised.
         """
-        await self.request("daemon/shutdown", Nothing, DaemonShutdown(if_idle=if_idle))
+        await self.request("daemon/shutdown", wire.Nothing, wire.DaemonShutdown(if_idle=if_idle))
         await self.ended()
 
     async def ended(self) -> None:
@@ -385,8 +336,10 @@ async def connect(
     changed. ``on_start`` is called before ``command`` is started, with the reason if another daemon has ended
     for it. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`, :class:`VersionSkew`.
     """
-    client = None if discovery.find() is None else await _answering(name)
-    why = ""
+    client, why = None, ""
+    if discovery.find() is not None:
+        with contextlib.suppress(DaemonUnavailable):  # it was killed
+            client = await initialized(await open_socket(), name)
     if client is not None:
         if not (start and client.replaceable and _can_start()):
             return client
@@ -431,24 +384,16 @@ async def _stopped(client: Client) -> bool:
     return True
 
 
-async def _answering(name: str) -> Client | None:
-    """A client of the daemon that was announced; None if it was killed."""
-    try:
-        return await initialized(await open_socket(), name)
-    except DaemonUnavailable:
-        return None
-
-
 async def initialized(socket: Socket, name: str) -> Client:
     """The client named ``name`` on an open connection. Raises :class:`VersionSkew`."""
-    wire = Wire(socket)
-    params = Initialize(protocol=PROTOCOL, client=ClientInfo(name=name, version=__version__))
+    link = Wire(socket)
+    params = wire.Initialize(protocol=wire.PROTOCOL, client=wire.ClientInfo(name=name, version=__version__))
     try:
-        welcome: Initialized = await wire.request("initialize", params, Initialized).result()
-        wire.max_frame = welcome.limits.max_frame
-        return Client(wire, welcome)
+        welcome: wire.Initialized = await link.request("initialize", params, wire.Initialized).result()
+        link.max_frame = welcome.limits.max_frame
+        return Client(link, welcome)
     except BaseException:
-        await wire.close()
+        await link.close()
         raise
 
 

@@ -125,6 +125,7 @@ def _start_service() -> bool:
 
 
 def _spawn(command: tuple[str, ...]) -> None:
+    advice = f"See {home.log_path()}, or run `localspec daemon run` to watch it start."
     ready, started = os.pipe()
     with open(ready, "rb", buffering=0) as pipe:
         try:
@@ -147,12 +148,10 @@ def _spawn(command: tuple[str, ...]) -> None:
         listening, _, _ = select.select([pipe], [], [], START_S)
         if not listening:
             daemon.terminate()
-            raise DaemonUnavailable(
-                f"the daemon did not accept connections within {START_S:.0f} s", _advice(begin)
-            )
+            raise DaemonUnavailable(f"the daemon did not accept connections within {START_S:.0f} s", advice)
         if pipe.read(1) != b"1":
             _check_room()
-            raise DaemonUnavailable(f"the daemon ended during its start{_tail(begin)}", _advice(begin))
+            raise DaemonUnavailable(f"the daemon ended during its start{_tail(begin)}", advice)
 
 
 def _check_room() -> None:
@@ -169,7 +168,3 @@ def _tail(begin: int) -> str:
         log.seek(begin)
         lines = log.read().decode(errors="replace").splitlines()[-TAIL_LINES:]
     return ": " + "\n".join(lines) if lines else ""
-
-
-def _advice(begin: int) -> str:
-    return f"See {home.log_path()}, or run `localspec daemon run` to watch it start."

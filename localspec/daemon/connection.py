@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from websockets.exceptions import ConnectionClosed
@@ -13,7 +13,7 @@ from websockets.frames import CloseCode
 from localspec._version import __version__
 from localspec.daemon.access.transport import CLOSE_S
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.methods import table
+from localspec.daemon.methods import chat, completions, generation, memory, models, sessions, status
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.relay.outbox import Outbox, Socket
 from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew, of_system
@@ -23,6 +23,50 @@ from localspec.protocol.jsonrpc import Call, Id, ProtocolFault
 from localspec.protocol.results import Result
 
 log = logging.getLogger(__name__)
+
+Handler = Callable[[Daemon, Exchange, Any], Awaitable[object]]
+
+HANDLERS: dict[str, Handler] = {
+    "models/list": models.list_all,
+    "models/load": models.load,
+    "models/unload": models.unload,
+    "session/open": sessions.open_new,
+    "session/list": sessions.list_some,
+    "session/get": sessions.get,
+    "session/close": sessions.close,
+    "session/delete": sessions.delete,
+    "session/rename": sessions.rename,
+    "session/configure": sessions.configure,
+    "session/fork": sessions.fork,
+    "chat/send": chat.send,
+    "chat/edit": chat.edit,
+    "chat/regenerate": chat.regenerate,
+    "stream/resume": generation.resume,
+    "generate": generation.generate_text,
+    "tokenize": models.tokenize,
+    "completion/inline": completions.inline,
+    "completion/feedback": completions.feedback,
+    "completion/warm": completions.warm,
+    "memory/stats": memory.stats,
+    "memory/forget": memory.forget,
+    "memory/prime": memory.prime,
+    "events/subscribe": status.events_subscribe,
+    "metrics": status.metrics,
+    "daemon/status": status.daemon_status,
+    "daemon/shutdown": status.daemon_shutdown,
+}
+"""a handler for each method; the connection itself answers ``initialize`` and ``$/cancelRequest``"""
+
+NEED_A_MODEL = frozenset(
+    {
+        *("models/load", "session/open", "session/configure", "chat/send", "chat/edit", "chat/regenerate"),
+        *("generate", "tokenize", "completion/inline", "completion/warm"),
+    }
+)
+"""methods that count towards the limit of all connections together, and wait for a load"""
+
+WORK = NEED_A_MODEL | {"memory/forget", "memory/prime", "session/delete"}
+"""methods that keep the daemon busy: a shutdown would interrupt them"""
 
 
 class Connection:
@@ -149,7 +193,7 @@ class Connection:
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, "$/cancelRequest is a notification: no id", id)
         self._check_room(call.method)
         exchange = self._live[id] = Exchange(id, self.outbox)
-        if call.method in table.WORK:
+        if call.method in WORK:
             self.daemon.busy.add(exchange)
         self._spawn(self._answer(exchange, call.method, params))
 
@@ -185,7 +229,7 @@ class Connection:
                 "Wait for one of them to end, or raise daemon.max_in_flight and run "
                 "`localspec daemon restart`.",
             )
-        if method in table.NEED_A_MODEL and len(self.daemon.busy) >= limits.max_queued:
+        if method in NEED_A_MODEL and len(self.daemon.busy) >= limits.max_queued:
             raise QueueFull(
                 f"the daemon already has its limit of {limits.max_queued} requests waiting or running; "
                 "this one was refused",
@@ -197,7 +241,7 @@ class Connection:
     async def _answer(self, exchange: Exchange, method: str, params: Params) -> None:
         answer: object = None
         try:
-            answer = await table.HANDLERS[method](self.daemon, exchange, params)
+            answer = await HANDLERS[method](self.daemon, exchange, params)
         except (LocalspecError, ProtocolFault) as error:
             answer = error
         except OSError as error:

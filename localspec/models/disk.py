@@ -12,7 +12,7 @@ import os
 import stat
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -57,6 +57,15 @@ class Disk(NamedTuple):
     @property
     def models(self) -> list[ModelDescription]:
         return [each.description for each in self.found]
+
+
+def marked(models: Iterable[Model], loaded: Collection[tuple[str, str]]) -> tuple[ModelDescription, ...]:
+    """The descriptions of models, with those marked that are ``loaded``: those at a place, on a backend."""
+
+    def is_loaded(model: Model) -> bool:
+        return any((place, model.description.backend) in loaded for place in model.places)
+
+    return tuple(replace(each.description, loaded=is_loaded(each)) for each in models)
 
 
 class _Recent:

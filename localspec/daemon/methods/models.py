@@ -5,15 +5,13 @@ from __future__ import annotations
 import asyncio
 
 import psutil
-from msgspec.structs import replace
 
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods.generation import merged
 from localspec.daemon.relay.exchange import Exchange
 from localspec.daemon.workers.pool import Pool, key_of
 from localspec.daemon.workers.worker import WorkerProcess
-from localspec.models.disk import read_disk
-from localspec.models.model import Model
+from localspec.models.disk import marked, read_disk
 from localspec.models.pair import Pair
 from localspec.protocol import messages
 from localspec.protocol.frames import Tokenize, Tokenized
@@ -27,18 +25,8 @@ async def list_all(daemon: Daemon, exchange: Exchange, params: messages.Nothing)
         for place in (worker.pair.target.place, *(each.place for each in worker.drafts if each.loaded))
     }
     # In a thread, which is not cancelled: a model may be on a disk that responds late or never.
-    return await asyncio.to_thread(_listed, daemon.config.model_dirs, loaded)
-
-
-def _listed(model_dirs: tuple[str, ...], loaded: set[tuple[str, str]]) -> messages.ModelList:
-    disk = read_disk(model_dirs)
-    models = (replace(each.description, loaded=_is_among(loaded, each)) for each in disk.found)
-    return messages.ModelList(tuple(models), tuple(disk.stores))
-
-
-def _is_among(loaded: set[tuple[str, str]], model: Model) -> bool:
-    """Return True if a model is loaded on the backend of its format, from any of its places."""
-    return any((place, model.description.backend) in loaded for place in model.places)
+    disk = await asyncio.to_thread(read_disk, daemon.config.model_dirs)
+    return messages.ModelList(marked(disk.found, loaded), tuple(disk.stores))
 
 
 async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
