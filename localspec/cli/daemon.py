@@ -31,8 +31,6 @@ CHANGED = {
     "changed": "config.toml has changed since the daemon started; the next command replaces an idle daemon.",
     "broken": "config.toml is not valid (see `localspec doctor`); the daemon keeps its earlier settings.",
 }
-
-
 app = App(
     name="daemon",
     help="Manage the background daemon; clients start it when they need it.",
@@ -116,7 +114,6 @@ def token(*, new: bool = False, wire: bool = False) -> int:
     wire
         Print the token of the daemon's own wire over TCP (`daemon.tcp`) instead.
     """
-
     path = home.token_path() if wire else home.http_token_path()
     output.write(f"{(create if new else read_or_create)(path)}\n")
     return ExitCode.OK

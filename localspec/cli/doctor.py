@@ -19,11 +19,7 @@ if TYPE_CHECKING:
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
 
-def doctor(
-    *,
-    as_json: AsJson = False,
-    clients: bool = False,
-) -> int:
+def doctor(*, as_json: AsJson = False, clients: bool = False) -> int:
     """Check what works on this machine; exits with 1 if there is a problem.
 
     Parameters

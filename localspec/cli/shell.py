@@ -100,7 +100,6 @@ def install(
 
 def script(shell: Shell) -> str:
     """The completion script of a shell."""
-
     return app.generate_completion(shell=shell).replace(FILES, SAFE_FILES) + MORE.get(shell, "")
 
 

@@ -13,13 +13,7 @@ from localspec.client import discovery
 from localspec.client.stream import Stream, Subscription
 from localspec.client.wire import Socket, Wire, open_socket
 from localspec.config import load_config
-from localspec.errors import (
-    DaemonUnavailable,
-    EngineBusy,
-    InvalidOptions,
-    LocalspecError,
-    ShuttingDown,
-)
+from localspec.errors import DaemonUnavailable, EngineBusy, InvalidOptions, LocalspecError, ShuttingDown
 from localspec.protocol import messages as wire
 from localspec.protocol.events import EventKind
 from localspec.protocol.options import BackendName, Options
