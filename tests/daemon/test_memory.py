@@ -79,6 +79,7 @@ async def test_a_damaged_table_is_set_aside_and_the_log_tells(start: StartDaemon
         await prime(client, texts=[{"path": "/x", "text": TEXT}])
         (file,) = (home / "data" / "memory").rglob("*.ngm")
         file.write_bytes(b"damaged" + file.read_bytes()[7:])
+        await prime(client, texts=[{"path": "/y", "text": TEXT}])
         (table,) = await tables(client)
         assert table["quarantined"] == [f"{file.name}.quarantine-1"]
         await until(lambda: "is not used as n-gram memory" in daemon.log(), "the log tells")
