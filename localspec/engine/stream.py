@@ -89,5 +89,6 @@ class Stream:
         self._ended = isinstance(event, (Result, LocalspecError))
         if isinstance(event, LocalspecError):
             raise event
-        self._result = event if isinstance(event, Result) else None
+        if isinstance(event, Result):
+            self._result = event
         return event

@@ -26,7 +26,8 @@ async def list_all(daemon: Daemon, exchange: Exchange, params: messages.Nothing)
     }
     # In a thread, which is not cancelled: a model may be on a disk that responds late or never.
     disk = await asyncio.to_thread(read_disk, daemon.config.model_dirs)
-    return messages.ModelList(marked(disk.found, loaded), tuple(disk.stores))
+    models = await asyncio.to_thread(marked, disk.found, loaded)
+    return messages.ModelList(models, tuple(disk.stores))
 
 
 async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
