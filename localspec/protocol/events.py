@@ -16,11 +16,27 @@ from localspec.protocol.results import Result, Token
 EventKind = Literal["round", "model", "session"]
 
 
-class Delta(msgspec.Struct, frozen=True):
-    """New text of an answer, whole code points only, and the tokens that make it up."""
+Channel = Literal["answer", "thinking", "call"]
+"""what a text belongs to: the answer, the thoughts before it, or the arguments of a tool call"""
+
+
+class CallBegun(msgspec.Struct, frozen=True):
+    """The tool call that a delta's text belongs to: its position in the answer, its id and its tool."""
+
+    index: int
+    id: str
+    name: str
+
+
+class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """New text of an answer, whole code points only, and the tokens that make it up. Markup around thoughts
+    and calls is in no text; its tokens have 0 ``chars``."""
 
     text: str
     tokens: tuple[Token, ...]
+    channel: Channel = "answer"
+    call: CallBegun | None = None
+    """of the channel ``call``"""
 
 
 Chunk = Delta

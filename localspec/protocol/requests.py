@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Annotated, Any, Literal, get_args
 
 import msgspec
+from msgspec import Meta
 
 from localspec.protocol.bounds import FilePath, Language
 from localspec.protocol.options import Options
@@ -16,11 +17,33 @@ PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "backgroun
 """seconds without a step, or a turn on the CPU, after which one goes before those of a higher class"""
 
 
-class Message(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One turn of a conversation."""
+class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A call of a tool by the model; ``arguments`` is a JSON object as text."""
 
-    role: Literal["system", "user", "assistant"]
+    id: str
+    name: str
+    arguments: str
+
+
+class Tool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A function that the model may call; ``parameters`` is the JSON schema of its arguments."""
+
+    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    description: str = ""
+    parameters: dict[str, Any] = {}
+
+
+class Message(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """One turn of a conversation. ``tool_calls`` are those of an assistant's turn; a turn of the role
+    ``tool`` has the result of the call ``tool_call_id``."""
+
+    role: Literal["system", "user", "assistant", "tool"]
     content: str
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
+
+
+ToolChoice = Literal["auto", "none", "required"]
 
 
 class File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,12 +69,17 @@ class ChatPrompt(msgspec.Struct, frozen=True, omit_defaults=True, tag="chat"):
     """Answer the last message, through the model's chat template.
 
     ``prefilled``: the last message is the beginning of the answer, which goes on after it. ``variables`` are
-    given to the template besides its own.
+    given to the template besides its own. The answer may call ``tools``, must call one if ``tool_choice`` is
+    ``required``, and then only ``tool`` if one is named; ``parallel_tool_calls``: also several.
     """
 
     messages: tuple[Message, ...]
     prefilled: bool = False
     variables: dict[str, Any] = {}
+    tools: Annotated[tuple[Tool, ...], Meta(max_length=1024)] = ()
+    tool_choice: ToolChoice = "auto"
+    tool: str | None = None
+    parallel_tool_calls: bool = True
 
 
 class FimPrompt(msgspec.Struct, frozen=True, tag="fim"):

@@ -6,7 +6,9 @@ from typing import Literal
 
 import msgspec
 
-FinishReason = Literal["stop", "stop_string", "length", "context_full", "cancelled", "deadline"]
+from localspec.protocol.requests import ToolCall
+
+FinishReason = Literal["stop", "stop_string", "length", "context_full", "cancelled", "deadline", "tool_calls"]
 
 
 class Likely(msgspec.Struct, frozen=True):
@@ -78,7 +80,7 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     """The end of a request: ``run --json``, and the wire's terminal response.
 
     Of ``prompt_tokens`` the first ``cached_tokens`` were in the KV cache already. ``stop_text``: the one of
-    ``stop`` that the model wrote.
+    ``stop`` that the model wrote. ``text`` is the answer without the ``thinking`` before it.
     """
 
     text: str
@@ -91,3 +93,5 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     completion_tokens: int
     stats: Stats
     stop_text: str | None = None
+    thinking: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
