@@ -570,7 +570,7 @@ class StreamProgress(msgspec.Struct, frozen=True, omit_defaults=True):
     processed: int = 0
 
 
-class StreamDelta(Delta, frozen=True):
+class StreamDelta(Delta, frozen=True, kw_only=True):
     request: Id
     seq: int
 
