@@ -30,37 +30,37 @@ if TYPE_CHECKING:
     from localspec.client.client import Client as Client
     from localspec.client.client import connect as connect
     from localspec.engine.engine import Engine as Engine
+    from localspec.engine.engine import Stream as Stream
     from localspec.engine.load import load as load
-    from localspec.engine.stream import Stream as Stream
     from localspec.errors import LocalspecError as LocalspecError
-    from localspec.protocol.events import Chunk as Chunk
     from localspec.protocol.options import Options as Options
+    from localspec.protocol.requests import Chunk as Chunk
     from localspec.protocol.requests import Message as Message
-    from localspec.protocol.results import Result as Result
-    from localspec.protocol.results import Stats as Stats
-    from localspec.protocol.results import Token as Token
-    from localspec.speculation.draft import Ask as Ask
-    from localspec.speculation.draft import Draft as Draft
-    from localspec.speculation.proposer import Proposer as Proposer
+    from localspec.protocol.requests import Result as Result
+    from localspec.protocol.requests import Stats as Stats
+    from localspec.protocol.requests import Token as Token
+    from localspec.speculation.verify import Ask as Ask
+    from localspec.speculation.verify import Draft as Draft
+    from localspec.speculation.verify import Proposer as Proposer
 
 # At a failed assertion llama.cpp would start a debugger of the PATH on this process, which reads the current
 # directory's .gdbinit and hangs where tracing is not allowed.
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 
 _HOMES = {
-    "Ask": "speculation.draft",
-    "Chunk": "protocol.events",
+    "Ask": "speculation.verify",
+    "Chunk": "protocol.requests",
     "Client": "client.client",
-    "Draft": "speculation.draft",
+    "Draft": "speculation.verify",
     "Engine": "engine.engine",
     "LocalspecError": "errors",
     "Message": "protocol.requests",
     "Options": "protocol.options",
-    "Proposer": "speculation.proposer",
-    "Result": "protocol.results",
-    "Stats": "protocol.results",
-    "Stream": "engine.stream",
-    "Token": "protocol.results",
+    "Proposer": "speculation.verify",
+    "Result": "protocol.requests",
+    "Stats": "protocol.requests",
+    "Stream": "engine.engine",
+    "Token": "protocol.requests",
     "ToyBackend": "backends.toy",
     "connect": "client.client",
     "load": "engine.load",

@@ -1,7 +1,7 @@
 """The one schema of the configuration: defaults, ``config.toml``, environment.
 
 What holds for a request, from the strongest to the weakest: the command's flags, its environment, the
-session's options, ``[models."name"]``, ``[options]`` and ``[engine]``, the defaults. ``models/sections.py``
+session's options, ``[models."name"]``, ``[options]`` and ``[engine]``, the defaults. ``models/library.py``
 finds the sections of a model.
 """
 
@@ -25,7 +25,6 @@ from msgspec.structs import replace
 
 from localspec import home
 from localspec.errors import InvalidOptions, StorageError, of_system
-from localspec.protocol.engine_config import Count, EngineConfig
 from localspec.protocol.options import (
     Options,
     allowed,
@@ -35,7 +34,8 @@ from localspec.protocol.options import (
     parse_options,
     unknown_key,
 )
-from localspec.units import size
+from localspec.protocol.requests import Count, EngineConfig
+from localspec.wording import size
 
 log = logging.getLogger(__name__)
 _log_once = cache(log.warning)

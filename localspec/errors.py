@@ -6,21 +6,15 @@ The codes are the same on the wire, in the CLI's JSON and here.
 from __future__ import annotations
 
 import errno
-import shlex
 from enum import IntEnum
 from typing import ClassVar
 
-
-def _ways(target: str, package: str) -> str:
-    """The commands for each way of installation; all of them need a checkout."""
-    package = shlex.quote(package)
-    return f"`make {target}`, `pipx install --force {package}` or `uv tool install --force {package}`."
-
-
-INSTALL_HTTP = (
-    f"Install it from a checkout of localspec, as localspec was installed: {_ways('install', '.[http]')}"
+_INSTALL = (
+    "Install it from a checkout of localspec, as localspec was installed: `make %s`, "
+    "`pipx install --force '%s'` or `uv tool install --force '%s'`."
 )
-INSTALL_MLX = f"Install it from a checkout of localspec, as localspec was installed: {_ways('dev', '.[mlx]')}"
+INSTALL_HTTP = _INSTALL % ("install", ".[http]", ".[http]")
+INSTALL_MLX = _INSTALL % ("dev", ".[mlx]", ".[mlx]")
 """the remedy wherever mlx-lm is missing"""
 AGENT_CONTEXT = 16_000
 """tokens: the first request of programs with tools has 10 to 40 kB of messages and 18 to 28 kB of tools"""

@@ -1,10 +1,15 @@
-"""The directories of localspec's files: those of platformdirs, or one named by LOCALSPEC_HOME."""
+"""The places of files: localspec's own directories and files, and the workspace that a directory belongs to.
+
+localspec's directories are those of platformdirs, or one named by LOCALSPEC_HOME. Untrusted files are read
+with a bound, and only if they are regular ones.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -14,6 +19,83 @@ from typing import BinaryIO
 import platformdirs
 
 from localspec.errors import FULL, LocalspecError
+
+
+def workspace_of(directory: Path) -> Path | None:
+    """The nearest git root of the user's that holds ``directory``, as a real path; None outside of any.
+
+    A root whose ``.git`` belongs to another user does not count, as for git's own ``safe.directory``: in
+    ``/tmp`` any user could turn all directories into their own workspace.
+    """
+    return next((root for root in _roots(directory) if _is_trusted(root)), None)
+
+
+def workspace_of_file(path: str | None) -> str | None:
+    """Return the git root that contains a file; None if there is none, or the path is invalid."""
+    try:
+        found = workspace_of(Path(path).parent) if path and os.path.isabs(path) else None
+    except (OSError, ValueError, RuntimeError):
+        return None
+    return None if found is None else str(found)
+
+
+def repository_of(directory: Path) -> Path | None:
+    """The git root that holds ``directory``, of any owner."""
+    return next(_roots(directory), None)
+
+
+def is_gits_own(directory: Path) -> bool:
+    """Return True for a directory of git's own files: a bare repository, or a ``.git``."""
+    return all(os.path.exists(directory / name) for name in ("HEAD", "objects", "refs"))
+
+
+def _roots(directory: Path) -> Iterator[Path]:
+    real = directory.resolve()
+    # In a worktree and a submodule .git is a file.
+    return (place for place in (real, *real.parents) if (place / ".git").exists())
+
+
+def _is_trusted(root: Path) -> bool:
+    """Return True if the user or the administrator owns ``root``, its ``.git``, and the target of that link.
+
+    False if one cannot be examined; True on systems without user ids.
+    """
+    if not hasattr(os, "geteuid"):
+        return True
+    try:
+        places = os.stat(root), os.lstat(root / ".git"), os.stat(root / ".git")
+    except OSError:
+        return False
+    return {place.st_uid for place in places} <= _trusted_users()
+
+
+def _trusted_users() -> set[int]:
+    """The ids of the user, of the administrator, and, under ``sudo``, of the user who ran it."""
+    users, caller = {0, os.geteuid()}, os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isascii() and caller.isdigit():
+        users.add(int(caller))
+    return users
+
+
+def plain(path: str) -> str:
+    """A path as text that any encoder accepts: bytes that are not UTF-8 are escaped, always alike."""
+    return path.encode("utf-8", "backslashreplace").decode()
+
+
+FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
+
+
+def read_regular(path: Path | str, most: int, *, follow: bool = True) -> bytes | None:
+    """A regular file's first ``most + 1`` bytes; None for a FIFO, a device, a directory, and, unless
+    ``follow``, for a symbolic link. Never waits for a writer. Raises :class:`OSError`."""
+    if not stat.S_ISREG(os.stat(path, follow_symlinks=follow).st_mode):
+        return None  # opening a device may already have an effect
+    flags = FLAGS if follow else FLAGS | os.O_NOFOLLOW
+    with os.fdopen(os.open(path, flags), "rb") as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            return None  # the file was replaced between the two checks
+        return file.read(most + 1)
+
 
 APP = "localspec"
 PRIVATE = 0o700

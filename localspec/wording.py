@@ -1,4 +1,7 @@
-"""Facts in words, the same in a terminal's line and in the chat."""
+"""Facts in words, the same in a terminal's line and in the chat.
+
+Bytes are in readable units: decimal, as disks and hubs count them.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,18 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from localspec.protocol.messages import Pairing
-from localspec.protocol.results import Result, Stats
+from localspec.protocol.requests import Result, Stats
+
+KB, MB, GB = 10**3, 10**6, 10**9
+
+
+def size(n_bytes: float) -> str:
+    """``4.7 GB``, ``13.3 MB``, ``262.1 kB``."""
+    for unit, name in ((GB, "GB"), (MB, "MB")):
+        if n_bytes >= unit:
+            return f"{n_bytes / unit:.1f} {name}"
+    return f"{n_bytes / KB:.1f} kB"
+
 
 CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 """characters that control the terminal or change the order of those shown"""

@@ -12,7 +12,7 @@ import gguf
 import numpy as np
 from numpy.typing import NDArray
 
-from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 
 Shapes = dict[str, tuple[int, ...]]
 """of tensors as numpy has them: the last axis is GGUF's first"""

@@ -8,8 +8,7 @@ from typing import Any
 
 from localspec.backends.base import Backend, Logits, Span
 from localspec.errors import EngineError
-from localspec.speculation.draft import Ask, Draft
-from localspec.speculation.proposer import Proposer
+from localspec.speculation.verify import Ask, Draft, Proposer
 
 Guess = Callable[[Ask], Sequence[int]]
 

@@ -16,7 +16,7 @@ from gguf.quants import dequantize
 from numpy.typing import NDArray
 from safetensors.numpy import save_file
 
-from localspec.models.bundled import bundled_model
+from localspec.models.catalogue import bundled_model
 
 CONTROL = 3
 """the type of special tokens in a GGUF vocabulary"""

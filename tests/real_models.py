@@ -19,7 +19,7 @@ import pytest
 
 from localspec.models.catalogue import CATALOGUE, Entry
 from localspec.models.stores import hub_cache
-from localspec.units import MB, size
+from localspec.wording import MB, size
 
 VARIABLE = "LOCALSPEC_TEST_MODELS"
 """names a directory with the models' files, instead of the user's downloads"""

@@ -31,8 +31,8 @@ from localspec.config import (
     write_file,
 )
 from localspec.errors import ExitCode, InvalidOptions, StorageError
-from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
+from localspec.protocol.requests import EngineConfig
 
 VARIABLES = ("LOCALSPEC_MODEL", "LOCALSPEC_DRAFT", "LOCALSPEC_PROPOSER", "LOCALSPEC_BACKEND")
 

@@ -16,12 +16,10 @@ from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.toy import ToyBackend, ToyLogits, markov
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence
-from localspec.interrupt import delayed
-from localspec.models.bundled import BUNDLED_DRAFT, bundled_model
+from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.requests import Request
-from localspec.protocol.results import Result
+from localspec.process import delayed
+from localspec.protocol.requests import EngineConfig, Request, Result
 
 
 def handler() -> Callable[[int, FrameType | None], Any]:

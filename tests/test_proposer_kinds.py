@@ -8,10 +8,9 @@ import pytest
 
 from localspec.backends.toy import ToyBackend
 from localspec.engine.learning import Learning
-from localspec.engine.proposers import REMEDIES, Parts, fallback_of, make, make_all
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.options import Options, choices
-from localspec.protocol.proposer_kinds import AUTO, DRAFT, KINDS, LOOKUP, NONE, meanings
+from localspec.engine.round import REMEDIES, Parts, fallback_of, make, make_all
+from localspec.protocol.options import AUTO, DRAFT, KINDS, LOOKUP, NONE, Options, choices, meanings
+from localspec.protocol.requests import EngineConfig
 from tests.toys import scripted
 
 ROOT = Path(__file__).parents[1]

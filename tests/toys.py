@@ -10,7 +10,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
-from localspec.speculation.proposer import Proposer
+from localspec.speculation.verify import Proposer
 
 
 def scripted(*texts: bytes) -> Rule:

@@ -28,10 +28,16 @@ from localspec.bench.run import Order, answer, opened, rest
 from localspec.engine.engine import Engine
 from localspec.engine.load import choose_here
 from localspec.engine.sequence import Sequence as Generation
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.options import Options, parse_options
-from localspec.protocol.proposer_kinds import AUTO, KINDS, NONE
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, Request, TextPrompt
+from localspec.protocol.options import AUTO, KINDS, NONE, Options, parse_options
+from localspec.protocol.requests import (
+    ChatPrompt,
+    EngineConfig,
+    FimPrompt,
+    Message,
+    Prompt,
+    Request,
+    TextPrompt,
+)
 
 CONFIG = EngineConfig(n_ctx=2048, parallel=4, prefill_chunk=32)
 MODULES = "textwrap shutil json.decoder string inspect heapq bisect calendar ast tokenize csv copy random"

@@ -18,7 +18,7 @@ from http.client import HTTPConnection
 
 from assets.bench.servers import address_of, http_daemon, localspec
 from localspec.client import Client, connect
-from localspec.models.bundled import BUNDLED
+from localspec.models.catalogue import BUNDLED
 from localspec.protocol.options import Options
 
 PROMPT = "def fib(n):\n"

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from assets.bench.servers import measure_costs, own_home
 from localspec.client import Client, connect
-from localspec.models.bundled import BUNDLED
+from localspec.models.catalogue import BUNDLED
 from localspec.protocol.messages import Completions
 from localspec.protocol.options import Options
 

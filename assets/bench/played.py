@@ -16,8 +16,8 @@ from typing import NamedTuple
 
 from assets.bench.record import TAUGHT
 from assets.bench.simulate import HINDSIGHT, CostLine, Log, read_logs, simulate
-from localspec.engine.proposers import LONGEST_K
-from localspec.protocol.proposer_kinds import AUTO
+from localspec.engine.round import LONGEST_K
+from localspec.protocol.options import AUTO
 
 ANSWERS = Path(__file__).parents[2] / "tests" / "bench" / "data" / "answers.jsonl"
 WORKLOADS = ("edit", "four turns", "chat", "code", "json", "warm memory")

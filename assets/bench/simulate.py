@@ -18,19 +18,16 @@ from msgspec import Meta
 
 from localspec.backends.toy import ToyBackend
 from localspec.engine.learning import Learning
-from localspec.engine.proposers import LONGEST_K, Parts, make
-from localspec.memory.lesson import Lesson
+from localspec.engine.round import LONGEST_K, Parts, make
 from localspec.memory.memory import Memory
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.proposer_kinds import AUTO, KINDS, NONE
-from localspec.speculation.controller import Controller
+from localspec.memory.texts import Lesson
+from localspec.protocol.options import AUTO, KINDS, NONE
+from localspec.protocol.requests import EngineConfig
+from localspec.speculation.controller import BUCKETS, Calibration, Controller
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.draft import Ask, Draft, Savings, nothing, shared_length
 from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.noise import Noise
-from localspec.speculation.proposer import Nothing, Proposer
-from localspec.speculation.sampling import Sampler, SamplingParams
-from localspec.speculation.survival import BUCKETS, Calibration
+from localspec.speculation.sampling import Noise, Sampler, SamplingParams
+from localspec.speculation.verify import Ask, Draft, Nothing, Proposer, Savings, nothing, shared_length
 
 HINDSIGHT = "hindsight"
 DRAFT = DraftModel.name

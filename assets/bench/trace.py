@@ -31,7 +31,7 @@ OPTIMISED = 1
 """flag of the code of a function; that of a class's body has none"""
 ENDS = {
     "client/wire.py:request": ("client", "cli/main.py:main"),
-    "daemon/workers/link.py:write": ("daemon", "daemon/connection.py:_receive_all"),
+    "daemon/workers/worker.py:write": ("daemon", "daemon/connection.py:_receive_all"),
     "backends/llama_cpp/backend.py:forward": ("worker", "worker/loop.py:run"),
 }
 """the functions at which the prompt leaves a process, and the first one of its way there"""
@@ -49,8 +49,10 @@ class Trace:
         self.creators: dict[asyncio.Task[Any], list[str]] = {}
 
     def name_of(self, code: CodeType) -> str:
-        """The module and name of a function of localspec; empty for another one."""
-        is_ours = code.co_filename.startswith(PACKAGE) and code.co_flags & OPTIMISED
+        """The module and name of a function of localspec; empty for another one, and for a comprehension."""
+        is_ours = (
+            code.co_filename.startswith(PACKAGE) and code.co_flags & OPTIMISED and "comp>" not in code.co_name
+        )
         return f"{code.co_filename.removeprefix(PACKAGE)}:{code.co_name}" if is_ours else ""
 
     def stack(self, frame: FrameType | None) -> list[str]:

@@ -21,13 +21,10 @@ from localspec.engine.engine import Engine
 from localspec.engine.load import Progress, load_engine
 from localspec.engine.sequence import Sequence as Generation
 from localspec.errors import InvalidOptions
-from localspec.models.machine import processor_name
+from localspec.models.fit import processor_name
 from localspec.models.pair import Pair
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.options import Options, unknown_key
-from localspec.protocol.proposer_kinds import NONE
-from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt
-from localspec.protocol.results import Result
+from localspec.protocol.options import NONE, Options, unknown_key
+from localspec.protocol.requests import ChatPrompt, EngineConfig, Message, Prompt, Request, Result, TextPrompt
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

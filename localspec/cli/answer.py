@@ -1,4 +1,8 @@
-"""One answer, from the daemon or from an engine in this process, sent to the same printer."""
+"""One answer of a model, from the daemon or from an engine in this process, sent to the same printer.
+
+The flags of every command with a model are declared here once, with the shell completions of a word being
+typed. An error gives no completions.
+"""
 
 from __future__ import annotations
 
@@ -7,29 +11,110 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar
 
+from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
 from localspec._version import __version__
 from localspec.cli.output import Printer, note, warnings_as_notes
-from localspec.config import Config, load_config
+from localspec.config import (
+    Config,
+    DaemonConfig,
+    HttpConfig,
+    environment_options,
+    load_config,
+    override,
+    plain_key,
+)
 from localspec.errors import InvalidOptions, SessionNotFound
-from localspec.home import here
-from localspec.memory.workspace import plain, workspace_of
-from localspec.protocol.events import Degraded, Delta, Progress
+from localspec.home import here, plain, workspace_of
 from localspec.protocol.messages import Completions, ModelProgress, SpeculationDegraded, StreamDelta
-from localspec.protocol.options import Options, parse_options
-from localspec.protocol.requests import Request
-from localspec.protocol.results import Result
+from localspec.protocol.options import Options, ProposerName, check_value, meanings, parse_options
+from localspec.protocol.requests import Degraded, Delta, EngineConfig, Progress, Request, Result
+from localspec.wording import one_line
+
+if TYPE_CHECKING:
+    from cyclopts.completion import CompletionContext
+
+    from localspec.protocol.messages import ModelDescription
+
+SHOWN_TITLE = 60
+
+
+def models(_context: CompletionContext) -> list[str]:
+    """The names of models that can be used."""
+    return _names(lambda model: model.problem is None)
+
+
+def listed(_context: CompletionContext) -> list[str]:
+    """The names of all models, also of those that cannot be used."""
+    return _names(lambda _model: True)
+
+
+def _names(is_meant: Callable[[ModelDescription], bool]) -> list[str]:
+    """The names of models; only changed files are read."""
+    from localspec.config import load_config
+    from localspec.models.library import read_disk
+
+    meant = filter(is_meant, read_disk(load_config().model_dirs).models)
+    return _typeable({"bundled", *(name for model in meant for name in (model.names or (model.id,)))})
+
+
+def _typeable(names: set[str]) -> list[str]:
+    """The names without control characters, which would command a terminal."""
+    return sorted(name for name in names if one_line(name) == name)
+
+
+def drafts(context: CompletionContext) -> list[str]:
+    """The values for a draft model."""
+    return ["auto", "none", *models(context)]
+
+
+def pulled(_context: CompletionContext) -> list[str]:
+    """The names of models that `models pull` downloaded."""
+    from localspec.hub import records
+
+    return _typeable({each.name for each in records.read()})
+
+
+def settings(context: CompletionContext) -> Iterator[tuple[str, str]]:
+    """The names of settings with their meanings; also whole keys once a word is begun."""
+    from localspec import config
+
+    for setting in config.settings():
+        yield setting.name, setting.meaning
+        if context.incomplete and setting.table:
+            yield setting.key, setting.meaning
+
+
+def values(context: CompletionContext) -> list[str]:
+    """Return the possible values of the setting whose key was typed before: for ``model`` and ``draft`` the
+    names of models, for others their choices. The list is empty for a setting without choices."""
+    from localspec.config import find
+    from localspec.protocol.options import choices
+
+    setting = find(context["key"].raw or "")
+    of_models = {"model": models, "draft": drafts}.get(setting.name)
+    return list(choices(setting.struct, setting.name)) if of_models is None else of_models(context)
+
+
+def sessions(_context: CompletionContext) -> Iterator[tuple[str, str]]:
+    """The sessions of a running daemon with their titles; no daemon is started."""
+    from localspec.cli import answer
+
+    for session in answer.remote(lambda client: client.sessions(), start=False):
+        yield session.session, one_line(session.title or "")[:SHOWN_TITLE]
+
 
 if TYPE_CHECKING:
     from localspec.client import Client, Event
     from localspec.client import Stream as RemoteStream
     from localspec.models.pair import Pair
-    from localspec.protocol.engine_config import EngineConfig
+    from localspec.protocol.requests import EngineConfig
 
 T = TypeVar("T")
 NO_PATHS = ("auto", "bundled", "none")
@@ -77,8 +162,8 @@ def read_stdin() -> str:
 def chosen(options: Options, config: Config) -> tuple[Options, EngineConfig, Pair]:
     """The options over the configured ones, and the pair that they choose with the settings to load it."""
     from localspec.engine.load import choose_here
-    from localspec.models.bundled import BUNDLED
-    from localspec.models.sections import Sections
+    from localspec.models.catalogue import BUNDLED
+    from localspec.models.library import Sections
 
     sections = Sections(config)
     merged = sections.merged(options)
@@ -90,8 +175,8 @@ def chosen(options: Options, config: Config) -> tuple[Options, EngineConfig, Pai
 def local(request: Request, config: Config, printer: Printer, *, whole: bool = False) -> Result:
     """Load the model in this process, answer, and free it. With ``whole``, no text is printed while it is
     generated."""
+    from localspec.engine.engine import Stream
     from localspec.engine.load import load_engine
-    from localspec.engine.stream import Stream
 
     began = time.monotonic()
     options, engine_config, pair = chosen(request.options, config)
@@ -196,3 +281,92 @@ def _show(event: Event, printer: Printer) -> None:
         printer.degraded(event.source, event.to, event.reason)
     else:
         printer.progress(event.stage, event.fraction)
+
+
+ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
+DraftName = Annotated[str | None, Parameter(completer=drafts)]
+BackendName = Literal["auto", "llama_cpp", "mlx"]
+AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON object.")]
+
+MODEL = Group("Model", sort_key=1)
+SAMPLING = Group("Sampling", sort_key=2)
+SPECULATION = Group("Speculation", sort_key=3)
+
+PROPOSERS = f"Source of draft tokens. {'; '.join(f'{name}: {what}' for name, what in meanings().items())}."
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class ModelFlags:
+    """See :class:`localspec.protocol.options.Options` for the ranges."""
+
+    model: Annotated[str | None, Parameter(name=["--model", "-m"], group=MODEL, completer=models)] = None
+    "Model to answer with: a name of `localspec models list`, or a path."
+    draft: Annotated[str | None, Parameter(group=MODEL, completer=drafts)] = None
+    "Draft model: a name, a path, `none` or `auto`; otherwise the configured one, or `auto` with -m."
+    backend: Annotated[BackendName | None, Parameter(group=MODEL)] = None
+    "Backend that runs the model: llama_cpp for GGUF files, mlx for MLX directories."
+    max_tokens: Annotated[int | None, Parameter(group=SAMPLING)] = None
+    "Maximum tokens of the answer; 0 only reads the prompt. Default: the rest of the context, 256 to fill in."
+    temperature: Annotated[float | None, Parameter(group=SAMPLING)] = None
+    "0 is greedy; otherwise the configured value, the model's own, or 0.7."
+    top_k: Annotated[int | None, Parameter(group=SAMPLING)] = None
+    "Sample among the k most probable tokens; 0: all."
+    top_p: Annotated[float | None, Parameter(group=SAMPLING)] = None
+    "Sample among the fewest tokens with this total probability."
+    min_p: Annotated[float | None, Parameter(group=SAMPLING)] = None
+    "Drop tokens less probable than this share of the most probable one."
+    repeat_penalty: Annotated[float | None, Parameter(group=SAMPLING)] = None
+    "Above 1: make tokens that occurred before less probable."
+    seed: Annotated[int | None, Parameter(group=SAMPLING)] = None
+    "The same seed gives the same text, with any proposer."
+    stop: Annotated[tuple[str, ...], Parameter(group=SAMPLING)] = ()
+    "End the answer before this text; may be repeated."
+    proposer: Annotated[ProposerName | None, Parameter(group=SPECULATION, help=PROPOSERS)] = None
+    k: Annotated[int | None, Parameter(name="-k", group=SPECULATION)] = None
+    "Maximum draft tokens per round, 1 to 20."
+    exactness: Annotated[Literal["auto", "strict", "fast"] | None, Parameter(group=SPECULATION)] = None
+    "At temperature 0 or with a seed. strict: plain decoding's text to the byte; auto: where that is free."
+    opt: Annotated[tuple[str, ...], Parameter(name="--opt")] = ()
+    "Any other setting of `localspec config show`, such as remember=false."
+
+    def options(self) -> Options:
+        """The options of the flags, validated; raises :class:`InvalidOptions`."""
+        given = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "opt"}
+        values = {name: value for name, value in given.items() if value not in (None, ())}
+        for name, value in values.items():
+            flag = f"-{name}" if len(name) == 1 else f"--{name.replace('_', '-')}"
+            check_value(Options, name, value, said=flag)
+        options = parse_options(values).over(environment_options())
+        changed = override(Config(options=options), self._pairs()).options
+        return from_here(changed)
+
+    def config(self) -> Config:
+        """The configuration with the settings of ``--opt``; its options are those of :meth:`options`."""
+        config = load_config()
+        # Here they would count as the file's, and the file's draft as the one beside --opt model=….
+        return replace(override(config, self._pairs()), options=config.options)
+
+    def check_daemon(self) -> None:
+        """Raise :class:`InvalidOptions` for settings that a request to the daemon cannot change."""
+        for key in map(plain_key, self._pairs()):
+            if key.rpartition(".")[2] in (*DaemonConfig.__struct_fields__, *HttpConfig.__struct_fields__):
+                raise InvalidOptions(
+                    f"{key} is a setting of the daemon, not of a request",
+                    f"Run `localspec config set {key} VALUE`.",
+                )
+            if key.rpartition(".")[2] in EngineConfig.__struct_fields__:
+                raise InvalidOptions(
+                    f"{key} cannot be changed for one request",
+                    f"Run `localspec config set {key} VALUE`, or add --no-daemon.",
+                )
+
+    def _pairs(self) -> dict[str, str]:
+        """The keys as typed, and their values."""
+        pairs: dict[str, str] = {}
+        for item in self.opt:
+            key, equals, text = item.partition("=")
+            if not equals:
+                raise InvalidOptions(f"--opt {item!r} has no value", "Write --opt key=value.")
+            pairs[key] = text
+        return pairs

@@ -11,12 +11,11 @@ from cyclopts.types import PositiveInt
 from cyclopts.validators import Number
 
 from localspec.cli import answer, output
+from localspec.cli.answer import PROPOSERS, SPECULATION, BackendName, DraftName, ModelName
 from localspec.cli.app import examples
-from localspec.cli.flags import PROPOSERS, SPECULATION, BackendName, DraftName, ModelName
 from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode, InvalidOptions, StorageError, of_system
-from localspec.protocol.options import Options, ProposerName, check_value
-from localspec.protocol.proposer_kinds import AUTO
+from localspec.protocol.options import AUTO, Options, ProposerName, check_value
 
 if TYPE_CHECKING:
     from localspec.bench.run import Order, Results

@@ -15,9 +15,9 @@ import msgspec
 from cyclopts import App, Parameter
 from msgspec.structs import replace
 
-from localspec.cli import completers, output
+from localspec.cli import answer, output
+from localspec.cli.answer import AsJson, ModelName
 from localspec.cli.app import arguments, examples
-from localspec.cli.flags import AsJson, ModelName
 from localspec.config import (
     SECTION_KEYS,
     TABLES,
@@ -35,13 +35,12 @@ from localspec.config import (
     write_file,
 )
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
-from localspec.models.bundled import BUNDLED
-from localspec.models.library import absolute
-from localspec.models.sections import Sections
+from localspec.models.catalogue import BUNDLED
+from localspec.models.library import Sections, absolute
 from localspec.protocol.options import Options
 from localspec.wording import printable
 
-Key = Annotated[str, Parameter(completer=completers.settings)]
+Key = Annotated[str, Parameter(completer=answer.settings)]
 USUAL_EDITORS = ("editor", "nano", "vim", "vi", "notepad")
 app = App(
     name="config",
@@ -100,7 +99,7 @@ def show(*, model: ModelName = None, describe: bool = False, as_json: AsJson = F
 )
 def set_(
     key: Key,
-    value: Annotated[str | None, Parameter(completer=completers.values)] = None,
+    value: Annotated[str | None, Parameter(completer=answer.values)] = None,
     /,
     *,
     model: ModelName = None,

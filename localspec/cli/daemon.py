@@ -14,15 +14,14 @@ from cyclopts.types import NonNegativeInt
 
 from localspec import home, process
 from localspec.cli import answer, output
+from localspec.cli.answer import AsJson
 from localspec.cli.app import examples
-from localspec.cli.flags import AsJson
 from localspec.config import load_config
-from localspec.daemon.access.token import create, read_or_create
+from localspec.daemon.access import create, read_or_create
 from localspec.doctor.daemon import closed_port
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
-from localspec.units import size
-from localspec.wording import printable
+from localspec.wording import printable, size
 
 STOP_S = 10.0
 LOOK_S = 0.2

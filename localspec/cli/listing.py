@@ -10,12 +10,11 @@ from msgspec.structs import replace
 
 from localspec.cli import output
 from localspec.errors import INSTALL_MLX, ModelError
-from localspec.models.description import NEEDS_MLX, count, name_of, needs_mlx
+from localspec.models.model import NEEDS_MLX, count, name_of, needs_mlx
 from localspec.models.stores import TITLES
-from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.messages import ModelDescription, ModelList
-from localspec.units import size
-from localspec.wording import counted, one_line
+from localspec.protocol.requests import EngineConfig
+from localspec.wording import counted, one_line, size
 
 HEADER = ("name", "size", "type", "weights", "context", "fill-in", "state")
 """columns of a list of models; ``fill-in``: the model fills in the middle"""
@@ -76,8 +75,7 @@ def _state(model: ModelDescription) -> str:
 def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] | None:
     """Bytes that a model needs without a draft, its sequences, and bytes free; None if it is broken."""
     from localspec.engine.load import room_for
-    from localspec.models.fit import context_size, free_memory, needs_of
-    from localspec.models.machine import has_device_code
+    from localspec.models.fit import context_size, free_memory, has_device_code, needs_of
     from localspec.models.model import model_at
 
     if model.problem is not None:

@@ -16,21 +16,17 @@ from cyclopts import App, Parameter
 
 from localspec import home
 from localspec.cli import output
-from localspec.cli.answer import workspace_at
+from localspec.cli.answer import AsJson, ModelName, workspace_at
 from localspec.cli.app import arguments, examples
-from localspec.cli.flags import AsJson, ModelName
 from localspec.config import environment_options, load_config
 from localspec.errors import INSTALL_MLX, BackendUnavailable, ExitCode, InvalidOptions
-from localspec.memory.workspace import plain
-from localspec.models.description import BACKENDS
+from localspec.home import plain
 from localspec.models.directory import read_directory
-from localspec.models.library import find
-from localspec.models.sections import Sections
-from localspec.models.vocabulary import read_tokens, vocab_fp
+from localspec.models.library import Sections, find
+from localspec.models.model import BACKENDS, read_tokens, vocab_fp
 from localspec.protocol.messages import TableStats
 from localspec.protocol.requests import File
-from localspec.units import size
-from localspec.wording import counted, printable
+from localspec.wording import counted, printable, size
 
 if TYPE_CHECKING:
     from localspec.backends.base import Vocabulary
@@ -48,7 +44,7 @@ app = App(
 @app.command
 def stats(*, as_json: AsJson = False) -> int:
     """List every table of the n-gram memory, its size and its sources."""
-    from localspec.memory.upkeep import stats as all_stats
+    from localspec.memory.memory import stats as all_stats
 
     tables = all_stats(_directory(), _notice)
     if as_json:
@@ -105,7 +101,7 @@ def forget(
     yes
         Do not ask.
     """
-    from localspec.memory import upkeep
+    from localspec.memory import memory
 
     _check_selection(workspace, source, every=every)
     if workspace is not None:
@@ -115,12 +111,12 @@ def forget(
     scope += f" in {workspace}" if workspace is not None else ""
     what = "the memory of all workspaces" if every else f"what was learnt{scope}"
     if not yes:
-        held = upkeep.count(_directory(), _notice, workspace=workspace) if source is None else None
+        held = memory.count(_directory(), _notice, workspace=workspace) if source is None else None
         amount = "" if held is None else f" ({counted(held, 'table')})"
         if not output.confirms(f"Forget {what}{amount}? It cannot be undone."):
             output.note("Nothing was forgotten.")
             return ExitCode.ERROR
-    forgotten = upkeep.forget(_directory(), _notice, workspace=workspace, source=source)
+    forgotten = memory.forget(_directory(), _notice, workspace=workspace, source=source)
     unit = "table" if source is None else "n-gram"
     if as_json:
         output.json({"forgotten": forgotten, "unit": f"{unit}s"})
@@ -218,8 +214,7 @@ def _learn(
     texts: Sequence[tuple[Path, str | None]], vocabulary: Vocabulary, memory: Memory, workspace: Path | None
 ) -> tuple[int, int]:
     """Learn the texts; return the numbers of files and tokens learnt. A file without a text is read."""
-    from localspec.memory.lesson import Lesson
-    from localspec.memory.texts import read_text
+    from localspec.memory.texts import Lesson, read_text
 
     own, progress = cache(workspace_at), output.Progress()
     learnt = tokens = 0

@@ -7,19 +7,16 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from localspec.cli import answer, completers, listing, output
+from localspec.cli import answer, listing, output
+from localspec.cli.answer import AsJson, BackendName, DraftName, ModelFlags, ModelName
 from localspec.cli.app import arguments, examples
-from localspec.cli.flags import AsJson, BackendName, DraftName, ModelFlags, ModelName
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
-from localspec.models.disk import marked, read_disk, recent_disk
-from localspec.models.library import absolute, find, meant
+from localspec.models.library import Sections, absolute, find, marked, meant, read_disk, recent_disk
 from localspec.models.model import Model
-from localspec.models.sections import Sections
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import check_value
-from localspec.units import size
-from localspec.wording import one_line
+from localspec.wording import one_line, size
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -37,7 +34,7 @@ app = App(
     help_epilogue=examples("localspec models list coder", "localspec models list ollama --json"),
 )
 def list_(
-    filter: Annotated[str | None, Parameter(completer=completers.listed)] = None,
+    filter: Annotated[str | None, Parameter(completer=answer.listed)] = None,
     /,
     *,
     as_json: AsJson = False,
@@ -65,7 +62,7 @@ def list_(
 
 @app.command(help_epilogue=examples("localspec models show qwen2.5-coder:0.5b"))
 def show(
-    model: Annotated[str, Parameter(completer=completers.listed)],
+    model: Annotated[str, Parameter(completer=answer.listed)],
     /,
     *,
     as_json: AsJson = False,

@@ -17,9 +17,17 @@ from typing import Any, Literal
 import msgspec
 
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
-from localspec.protocol.results import Result, Token
-from localspec.units import size
-from localspec.wording import counted, one_line, printable, shortened, stats_lines, underway, untemplated
+from localspec.protocol.requests import Result, Token
+from localspec.wording import (
+    counted,
+    one_line,
+    printable,
+    shortened,
+    size,
+    stats_lines,
+    underway,
+    untemplated,
+)
 
 _line_is_open = False
 """True if the last output to stdout, or a terminal's echo, did not end its line"""

@@ -5,14 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from localspec.cli import output
-from localspec.cli.flags import AsJson, ModelFlags, ModelName
+from localspec.cli.answer import AsJson, ModelFlags, ModelName
 from localspec.errors import ExitCode
-from localspec.models.disk import read_disk
-from localspec.models.sections import Sections
-from localspec.protocol.engine_config import EngineConfig
+from localspec.models.library import Sections, read_disk
 from localspec.protocol.options import check_value
-from localspec.units import size
-from localspec.wording import counted, one_line
+from localspec.protocol.requests import EngineConfig
+from localspec.wording import counted, one_line, size
 
 if TYPE_CHECKING:
     from localspec.models.model import Model

@@ -11,19 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import psutil
 from cyclopts import Parameter
 
-from localspec.cli import answer, completers, output
-from localspec.cli.flags import AsJson
+from localspec.cli import answer, output
+from localspec.cli.answer import AsJson
 from localspec.config import load_config
 from localspec.errors import INSTALL_MLX, DaemonUnavailable, ExitCode, InvalidOptions, ModelError
 from localspec.models.catalogue import CATALOGUE
-from localspec.models.description import Format, has_mlx
-from localspec.models.disk import read_disk
-from localspec.models.library import is_here
-from localspec.models.machine import has_device_code
-from localspec.models.model import place_of
+from localspec.models.fit import has_device_code
+from localspec.models.library import is_here, read_disk
+from localspec.models.model import Format, has_mlx, place_of
 from localspec.models.pair import is_apple_silicon
-from localspec.units import size
-from localspec.wording import counted, one_line, printable
+from localspec.wording import counted, one_line, printable, size
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -216,7 +213,7 @@ def _wants(small: Choice, flags: PullFlags) -> bool:
 
 
 def remove(
-    name: Annotated[str, Parameter(completer=completers.pulled)],
+    name: Annotated[str, Parameter(completer=answer.pulled)],
     /,
     *,
     yes: bool = False,

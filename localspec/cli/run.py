@@ -12,14 +12,12 @@ from cyclopts import Parameter
 from msgspec.structs import replace
 
 from localspec.cli import answer
-from localspec.cli.completers import sessions
-from localspec.cli.flags import ModelFlags
+from localspec.cli.answer import ModelFlags, sessions
 from localspec.cli.output import Printer, agrees, can_ask, note
 from localspec.config import load_config
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, TextPrompt
-from localspec.protocol.results import Result
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, Result, TextPrompt
 from localspec.wording import pairing_line
 
 if TYPE_CHECKING:

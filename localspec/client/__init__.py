@@ -8,6 +8,6 @@
 """
 
 from localspec.client.client import Client, Deadlines, Following, connect
-from localspec.client.stream import Event, Stream, Subscription
+from localspec.client.wire import Event, Stream, Subscription
 
 __all__ = ["Client", "Deadlines", "Event", "Following", "Stream", "Subscription", "connect"]

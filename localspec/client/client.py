@@ -10,15 +10,12 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from localspec._version import __version__
 from localspec.client import discovery
-from localspec.client.stream import Stream, Subscription
-from localspec.client.wire import Socket, Wire, open_socket
+from localspec.client.wire import Socket, Stream, Subscription, Wire, open_socket
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, EngineBusy, InvalidOptions, LocalspecError, ShuttingDown
 from localspec.protocol import messages as wire
-from localspec.protocol.events import EventKind
 from localspec.protocol.options import BackendName, Options
-from localspec.protocol.requests import File, Message
-from localspec.protocol.results import Result
+from localspec.protocol.requests import EventKind, File, Message, Result
 
 T = TypeVar("T")
 NO_OPTIONS = Options()

@@ -19,8 +19,8 @@ from msgspec import Meta
 from localspec import home, process
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, DiskFull, of_system
+from localspec.home import read_regular
 from localspec.protocol.messages import Discovery
-from localspec.regular import read_regular
 
 COMMAND = process.python("localspec.daemon")
 START_S = 30.0

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from localspec.completion.brackets import closes_for_others
 from localspec.completion.gap import FOLLOWING, Gap, has_words, indentation
 from localspec.completion.stopping import StopRule
-from localspec.protocol.results import FinishReason, Result
+from localspec.protocol.requests import FinishReason, Result
 
 INTERRUPTED = ("deadline", "cancelled")
 LONG = 8

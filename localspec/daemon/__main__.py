@@ -18,10 +18,8 @@ from collections.abc import Callable
 from functools import partial
 
 from localspec.config import Config, load_config
-from localspec.daemon.announcement import claim
-from localspec.daemon.listeners import raise_limit
-from localspec.daemon.log import OneLine, keep_small, redirect
-from localspec.daemon.server import Server, notify_supervisor
+from localspec.daemon.metrics import OneLine, keep_small, redirect
+from localspec.daemon.server import Server, claim, notify_supervisor, raise_limit
 from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError
 from localspec.http.server import served

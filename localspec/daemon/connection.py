@@ -11,49 +11,47 @@ from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from localspec._version import __version__
-from localspec.daemon.access.transport import CLOSE_S
+from localspec.daemon.access import CLOSE_S
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.methods import chat, completions, generation, memory, models, sessions, status
-from localspec.daemon.relay.exchange import Exchange
-from localspec.daemon.relay.outbox import Outbox, Socket
+from localspec.daemon.methods import chat, completions, generation, memory
+from localspec.daemon.relay import Exchange, Outbox, Socket
 from localspec.errors import LocalspecError, NotInitialized, QueueFull, ShuttingDown, VersionSkew, of_system
 from localspec.protocol import jsonrpc, messages
-from localspec.protocol.bounds import Params
-from localspec.protocol.jsonrpc import Call, Id, ProtocolFault
-from localspec.protocol.results import Result
+from localspec.protocol.jsonrpc import Call, Id, Params, ProtocolFault
+from localspec.protocol.requests import Result
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[Daemon, Exchange, Any], Awaitable[object]]
 
 HANDLERS: dict[str, Handler] = {
-    "models/list": models.list_all,
-    "models/load": models.load,
-    "models/unload": models.unload,
-    "session/open": sessions.open_new,
-    "session/list": sessions.list_some,
-    "session/get": sessions.get,
-    "session/close": sessions.close,
-    "session/delete": sessions.delete,
-    "session/rename": sessions.rename,
-    "session/configure": sessions.configure,
-    "session/fork": sessions.fork,
+    "models/list": generation.list_all,
+    "models/load": generation.load,
+    "models/unload": generation.unload,
+    "session/open": chat.open_new,
+    "session/list": chat.list_some,
+    "session/get": chat.get,
+    "session/close": chat.close,
+    "session/delete": chat.delete,
+    "session/rename": chat.rename,
+    "session/configure": chat.configure,
+    "session/fork": chat.fork,
     "chat/send": chat.send,
     "chat/edit": chat.edit,
     "chat/regenerate": chat.regenerate,
     "stream/resume": generation.resume,
     "generate": generation.generate_text,
-    "tokenize": models.tokenize,
+    "tokenize": generation.tokenize,
     "completion/inline": completions.inline,
     "completion/feedback": completions.feedback,
     "completion/warm": completions.warm,
     "memory/stats": memory.stats,
     "memory/forget": memory.forget,
     "memory/prime": memory.prime,
-    "events/subscribe": status.events_subscribe,
-    "metrics": status.metrics,
-    "daemon/status": status.daemon_status,
-    "daemon/shutdown": status.daemon_shutdown,
+    "events/subscribe": generation.events_subscribe,
+    "metrics": generation.metrics,
+    "daemon/status": generation.daemon_status,
+    "daemon/shutdown": generation.daemon_shutdown,
 }
 """a handler for each method; the connection itself answers ``initialize`` and ``$/cancelRequest``"""
 

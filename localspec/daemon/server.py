@@ -1,32 +1,271 @@
-"""The daemon's life: listen, announce, answer, stop."""
+"""The daemon's life: listen, announce, admit clients, answer, stop."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
+import resource
+import shlex
 import signal
 import socket
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
-from typing import Any
+from functools import partial
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any, cast
 
+import msgspec
+import psutil
+from filelock import FileLock, Timeout
+from websockets.asyncio.server import Server as Listening
+from websockets.asyncio.server import ServerConnection, serve, unix_serve
 from websockets.frames import CloseCode
+from websockets.http11 import Request, Response
+from websockets.typing import Subprotocol
 
 from localspec import home
 from localspec._version import __version__
 from localspec.config import Config
-from localspec.daemon.announcement import Announcement
+from localspec.daemon import access
+from localspec.daemon.access import CLOSE_S, Gate
+from localspec.daemon.access import Socket as BoundedSocket
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.listeners import Listeners
-from localspec.daemon.relay.outbox import Socket
+from localspec.daemon.relay import Socket
 from localspec.daemon.workers.pool import COMMAND, Program
-from localspec.errors import DaemonUnavailable
-from localspec.protocol.messages import PROTOCOL, Discovery
+from localspec.errors import DaemonUnavailable, LocalspecError, of_system
+from localspec.home import read_regular
+from localspec.protocol.messages import FULL, PROTOCOL, SUBPROTOCOL, Discovery
 
 log = logging.getLogger(__name__)
+
+OWN_FILES = 24
+"""sockets, databases and logs of the daemon itself, and the pipes of a process that it starts"""
+WANTED_FILES = 4096
+
+
+def raise_limit() -> None:
+    """Raise the limit to :data:`WANTED_FILES` as far as the system allows; some systems begin with 256."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+
+
+def connections_at_most(most: int) -> int:
+    """The number of concurrent connections that the limit leaves files for, from 1 to ``most``."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft - OWN_FILES))
+
+
+OPEN_S = 3.0
+"""seconds that a handshake may take"""
+HANDSHAKES = 32
+"""connections of one listening socket that may be shaking hands while all places are taken"""
+
+
+class Listeners:
+    """A Unix socket for this user and, if configured, a TCP port for clients with the token."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._origins = frozenset(daemon.config.http.origins)
+        self._most = connections_at_most(daemon.config.daemon.max_connections)
+        """the number of clients that may be connected"""
+        self._servers: list[Listening] = []
+
+    async def listen_unix(self) -> str:
+        """Listen on the home's socket; returns its path."""
+        path = home.socket_path()
+        path.unlink(missing_ok=True)
+        listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        listening.bind(str(path))
+        path.chmod(0o600)
+        await self._serve(listening, Gate(False, lambda: None, self._origins))
+        return str(path)
+
+    async def listen_tcp(self) -> str | None:
+        """Listen on the port of the settings; returns its URL, or None without ``daemon.tcp``, or if the port
+        cannot be used, which is logged."""
+        settings, token_path = self._daemon.config.daemon, home.token_path()
+        if not settings.tcp:
+            return None
+        try:
+            access.read_or_create(token_path)
+            listening = access.listen(settings.port)
+        except OSError as error:
+            log.warning("TCP port %d cannot be used: %s", settings.port, error.strerror or error)
+            return None
+        # The token is read each time: a new one is valid at once.
+        await self._serve(listening, Gate(True, partial(access.read, token_path), self._origins))
+        return f"ws://{access.address(listening)}"
+
+    def close(self) -> None:
+        """Accept no more connections; open ones stay."""
+        for server in self._servers:
+            server.close(close_connections=False)
+
+    async def closed(self, timeout_s: float) -> None:
+        """Wait for the end of the connections, at most ``timeout_s`` seconds."""
+        closing = [asyncio.create_task(server.wait_closed()) for server in self._servers]
+        if closing:
+            await asyncio.wait(closing, timeout=timeout_s)
+
+    async def _serve(self, listening: socket.socket, gate: Gate) -> None:
+        limits = self._daemon.config.daemon
+        start = serve if gate.tcp else unix_serve
+        self._servers.append(
+            await start(
+                self._handle,
+                sock=listening,
+                subprotocols=[Subprotocol(SUBPROTOCOL)],
+                process_request=lambda connection, request: self._admit(connection, request, gate),
+                compression=None,
+                max_size=limits.max_frame,
+                ping_interval=limits.ping_interval_s,
+                ping_timeout=limits.ping_interval_s,
+                open_timeout=OPEN_S,
+                close_timeout=CLOSE_S,
+                server_header=None,
+                create_connection=cast(Any, partial(BoundedSocket, made=set(), most=self._most + HANDSHAKES)),
+            )
+        )
+
+    def _admit(self, connection: ServerConnection, request: Request, gate: Gate) -> Response | None:
+        """The response to plain HTTP or a refused handshake; None to upgrade the connection."""
+        path = request.path.partition("?")[0]
+        refused = access.refusal(request.method, path, request.headers, gate)
+        if refused is not None:
+            status, sentence = refused
+            return connection.respond(status, f"{sentence}\n")
+        if path == access.HEALTH_PATH:
+            return connection.respond(HTTPStatus.OK, "ok\n")
+        if path == access.METRICS_PATH:
+            return connection.respond(HTTPStatus.OK, self._daemon.metrics.text())
+        if len(self._daemon.connections) >= self._most:
+            return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{FULL}\n")
+        return None
+
+    async def _handle(self, connection: ServerConnection) -> None:
+        assert isinstance(connection, BoundedSocket)
+        await Connection(connection, self._daemon).serve()
+
+
+CHECK_S = 5.0
+
+
+class Announcement:
+    """The discovery file at ``path`` and the socket that it names; ``directories`` are others of the home.
+
+    A home may be deleted while its daemon runs, and another one be created at the same path. Clients then no
+    longer find this daemon, and the files in the new home belong to its successor: so it checks that its home
+    still exists.
+    """
+
+    def __init__(self, found: Discovery, path: Path, directories: tuple[Path, ...]) -> None:
+        self._found = found
+        self._path = path
+        self._socket = Path(found.socket)
+        self._known: dict[Path, tuple[int, int]] = {
+            each: _numbers(os.stat(each)) for each in (path.parent, *directories, self._socket)
+        }
+
+    def make(self) -> None:
+        """Write the discovery file."""
+        try:
+            home.write_private(self._path, msgspec.json.encode(self._found).decode() + "\n")
+        except OSError as error:
+            what = f"clients cannot find the daemon, as {self._path} cannot be written"
+            raise (of_system(error, what) or error) from None
+
+    def withdraw(self) -> None:
+        """Delete the discovery file and the socket, unless they belong to another daemon by now."""
+        if self._lost() is None:
+            if self._is_mine():
+                self._path.unlink(missing_ok=True)
+            self._socket.unlink(missing_ok=True)
+
+    async def keep(self) -> None:
+        """Write the discovery file again when it was deleted; return once :meth:`_lost` finds a path lost."""
+        while (lost := self._lost()) is None:
+            if not self._path.exists():
+                with contextlib.suppress(OSError, LocalspecError):
+                    self.make()
+                    log.warning("%s was deleted: it is written again", self._path)
+            await asyncio.sleep(CHECK_S)
+        log.error("%s was deleted or replaced: clients cannot find this daemon any more, so it ends", lost)
+
+    def _lost(self) -> Path | None:
+        """Return the first path that was deleted or replaced, of the home's directories and the socket.
+
+        The discovery file counts only where it names another daemon or is malformed. None if nothing is lost.
+        """
+        for path, identity in self._known.items():
+            try:
+                is_other = _numbers(os.stat(path)) != identity
+            except OSError as error:  # another one is no loss: too few descriptors, or a failing disk
+                is_other = isinstance(error, (FileNotFoundError, NotADirectoryError))
+            if is_other:
+                return path
+        return self._path if self._is_mine() is False else None
+
+    def _is_mine(self) -> bool | None:
+        """Return True if the discovery file is this daemon's; None if it is missing or cannot be read."""
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=Discovery) == self._found
+        except OSError:
+            return None
+        except msgspec.MsgspecError:
+            return False
+
+
+def _numbers(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+PATIENCE_S = 5.0
+"""seconds to wait for the lock of a daemon that is starting or stopping"""
+STEP_S = 0.1
+LARGEST = 1 << 20
+"""bytes of an announcement"""
+
+
+def claim() -> FileLock | None:
+    """Take the lock of the one daemon; returns None if another one is listening already.
+
+    Waits for a daemon that is starting or stopping, and raises :class:`DaemonUnavailable` if that takes too
+    long. A discovery file left behind by a killed daemon is removed.
+    """
+    lock = FileLock(home.runtime_dir() / "daemon.lock")
+    deadline = time.monotonic() + PATIENCE_S
+    while time.monotonic() < deadline:
+        try:
+            lock.acquire(timeout=STEP_S)
+        except Timeout:
+            if _announced():
+                return None
+        else:
+            home.discovery_path().unlink(missing_ok=True)
+            return lock
+    raise DaemonUnavailable(
+        f"another daemon holds the lock {lock.lock_file}, but has not listened for {PATIENCE_S:.0f} s",
+        f"Find it with `fuser {shlex.quote(lock.lock_file)}`, then end it.",
+    )
+
+
+def _announced() -> bool:
+    """Return True if the daemon that holds the lock listens: the announcement is of a living process."""
+    try:
+        found = msgspec.json.decode(read_regular(home.discovery_path(), LARGEST) or b"", type=Discovery)
+    except (OSError, msgspec.MsgspecError):
+        return False
+    return psutil.pid_exists(found.pid)
+
 
 DRAIN_S = 1.0
 """seconds for which answers go on when the daemon stops"""

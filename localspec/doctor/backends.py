@@ -15,7 +15,7 @@ from localspec._version import __version__
 from localspec.doctor.finding import Finding
 from localspec.doctor.probe import Report
 from localspec.errors import INSTALL_MLX
-from localspec.models.machine import processor_name
+from localspec.models.fit import processor_name
 
 OLDEST_PYTHON = (3, 11)
 AGAIN = "Install it again: pip install --force-reinstall --no-cache-dir --no-deps"

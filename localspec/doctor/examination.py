@@ -16,10 +16,10 @@ from localspec.doctor import backends, daemon, models
 from localspec.doctor.finding import Finding, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import LocalspecError, ServiceUnavailable
-from localspec.models.description import BACKENDS
+from localspec.models.model import BACKENDS
 from localspec.protocol.messages import DaemonStatus
 from localspec.service.service import Status, daemon_job, status, this_manager
-from localspec.units import GB, MB, size
+from localspec.wording import GB, MB, size
 
 Check = Callable[[], Iterator[Finding]]
 

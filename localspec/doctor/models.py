@@ -9,18 +9,15 @@ from localspec.config import Config, config_path, environment_options, load_conf
 from localspec.doctor.finding import Finding, ended, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import LocalspecError
-from localspec.models.bundled import BUNDLED
-from localspec.models.catalogue import CATALOGUE, DEFAULT
-from localspec.models.description import BACKENDS
+from localspec.models.catalogue import BUNDLED, CATALOGUE, DEFAULT
 from localspec.models.fit import free_memory, needs_of
-from localspec.models.library import is_here
-from localspec.models.model import Model
+from localspec.models.library import Sections, is_here
+from localspec.models.model import BACKENDS, Model
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon
-from localspec.models.sections import Sections
-from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.messages import DaemonStatus
 from localspec.protocol.options import Options
-from localspec.units import MB, size
+from localspec.protocol.requests import EngineConfig
+from localspec.wording import MB, size
 
 EDIT = "Correct it with `localspec config edit`; `localspec models list` shows the names."
 

@@ -46,9 +46,9 @@ def _llama_cpp() -> Report:
     from localspec.backends.base import Span
     from localspec.backends.llama_cpp import native
     from localspec.backends.llama_cpp.backend import LlamaCppBackend
-    from localspec.models.bundled import BUNDLED_DRAFT, bundled_model
+    from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
     from localspec.models.model import model_at
-    from localspec.protocol.engine_config import EngineConfig
+    from localspec.protocol.requests import EngineConfig
 
     native.initialise()
     device = "a GPU" if lib.llama_supports_gpu_offload() else "the CPU"

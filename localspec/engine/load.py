@@ -17,7 +17,7 @@ from localspec.backends.base import Backend, Vocabulary
 from localspec.config import load_config
 from localspec.engine.engine import OWN, Engine
 from localspec.engine.learning import Learning
-from localspec.engine.saved import Saved
+from localspec.engine.prefixes import Saved
 from localspec.errors import (
     INSTALL_MLX,
     BackendUnavailable,
@@ -27,17 +27,15 @@ from localspec.errors import (
     ModelInvalid,
 )
 from localspec.memory.memory import Memory
-from localspec.models.fit import Needs, free_memory, needs_beside, needs_of
-from localspec.models.machine import machine_name
-from localspec.models.model import Model
+from localspec.models.fit import Needs, free_memory, machine_name, needs_beside, needs_of
+from localspec.models.library import learnt_dir
+from localspec.models.model import Model, vocab_fp
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon, without
-from localspec.models.record import learnt_dir
-from localspec.models.vocabulary import vocab_fp
-from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.frames import Drafted
 from localspec.protocol.options import parse_options, readable
+from localspec.protocol.requests import EngineConfig
 from localspec.speculation.draft_model import measure
-from localspec.units import MB
+from localspec.wording import MB
 
 log = logging.getLogger(__name__)
 
@@ -244,7 +242,7 @@ def room_for(config: EngineConfig, free: int | None = None) -> Room:
             return free_memory() if free is None else free
         if target.format == "mlx" or config.gpu_layers > 0:
             return None  # unknown, or only some layers go there
-        from localspec.backends.llama_cpp.devices import free_bytes
+        from localspec.backends.llama_cpp.native import free_bytes
 
         return free_bytes()
 

@@ -17,7 +17,7 @@ from localspec.errors import ShuttingDown
 from localspec.http.endpoint import begun
 from localspec.http.sampling import TimedSampling
 from localspec.protocol.messages import StreamDelta, StreamProgress
-from localspec.protocol.results import Result, Token
+from localspec.protocol.requests import Result, Token
 
 
 class Answered(NamedTuple):

@@ -18,10 +18,9 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from localspec.daemon.access.guard import LOOPBACK, bearers, is_listed, is_token
+from localspec.daemon.access import LOOPBACK, bearers, is_listed, is_token
 from localspec.errors import DaemonError, LocalspecError, Unauthorized
-from localspec.protocol.options import LONGEST_SHOWN
-from localspec.protocol.proposer_kinds import KINDS, LOOKUP, NONE
+from localspec.protocol.options import KINDS, LONGEST_SHOWN, LOOKUP, NONE
 
 OWNER = "owner"
 """key in a request's state: True if the request has the token"""

@@ -36,10 +36,8 @@ from localspec.http.ollama import tag
 from localspec.http.sampling import INFILL, TimedSampling, count_of, options_of
 from localspec.models.fit import context_size
 from localspec.protocol.messages import LoadedModel, Nothing, StreamProgress, Warmed
-from localspec.protocol.options import Options
-from localspec.protocol.proposer_kinds import KINDS
-from localspec.protocol.requests import File
-from localspec.protocol.results import FinishReason, Result, Stats, Token
+from localspec.protocol.options import KINDS, Options
+from localspec.protocol.requests import File, FinishReason, Result, Stats, Token
 
 UNNAMED = "unnamed"
 MOST_ANSWERS = 8

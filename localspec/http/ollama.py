@@ -29,10 +29,10 @@ from localspec.http.models import configured, is_at, model_named, modified_s, na
 from localspec.http.prompts import ChatMessage, conversation_of, message_of
 from localspec.http.sampling import Ours, Sampling, length_of, options_of
 from localspec.models.fit import context_size
-from localspec.models.sections import Sections
+from localspec.models.library import Sections
 from localspec.protocol.messages import LoadedModel, ModelDescription, Nothing, StreamDelta
 from localspec.protocol.options import Options
-from localspec.protocol.results import Result
+from localspec.protocol.requests import Result
 
 PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h|$)", re.ASCII)
 DURATION = re.compile(f"[+-]?(?:{PART.pattern})+", re.ASCII)

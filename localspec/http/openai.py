@@ -27,10 +27,10 @@ from localspec.http.models import DEFAULT_MODEL, configured, model_named, modifi
 from localspec.http.prompts import ChatMessage, conversation_of
 from localspec.http.sampling import TimedSampling, count_of, options_of
 from localspec.models.fit import context_size
-from localspec.models.sections import Sections
+from localspec.models.library import Sections
 from localspec.protocol.messages import ModelDescription, Nothing, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
-from localspec.protocol.results import FinishReason, Result, Token
+from localspec.protocol.requests import FinishReason, Result, Token
 
 FINISH: dict[FinishReason, str] = {"length": "length", "context_full": "length", "deadline": "length"}
 """all others are ``stop``"""

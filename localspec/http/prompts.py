@@ -14,8 +14,7 @@ from localspec.http.endpoint import Refused
 from localspec.http.models import model_of
 from localspec.http.sampling import MOST_TEXTS, SEEDS
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message
-from localspec.protocol.results import Result
+from localspec.protocol.requests import Message, Result
 
 MOST = 16
 """the number of answers to one request"""

@@ -19,7 +19,7 @@ from localspec import home
 from localspec.client import Client
 from localspec.client.client import initialized
 from localspec.config import WITHOUT_TOKEN, Config
-from localspec.daemon.access import loopback, token
+from localspec.daemon import access
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable
 
 log = logging.getLogger(__name__)
@@ -123,7 +123,7 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
         return await initialized(end, "http")
 
     app = create(
-        partial(token.read, home.http_token_path()),
+        partial(access.read, home.http_token_path()),
         connected,
         config.http.without_token,
         most=max(1, config.daemon.max_connections // 2),
@@ -149,7 +149,7 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
     server.lifespan = settings.lifespan_class(settings)
     await server.startup(sockets=[listening])
     try:
-        yield f"http://{loopback.address(listening)}"
+        yield f"http://{access.address(listening)}"
     finally:
         await server.shutdown(sockets=[listening])
         if joined:  # their clients are closed
@@ -159,8 +159,8 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
 def _listening(port: int) -> socket:
     """The socket, and its token on the disk. Raises :class:`DaemonUnavailable`."""
     try:
-        token.read_or_create(home.http_token_path())
-        return loopback.listen(port)
+        access.read_or_create(home.http_token_path())
+        return access.listen(port)
     except OSError as error:
         is_used = error.errno == errno.EADDRINUSE
         why = "is used by another program" if is_used else f"cannot be opened: {error.strerror}"

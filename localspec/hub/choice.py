@@ -19,11 +19,11 @@ from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNot
 from localspec.hub.faults import endpoint, typed
 from localspec.hub.records import HubFile, Pulled
 from localspec.models.catalogue import APACHE, CATALOGUE, DEFAULT, Entry
-from localspec.models.description import Format, has_mlx
 from localspec.models.fit import PROCESS
+from localspec.models.model import Format, has_mlx
 from localspec.models.names import PREFERRED, label_of
 from localspec.models.stores import hub_cache
-from localspec.units import GB, MB, size
+from localspec.wording import GB, MB, size
 
 MAX_FILE = 1 << 40
 LIBRARY: dict[str, Any] = {"library_name": "localspec", "library_version": __version__}

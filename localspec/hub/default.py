@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 from localspec.config import change, load_config
 from localspec.models.catalogue import CATALOGUE, DEFAULT
-from localspec.models.sections import Sections
+from localspec.models.library import Sections
 from localspec.protocol.options import Options
-from localspec.units import size
+from localspec.wording import size
 
 WANTED = f"default model, {DEFAULT} ({size(CATALOGUE[DEFAULT].size)}),"
 QUESTION = f"The {WANTED} is not here. Download it?"

@@ -26,7 +26,7 @@ from localspec.models.catalogue import CATALOGUE, Entry
 from localspec.models.fit import free_memory
 from localspec.models.model import model_at
 from localspec.models.names import label_of
-from localspec.units import MB, size
+from localspec.wording import MB, size
 
 constants.DOWNLOAD_CHUNK_SIZE = MB  # the step of the progress, and what an interruption may lose
 KEPT = "The part downloaded so far is kept: the same command continues it."

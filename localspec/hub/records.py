@@ -15,8 +15,7 @@ import msgspec
 from localspec import home
 from localspec.errors import HubBusy, ModelNotFound, NotPulled, StorageError
 from localspec.models import library
-from localspec.models.description import Format
-from localspec.models.model import place_of
+from localspec.models.model import Format, place_of
 from localspec.models.stores import TITLES
 
 

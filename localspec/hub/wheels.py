@@ -29,7 +29,7 @@ from localspec import process
 from localspec.errors import DownloadBroken, HubDenied, HubError, HubUnavailable
 from localspec.hub.faults import because
 from localspec.models.catalogue import Wheels
-from localspec.units import MB
+from localspec.wording import MB
 
 Progress = Callable[[int], None]
 

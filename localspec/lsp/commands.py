@@ -13,9 +13,9 @@ from pygls.exceptions import JsonRpcException
 from pygls.uris import to_fs_path
 
 from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, ModelNotFound
+from localspec.home import workspace_of
 from localspec.lsp.completions import ACCEPTED
 from localspec.lsp.server import Server
-from localspec.memory.workspace import workspace_of
 from localspec.protocol.messages import ModelDescription, StreamProgress
 from localspec.wording import counted
 

@@ -1,4 +1,7 @@
-"""The n-gram memory as an engine uses it: recall now, learn later, in small steps."""
+"""The n-gram memory as an engine uses it: recall now, learn later, in small steps.
+
+The statistics of its files, and forgetting, work also while engines have them open.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,102 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
+import numpy as np
+
 from localspec.errors import LocalspecError
-from localspec.memory.apart import apart
-from localspec.memory.files import TableFiles, name_of
-from localspec.memory.hashing import ORDERS, hashes_of, rolled
-from localspec.memory.lesson import Grams, Lesson, steps
-from localspec.memory.sources import Sources, tag_of
-from localspec.memory.table import NgramTable
-from localspec.memory.taught import Taught
+from localspec.home import workspace_of
+from localspec.memory.sources import Sources, apart, tag_of
+from localspec.memory.table import ORDERS, USER, NgramTable, TableFiles, hashes_of, name_of, rolled
+from localspec.memory.texts import Grams, Lesson, Taught, steps
+from localspec.protocol.messages import TableStats
+
+Notice = Callable[[str], None]
+
+
+def vocabularies(directory: Path, notice: Notice) -> Iterator[TableFiles]:
+    """The tables of each vocabulary."""
+    if directory.is_dir():
+        for folder in sorted(directory.iterdir()):
+            if folder.is_dir() and not folder.is_symlink():
+                yield TableFiles(folder, notice)
+
+
+def stats(directory: Path, notice: Notice) -> list[TableStats]:
+    """All tables, the user-wide one of each vocabulary first. Raises :class:`StorageError`."""
+    return [
+        _table_stats(files, name, notice)
+        for files in vocabularies(directory, notice)
+        for name in sorted(files.names(), key=lambda name: (name != USER, name))
+    ]
+
+
+def forget(
+    directory: Path, notice: Notice, *, workspace: str | None = None, source: str | None = None
+) -> int:
+    """Forget a workspace, a source, a source in a workspace, or, without either, everything.
+
+    ``workspace`` is the path of a workspace or of anything in it. Returns the number of tables (or, for a
+    source, of entries) that were forgotten. Raises :class:`StorageError`, or :class:`InvalidOptions` for an
+    invalid path.
+    """
+    selected = _selected(directory, notice, workspace)
+    if source is not None:
+        return sum(files.forget_source(name, source) for files, name in selected)
+    for files, name in selected:
+        files.forget(name)
+    return len(selected)
+
+
+def count(directory: Path, notice: Notice, *, workspace: str | None = None) -> int:
+    """The number of tables that :func:`forget` would forget."""
+    return len(_selected(directory, notice, workspace))
+
+
+def _selected(directory: Path, notice: Notice, workspace: str | None) -> list[tuple[TableFiles, str]]:
+    """The tables of a workspace in all vocabularies; None: all tables."""
+    wanted = None if workspace is None else _name(directory, notice, workspace)
+    named = ((files, name) for files in vocabularies(directory, notice) for name in files.names())
+    return [(files, name) for files, name in named if wanted in (None, name)]
+
+
+def _name(directory: Path, notice: Notice, workspace: str) -> str:
+    """The name of the tables of ``workspace``; if it has none, of those of its git repository."""
+    own = name_of(workspace)  # first: it raises for an invalid path
+    root = workspace_of(Path(workspace))
+    has_own = any(own in files.names() for files in vocabularies(directory, notice))
+    return own if has_own or root is None else name_of(str(root))
+
+
+def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats:
+    table = None
+    try:
+        table = files.open(name)
+    except OSError as error:
+        notice(f"the table {name} cannot be opened: {error.strerror}")
+    quarantined = tuple(path.name for path in files.set_aside(name))
+    if table is None:
+        workspace = None if name == USER else name
+        where = str(files.folder / name)
+        return TableStats(workspace=workspace, vocab_fp=files.vocab_fp, path=where, quarantined=quarantined)
+    entries, state, header = table.entries(), table.state, table.header
+    table.close()
+    names = {tag_of(source): source for source in files.sources(name).names()}
+    tags, counts = np.unique(entries.tags, return_counts=True)
+    by_source = {names.get(int(t), f"#{int(t)}"): int(n) for t, n in zip(tags, counts, strict=True)}
+    return TableStats(
+        workspace=header.workspace or None,
+        vocab_fp=header.vocab_fp,
+        path=str(table.path),
+        bytes=header.file_bytes,
+        capacity=1 << header.bits,
+        entries=len(entries.tokens),
+        occupancy=len(entries.tokens) / (1 << header.bits),
+        tokens=state.tokens,
+        last_use=state.last_use or None,
+        sources=dict(sorted(by_source.items(), key=lambda item: -item[1])),
+        quarantined=quarantined,
+    )
+
 
 STEP_S = 0.0005
 """seconds after which a call of :meth:`Memory.work` begins no further step; a step takes about as long"""
@@ -134,7 +225,7 @@ class Memory:
     def forget(self, source: str) -> None:
         """Drop the waiting texts of a source, and let :meth:`work` erase its entries in the open tables.
 
-        Files that are not open here are left to :func:`localspec.memory.upkeep.forget`.
+        Files that are not open here are left to :func:`localspec.memory.memory.forget`.
         """
         self._forgotten[tag_of(source)] = time.time()
         self._erasures |= {(name, source) for name in self._tables if source in self._sources_of(name)}

@@ -1,20 +1,431 @@
-"""The text files of a directory that are worth learning: what git would track, small and readable."""
+"""The texts that are learnt: files of a directory, turns of chats, and the n-grams of both, without secrets.
+
+Of a directory these are the text files that git would track, small and readable. A turn of a chat teaches
+only its new text, not the whole chat again. N-grams are those of a text's tokens, computed in steps of well
+under a millisecond.
+
+Secrets are found in texts and by names of files, so that they are never stored. Every pattern is linear: RE2
+matches it, or a repetition cannot fail once it has begun, or is short. Keys and tokens in their providers'
+formats are found by the rules of gitleaks, matched by RE2. Bare hexadecimal numbers do not count: nearly all
+of them are hashes of commits and files. The editors' plugins have the same list of names of files with
+secrets and little else.
+"""
 
 from __future__ import annotations
 
+import base64
+import fnmatch
+import hashlib
+import json
+import math
 import os
+import re
 import stat
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from functools import cache
-from itertools import takewhile
+from importlib.resources import files
+from itertools import accumulate, chain, takewhile
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import re2
+from numpy.typing import NDArray
 
 from localspec.errors import InvalidOptions
-from localspec.memory import git
-from localspec.memory.secret_names import is_secret
-from localspec.memory.workspace import is_gits_own, repository_of
-from localspec.regular import read_regular
+from localspec.home import is_gits_own, plain, read_regular, repository_of
+from localspec.memory import sources
+from localspec.memory.sources import apart
+from localspec.memory.table import MULTIPLIER, ORDERS, Words, hashes_in
+
+NAMES: dict[str, list[str]] = json.loads((files(__package__) / "known" / "names.json").read_text("utf-8"))
+"""patterns in small letters: ``secret`` names, the ``harmless`` among them, those that
+are ``always`` secret, and the name endings of ``copies``, which are as secret as their originals"""
+COPIES = tuple(NAMES["copies"])
+LONGEST = 1024
+"""characters of a name; no file has a longer one"""
+
+
+def is_secret(name: str) -> bool:
+    """Return True if a file name, without endings of copies, is one of a file with secrets."""
+    name = name.lower()
+    while name.endswith(COPIES):
+        name = name[: -max(len(end) for end in COPIES if name.endswith(end))]
+    if len(name) > LONGEST or _is_one_of("always", name):
+        return True
+    return _is_one_of("secret", name) and not _is_one_of("harmless", name)
+
+
+def _is_one_of(kind: str, name: str) -> bool:
+    return _pattern(kind).match(name) is not None
+
+
+@cache
+def _pattern(kind: str) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, NAMES[kind])))
+
+
+MAX_MEMORY = 4 << 20
+"""bytes; the limit of the automaton of one rule"""
+
+Span = tuple[int, int]
+
+
+class Rules(NamedTuple):
+    """``of_keyword[i]``: the numbers of the rules with keyword ``i``; a rule needs one of its keywords."""
+
+    rules: list[dict[str, Any]]
+    keywords: re2.Set
+    of_keyword: list[list[int]]
+
+
+def provider_spans(text: bytes) -> Iterator[list[Span]]:
+    """The (start, end) of texts that look like a provider's keys, rule by rule: a step takes less than a
+    millisecond for a few kilobytes, and linear time for any text."""
+    known = _rules()
+    found = known.keywords.Match(text) or ()
+    for number in sorted({rule for keyword in found for rule in known.of_keyword[keyword]}):
+        rule = known.rules[number]
+        yield [
+            span for span in _matches(number, text) if _entropy(text[slice(*span)]) >= rule.get("entropy", 0)
+        ]
+
+
+def load() -> None:
+    """Read the rules, which takes some 0.1 s the first time."""
+    _rules()
+
+
+def is_loaded() -> bool:
+    return _rules.cache_info().currsize > 0
+
+
+def _matches(number: int, text: bytes) -> Iterator[Span]:
+    pattern, wanted = _compiled(number), _rules().rules[number].get("group", 0)
+    for match in pattern.finditer(text):
+        # As in gitleaks: the secret is the rule's group, else the first group that matches anything.
+        groups = range(1, pattern.groups + 1)
+        group = wanted or next((each for each in groups if match.start(each) < match.end(each)), 0)
+        yield match.span(group)
+
+
+@cache
+def _rules() -> Rules:
+    rules = json.loads((files(__package__) / "known" / "gitleaks.json").read_text("utf-8"))["rules"]
+    keywords = sorted({keyword for rule in rules for keyword in rule["keywords"]})
+    options = _options()
+    options.case_sensitive = False
+    options.max_mem = 4 * MAX_MEMORY
+    found = re2.Set.SearchSet(options)
+    for keyword in keywords:
+        found.Add(re2.escape(keyword).encode())
+    found.Compile()
+    of_keyword = [[n for n, rule in enumerate(rules) if each in rule["keywords"]] for each in keywords]
+    return Rules(rules, found, of_keyword)
+
+
+@cache
+def _compiled(number: int) -> Any:
+    return re2.compile(_rules().rules[number]["regex"].encode(), _options())
+
+
+def _options() -> re2.Options:
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.log_errors, options.max_mem = False, MAX_MEMORY
+    return options
+
+
+def _entropy(secret: bytes) -> float:
+    """Shannon's, in bits per byte."""
+    counts = Counter(secret).values()
+    return -sum(count / len(secret) * math.log2(count / len(secret)) for count in counts)
+
+
+WINDOW = 2048
+"""bytes searched at once, extended to the end of the line"""
+MAX_WINDOW = 16 * 1024
+"""bytes of a window without a line end; a secret across its end is seen in two halves"""
+RUN = 512
+"""bytes of a run without a space that are judged together"""
+
+
+def _linear(pattern: bytes) -> Any:
+    """Compile a pattern with RE2, which matches any text in linear time."""
+    options = re2.Options()
+    options.encoding, options.log_errors = re2.Options.Encoding.LATIN1, False
+    return re2.compile(pattern, options)
+
+
+PEM = _linear(rb"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[^-]{0,20}-----.*?(?:-----END[^\n]{0,60}|\z)")
+KNOWN = _linear(
+    rb"(?:\b|_)("
+    rb"A(?:KIA|SIA|ROA|IDA|GPA|NPA)[A-Z0-9]{12,}"  # AWS
+    rb"|AIza[\w-]{30,}"  # Google
+    rb"|gh[pousr]_\w{20,}|github_pat_\w{20,}|glpat-[\w-]{16,}"  # GitHub, GitLab
+    rb"|xox[a-z]-[\w-]{10,}|xapp-[\w-]{10,}"  # Slack
+    rb"|sk-[\w-]{20,}|[sr]k_(?:live|test)_\w{10,}"  # OpenAI, Anthropic, Stripe
+    rb"|hf_[A-Za-z0-9]{20,}|npm_[A-Za-z0-9]{20,}|pypi-[\w-]{20,}"
+    rb"|eyJ[\w-]{8,}\.[\w-]{8,}(?:\.[\w-]*)?"  # JSON web tokens
+    rb")"
+)
+URL = _linear(
+    # RE2 has no lookahead: a password may begin with digits, but not with a port (up to five) and a slash.
+    rb"://[^\s/:]*:([^\s@\"<>0-9]%(any)b*|[0-9]{1,5}(?:[^\s@\"<>0-9/]%(any)b*)?|[0-9]{6}%(any)b*)@"
+    rb"|://([^\s/:@'\"]{8,})@" % {b"any": rb"[^\s@\"<>]"}
+)
+"""user and password, or a token in their place"""
+BASIC = re.compile(rb"[Bb]asic\s{1,4}([A-Za-z0-9+/_-]{8,4096}={0,2})")
+BEARER = re.compile(rb"[Bb]earer\s{1,4}([\w.~+/=-]{16,4096})")
+ASSIGNED = re.compile(
+    rb"(?:passw(?:or)?d|pwd|passphrase|secret|token|credentials?|(?:api|access|secret|private)[_-]?key)"
+    rb"[\"']?[ \t]{0,8}(?::=|=>|[=:])[ \t]{0,8}"
+    rb"(?:([\"'])([^\"'\n]{1,4096})|([^\s\"'`(){}\[\],;<>]{1,4096})(?![(\[.<]))",
+    re.IGNORECASE,
+)
+LONG = re.compile(rb"[A-Za-z0-9+/_-]{24,}={0,2}")
+DIGITS, UPPER, LOWER = re.compile(rb"[0-9]+"), re.compile(rb"[A-Z]+"), re.compile(rb"[a-z]+")
+WORD = re.compile(rb"[A-Z]?[a-z]{3,}|[A-Z]{4,}")
+NAME = re.compile(rb"[A-Za-z_][A-Za-z_.]*|[\W\d_]*")
+"""an identifier without digits, or no letters at all: not a password"""
+PLACEHOLDER = re.compile(rb"[<${%*.]|your|example|changeme|xxx", re.IGNORECASE)
+
+
+def secret_spans(text: bytes) -> Iterator[list[Span]]:
+    """The (start, end) of texts that look like secrets, window by window: each step takes microseconds, or
+    some milliseconds for a text made to take long."""
+    yield [match.span() for match in PEM.finditer(text)]
+    start = 0
+    while start < len(text):
+        end = text.find(b"\n", start + WINDOW, start + MAX_WINDOW) + 1 or start + MAX_WINDOW
+        window = text[start:end]
+        for found in chain(_spans(window), provider_spans(window)):
+            yield [(start + a, start + b) for a, b in found]
+        start = end
+
+
+def _spans(text: bytes) -> Iterator[list[Span]]:
+    yield [match.span(1) for match in KNOWN.finditer(text)]
+    yield [
+        match.span(1 if match[1] else 2)
+        for match in URL.finditer(text)
+        if match[1] or DIGITS.search(match[2])
+    ]
+    yield [match.span(1) for match in BASIC.finditer(text) if b":" in _decoded(match[1])]
+    yield [match.span(1) for match in BEARER.finditer(text) if DIGITS.search(match[1])]
+    yield [*_passwords(text)]
+    for match in LONG.finditer(text):
+        for first in range(*match.span(), RUN):
+            is_random = _is_random(text[first : min(first + RUN, match.end())])
+            yield [match.span()] if is_random else []
+            if is_random:
+                break
+
+
+def _passwords(text: bytes) -> Iterator[Span]:
+    for match in ASSIGNED.finditer(text):
+        group = 2 if match[2] else 3
+        if _is_password(match[group], quoted=group == 2):
+            yield match.span(group)
+
+
+def _decoded(value: bytes) -> bytes:
+    """Decode base64, of the standard or the URL-safe alphabet; empty if ``value`` is malformed."""
+    try:
+        return base64.b64decode(
+            value + b"=" * (-len(value) % 4), b"-_" if b"-" in value or b"_" in value else None
+        )
+    except ValueError:
+        return b""
+
+
+def _is_password(value: bytes, *, quoted: bool) -> bool:
+    """Return True if a value assigned to a `password` or a `token` is one, not a name, call or blank."""
+    if PLACEHOLDER.match(value):
+        return False
+    if quoted:
+        return len(value) >= 4 and not value.isspace()
+    return len(value) >= 6 and NAME.fullmatch(value) is None
+
+
+def _is_random(run: bytes) -> bool:
+    """Return True if upper case, lower case and digits alternate as in a random number, not as in words."""
+    groups = [len(kind.findall(run)) for kind in (DIGITS, UPPER, LOWER)]
+    return min(groups) >= 2 and sum(groups) * 3 >= len(run) and _share_of_words(run) < 0.5
+
+
+def _share_of_words(run: bytes) -> float:
+    return sum(len(word) for word in WORD.findall(run)) / len(run)
+
+
+STEP = 64
+"""tokens per step"""
+PIECES = 1024
+
+
+class Lesson(NamedTuple):
+    """A text to learn."""
+
+    tokens: Sequence[int]
+    """not to be changed afterwards"""
+    workspace: str | None
+    """the path of the workspace whose table learns it; None: the user-wide table"""
+    source: str
+    """the origin of the text, such as ``chat:<session>``, ``run`` or ``file:<path>``"""
+
+
+class Grams(NamedTuple):
+    """The n-grams of one order: ``tokens[i]`` followed the n tokens of ``hashes[i]``."""
+
+    order: int
+    hashes: Words
+    tokens: Words
+
+
+def steps(
+    tokens: Sequence[int],
+    piece: Callable[[int], bytes],
+    withhold: Callable[[int], None] = lambda count: None,
+) -> Iterator[list[Grams]]:
+    """The n-grams of a text without those that touch a secret; an empty list is a step of preparation.
+
+    ``withhold`` is called with the number of tokens of secrets.
+    """
+    public = yield from _public(tokens, piece)
+    withhold(len(public) - int(public.sum()))
+    words = np.asarray(tokens, np.uint64)
+    for start, end in _runs(public):
+        for first in range(start, end, STEP):
+            known = min(first - start, ORDERS[0])
+            yield _grams(words[first - known : min(end, first + STEP)], known)
+
+
+def _grams(words: Words, known: int) -> list[Grams]:
+    """The n-grams with a continuation after the first ``known`` tokens."""
+    found = []
+    for n, hashes in hashes_in(words).items():
+        first = max(known, n)
+        found.append(Grams(n, hashes[first - n : -1], words[first:]))
+    return found
+
+
+def _public(
+    tokens: Sequence[int], piece: Callable[[int], bytes]
+) -> Generator[list[Grams], None, NDArray[np.bool_]]:
+    """A mask of the tokens: True for those that share no byte with a secret."""
+    pieces: list[bytes] = []
+    for start in range(0, len(tokens), PIECES):
+        pieces += map(piece, tokens[start : start + PIECES])
+        yield []
+    ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
+    starts = np.concatenate(([0], ends[:-1]))
+    public = np.ones(len(tokens), np.bool_)
+    if not is_loaded():
+        for _ in apart(load):
+            yield []
+    for spans in secret_spans(b"".join(pieces)):
+        for start, end in spans:
+            public[np.searchsorted(ends, start, "right") : np.searchsorted(starts, end, "left")] = False
+        yield []
+    return public
+
+
+def _runs(public: NDArray[np.bool_]) -> list[tuple[int, int]]:
+    """The (start, end) of every stretch of True."""
+    edges = np.flatnonzero(np.diff(public, prepend=False, append=False)).tolist()
+    return list(zip(edges[::2], edges[1::2], strict=True))
+
+
+SPAN = 1024
+"""tokens examined in a step"""
+MARGIN = 64
+"""tokens around a new text that are examined with it: secrets are recognized by the text beside them"""
+BUCKET_BITS = 16
+"""log2 of the number of buckets"""
+LANES = 8
+"""n-grams in a bucket, a cache line: half a million in all; a new one in a full bucket takes the place of
+another, which begins at 100,000 (with 4 in a bucket at 30,000)"""
+
+Key = tuple[str, str]
+"""the names of a table and of a source"""
+
+
+class Taught:
+    """The n-grams of the longest ``order`` that were taught, by table and source, as hashes of 64 bits.
+
+    They are kept when a source is forgotten: the chat's next turn does not bring back its earlier text.
+    """
+
+    def __init__(self, order: int) -> None:
+        self._order = order
+        self._marks: Words = np.zeros((1 << BUCKET_BITS, LANES), np.uint64)
+
+    def fresh(self, key: Key, tokens: Sequence[int]) -> Generator[None, None, list[tuple[int, int]]]:
+        """The (start, end) of the stretches that hold all n-grams that this source has not taught yet."""
+        found = [np.empty(0, np.intp)]
+        for start, hashes, words in self._grams(tokens):
+            found.append(start + np.flatnonzero(~self._has(_marks(key, hashes, words))))
+            yield
+        if len(tokens) <= self._order:
+            return [(0, len(tokens))]
+        return _stretches(np.concatenate(found), self._order + MARGIN, len(tokens))
+
+    def add(self, key: Key, hashes: Words, tokens: Words) -> None:
+        """Add n-grams that were taught: these hashes, each followed by the token of its index."""
+        marks = _marks(key, hashes, tokens)
+        # Of several marks for one place the last is written: the others come in the next round.
+        for _ in range(LANES):
+            marks = marks[~self._has(marks)]
+            if not len(marks):
+                return
+            free = self._marks[_buckets(marks)] == 0
+            lanes = np.where(
+                free.any(axis=1), free.argmax(axis=1), (marks % np.uint64(LANES)).astype(np.intp)
+            )
+            self._marks[_buckets(marks), lanes] = marks
+
+    def skip(self, key: Key, tokens: Sequence[int]) -> Iterator[None]:
+        """Add all n-grams of a text that was forgotten before it was taught."""
+        for _, hashes, words in self._grams(tokens):
+            self.add(key, hashes, words)
+            yield
+
+    def _grams(self, tokens: Sequence[int]) -> Iterator[tuple[int, Words, Words]]:
+        """The hashes of a text's n-grams, and the tokens that follow them, with the index of the first."""
+        n = self._order
+        for start in range(n, len(tokens), SPAN):
+            words = np.asarray(tokens[start - n : start + SPAN], np.uint64)
+            yield start, hashes_in(words, (n,))[n][:-1], words[n:]
+
+    def _has(self, marks: Words) -> NDArray[np.bool_]:
+        found: NDArray[np.bool_] = (self._marks[_buckets(marks)] == marks[:, None]).any(axis=1)
+        return found
+
+
+def _marks(key: Key, hashes: Words, tokens: Words) -> Words:
+    digest = hashlib.blake2b(plain("\0".join(key)).encode(), digest_size=8).digest()
+    marks: Words = (hashes + np.frombuffer(digest, np.uint64)) * np.uint64(MULTIPLIER) + tokens + np.uint64(1)
+    return marks
+
+
+def _buckets(marks: Words) -> Words:
+    buckets: Words = marks >> np.uint64(64 - BUCKET_BITS)
+    return buckets
+
+
+def _stretches(fresh: NDArray[np.intp], margin: int, length: int) -> list[tuple[int, int]]:
+    """Return the (start, end) of stretches that cover the sorted positions ``fresh``.
+
+    Each reaches ``margin`` tokens further on both sides, within 0 and ``length``; overlapping ones are one.
+    """
+    if not len(fresh):
+        return []
+    ends = np.flatnonzero(np.diff(fresh) > 2 * margin)
+    firsts, lasts = fresh[[0, *(ends + 1)]].tolist(), fresh[[*ends, -1]].tolist()
+    pairs = zip(firsts, lasts, strict=True)
+    return [(max(0, first - margin), min(length, last + 1 + margin)) for first, last in pairs]
+
 
 MAX_BYTES = 1024 * 1024
 NEAR_S = 0.5
@@ -42,7 +453,7 @@ def text_files(path: Path) -> list[Path]:
             f"{path} is in no git repository, which would say what to leave out",
             "Name the files to learn instead, or run `git init` there.",
         )
-    return sorted(_real_files(real, git.listed(real)))
+    return sorted(_real_files(real, sources.listed(real)))
 
 
 def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Iterator[Path]:
@@ -51,7 +462,7 @@ def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Itera
     directory may have a million."""
     real = path.resolve()
     try:
-        found = git.listed(real, NEAR_S)
+        found = sources.listed(real, NEAR_S)
     except InvalidOptions:
         return _walk(real, is_late)
     found.sort(key=lambda name: (name.count("/"), name))
@@ -67,7 +478,7 @@ def may_learn(path: Path) -> bool:
     if any(map(is_gits_own, real.parents)):
         return False
     top = repository_of(real.parent)
-    return top is None or not git.ignores(top, real)
+    return top is None or not sources.ignores(top, real)
 
 
 def read_text(path: Path) -> str | None:

@@ -1,20 +1,106 @@
-"""The memory that a model needs, from its headers alone, and the memory that is free."""
+"""The memory that a model needs, from its headers alone, and the memory that is free.
+
+Also the size of its KV cache, chosen by both: tokens per sequence, and number of sequences; and the builds of
+the libraries that run models, and the kind of this machine: a measurement with one does not hold for another.
+No library is imported to find them.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
 import math
+import platform
+import re
 from collections import Counter
+from collections.abc import Iterator
+from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import NamedTuple
 
 import psutil
 
-from localspec.errors import ModelError, ModelTooLarge
+from localspec.errors import InvalidOptions, ModelError, ModelTooLarge
 from localspec.models.directory import ModelDirectory, number_of
 from localspec.models.gguf import EMBEDDING, GgufHeader
-from localspec.models.model import Model
-from localspec.protocol.engine_config import EngineConfig
-from localspec.units import MB, size
+from localspec.models.model import Format, Model
+from localspec.protocol.requests import EngineConfig
+from localspec.wording import MB, size
+
+LIBRARIES: dict[Format, dict[str, str]] = {
+    "gguf": {"llama_cpp": "llama-cpp-python"},
+    "mlx": {"mlx": "mlx", "mlx_lm": "mlx-lm"},
+}
+"""the packages that run a format, and the distributions that they come in"""
+NATIVE = (".so", ".dylib", ".dll", ".metallib")
+DEVICES = re.compile("cuda|hip|vulkan|metal|sycl|musa|cann|opencl", re.IGNORECASE)
+"""names of device libraries, as they stand in the names of native libraries"""
+
+
+def build_for(format: Format) -> str:
+    """The builds of the packages that run a format, as one name."""
+    return ", ".join(library_build(*each) for each in LIBRARIES[format].items())
+
+
+@functools.cache
+def library_build(package: str, distribution: str) -> str:
+    """A name of an installed package's build: its version, and a digest of the names, sizes and times of its
+    native libraries, by which builds of one version for a processor and for a GPU differ."""
+    try:
+        version = metadata.version(distribution)
+    except metadata.PackageNotFoundError:
+        version = "unknown"
+    files = sorted(native_files(package))
+    return f"{distribution} {version} {hashlib.sha256(repr(files).encode()).hexdigest()[:8]}"
+
+
+def native_files(package: str) -> Iterator[tuple[str, int, int]]:
+    """Name, size in bytes and time of change in ns of every native library of an installed package."""
+    spec = find_spec(package)
+    for folder in (spec and spec.submodule_search_locations) or ():
+        for path in Path(folder).rglob("*"):
+            if any(end in path.name for end in NATIVE):
+                with contextlib.suppress(OSError):
+                    found = path.stat()
+                    yield path.name, found.st_size, found.st_mtime_ns
+
+
+@functools.cache
+def has_device_code(format: Format) -> bool:
+    """True if the packages that run a format came with libraries for devices, by the libraries' names."""
+    files = (name for package in LIBRARIES[format] for name, *_ in native_files(package))
+    return any(map(DEVICES.search, files))
+
+
+@functools.cache
+def processor_name(info: Path = Path("/proc/cpuinfo")) -> str:
+    """The processor's name as the system reports it; Linux does so in a file only."""
+    for line in _text(info).splitlines():
+        key, _, value = line.partition(":")
+        if key.strip() == "model name":
+            return value.strip()
+    return platform.processor() or platform.machine()
+
+
+@functools.cache
+def driver(nvidia: Path = Path("/proc/driver/nvidia/version")) -> str:
+    """The version of NVIDIA's driver, or of macOS, of which its drivers are a part; empty without either."""
+    return (_text(nvidia).splitlines() or [platform.mac_ver()[0]])[0]
+
+
+def machine_name() -> str:
+    """The kind of this machine and its driver, as a key for measurements."""
+    return " with ".join(filter(None, (f"{platform.machine()} {processor_name()}", driver())))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+
 
 DEFAULT_CTX = 8192
 MIN_CTX = 64
@@ -267,3 +353,48 @@ def _left_to(group: Path) -> int | None:
     # The kernel gives up cached files where memory is needed.
     cached = int(kept.get("active_file", 0)) + int(kept.get("inactive_file", 0))
     return max(0, limit - used + cached)
+
+
+MIN_BATCH = 256
+WIDEST_ROUND = 48
+"""the newest token and the longest draft: long copies gain from such forwards where they cost little,
+as on a GPU"""
+
+
+class CellBytes(NamedTuple):
+    """Bytes of a sequence: for each token, and once (the cells of a window, a recurrent state)."""
+
+    each: int = 0
+    sequence: int = 0
+
+    def __add__(self, other: tuple[int, ...]) -> CellBytes:  # type: ignore[override]
+        return CellBytes(self.each + other[0], self.sequence + other[1])
+
+
+def choose_sizes(
+    trained: int | None, taken: CellBytes, config: EngineConfig, weights: int
+) -> tuple[int, int]:
+    """Return (tokens per sequence, sequences) from the config, the context that the model was trained for,
+    the bytes that sequences take, its bytes of weights, and the free memory.
+
+    Raises :class:`InvalidOptions` for a context too small to work in, :class:`ModelTooLarge` for
+    one that does not fit.
+    """
+    n_ctx = context_size(trained, config)
+    if n_ctx < MIN_CTX:
+        raise InvalidOptions(f"n_ctx is {n_ctx} tokens; at least {MIN_CTX} are needed", "Set a larger n_ctx.")
+    available = free_memory()
+    each, wanted = taken.each * n_ctx + taken.sequence, max(1, config.parallel)
+    if each * wanted > available:
+        raise ModelTooLarge(
+            f"a KV cache of {wanted} x {n_ctx} tokens takes {size(each * wanted)},"
+            f" but {size(available)} are free",
+            "Set a smaller n_ctx or parallel.",
+        )
+    most = min(preferred_sequences(each, weights), available // max(1, each))
+    return n_ctx, config.parallel or max(1, most)
+
+
+def widest_forward(config: EngineConfig, n_sequences: int) -> int:
+    """The tokens of the widest forward: a piece of a prompt, or a round of all sequences with full drafts."""
+    return max(config.chunk, MIN_BATCH, n_sequences * WIDEST_ROUND)

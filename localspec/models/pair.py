@@ -13,17 +13,28 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid, ModelNotFound
-from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.description import BACKENDS, FORMATS, KINDS, count, has_mlx
-from localspec.models.disk import forget_recent, known_beside
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.fit import Needs, Size, size_of
-from localspec.models.library import find, in_formats
-from localspec.models.model import Model, model_from, place_of
-from localspec.models.record import Tried, known_of
-from localspec.models.vocabulary import FITS, Fit, Tokens, check_pair, check_sizes, read_tokens
-from localspec.protocol.engine_config import EngineConfig
+from localspec.models.library import Tried, find, forget_recent, in_formats, known_beside, known_of
+from localspec.models.model import (
+    BACKENDS,
+    FITS,
+    FORMATS,
+    KINDS,
+    Fit,
+    Model,
+    Tokens,
+    check_pair,
+    check_sizes,
+    count,
+    has_mlx,
+    model_from,
+    place_of,
+    read_tokens,
+)
 from localspec.protocol.frames import PairFile
-from localspec.units import size
+from localspec.protocol.requests import EngineConfig
+from localspec.wording import size
 
 LEAST, LOW, HIGH = 2.0, 5.0, 30.0
 """times smaller than its target: a draft that is less than the first takes about as long as it saves; those

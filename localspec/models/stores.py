@@ -15,9 +15,8 @@ from typing import NamedTuple
 import msgspec
 
 from localspec.errors import ModelError
-from localspec.models.bounded import RIGHT, decode_json, read_bounded
 from localspec.models.directory import CONFIG
-from localspec.models.gguf import first_part, split_of
+from localspec.models.gguf import RIGHT, decode_json, first_part, read_bounded, split_of
 from localspec.models.names import pulled_name
 
 CONFIGURED = "model_dirs"

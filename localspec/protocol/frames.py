@@ -10,10 +10,18 @@ from typing import NamedTuple
 
 import msgspec
 
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round, StreamEvent
 from localspec.protocol.messages import ModelDescription
-from localspec.protocol.requests import Request
+from localspec.protocol.requests import (
+    Degraded,
+    Delta,
+    Done,
+    EngineConfig,
+    Failed,
+    Progress,
+    Request,
+    Round,
+    StreamEvent,
+)
 
 HEADER = struct.Struct("<I")
 MAX_FRAME = 64 * 1024 * 1024
@@ -218,14 +226,14 @@ DELTA, PROGRESS, DEGRADED, LIVE = "stream/delta", "stream/progress", "speculatio
 """methods of the notifications of a request's events"""
 _METHODS = {Delta: DELTA, Degraded: DEGRADED, Round: LIVE}
 
-_encoder = msgspec.msgpack.Encoder()
+_packer = msgspec.msgpack.Encoder()
 to_worker_decoder = msgspec.msgpack.Decoder(ToWorker)
 from_worker_decoder = msgspec.msgpack.Decoder(FromWorker)
 
 
 def encode_frame(message: ToWorker | FromWorker) -> bytes:
     """One frame: a 4-byte little-endian length, then msgpack."""
-    body = _encoder.encode(message)
+    body = _packer.encode(message)
     return HEADER.pack(len(body)) + body
 
 

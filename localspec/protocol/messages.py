@@ -10,12 +10,23 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from localspec.protocol.bounds import LONGEST_PATH, FilePath, Identity, Language, Name, Params, Place, TokenId
-from localspec.protocol.events import Degraded, Delta, EventKind, LiveEvent
-from localspec.protocol.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, Call, Id, ProtocolFault
+from localspec.protocol.jsonrpc import (
+    INVALID_PARAMS,
+    LONGEST_PATH,
+    METHOD_NOT_FOUND,
+    Call,
+    FilePath,
+    Id,
+    Identity,
+    Language,
+    Name,
+    Params,
+    Place,
+    ProtocolFault,
+    TokenId,
+)
 from localspec.protocol.options import BackendName, Options, readable, unknown_key
-from localspec.protocol.requests import File, Message
-from localspec.protocol.results import Result, Stats
+from localspec.protocol.requests import Degraded, Delta, EventKind, File, LiveEvent, Message, Result, Stats
 
 PROTOCOL = 1
 FULL = "Too many connections are open."

@@ -1,4 +1,10 @@
-"""Requests to an engine, in process or through its worker."""
+"""Requests to an engine, in process or through its worker: their settings, results and events.
+
+A worker is sent the settings of ``[engine]`` with the models that it opens. A result has the tokens with
+their source, and the statistics. The engine makes a request's events; a worker sends each of them, until the
+end, as the params of the notification that belongs to it, which the daemon passes on. Other events are those
+that a client subscribes to.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +13,43 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from localspec.protocol.bounds import FilePath, Language
+from localspec.protocol.jsonrpc import FilePath, Id, Identity, Language
 from localspec.protocol.options import Options
+
+Count = Annotated[int, Meta(ge=0, le=100_000_000)]
+
+
+class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Settings for loading a model and for speculation. 0 means: chosen for this machine."""
+
+    n_ctx: Count = 0
+    """tokens of context per sequence; 0: the model's own, at most 8192"""
+    parallel: Annotated[int, Meta(ge=0, le=64)] = 0
+    """sequences at once, each with n_ctx tokens of cache; 0: up to 4, by weights and memory"""
+    threads: Annotated[int, Meta(ge=0, le=1024)] = 0
+    """CPU threads; 0: one per physical core"""
+    gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1
+    """layers on the GPU; -1: all where there is one"""
+    prefill_chunk: Annotated[int, Meta(ge=0, le=4096)] = 0
+    """tokens of prompt per forward, at least 2; 0: 256, on a GPU 512"""
+    kv_bits: Literal[0, 4, 8] = 0
+    """bits of a number in the cache; 0: as the model computes it"""
+    ngram_min: Annotated[int, Meta(ge=1, le=5)] = 2
+    """shortest match of prompt lookup, in tokens"""
+    ngram_max: Annotated[int, Meta(ge=1, le=5)] = 5
+    """longest match that prompt lookup searches for, in tokens"""
+    chat_cache_mb: Count = 1024
+    """megabytes on disk for the caches of chats, so that they go on after a restart; 0: none"""
+    memory: bool = True
+    """keep an n-gram memory on disk, per workspace"""
+    idle_measuring: bool = True
+    """measure a model while it is idle; false, as with LOCALSPEC_IDLE=off: learn from requests"""
+
+    @property
+    def chunk(self) -> int:
+        """The tokens of prompt per forward."""
+        return max(2, self.prefill_chunk or 256)
+
 
 Priority = Literal["completion", "chat", "background"]
 """the class of a request, the highest priority first"""
@@ -20,15 +61,15 @@ PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "backgroun
 class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A call of a tool by the model; ``arguments`` is a JSON object as text."""
 
-    id: str
-    name: str
+    id: Identity
+    name: Identity
     arguments: str
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
     """A function that the model may call; ``parameters`` is the JSON schema of its arguments."""
 
-    name: Annotated[str, Meta(min_length=1, max_length=128)]
+    name: Annotated[Identity, Meta(min_length=1)]
     description: str = ""
     parameters: dict[str, Any] = {}
 
@@ -40,7 +81,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
-    tool_call_id: str = ""
+    tool_call_id: Identity = ""
 
 
 ToolChoice = Literal["auto", "none", "required"]
@@ -78,7 +119,7 @@ class ChatPrompt(msgspec.Struct, frozen=True, omit_defaults=True, tag="chat"):
     variables: dict[str, Any] = {}
     tools: Annotated[tuple[Tool, ...], Meta(max_length=1024)] = ()
     tool_choice: ToolChoice = "auto"
-    tool: str | None = None
+    tool: Identity | None = None
     parallel_tool_calls: bool = True
 
 
@@ -127,3 +168,205 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     def goes_as(self) -> Priority:
         """The request's priority: as given, else that of its prompt."""
         return self.priority or ("completion" if isinstance(self.prompt, FimPrompt) else "chat")
+
+
+FinishReason = Literal["stop", "stop_string", "length", "context_full", "cancelled", "deadline", "tool_calls"]
+
+
+class Likely(msgspec.Struct, frozen=True):
+    """A token that was probable at a position, and its bytes (base64 on the wire)."""
+
+    id: int
+    piece: bytes
+    logprob: float
+
+
+class Token(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One token of the answer.
+
+    ``source`` is ``"target"`` or the name of the proposer whose draft was accepted. ``chars`` is the number
+    of code points of the delta's text that this token ends: 0 inside a character. ``top``: the most probable
+    tokens at its position, the most probable first, as many as ``top_logprobs``.
+    """
+
+    id: int
+    source: str
+    chars: int
+    logprob: float | None = None
+    top: tuple[Likely, ...] = ()
+
+
+class ProposerStats(msgspec.Struct):
+    """One proposer's share of a request; ``seconds`` is time spent proposing."""
+
+    drafted: int = 0
+    accepted: int = 0
+    seconds: float = 0.0
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    """Statistics of speculation for one request.
+
+    ``accepted / drafted`` is token-weighted; ``tokens_per_round`` counts rounds without a draft
+    too. ``exactness``, at temperature 0 or with a seed: ``exact`` if the text is that of plain
+    decoding with the same option; ``near-ties`` if ``rounded_tokens`` of it were chosen from rows
+    that may be rounded otherwise, so that a near-tie may have been decided otherwise. ``truncated_messages``
+    old messages did not fit the context. ``untemplated``: the model has no chat template, and continued the
+    plain text of the messages. ``choices`` counts the rounds by proposer, or by the reason for
+    no draft. ``time_saved_s`` is the time of plain decoding, at the measured cost of a plain step, less
+    the time taken; null until that cost is known, and where it is within 2 % of the time taken and what the
+    forwards over drafts deviated from their usual time.
+    """
+
+    rounds: int = 0
+    drafted: int = 0
+    accepted: int = 0
+    acceptance_rate: float | None = None
+    tokens_per_round: float | None = None
+    proposers: dict[str, ProposerStats] = msgspec.field(default_factory=dict)
+    k_histogram: dict[int, int] = msgspec.field(default_factory=dict)
+    exactness: Literal["exact", "near-ties"] | None = None
+    rounded_tokens: int = 0
+    lossless: bool = True
+    truncated_messages: int = 0
+    untemplated: bool = False
+    speculation_off_reason: str | None = None
+    choices: dict[str, int] = msgspec.field(default_factory=dict)
+    time_saved_s: float | None = None
+    queued_s: float = 0.0
+    ttft_s: float | None = None
+    decode_tokens_per_s: float | None = None
+
+
+class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The end of a request: ``run --json``, and the wire's terminal response.
+
+    Of ``prompt_tokens`` the first ``cached_tokens`` were in the KV cache already. ``stop_text``: the one of
+    ``stop`` that the model wrote. ``text`` is the answer without the ``thinking`` before it.
+    """
+
+    text: str
+    finish_reason: FinishReason
+    model: str
+    draft: str | None
+    backend: str
+    prompt_tokens: int
+    cached_tokens: int
+    completion_tokens: int
+    stats: Stats
+    stop_text: str | None = None
+    thinking: str = ""
+    tool_calls: tuple[ToolCall, ...] = ()
+
+
+EventKind = Literal["round", "model", "session"]
+
+
+Channel = Literal["answer", "thinking", "call"]
+"""what a text belongs to: the answer, the thoughts before it, or the arguments of a tool call"""
+
+
+class CallBegun(msgspec.Struct, frozen=True):
+    """The tool call that a delta's text belongs to: its position in the answer, its id and its tool."""
+
+    index: int
+    id: str
+    name: str
+
+
+class Delta(msgspec.Struct, frozen=True, omit_defaults=True):
+    """New text of an answer, whole code points only, and the tokens that make it up. Markup around thoughts
+    and calls is in no text; its tokens have 0 ``chars``."""
+
+    text: str
+    tokens: tuple[Token, ...]
+    channel: Channel = "answer"
+    call: CallBegun | None = None
+    """of the channel ``call``"""
+
+
+Chunk = Delta
+"""its name in the Python API"""
+
+
+class Progress(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Tokens of the prompt: ``total``, of which ``processed`` are in the KV cache, ``cached`` from before."""
+
+    total: int = 0
+    cached: int = 0
+    processed: int = 0
+
+    @property
+    def fraction(self) -> float:
+        """The part of the prompt that is in the KV cache, 0 to 1."""
+        return self.processed / self.total if self.total else 1.0
+
+
+class Degraded(msgspec.Struct, frozen=True, rename={"source": "from"}):
+    """The proposer ``source`` failed; the request goes on with ``to``."""
+
+    source: str
+    to: str
+    reason: str
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
+    """One round of one request: the ``k`` tokens ``proposed``, the number ``accepted`` of them, and the
+    ``emitted`` tokens ``chosen``, in ``ms`` milliseconds."""
+
+    round: int
+    proposer: str
+    k: int
+    proposed: tuple[int, ...]
+    chosen: tuple[int, ...]
+    accepted: int
+    emitted: int
+    ms: float
+
+
+class Done(msgspec.Struct, frozen=True, tag="done"):
+    """The end of a request."""
+
+    result: Result
+
+
+class Failed(msgspec.Struct, frozen=True, tag="failed"):
+    """The end of a request with an error; other requests go on."""
+
+    error: dict[str, str]
+
+
+StreamEvent = Delta | Progress | Degraded | Round
+"""an event before the end of its request"""
+
+
+# Live events.
+
+
+class RoundEvent(Round, frozen=True, tag_field="kind", tag="round"):
+    """A round of a request of this connection. Dropped rather than queued for a client that is slow."""
+
+    request: Id
+
+
+class ModelEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="model"):
+    """A model was loaded or unloaded, or its worker crashed."""
+
+    model: str
+    change: Literal["loaded", "unloaded", "crashed"]
+
+
+SessionChange = Literal["opened", "changed", "renamed", "deleted", "unsaved"]
+
+
+class SessionEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="session"):
+    """A change of a chat: opened, new messages or options, renamed, deleted.
+
+    ``unsaved``: an answer could not be stored. There are no events of private chats.
+    """
+
+    session: str
+    change: SessionChange
+
+
+LiveEvent = RoundEvent | ModelEvent | SessionEvent

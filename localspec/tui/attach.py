@@ -13,9 +13,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localspec.errors import InvalidOptions
-from localspec.regular import read_regular
-from localspec.units import KB, size
-from localspec.wording import one_line
+from localspec.home import read_regular
+from localspec.wording import KB, one_line, size
 
 MAX_BYTES = 256 * KB
 MOST_FILES = 10_000

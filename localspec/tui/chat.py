@@ -15,7 +15,7 @@ from textual.message import Message
 from localspec.errors import DaemonUnavailable, Gone, LocalspecError, SessionNotFound
 from localspec.protocol import messages as wire
 from localspec.protocol.options import Options
-from localspec.protocol.results import Result
+from localspec.protocol.requests import Result
 from localspec.tui.conversation import Answer, Question, Said, last_question, said_in, shown
 from localspec.tui.facts import Changed, Configured, Failed, Grown, Paired, Working
 from localspec.tui.link import Link

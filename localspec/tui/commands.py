@@ -14,16 +14,14 @@ from msgspec.structs import replace
 from localspec.config import Setting, find
 from localspec.errors import InvalidOptions
 from localspec.protocol.messages import ModelDescription, Pairing
-from localspec.protocol.options import Options, check_options, check_value, unknown_key
-from localspec.protocol.proposer_kinds import meanings
+from localspec.protocol.options import Options, check_options, check_value, meanings, unknown_key
 from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Answer
 from localspec.tui.dialog import deletion
 from localspec.tui.export import markdown, write
 from localspec.tui.screen import ChatScreen
 from localspec.tui.sessions import SessionsScreen
-from localspec.units import size
-from localspec.wording import counted, one_line, pairing_sentence, stats_lines
+from localspec.wording import counted, one_line, pairing_sentence, size, stats_lines
 
 LONGEST_TITLE = 200
 """a limit of the daemon"""
@@ -289,7 +287,7 @@ def _place_of(name: str) -> str:
 
 def described(models: Sequence[ModelDescription], now: Pairing | None) -> dict[str, str]:
     """Models by name, with the facts that matter for a choice; one whose name is not its own, by its path."""
-    from localspec.models.description import NEEDS_MLX, name_of, needs_mlx
+    from localspec.models.model import NEEDS_MLX, name_of, needs_mlx
 
     names = Counter(name_of(each).lower() for each in models)
     found = {}
@@ -303,7 +301,7 @@ def described(models: Sequence[ModelDescription], now: Pairing | None) -> dict[s
 
 def _facts(model: ModelDescription, now: Pairing | None) -> Iterator[str]:
     """The facts that matter for a choice; of the formats only MLX is named."""
-    from localspec.models.description import count
+    from localspec.models.model import count
 
     if now is not None and now.target in (model.id, *model.names) and model.backend == now.backend:
         yield "current"

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from localspec.errors import LocalspecError
 from localspec.protocol.messages import SessionContent, Status
-from localspec.protocol.results import Result, Token
+from localspec.protocol.requests import Result, Token
 from localspec.tui.attach import detached
 from localspec.wording import printable
 

@@ -8,8 +8,8 @@ from typing import Any
 from textual.message import Message
 
 from localspec.errors import LocalspecError
-from localspec.protocol.events import SessionEvent
 from localspec.protocol.messages import Pairing
+from localspec.protocol.requests import SessionEvent
 
 
 @dataclass

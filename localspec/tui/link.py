@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.message import Message
 
 from localspec.errors import DaemonUnavailable, LocalspecError
-from localspec.protocol.events import SessionEvent
+from localspec.protocol.requests import SessionEvent
 from localspec.tui.facts import Connected, ConnectionLost, Touched, Working
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from rich.theme import Theme
 from textual.app import App
 from textual.color import Color
 
-from localspec.protocol.proposer_kinds import KINDS
+from localspec.protocol.options import KINDS
 
 SOURCES = {"target": "foreground", **{kind.name: kind.colour for kind in KINDS}}
 """colours of tokens by source: a name of the theme's colours, and degrees of hue to turn it by"""

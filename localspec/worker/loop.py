@@ -1,13 +1,31 @@
-"""The worker's main loop: load the models, then step the engine, and handle frames between steps."""
+"""The worker's main loop: load the models, then step the engine, and handle frames between steps.
+
+The threads beside it: one reads frames from the socket pair, another sends those that can wait. The heartbeat
+reports the engine's progress, also while native code runs. Long texts are tokenized in a thread of their own,
+so that other requests do not wait for them.
+"""
 
 from __future__ import annotations
 
+import argparse
+import ctypes
 import logging
 import math
+import os
+import queue
+import signal
+import socket
+import sys
+import threading
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
 
 from localspec.engine.engine import Engine
 from localspec.engine.learning import SPEED_CONTEXT
@@ -18,14 +36,17 @@ from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
 from localspec.models.model import Model
 from localspec.models.pair import pair_from
-from localspec.protocol.events import Delta, Done, Failed, Round
 from localspec.protocol.frames import (
+    HEADER,
     LOAD,
+    MAX_FRAME,
     Answer,
     Cancel,
     Drafted,
     DropDraft,
     Forget,
+    FromWorker,
+    Heartbeat,
     Load,
     LoadDraft,
     Loading,
@@ -40,15 +61,270 @@ from localspec.protocol.frames import (
     ToWorker,
     Turn,
     TurnOver,
+    encode_frame,
+    streamed,
+    to_worker_decoder,
 )
-from localspec.protocol.results import Result
-from localspec.worker.apart import LONG, Apart, Fate, size_of
-from localspec.worker.channel import Call, Channel, Posted
-from localspec.worker.pulse import PERIOD_S, Pulse
+from localspec.protocol.requests import (
+    ChatPrompt,
+    Delta,
+    Done,
+    Failed,
+    Prompt,
+    Result,
+    Round,
+    StreamEvent,
+    TextPrompt,
+)
+
+
+class Posted(NamedTuple):
+    """An event of the request with this ``id``, which is encoded when it is sent."""
+
+    id: int
+    event: StreamEvent
+
+
+Message = FromWorker | Posted
+Call = Callable[[], None]
+EXIT_S = 5.0
+"""seconds that a worker may go on after its daemon has gone"""
+PACE_S = 0.05
+"""least seconds between two sendings of posted frames: each wakes the daemon and its clients, which takes CPU
+time from the forward that runs meanwhile; a screen shows no more than this"""
+LATE = 2
+"""multiple of :data:`PACE_S` after which the posting thread counts as kept from running"""
+MERGED = 256
+"""tokens from which a delta is merged with no later one; in :data:`PACE_S` there are fewer"""
+
+
+class Channel:
+    """Frames from and to the daemon. When the daemon is gone the next frame is a :class:`Stop`, and the
+    process ends ``exit_s`` later."""
+
+    def __init__(self, sock: socket.socket, *, exit_s: float = EXIT_S) -> None:
+        self._socket = sock
+        self._exit_s = exit_s
+        self.on_preempt: Callable[[], None] = lambda: None
+        """called by the reading thread for a frame that preempts the reading of a prompt"""
+        self._sending = threading.Lock()
+        self._outbox: deque[Message] = deque()
+        self._posted = threading.Event()
+        self._sent_at = 0.0
+        """when frames were sent last, as a time of :func:`time.monotonic`"""
+        self._inbox: queue.SimpleQueue[ToWorker | Call] = queue.SimpleQueue()
+        threading.Thread(target=self._read, name="frames", daemon=True).start()
+        threading.Thread(target=self._send_posted, name="posted", daemon=True).start()
+
+    def receive(self) -> ToWorker | Call:
+        """Wait for the next frame or call and return it."""
+        return self._inbox.get()
+
+    def poll(self, wait_s: float = 0.0) -> ToWorker | Call | None:
+        """Return the next frame or call if one arrives within ``wait_s``; else None."""
+        if not wait_s and self._inbox.empty():
+            return None  # after most rounds: an exception would take longer
+        try:
+            return self._inbox.get(timeout=wait_s) if wait_s else self._inbox.get_nowait()
+        except queue.Empty:
+            return None
+
+    def call(self, function: Call) -> None:
+        """Queue ``function`` among the frames, for the thread that takes them to call; from any thread."""
+        self._inbox.put(function)
+
+    def send(self, message: Message) -> None:
+        """Send a message, after all that were posted. If the daemon has gone, a :class:`Stop` is queued."""
+        self._outbox.append(message)
+        self._flush()
+
+    def post(self, message: Message) -> None:
+        """Have a thread send a message within :data:`PACE_S`, with all that are posted until then, in order.
+
+        That thread runs while the caller has released the interpreter, as in a forward: messages are encoded
+        and sent while the next round is computed. If other programs keep it from running, the caller sends.
+        """
+        self._outbox.append(message)
+        if not self._posted.is_set():
+            self._posted.set()
+        elif time.monotonic() - self._sent_at > LATE * PACE_S:
+            self._flush()
+
+    def _send_posted(self) -> None:
+        while True:
+            self._posted.wait()
+            time.sleep(max(0.0, self._sent_at + PACE_S - time.monotonic()))
+            self._posted.clear()
+            self._flush()
+
+    def _flush(self) -> None:
+        try:
+            with self._sending:
+                # Taken under the lock, so that the messages of two threads keep their order.
+                waiting = [self._outbox.popleft() for _ in range(len(self._outbox))]
+                if waiting:
+                    self._sent_at = time.monotonic()
+                    self._socket.sendall(b"".join(map(encode_frame, frames_of(waiting))))
+        except OSError:
+            self._inbox.put(Stop())
+
+    def _read(self) -> None:
+        try:
+            with self._socket.makefile("rb") as stream:
+                while header := stream.read(HEADER.size):
+                    (length,) = HEADER.unpack(header)
+                    if length > MAX_FRAME:
+                        break
+                    frame = to_worker_decoder.decode(stream.read(length))
+                    self._inbox.put(frame)
+                    is_urgent = isinstance(frame, Submit) and frame.request.goes_as == "completion"
+                    if is_urgent or isinstance(frame, Cancel | Stop):
+                        self.on_preempt()
+        except (OSError, ValueError, msgspec.DecodeError):
+            # A torn frame means the daemon died while writing: the same as the end of the stream.
+            pass
+        self._inbox.put(Stop())
+        self.on_preempt()
+        # A model stuck in native code must not outlive its daemon.
+        timer = threading.Timer(self._exit_s, os._exit, (1,))
+        timer.daemon = True
+        timer.start()
+
+
+def frames_of(messages: Iterable[Message]) -> list[FromWorker]:
+    """The frames of ``messages``, in order; consecutive deltas of a request are one."""
+    merged: list[Message] = []
+    last: dict[int, int] = {}
+    for message in messages:
+        if isinstance(message, Posted):
+            id, event = message
+            before = merged[last[id]] if id in last else None
+            if isinstance(event, Delta) and isinstance(before, Posted) and isinstance(before.event, Delta):
+                delta = before.event
+                if len(delta.tokens) < MERGED:
+                    delta = Delta(delta.text + event.text, delta.tokens + event.tokens)
+                    merged[last[id]] = Posted(id, delta)
+                    continue
+            last[id] = len(merged)
+        merged.append(message)
+    return [streamed(*message) if isinstance(message, Posted) else message for message in merged]
+
+
+T = TypeVar("T")
+
+LONG = 8192
+"""characters of a text that takes about 10 ms to tokenize; shorter ones are not worth a thread"""
+MESSAGE = 32
+"""assumed characters that a template puts around a message"""
+
+
+def size_of(prompt: Prompt) -> int:
+    """Return about how many characters must be rendered and tokenized; 0 for tokens, and for a gap, whose
+    prompt is short."""
+    if isinstance(prompt, ChatPrompt):
+        variables = len(msgspec.msgpack.encode(prompt.variables))
+        return variables + sum(MESSAGE + len(message.content) for message in prompt.messages)
+    return len(prompt.text) if isinstance(prompt, TextPrompt) else 0
+
+
+class Fate:
+    """The changes to a job between its start and its result: it is ``cancelled``, perhaps even ``dropped``
+    before it began, or its ``source`` is ``forgotten``."""
+
+    def __init__(self, source: str = "") -> None:
+        self.source = source
+        self.cancelled = self.dropped = self.forgotten = False
+
+
+class Apart:
+    """Jobs in a thread of their own, one after the other; the channel hands their results over."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="texts")
+        self._jobs: dict[int, tuple[Fate, Future[Any]]] = {}
+
+    def __bool__(self) -> bool:
+        """True if there are jobs whose results have not been handed over."""
+        return bool(self._jobs)
+
+    def begin(
+        self, id: int, fate: Fate, work: Callable[[], T], then: Callable[[Callable[[], T]], None]
+    ) -> None:
+        """Run ``work`` in the thread, then call ``then`` on the engine's thread, with a function that returns
+        the result of ``work`` or raises its exception. That function must not be called for dropped work."""
+        future = self._thread.submit(work)
+        self._jobs[id] = fate, future
+        future.add_done_callback(lambda done: self._channel.call(lambda: self._end(id, then, done)))
+
+    def _end(self, id: int, then: Callable[[Callable[[], T]], None], done: Future[T]) -> None:
+        del self._jobs[id]
+        then(done.result)
+
+    def cancel(self, id: int) -> None:
+        """Mark a job as cancelled; if its work has not begun, it is dropped."""
+        if id in self._jobs:
+            fate, future = self._jobs[id]
+            fate.cancelled = True
+            fate.dropped = future.cancel()
+
+    def forget(self, source: str) -> None:
+        """Mark all jobs of ``source`` as forgotten."""
+        for fate, _ in self._jobs.values():
+            fate.forgotten |= fate.source == source
+
+    def close(self) -> bool:
+        """Drop all work that has not begun, without waiting for the rest; return True if none is running."""
+        self._thread.shutdown(wait=False, cancel_futures=True)
+        return all(future.done() for _, future in self._jobs.values())
+
+
+PERIOD_S = 1.0
+FORGET = 0.9
+"""share of the longest step's time that is kept after each later step"""
+
+
+class Pulse:
+    """Sends a heartbeat each second while there is work; an idle worker sends none."""
+
+    def __init__(self, channel: Channel) -> None:
+        self._channel = channel
+        self._steps = 0
+        self._expected_s = 0.0
+        self._longest_s = 0.0
+        self._busy = threading.Event()
+        threading.Thread(target=self._beat, name="pulse", daemon=True).start()
+
+    def expect(self, seconds: float) -> None:
+        """Set the seconds that a step may take."""
+        self._expected_s = seconds
+
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """Send heartbeats inside."""
+        self._busy.set()
+        try:
+            yield
+        finally:
+            self._busy.clear()
+
+    def step(self, work: Callable[[], T]) -> T:
+        """Do a step of the work, count it, and return its result."""
+        started = time.monotonic()
+        done = work()
+        self._longest_s = max(time.monotonic() - started, FORGET * self._longest_s)
+        self._steps += 1
+        return done
+
+    def _beat(self) -> None:
+        while True:
+            self._busy.wait()
+            self._channel.send(Heartbeat(self._steps, max(self._expected_s, self._longest_s)))
+            time.sleep(PERIOD_S)
+
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
 PROGRESS_STEP = 0.05
 READ_PER_S = 1e10
@@ -314,3 +590,22 @@ class Worker:
 
     def _send(self, id: int, event: Answer) -> None:
         self._channel.send(RequestEvent(id, event))
+
+
+PR_SET_PDEATHSIG = 1
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="localspec.worker")
+    parser.add_argument("--fd", type=int, required=True, help="inherited socket to the daemon")
+    arguments = parser.parse_args()
+    # Its stderr is the daemon's log.
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    with socket.socket(fileno=arguments.fd) as sock:
+        if not serve(Channel(sock)):
+            # A thread still tokenizes a text. An exit that waits for it lasts until the daemon kills this
+            # process, and one that frees the vocabulary meanwhile crashes.
+            logging.shutdown()
+            os._exit(0)

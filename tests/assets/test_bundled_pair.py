@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from gguf import GGUFReader
 
-from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_dir, bundled_model
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_dir, bundled_model
 
 MEGABYTE = 1_000_000
 CONTROL = 3

@@ -17,9 +17,9 @@ from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp import SPINS, native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.errors import EngineError, InvalidOptions, ModelInvalid, ModelTooLarge, OutOfMemory
-from localspec.models.bundled import bundled_model
+from localspec.models.catalogue import bundled_model
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests.conformance.backend import BackendConformance
 
 SMALL = EngineConfig(n_ctx=512, parallel=4, threads=1, prefill_chunk=128)

@@ -13,14 +13,13 @@ import pytest
 
 from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp import backend as module
-from localspec.backends.llama_cpp.backend import NO_ROOM, NO_STATES, LlamaCppBackend
-from localspec.backends.llama_cpp.sequences import RECURRENT
+from localspec.backends.llama_cpp.backend import NO_ROOM, NO_STATES, RECURRENT, LlamaCppBackend
 from localspec.engine.load import load
 from localspec.models import fit
 from localspec.models.fit import MARKS, ROLLBACK, needs_of, size_of, states_kept
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
-from localspec.units import MB
+from localspec.protocol.requests import EngineConfig
+from localspec.wording import MB
 from tests import random_ggufs
 from tests.conformance.backend import BackendConformance, all_rows, feed
 

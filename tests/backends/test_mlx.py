@@ -10,7 +10,7 @@ import pytest
 
 from localspec.backends.base import Backend
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests.conformance.backend import BackendConformance
 from tests.mlx_models import FAMILIES, write_model
 

@@ -16,7 +16,7 @@ from localspec.backends.base import Span
 from localspec.engine.engine import Engine
 from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelInvalid, ModelTooLarge
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests.mlx_models import write_model
 
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")

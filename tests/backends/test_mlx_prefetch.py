@@ -14,7 +14,7 @@ from localspec.models.model import model_at
 pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
 from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
 from localspec.backends.mlx.prefetch import STREAK  # noqa: E402
-from localspec.protocol.engine_config import EngineConfig  # noqa: E402
+from localspec.protocol.requests import EngineConfig  # noqa: E402
 from tests.mlx_models import write_model  # noqa: E402
 
 CONFIG = EngineConfig(n_ctx=128, parallel=2)

@@ -13,10 +13,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localspec.backends.llama_cpp import partition
-from localspec.backends.llama_cpp.partition import MOST, WHOLE, Partition, Strips
-from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
-from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.backends.llama_cpp import vocabulary as module
+from localspec.backends.llama_cpp.vocabulary import MOST, WHOLE, LlamaVocabulary, Partition, Strips
+from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from tests.real_vocabularies import SOURCE
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
@@ -95,8 +94,8 @@ def check(vocabulary: LlamaVocabulary, text: str, special: bool) -> None:
 def test_cut_texts_give_the_tokens_of_the_whole(
     places: dict[str, Path], monkeypatch: pytest.MonkeyPatch, name: str, data: st.DataObject, special: bool
 ) -> None:
-    monkeypatch.setattr(partition, "WHOLE", 4)
-    monkeypatch.setattr(partition, "MOST", 2)
+    monkeypatch.setattr(module, "WHOLE", 4)
+    monkeypatch.setattr(module, "MOST", 2)
     vocabulary = vocabulary_at(places[name])
     pieces = st.sampled_from([*texts_of(vocabulary), *TEXTS])
     check(vocabulary, "".join(data.draw(st.lists(pieces, max_size=40))), special)
@@ -111,8 +110,8 @@ def test_cut_texts_give_the_tokens_of_the_whole(
 def test_cut_texts_give_the_tokens_of_the_whole_in_real_vocabularies(
     path: Path, monkeypatch: pytest.MonkeyPatch, data: st.DataObject, special: bool
 ) -> None:
-    monkeypatch.setattr(partition, "WHOLE", 4)
-    monkeypatch.setattr(partition, "MOST", 2)
+    monkeypatch.setattr(module, "WHOLE", 4)
+    monkeypatch.setattr(module, "MOST", 2)
     vocabulary = vocabulary_at(path)
     names = texts_of(vocabulary)
     pieces = st.sampled_from([*names[:: max(1, len(names) // 500)], *TEXTS])

@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.backends.base import Span
-from localspec.backends.llama_cpp import reference
+from localspec.backends.llama_cpp import backend as module
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests.parity.loaded import measured, quantised
 
 PROMPT, STEPS = 300, 40
@@ -80,7 +80,7 @@ def test_the_widths_that_are_said_to_be_exact_are(k_quant: LlamaCppBackend) -> N
 
 def test_without_the_mode_they_do(backend: LlamaCppBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     """If not, ggml has changed, and the mode can go."""
-    monkeypatch.setattr(reference, "TILE", 0)
+    monkeypatch.setattr(module, "TILE", 0)
     assert (rows(backend, 5) != rows(backend, 1)).any()
 
 
@@ -88,7 +88,7 @@ def test_without_the_mode_a_model_is_checked_behind_a_long_context(
     model: Path, backend: LlamaCppBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert backend.capabilities.splits_contexts != backend.reference_mode.available
-    monkeypatch.setattr(reference, "_switches", lambda context: [])
+    monkeypatch.setattr(module, "_switches", lambda context: [])
     other = LlamaCppBackend(model_at(model), EngineConfig(n_ctx=512, parallel=1), measured=False)
     assert other.capabilities.splits_contexts
     other.free()
@@ -109,8 +109,8 @@ def test_the_mode_is_on_where_it_makes_rows_equal_or_is_faster(
     monkeypatch: pytest.MonkeyPatch, weights: str, longest: int, exact: bool, on: bool
 ) -> None:
     switched: list[bool] = []
-    monkeypatch.setattr(reference, "_switches", lambda context: [switched.append])
-    mode = reference.ReferenceMode(None, [weights])
+    monkeypatch.setattr(module, "_switches", lambda context: [switched.append])
+    mode = module.ReferenceMode(None, [weights])
     mode.for_widths(8 if not on else 64, 64 if on else 8)
     mode.for_widths(longest, longest, exact=exact)
     assert (switched or [False])[-1] == on
@@ -118,13 +118,13 @@ def test_the_mode_is_on_where_it_makes_rows_equal_or_is_faster(
 
 
 def test_a_model_that_is_whole_on_a_gpu_has_no_such_mode(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reference, "_switches", lambda context: [print])
-    mode = reference.ReferenceMode(None, ["Q4_K"], on_cpu=False)
+    monkeypatch.setattr(module, "_switches", lambda context: [print])
+    mode = module.ReferenceMode(None, ["Q4_K"], on_cpu=False)
     assert not mode.available and not mode.fast_alone
 
 
 def test_a_library_that_does_not_lead_there_is_used_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localspec.backends.llama_cpp.devices.lib._lib", object())
-    mode = reference.ReferenceMode(None, ["Q8_0"])
+    monkeypatch.setattr("localspec.backends.llama_cpp.native.lib._lib", object())
+    mode = module.ReferenceMode(None, ["Q8_0"])
     assert not mode.available
     mode.for_widths(1, 1)

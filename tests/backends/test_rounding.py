@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.backends.base import Span
-from localspec.backends.rounding import PRESUMED, WIDTHS, Probe, Rounding, measure_rounding, set_rounding
+from localspec.backends.base import PRESUMED, WIDTHS, Probe, Rounding, Span, measure_rounding, set_rounding
 from localspec.backends.toy import ToyBackend, ToyLogits, markov
 
 

@@ -10,15 +10,13 @@ from pathlib import Path
 import gguf
 import pytest
 
-from localspec.backends.base import Vocabulary
+from localspec.backends.base import TypedNames, Vocabulary
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.typed import TypedNames
 from localspec.engine.prompt import PromptEncoder
-from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from localspec.models.directory import read_directory
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.requests import File, FimPrompt
+from localspec.protocol.requests import EngineConfig, File, FimPrompt
 from tests.mlx_pair import mlx_model
 
 USER_DEFINED = 4

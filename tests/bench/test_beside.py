@@ -29,7 +29,7 @@ from assets.bench.results import (
     verdict,
 )
 from assets.bench.servers import Server
-from localspec.models.bundled import bundled_model
+from localspec.models.catalogue import bundled_model
 
 MODEL = bundled_model("stdlib-1m")
 PLACE = Place(MODEL, None, 2)

@@ -15,8 +15,7 @@ from localspec.bench.run import Case, Order, Player, Results, Run, figures_of, l
 from localspec.engine.engine import Engine
 from localspec.engine.load import choose_here
 from localspec.errors import InvalidOptions
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.requests import ChatPrompt, Message, TextPrompt
+from localspec.protocol.requests import ChatPrompt, EngineConfig, Message, TextPrompt
 from tests.toys import scripted, toy_engine
 
 TEXT = b"ab" + b"c" * 60

@@ -14,7 +14,7 @@ from typing import IO, Any
 import pytest
 
 from localspec.cli.main import run
-from localspec.models import disk
+from localspec.models import library
 from tests.waiting import DEADLINE_S
 
 CONFIG = "[engine]\nthreads = 1\n[daemon]\nport = 0\n"
@@ -44,7 +44,9 @@ class Cli:
                 patch.setenv(name, value)
             if cwd is not None:
                 patch.chdir(cwd)
-            patch.setattr(disk, "_recent", disk._Recent())  # a new command has not looked at the disk yet
+            patch.setattr(
+                library, "_recent", library._Recent()
+            )  # a new command has not looked at the disk yet
             for name, stream in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
                 patch.setattr(sys, name, stream)
             code = run(arguments)

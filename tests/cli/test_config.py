@@ -14,7 +14,7 @@ import pexpect
 import pytest
 
 from localspec.config import load_config, settings
-from localspec.models.bundled import bundled_model
+from localspec.models.catalogue import bundled_model
 from tests.cli.harness import CONFIG, Cli
 from tests.waiting import DEADLINE_S
 

@@ -15,7 +15,7 @@ from rich.console import Console
 
 from localspec.cli.app import EXAMPLES, app
 from localspec.errors import ExitCode
-from localspec.models.bundled import bundled_model
+from localspec.models.catalogue import bundled_model
 from tests.cli.harness import Cli
 from tests.waiting import DEADLINE_S
 

@@ -17,10 +17,10 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from localspec.cli.flags import ModelFlags
-from localspec.memory.files import name_of
-from localspec.memory.upkeep import stats
-from localspec.models.bundled import BUNDLED_TARGET
+from localspec.cli.answer import ModelFlags
+from localspec.memory.memory import stats
+from localspec.memory.table import name_of
+from localspec.models.catalogue import BUNDLED_TARGET
 from tests.cli.harness import Cli
 from tests.doctor.imports import REFUSE, at_import
 from tests.memory.hostile_repository import repository

@@ -9,7 +9,7 @@ import pexpect
 import psutil
 import pytest
 
-from localspec.models.bundled import bundled_model
+from localspec.models.catalogue import bundled_model
 from tests.cli.harness import Cli
 from tests.daemon.harness import gone
 from tests.waiting import DEADLINE_S

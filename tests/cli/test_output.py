@@ -12,7 +12,7 @@ import pytest
 
 from localspec.cli.output import Printer
 from localspec.protocol.messages import Pairing
-from localspec.protocol.results import ProposerStats, Result, Stats
+from localspec.protocol.requests import ProposerStats, Result, Stats
 from localspec.wording import pairing_line, stats_lines
 from tests.waiting import DEADLINE_S
 

@@ -18,8 +18,7 @@ from websockets.typing import Subprotocol
 
 from localspec.client import Client, Stream, connect, discovery
 from localspec.client.client import initialized
-from localspec.client.stream import Reading
-from localspec.client.wire import open_socket
+from localspec.client.wire import Reading, open_socket
 from localspec.errors import (
     DaemonUnavailable,
     EngineBusy,
@@ -38,8 +37,7 @@ from localspec.home import socket_path
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.messages import ModelProgress, StreamProgress
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message
-from localspec.protocol.results import Result
+from localspec.protocol.requests import Message, Result
 from tests.client.conftest import echo
 from tests.waiting import soon
 

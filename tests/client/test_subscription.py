@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from localspec.client import Client
-from localspec.client.stream import UNREAD, Subscription
-from localspec.protocol.events import ModelEvent, RoundEvent, SessionEvent
-from localspec.protocol.requests import File
+from localspec.client.wire import UNREAD, Subscription
+from localspec.protocol.requests import File, ModelEvent, RoundEvent, SessionEvent
 from tests.client.conftest import echo
 from tests.waiting import soon
 

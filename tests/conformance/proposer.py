@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import random
 
-from localspec.speculation.draft import Ask, Draft
-from localspec.speculation.noise import Noise
-from localspec.speculation.proposer import Proposer
-from localspec.speculation.sampling import Sampler, SamplingParams
+from localspec.speculation.sampling import Noise, Sampler, SamplingParams
+from localspec.speculation.verify import Ask, Draft, Proposer
 
 GREEDY = SamplingParams()
 WARM = SamplingParams(temperature=0.8)

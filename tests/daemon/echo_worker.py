@@ -31,7 +31,6 @@ from localspec import home
 from localspec.errors import ModelInvalid, ModelTooLarge, OutOfMemory
 from localspec.models.fit import needs_beside, needs_of
 from localspec.models.pair import pair_from
-from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round
 from localspec.protocol.frames import (
     HEADER,
     LOAD,
@@ -56,8 +55,24 @@ from localspec.protocol.frames import (
     streamed,
     to_worker_decoder,
 )
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Request, TextPrompt, TokenPrompt
-from localspec.protocol.results import FinishReason, ProposerStats, Result, Stats, Token
+from localspec.protocol.requests import (
+    ChatPrompt,
+    Degraded,
+    Delta,
+    Done,
+    Failed,
+    FimPrompt,
+    FinishReason,
+    Progress,
+    ProposerStats,
+    Request,
+    Result,
+    Round,
+    Stats,
+    TextPrompt,
+    Token,
+    TokenPrompt,
+)
 
 BEAT_S = 0.05
 BOS = 256

@@ -9,8 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.daemon.inline.editors import GAP_S, GAPS, LONGEST_S, PAUSE_S, Pace
-from localspec.daemon.inline.suggestions import KEPT, SHOWN, TAIL, TYPED, Found, Query, Suggestions
+from localspec.daemon.daemon import (
+    GAP_S,
+    GAPS,
+    KEPT,
+    LONGEST_S,
+    PAUSE_S,
+    SHOWN,
+    TAIL,
+    TYPED,
+    Found,
+    Pace,
+    Query,
+    Suggestions,
+)
 from localspec.errors import Gone
 from localspec.protocol.options import Options
 from tests.daemon.harness import Raw

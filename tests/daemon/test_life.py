@@ -22,7 +22,7 @@ from filelock import FileLock
 
 from localspec import home as homes
 from localspec._version import __version__
-from localspec.daemon.announcement import CHECK_S, Announcement, claim
+from localspec.daemon.server import CHECK_S, Announcement, claim
 from localspec.errors import DaemonUnavailable, ExitCode
 from localspec.protocol.messages import Discovery
 from tests.daemon.conftest import StartDaemon
@@ -101,7 +101,7 @@ async def test_a_signal_stops_it_gracefully_and_keeps_the_chat_that_it_cuts_shor
 ENDED_AT_ONCE = """
 import os, signal
 from localspec.daemon.__main__ import main
-from localspec.daemon.announcement import Announcement
+from localspec.daemon.server import Announcement
 make = Announcement.make
 def make_and_be_stopped(self):
     make(self)
@@ -189,7 +189,7 @@ def test_a_second_daemon_finds_the_first_and_exits(daemon: DaemonProcess, flags:
 
 def test_a_lock_without_an_owner_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
-    monkeypatch.setattr("localspec.daemon.announcement.PATIENCE_S", 0.3)
+    monkeypatch.setattr("localspec.daemon.server.PATIENCE_S", 0.3)
     stale = Discovery(2**22 + 1, "0", 1, "/nowhere", None, "token")
     homes.write_private(homes.discovery_path(), msgspec.json.encode(stale).decode())
     with FileLock(home / "runtime" / "daemon.lock"), pytest.raises(DaemonUnavailable, match="holds the lock"):

@@ -8,10 +8,9 @@ import socket
 import msgspec
 import pytest
 
-from localspec.daemon.workers.link import Link
-from localspec.protocol.events import Delta
+from localspec.daemon.workers.worker import Link
 from localspec.protocol.frames import HEADER, MAX_FRAME, FromWorker, Heartbeat, encode_frame, streamed
-from localspec.protocol.results import Token
+from localspec.protocol.requests import Delta, Token
 from tests.waiting import soon, until
 
 FRAMES: list[FromWorker] = [

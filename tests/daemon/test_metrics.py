@@ -10,7 +10,7 @@ import pytest
 
 import localspec
 from localspec.daemon.metrics import PROPOSERS, REASONS, Metrics, label_of
-from localspec.protocol.results import ProposerStats, Result, Stats
+from localspec.protocol.requests import ProposerStats, Result, Stats
 
 PACKAGE = Path(localspec.__file__).parent
 

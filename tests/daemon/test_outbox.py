@@ -13,8 +13,8 @@ import pytest
 from websockets.asyncio.client import ClientConnection, connect
 from websockets.asyncio.server import ServerConnection, serve
 
-from localspec.daemon.access.transport import Socket
-from localspec.daemon.relay.outbox import Outbox
+from localspec.daemon.access import Socket
+from localspec.daemon.relay import Outbox
 from tests.waiting import soon, until
 
 SOME = b'"' + b"x" * 98 + b'"'

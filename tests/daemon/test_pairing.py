@@ -15,7 +15,7 @@ from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelInvalid
 from localspec.models.pair import Room
 from localspec.protocol.frames import Loading
-from localspec.units import MB
+from localspec.wording import MB
 from tests.daemon.test_pool import ignore, pool_of, submit
 from tests.models.test_candidates import model
 from tests.waiting import soon, until

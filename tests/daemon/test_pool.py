@@ -14,7 +14,7 @@ import pytest
 
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.relay.outbox import Events
+from localspec.daemon.relay import Events
 from localspec.daemon.workers.pool import Pool, Program, key_of
 from localspec.daemon.workers.worker import Job, Key, WorkerProcess
 from localspec.errors import EngineCrashed, ModelAmbiguous, ShuttingDown

@@ -20,10 +20,8 @@ from websockets.datastructures import Headers
 from websockets.exceptions import ConnectionClosed
 from websockets.typing import Subprotocol
 
-from localspec.daemon.access.guard import Gate, refusal
-from localspec.daemon.access.loopback import HOST, listen
-from localspec.daemon.access.transport import Socket
-from localspec.daemon.listeners import HANDSHAKES
+from localspec.daemon.access import HOST, Gate, Socket, listen, refusal
+from localspec.daemon.server import HANDSHAKES
 from tests.client.conftest import own_home
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.handshake import answer, request

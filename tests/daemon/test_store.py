@@ -16,9 +16,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from localspec.daemon.chats import store as store_module
-from localspec.daemon.chats.history import History
-from localspec.daemon.chats.store import MIGRATIONS, Session, Store, Turn
+from localspec.daemon import chats as store_module
+from localspec.daemon.chats import MIGRATIONS, History, Session, Store, Turn
 from localspec.errors import (
     DaemonUnavailable,
     DiskFull,
@@ -421,7 +420,7 @@ async def fill(history: History, pages: int = 0) -> None:
 
 async def test_a_second_process_learns_that_the_history_is_in_use(path: Path) -> None:
     program = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom localspec.daemon.chats.history import History\n"
+        "import asyncio, sys\nfrom pathlib import Path\nfrom localspec.daemon.chats import History\n"
         "from localspec.errors import DaemonUnavailable\n"
         "try:\n    asyncio.run(History(Path(sys.argv[1])).open())\n"
         "except DaemonUnavailable as error:\n    sys.exit(error.message)\n"

@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from localspec.daemon.workers.turns import DEBT_S, GRACE_S, SLICE_S, Share, Turns
-from localspec.daemon.workers.worker import Watch
+from localspec.daemon.workers.worker import DEBT_S, GRACE_S, SLICE_S, Share, Turns, Watch
 from localspec.protocol.frames import Turn
 from localspec.protocol.requests import PATIENCE_S
 

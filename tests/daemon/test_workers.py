@@ -15,7 +15,7 @@ import pytest
 from localspec.daemon.workers.pool import COMMAND, chosen
 from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelNotFound
-from localspec.units import MB
+from localspec.wording import MB
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, code, gone, raw, texts
 from tests.daemon.test_pool import ignore, pool_of

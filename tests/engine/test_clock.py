@@ -6,13 +6,13 @@ from __future__ import annotations
 import pytest
 
 from localspec.backends.toy import markov
-from localspec.engine import clock as module
-from localspec.engine.clock import Played, RoundClock
+from localspec.engine import round as module
 from localspec.engine.engine import Engine
+from localspec.engine.round import Played, RoundClock
 from localspec.engine.sequence import Emitted, Sequence
-from localspec.protocol.events import Round
+from localspec.protocol.requests import Round
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.draft import NOTHING, Draft
+from localspec.speculation.verify import NOTHING, Draft
 from tests.toys import request, toy_engine
 
 MS = {1: 10.0, 2: 12.0, 4: 20.0, 5: 25.0}

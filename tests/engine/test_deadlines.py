@@ -7,7 +7,7 @@ import time
 from msgspec.structs import replace
 
 from localspec.backends.toy import markov
-from localspec.protocol.results import Result
+from localspec.protocol.requests import Result
 from tests.toys import request, run_all, toy_engine
 from tests.waiting import until_sync
 

@@ -13,10 +13,8 @@ from localspec.backends.base import Span
 from localspec.backends.toy import ToyBackend, ToyLogits, markov
 from localspec.engine.engine import Engine
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
-from localspec.protocol.events import Degraded, Progress
-from localspec.protocol.results import Result
-from localspec.speculation.draft import Ask, Draft
-from localspec.speculation.proposer import Proposer
+from localspec.protocol.requests import Degraded, Progress, Result
+from localspec.speculation.verify import Ask, Draft, Proposer
 from tests.toys import answer, request, run_all, scripted, small_markov, toy_engine
 
 SONG = b"la la la la la la la la la. la la la!"

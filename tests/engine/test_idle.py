@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from localspec.backends.rounding import CONTEXT, PIECE, SETTLING, WIDTHS, Probe
+from localspec.backends.base import CONTEXT, PIECE, SETTLING, WIDTHS, Probe
 from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.errors import EngineBusy
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from localspec.speculation.costs import CostCurve
 from tests.toys import request, run_all, small_markov
 

@@ -16,7 +16,7 @@ from localspec.completion.context import (
     shown_path,
     worth_telling,
 )
-from localspec.engine.infill import SUFFIX_SIZES
+from localspec.engine.fim import SUFFIX_SIZES
 from localspec.engine.prompt import PromptEncoder
 from localspec.protocol.requests import File, FimPrompt
 from localspec.speculation.costs import CostCurve

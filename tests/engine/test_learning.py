@@ -7,20 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from localspec.backends.base import ANY_WIDTH
-from localspec.backends.rounding import PRESUMED, Rounding
+from localspec.backends.base import ANY_WIDTH, PRESUMED, Rounding
 from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
-from localspec.engine import idle
+from localspec.engine import learning
 from localspec.engine.engine import Engine
 from localspec.engine.learning import KnownPair, Learning
 from localspec.memory.memory import Memory
-from localspec.models.machine import processor_name
+from localspec.models.fit import processor_name
+from localspec.models.library import FORMAT, Tried
 from localspec.models.model import model_at
-from localspec.models.record import FORMAT, Tried
-from localspec.protocol.events import Round
-from localspec.protocol.results import ProposerStats, Stats
+from localspec.protocol.requests import ProposerStats, Round, Stats
+from localspec.speculation.controller import Calibration, Survival
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.survival import Calibration, Survival
 from tests.toys import request, run_all, scripted, small_markov
 
 SONG = b"la la la li la la la lo la la la li la la la lo"
@@ -29,7 +27,7 @@ SONG = b"la la la li la la la lo la la la li la la la lo"
 @pytest.fixture(autouse=True)
 def time_to_remember(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take longer to open a table than a request gives it."""
-    monkeypatch.setattr(idle, "REMEMBER_S", 60.0)
+    monkeypatch.setattr(learning, "REMEMBER_S", 60.0)
 
 
 def rested(engine: Engine, limit: int = 2000) -> int:
@@ -73,7 +71,7 @@ def test_rounding_is_measured_once_and_known_the_next_time(tmp_path: Path) -> No
 
 
 def test_rounding_that_is_not_known_is_presumed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("localspec.backends.rounding.ENOUGH_S", 0.0)
+    monkeypatch.setattr("localspec.backends.base.ENOUGH_S", 0.0)
     target = ToyBackend(markov())
     learning = Learning(target, directory=tmp_path)
     learning.rounding.measured = None

@@ -22,12 +22,12 @@ from localspec.errors import (
     ModelTooLarge,
     TokenizerMismatch,
 )
-from localspec.models.bundled import bundled_model
+from localspec.models.catalogue import bundled_model
 from localspec.models.fit import needs_of
+from localspec.models.library import known_of
 from localspec.models.model import model_at
 from localspec.models.pair import Pair, choose
-from localspec.models.record import known_of
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests import random_ggufs
 from tests.mlx_pair import in_both_formats, mlx_model
 from tests.models.disk import OLLAMA, Home
@@ -209,7 +209,7 @@ def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None
 def test_on_a_device_the_backend_finds_the_sequences_with_room(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localspec.engine.load._on_device", lambda model, config: True)
     two = needs_of(model_at(TARGET), None, EngineConfig(n_ctx=256, parallel=2)).cells
-    monkeypatch.setattr("localspec.backends.sizes.free_memory", lambda: two)
+    monkeypatch.setattr("localspec.models.fit.free_memory", lambda: two)
     with load_engine(choose("bundled", "none"), config=EngineConfig(n_ctx=256)) as engine:
         assert engine.target.capabilities.max_sequences == 2
         assert engine.config.chunk == DEVICE_CHUNK
@@ -219,7 +219,7 @@ def test_on_a_device_whose_memory_is_known_that_is_planned(monkeypatch: pytest.M
     config, free = EngineConfig(n_ctx=256, prefill_chunk=256), [0]
     two, one = (needs_of(model_at(TARGET), None, replace(config, parallel=n)).total for n in (2, 1))
     monkeypatch.setattr("localspec.engine.load._on_device", lambda model, config: True)
-    monkeypatch.setattr("localspec.backends.llama_cpp.devices.free_bytes", lambda: free[0])
+    monkeypatch.setattr("localspec.backends.llama_cpp.native.free_bytes", lambda: free[0])
     for free[0], sequences in ((two, 2), (one, 1)):
         with load_engine(choose("bundled", "none"), config=config, free=0) as engine:
             assert engine.target.capabilities.max_sequences == engine.needs.sequences == sequences

@@ -7,8 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from localspec.backends.base import Span
-from localspec.backends.rounding import PRESUMED, set_rounding
+from localspec.backends.base import PRESUMED, Span, set_rounding
 from localspec.backends.toy import ToyBackend, ToyLogits, ToyVocabulary
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning

@@ -8,15 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from localspec.backends.base import ANY_WIDTH
-from localspec.backends.rounding import WIDTHS
+from localspec.backends.base import ANY_WIDTH, WIDTHS
 from localspec.backends.toy import END, ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
-from localspec.engine.exactness import widest_round
-from localspec.engine.sequence import Sequence
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.events import Degraded
-from localspec.protocol.requests import Request
+from localspec.engine.sequence import Sequence, widest_round
+from localspec.protocol.requests import Degraded, EngineConfig, Request
 from tests.hostile import family
 from tests.toys import answer, request, run_all, small_markov
 

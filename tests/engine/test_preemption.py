@@ -9,11 +9,9 @@ import pytest
 
 from localspec.backends.base import Interrupted, Span
 from localspec.backends.toy import ToyBackend, ToyLogits, markov
-from localspec.engine.engine import PATIENT, Engine
-from localspec.engine.preemption import Preemption
+from localspec.engine.engine import PATIENT, Engine, Preemption
 from localspec.protocol.options import Options
-from localspec.protocol.requests import FimPrompt, Request, TextPrompt
-from localspec.protocol.results import Result
+from localspec.protocol.requests import FimPrompt, Request, Result, TextPrompt
 from tests.toys import run_all
 
 SHORT = Options(max_tokens=4, temperature=0.0)

@@ -9,11 +9,10 @@ import pytest
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
-from localspec.engine.learning import Learning
-from localspec.engine.priming import PIECE, WAITING, Primer, workspace_of_file
-from localspec.memory.lesson import Lesson
-from localspec.memory.memory import Memory, Moment
-from localspec.memory.upkeep import forget
+from localspec.engine.learning import PIECE, WAITING, Learning, Primer
+from localspec.home import workspace_of_file
+from localspec.memory.memory import Memory, Moment, forget
+from localspec.memory.texts import Lesson
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Request
 from tests.memory.hostile_repository import repository

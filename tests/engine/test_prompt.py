@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from localspec.backends.base import any_of
 from localspec.backends.toy import END, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
-from localspec.backends.typed import any_of
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import ContextExceeded, InvalidOptions, from_dict
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt, TokenPrompt

@@ -8,14 +8,11 @@ import pytest
 
 from localspec.backends.toy import ToyBackend
 from localspec.engine.engine import Engine
-from localspec.engine.proposers import DEFAULT_K, LONGEST_K
+from localspec.engine.round import DEFAULT_K, LONGEST_K
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.events import Degraded, Round
-from localspec.protocol.results import Stats
-from localspec.speculation.draft import Ask, Draft
-from localspec.speculation.proposer import Proposer
+from localspec.protocol.requests import Degraded, EngineConfig, Round, Stats
+from localspec.speculation.verify import Ask, Draft, Proposer
 from tests.toys import answer, request, run_all, scripted
 
 ROUND = b"abcdefgh" * 40

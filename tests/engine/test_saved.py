@@ -14,11 +14,10 @@ from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.load import load
-from localspec.engine.saved import Saved
+from localspec.engine.prefixes import Saved
 from localspec.home import chat_cache_name, chat_caches_dir
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Request, TextPrompt
-from localspec.protocol.results import Result
+from localspec.protocol.requests import Request, Result, TextPrompt
 from tests.toys import run_all
 
 TALE = "a chat that was interrupted by the evening, and is gone on with in the morning. "

@@ -9,11 +9,10 @@ import pytest
 
 from localspec.backends.base import Span
 from localspec.backends.toy import ToyBackend, markov
+from localspec.engine.engine import Scheduler
 from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded
-from localspec.engine.scheduler import Scheduler
-from localspec.engine.sequence import Limits, Sequence
-from localspec.engine.settings import settle
+from localspec.engine.sequence import Limits, Sequence, settle
 from localspec.errors import EngineError
 from localspec.protocol.options import Options
 from localspec.protocol.requests import CLASSES, Priority, Request, TextPrompt
@@ -116,7 +115,7 @@ def test_a_completion_goes_before_chats_and_those_before_what_can_wait() -> None
 
 def test_a_request_that_has_waited_too_long_gets_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr("localspec.engine.scheduler.time.monotonic", lambda: now)
+    monkeypatch.setattr("localspec.engine.engine.time.monotonic", lambda: now)
     stage = Stage()
     chat, completion = stage.add("chat"), stage.add("completion")
     stage.scheduler.admit()
@@ -131,7 +130,7 @@ def test_a_request_that_has_waited_too_long_gets_a_step(monkeypatch: pytest.Monk
 def test_a_client_with_many_requests_waits_as_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A piece of 256 tokens that takes two seconds does not come between the rounds of a completion."""
     now = 100.0
-    monkeypatch.setattr("localspec.engine.scheduler.time.monotonic", lambda: now)
+    monkeypatch.setattr("localspec.engine.engine.time.monotonic", lambda: now)
     stage = Stage({1: 1.0, 256: 200.0})
     chat, completion = stage.add("chat", prefilled=False), stage.add("completion")
     stage.scheduler.admit()
@@ -265,7 +264,7 @@ def test_waiting_is_bounded_however_many_completions_come(
 ) -> None:
     """By counts: always one more completion than slots, each done after one step."""
     now = 100.0
-    monkeypatch.setattr("localspec.engine.scheduler.time.monotonic", lambda: now)
+    monkeypatch.setattr("localspec.engine.engine.time.monotonic", lambda: now)
     stage = Stage(max_sequences=slots)
     stage.backend.capabilities = replace(stage.backend.capabilities, saves=saves)
     completions = [stage.add("completion") for _ in range(slots + 1)]

@@ -7,20 +7,17 @@ from pathlib import Path
 
 import pytest
 
-from localspec.backends.base import Logits, Span
+from localspec.backends.base import Logits, Rounding, Span, set_rounding
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.rounding import Rounding, set_rounding
 from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
-from localspec.engine.saved import Saved
+from localspec.engine.prefixes import Saved
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Priority, Request, TextPrompt
-from localspec.protocol.results import Result
+from localspec.protocol.requests import EngineConfig, Priority, Request, Result, TextPrompt
 from tests.backends.test_llama_hybrid import model
 from tests.toys import request, run_all, share_always
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from localspec.completion.gap import Gap
 from localspec.completion.stopping import StopRule
-from localspec.engine.text import TextStream
+from localspec.engine.sequence import TextStream
 
 
 def stream(pieces: list[bytes], *, stop: tuple[str, ...] = ()) -> tuple[TextStream, list[str], bool]:

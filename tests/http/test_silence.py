@@ -15,7 +15,7 @@ from localspec.http import answers, endpoint, openai
 from localspec.http.app import Address
 from localspec.http.endpoint import begun, noting_silence
 from localspec.http.ollama import ChatBody, Shape, _chunks
-from localspec.protocol.results import Result
+from localspec.protocol.requests import Result
 from tests.waiting import run
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.models.bundled import bundled_model
+from localspec.models.catalogue import bundled_model
 from tests.cli.harness import Cli
 from tests.hub.server import Hub, serving
 from tests.mlx_pair import mlx_model

@@ -15,7 +15,7 @@ import pytest
 from localspec.hub import wheels
 from localspec.hub.choice import proposed
 from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
-from localspec.units import GB
+from localspec.wording import GB
 from tests.hub.conftest import Q4, REPO, Puller
 from tests.hub.server import Hub, sha256
 from tests.waiting import DEADLINE_S

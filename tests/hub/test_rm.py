@@ -10,7 +10,7 @@ import pytest
 from huggingface_hub import hf_hub_download, scan_cache_dir
 from huggingface_hub.utils import WeakFileLock
 
-from localspec.models.bundled import bundled_model
+from localspec.models.catalogue import bundled_model
 from tests.cli.harness import LONG
 from tests.hub.conftest import Q4, Q8, REPO, Puller, mlx_directory
 from tests.hub.server import Hub, sha256

@@ -51,12 +51,9 @@ def copy(folder: Path, module: str, text: str) -> Path:
         "config",
         "errors",
         "home",
-        "interrupt",
         "process",
         "protocol",
-        "regular",
         "thread",
-        "units",
         "wording",
     )
     for name in ("__init__", *plain, "backends/toy", "backends/llama_cpp"):
@@ -71,7 +68,7 @@ ONE_OF_EACH = [
     ("engine/x.py", "import asyncio", "The engine and everything under it"),
     ("daemon/x.py", "import numpy", "Daemon and client stay light"),
     ("protocol.py", "import localspec.config", "Layers"),
-    ("units.py", "import assets.bench.beside", "The package imports nothing"),
+    ("wording.py", "import assets.bench.beside", "The package imports nothing"),
 ]
 OTHERS = [
     ("engine/round.py", "import localspec.daemon", "Layers"),
@@ -97,7 +94,7 @@ def test_an_import_too_many_is_noticed(tmp_path: Path, module: str, text: str, b
 
 @pytest.mark.parametrize(
     ("one", "other"),
-    [("home", "units"), pytest.param("engine.round", "engine.scheduler", marks=pytest.mark.slow)],
+    [("home", "wording"), pytest.param("engine.round", "engine.sequence", marks=pytest.mark.slow)],
 )
 def test_two_modules_of_one_layer_that_import_each_other_are_noticed(
     tmp_path: Path, one: str, other: str
@@ -136,4 +133,4 @@ def test_importing_a_light_module_loads_nothing_heavy(module: str, unwanted: tup
 
 @pytest.mark.slow
 def test_the_loaded_packages_are_really_seen() -> None:
-    assert {"localspec", "jinja2"} <= loaded_by("localspec.models.sandbox")
+    assert {"localspec", "jinja2"} <= loaded_by("localspec.models.template")

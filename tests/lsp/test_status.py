@@ -5,7 +5,7 @@ from __future__ import annotations
 from localspec.errors import FimUnsupported
 from localspec.lsp.status import Status, StatusParams
 from localspec.protocol.messages import Completions
-from localspec.protocol.results import Result, Stats
+from localspec.protocol.requests import Result, Stats
 
 
 def answer(stats: Stats, source: str = "model") -> Completions:

@@ -14,8 +14,7 @@ import sys
 import time
 from pathlib import Path
 
-from localspec.memory.files import USER, TableFiles
-from localspec.memory.table import NgramTable
+from localspec.memory.table import USER, NgramTable, TableFiles
 from tests.memory.tables import files_in, words
 
 START_BITS = 6

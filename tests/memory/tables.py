@@ -9,11 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
-from localspec.memory.files import TableFiles, name_of
-from localspec.memory.hashing import Words, hashes_in
-from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
-from localspec.memory.table import NgramTable
+from localspec.memory.table import NgramTable, TableFiles, Words, hashes_in, name_of
+from localspec.memory.texts import Lesson
 
 FP = "0123456789abcdef"
 

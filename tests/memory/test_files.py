@@ -15,9 +15,8 @@ import psutil
 import pytest
 
 from localspec.errors import NewerFormat, StorageError
-from localspec.memory.files import TableFiles, name_of
 from localspec.memory.sources import tag_of
-from localspec.memory.table import HEADER_BYTES, STATE, STATE_AT, NgramTable
+from localspec.memory.table import HEADER_BYTES, STATE, STATE_AT, NgramTable, TableFiles, name_of
 from tests.memory.tables import FP, files_in, python, table_in, words
 
 Damage = Callable[[Path], object]

@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from localspec.memory.files import TableFiles
-from localspec.memory.lesson import Lesson
-from localspec.memory.memory import Memory
+from localspec.memory.memory import Memory, forget, stats
 from localspec.memory.sources import tag_of
-from localspec.memory.table import NgramTable
-from localspec.memory.upkeep import forget, stats
+from localspec.memory.table import NgramTable, TableFiles
+from localspec.memory.texts import Lesson
 from tests.memory.tables import FP, files_in, no_piece, refuse, remember
 
 STEPS: list[tuple[type, str]] = [

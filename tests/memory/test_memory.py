@@ -9,13 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from localspec.memory import files as files_module
-from localspec.memory.files import name_of
-from localspec.memory.hashing import hashes_of
-from localspec.memory.lesson import Grams, Lesson
-from localspec.memory.memory import OPEN_TABLES, Memory
-from localspec.memory.table import NgramTable
-from localspec.memory.upkeep import forget, stats
+from localspec.memory import table as files_module
+from localspec.memory.memory import OPEN_TABLES, Memory, forget, stats
+from localspec.memory.table import NgramTable, hashes_of, name_of
+from localspec.memory.texts import Grams, Lesson
 from tests.memory.tables import FP, no_piece, python, refuse, remember
 
 TEXT = [(7 * i * i + 3 * i) % 1000 for i in range(60)]
@@ -83,7 +80,7 @@ def test_a_table_grows_and_other_processes_follow(tmp_path: Path) -> None:
 GROWN = """
 import sys
 from pathlib import Path
-from localspec.memory.hashing import hashes_of
+from localspec.memory.table import hashes_of
 from tests.memory.tables import no_piece, refuse, remember
 from localspec.memory.memory import Memory
 memory = Memory(Path(sys.argv[1]), sys.argv[2], no_piece, notice=refuse)
@@ -203,7 +200,7 @@ def test_a_folder_that_cannot_be_used_is_a_notice_and_no_error(tmp_path: Path) -
 FULL = """
 import resource, sys
 from pathlib import Path
-from localspec.memory.hashing import hashes_of
+from localspec.memory.table import hashes_of
 from localspec.memory.memory import Memory
 from tests.memory.tables import no_piece, remember
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)

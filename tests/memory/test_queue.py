@@ -13,11 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.memory import memory as memory_module
-from localspec.memory.hashing import ORDERS, hashes_in, hashes_of
-from localspec.memory.lesson import Lesson
-from localspec.memory.memory import WAITING, Memory
-from localspec.memory.taught import MARGIN, Taught, _marks
-from localspec.memory.upkeep import forget, stats
+from localspec.memory.memory import WAITING, Memory, forget, stats
+from localspec.memory.table import ORDERS, hashes_in, hashes_of
+from localspec.memory.texts import MARGIN, Lesson, Taught, _marks
 from tests.memory.tables import FP, files_in, no_piece, refuse, remember, words
 
 CHAT = random.Random(1).choices(range(50_000), k=9000)

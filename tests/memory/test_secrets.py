@@ -14,10 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from localspec.memory.lesson import steps
 from localspec.memory.memory import Memory
-from localspec.memory.providers import _pattern
-from localspec.memory.secrets import WINDOW, secret_spans
+from localspec.memory.texts import WINDOW, _compiled, secret_spans, steps
 from tests.memory.tables import FP, refuse, remember
 
 RULES = json.loads((files("localspec.memory") / "known" / "gitleaks.json").read_text("utf-8"))["rules"]
@@ -178,7 +176,7 @@ def test_a_secret_never_reaches_the_disk_not_even_hashed(tmp_path: Path) -> None
 def test_every_rule_is_matched_by_re2_and_comes_with_its_licence() -> None:
     assert len(RULES) > 200 and all(rule["keywords"] for rule in RULES)
     for number in range(len(RULES)):
-        assert _pattern(number).search(b"") is None
+        assert _compiled(number).search(b"") is None
     for name in ("gitleaks", "gitrob"):
         licence = (files("localspec.memory") / "known" / f"LICENSE.{name}").read_text("utf-8")
         assert "MIT" in licence and "Copyright (c)" in licence

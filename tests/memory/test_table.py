@@ -10,8 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.memory.hashing import hashes_of
-from localspec.memory.table import BUCKET, ENTRY_BYTES, FRESH_SCORE, HEADER_BYTES, MAX_SCORE, NgramTable
+from localspec.memory.table import (
+    BUCKET,
+    ENTRY_BYTES,
+    FRESH_SCORE,
+    HEADER_BYTES,
+    MAX_SCORE,
+    NgramTable,
+    hashes_of,
+)
 from tests.memory.tables import files_in, table_in, teach, words
 
 TEXT = [(7 * i * i + 3 * i) % 1000 for i in range(40)]

@@ -10,11 +10,9 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import InvalidOptions
-from localspec.memory import git as asked
-from localspec.memory.secret_names import is_secret
-from localspec.memory.texts import MAX_BYTES, may_learn, near_files, read_text, text_files
-from localspec.memory.workspace import repository_of, workspace_of
-from localspec.regular import read_regular
+from localspec.home import read_regular, repository_of, workspace_of
+from localspec.memory import sources as asked
+from localspec.memory.texts import MAX_BYTES, is_secret, may_learn, near_files, read_text, text_files
 from tests.memory.hostile_repository import RULES, armed, git, make, repository
 
 

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import InvalidOptions
-from localspec.memory.files import USER, TableFiles, name_of
-from localspec.memory.memory import Memory
+from localspec.memory.memory import Memory, forget, stats, vocabularies
 from localspec.memory.sources import Sources
-from localspec.memory.upkeep import forget, stats, vocabularies
+from localspec.memory.table import USER, TableFiles, name_of
 from tests.memory.tables import FP, no_piece, refuse, remember
 
 ONE = [(7 * i * i + 3 * i) % 1000 for i in range(60)]

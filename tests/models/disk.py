@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from localspec.models.gguf import _Reader
 from tests.models import ggufs
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
-from localspec.models import description, library
-from localspec.models.description import Format
-from localspec.models.model import Model, model_at
+from localspec.models import library
+from localspec.models import model as models
+from localspec.models.model import Format, Model, model_at
 from localspec.models.names import Parts
 from localspec.models.pair import Drafter, Pair
 from localspec.protocol.messages import ModelDescription
@@ -27,7 +27,7 @@ def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Path]:
 def describe(name: str, path: Path) -> ModelDescription:
     """A model's description under a name."""
     model = model_at(path)
-    return description.describe(name, path, model.format, lambda: model.header)
+    return models.describe(name, path, model.format, lambda: model.header)
 
 
 def shown_name(path: Path, model_dirs: Iterable[str] = ()) -> str:

@@ -6,7 +6,7 @@ import struct
 from collections.abc import Sequence
 from pathlib import Path
 
-from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 
 DRAFT = bundled_model(BUNDLED_DRAFT)
 TARGET = bundled_model(BUNDLED_TARGET)

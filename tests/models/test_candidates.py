@@ -10,11 +10,11 @@ import pytest
 
 from localspec.errors import ModelError
 from localspec.models.fit import needs_of
+from localspec.models.library import Tried
 from localspec.models.model import model_at
 from localspec.models.pair import Candidate, Room, auto_draft, chosen, judged, without
-from localspec.models.record import Tried
-from localspec.protocol.engine_config import EngineConfig
-from localspec.units import size
+from localspec.protocol.requests import EngineConfig
+from localspec.wording import size
 from tests.mlx_pair import mlx_model
 from tests.models.ggufs import DRAFT, TARGET, gguf, string, tensor, uint32, vocabulary, write
 from tests.models.test_tried import note
@@ -27,7 +27,7 @@ CONFIG = EngineConfig(n_ctx=256, parallel=1)
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path_factory.mktemp("home")))
-    monkeypatch.setattr("localspec.models.disk.FRESH_S", 0.0)
+    monkeypatch.setattr("localspec.models.library.FRESH_S", 0.0)
 
 
 def model(

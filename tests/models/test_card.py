@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from localspec.models.gguf import read_header
 from localspec.models.template import CHATML, PLAIN, texts_of
 from tests.mlx_pair import mlx_model

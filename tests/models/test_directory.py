@@ -11,7 +11,7 @@ import pytest
 from safetensors import safe_open
 
 from localspec.errors import ModelInvalid
-from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET
 from localspec.models.directory import (
     ModelDirectory,
     Weight,

@@ -14,10 +14,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.errors import ModelError, ModelInvalid, ModelNotFound
-from localspec.models import directory, tokenizer_json
-from localspec.models.bundled import BUNDLED_DRAFT
+from localspec.models import directory
+from localspec.models.catalogue import BUNDLED_DRAFT
 from localspec.models.directory import read_directory
-from localspec.models.vocabulary import directory_tokens
+from localspec.models.model import directory_tokens
 from tests.mlx_pair import mlx_model
 from tests.models import directories
 from tests.models.directories import entry, safetensors
@@ -108,8 +108,8 @@ def test_what_is_no_json_object_is_refused_naming_the_file(tmp_path: Path, file:
     ("name", "limit"),
     [
         ("config.json", directory.MAX_CONFIG),
-        ("tokenizer.json", tokenizer_json.MAX_TOKENIZER),
-        ("tokenizer_config.json", tokenizer_json.MAX_TOKENIZER),
+        ("tokenizer.json", directory.MAX_TOKENIZER),
+        ("tokenizer_config.json", directory.MAX_TOKENIZER),
         ("model.safetensors", directory.MAX_WEIGHTS_HEADER),
     ],
 )
@@ -126,10 +126,10 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path, name: str, li
 
 def test_huge_settings_are_not_read(tmp_path: Path) -> None:
     path = directories.write(tmp_path)
-    os.truncate(path / tokenizer_json.SETTINGS, tokenizer_json.MAX_SETTINGS + 1)
+    os.truncate(path / directory.SETTINGS, directory.MAX_SETTINGS + 1)
     tracemalloc.start()
     try:
-        assert tokenizer_json.read_settings(path) == {}
+        assert directory.read_settings(path) == {}
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.disk import read_disk
-from localspec.models.library import absolute
+from localspec.models.library import absolute, read_disk
 from localspec.models.model import model_at, place_of
 from localspec.models.pair import Room, auto_draft
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests.models import ggufs
 from tests.models.disk import LM_STUDIO, OLLAMA, Home
 from tests.models.finding import find_model

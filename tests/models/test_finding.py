@@ -10,12 +10,9 @@ import pytest
 
 from localspec.config import Config, ModelConfig
 from localspec.errors import ModelAmbiguous
-from localspec.models import disk
-from localspec.models.description import Format
-from localspec.models.disk import read_disk
-from localspec.models.library import places_of
-from localspec.models.model import place_of
-from localspec.models.sections import Sections
+from localspec.models import library
+from localspec.models.library import Sections, places_of, read_disk
+from localspec.models.model import Format, place_of
 from localspec.protocol.options import Options
 from tests.models import directories
 from tests.models.disk import FLAT, LM_STUDIO, Home
@@ -58,11 +55,11 @@ def test_in_all_stores_every_name_leads_to_its_model(home: Home) -> None:
     for tag in ("8b", "latest"):
         home.ollama("toy3.1", tag, small("ollama's"))
     home.ollama("missing", "7b", None)
-    disk = read_disk((str(own),))
+    library = read_disk((str(own),))
     stores = ["model_dirs", "huggingface", "llama.cpp", "lmstudio", "ollama"]
-    assert [store.name for store in disk.stores] == stores
-    assert list(dict.fromkeys(model.store for model in disk.models[2:])) == stores
-    assert len({model.names[0] for model in disk.models}) == len(disk.models) == 10
+    assert [store.name for store in library.stores] == stores
+    assert list(dict.fromkeys(model.store for model in library.models[2:])) == stores
+    assert len({model.names[0] for model in library.models}) == len(library.models) == 10
     assert check_all_names((str(own),)) > 10
 
 
@@ -87,7 +84,7 @@ def test_a_second_quantisation_takes_no_name_away(home: Home) -> None:
     assert find_model("toy:7b") == first
     second = home.file(LM_STUDIO / "me" / "toy" / "Toy-7B-Q4_K_M.gguf", small("b"))
     mlx = directories.write(home.root / LM_STUDIO / "me", name="Toy-7B-4bit")
-    disk._recent.until = 0.0
+    library._recent.until = 0.0
     for name in ("toy:7b", "TOY:7b", "toy"):
         assert find_model(name) == second
         assert places_of(name, ()) == {str(second), str(mlx)}
@@ -121,9 +118,9 @@ def scans(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", counted)
-    monkeypatch.setattr(disk, "FRESH_S", float("inf"))
+    monkeypatch.setattr(library, "FRESH_S", float("inf"))
     yield read
-    disk._recent.until = 0.0
+    library._recent.until = 0.0
 
 
 def test_a_request_reads_the_disk_once(scans: list[str]) -> None:

@@ -16,8 +16,8 @@ from localspec.models import fit
 from localspec.models.fit import PROCESS, Needs, Size, context_size, free_memory, needs_of, size_of
 from localspec.models.model import model_at
 from localspec.models.pair import choose
-from localspec.protocol.engine_config import EngineConfig
-from localspec.units import MB
+from localspec.protocol.requests import EngineConfig
+from localspec.wording import MB
 from tests.mlx_pair import mlx_model
 from tests.models.ggufs import DRAFT, TARGET, gguf, ints, string, tensor, uint32
 

@@ -10,10 +10,9 @@ import pytest
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.engine.load import load
 from localspec.errors import ModelInvalid
-from localspec.models.description import HEAD
-from localspec.models.model import model_at
+from localspec.models.model import HEAD, model_at
 from localspec.models.pair import Room, auto_draft, judged
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests import gguf_parts, random_ggufs
 from tests.models.finding import describe
 from tests.models.ggufs import TARGET

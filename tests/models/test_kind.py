@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.models.tokenizer_json import chat_template, read_settings
+from localspec.models.directory import chat_template, read_settings
 from tests.models import directories, ggufs
 from tests.models.finding import describe
 

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.description import Format
-from localspec.models.disk import read_disk
+from localspec.models.library import read_disk
+from localspec.models.model import Format
 from localspec.protocol.messages import ModelDescription, ModelList
 from tests.mlx_pair import in_both_formats
 from tests.models import directories, ggufs

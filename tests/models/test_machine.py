@@ -10,17 +10,17 @@ from typing import Any
 
 import pytest
 
-from localspec.backends.llama_cpp import devices
+from localspec.backends.base import Rounding
+from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.rounding import Rounding
 from localspec.engine.learning import Learning
-from localspec.models import machine, record
+from localspec.models import fit, library
+from localspec.models.fit import build_for, driver, library_build, native_files
 from localspec.models.gguf import read_header
-from localspec.models.machine import build_for, driver, library_build, native_files
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from localspec.speculation.costs import PRIORS, prior_for
-from localspec.units import MB
+from localspec.wording import MB
 from tests.models.ggufs import DRAFT, TARGET
 
 SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
@@ -54,19 +54,19 @@ def test_a_build_is_known_by_its_libraries(tmp_path: Path, monkeypatch: pytest.M
 
 def test_a_backend_names_its_device_and_build() -> None:
     backend = LlamaCppBackend(model_at(DRAFT), SMALL, measured=False)
-    found = devices.devices_of(backend._context)
+    found = native.devices_of(backend._context)
     description = backend.description
     backend.free()
     assert [device.kind for device in found] == ["cpu"]
-    assert f"on cpu, build {devices.build()}" in description
-    assert devices.GPU not in description and " 0 layers on the GPU" in description
+    assert f"on cpu, build {native.build()}" in description
+    assert native.GPU not in description and " 0 layers on the GPU" in description
 
 
 def test_a_model_that_is_whole_on_a_gpu_begins_with_a_gpus_prior(monkeypatch: pytest.MonkeyPatch) -> None:
-    gpu, cpu = devices.Device("gpu", "CUDA0 NVIDIA H200"), devices.Device("cpu", "CPU Some")
-    monkeypatch.setattr(devices, "devices_of", lambda context: [gpu, cpu])
-    whole = devices.described(None, layers=28, layers_on_gpu=999)
-    some = devices.described(None, layers=28, layers_on_gpu=12)
+    gpu, cpu = native.Device("gpu", "CUDA0 NVIDIA H200"), native.Device("cpu", "CPU Some")
+    monkeypatch.setattr(native, "devices_of", lambda context: [gpu, cpu])
+    whole = native.described(None, layers=28, layers_on_gpu=999)
+    some = native.described(None, layers=28, layers_on_gpu=12)
     assert whole.startswith("CUDA0 NVIDIA H200 (gpu), build ")
     assert some.startswith("CUDA0 NVIDIA H200, build ")
     assert prior_for(f"llama_cpp Q4_K {whole}") is PRIORS[0][1] is not prior_for(f"llama_cpp Q4_K {some}")
@@ -76,9 +76,9 @@ def test_weights_are_counted_in_the_memory_of_gpus_alone(monkeypatch: pytest.Mon
     header = read_header(DRAFT)
     whole = header.bytes_of_last(999)
     for kind, count in (("gpu", whole), ("integrated gpu", whole), ("accelerator", 0), ("cpu", 0)):
-        monkeypatch.setattr(devices, "devices_of", lambda context, kind=kind: [devices.Device(kind, "x")])
-        assert devices.offloaded_bytes(None, header, 999) == count, kind
-        assert devices.offloaded_bytes(None, header, 0) == 0
+        monkeypatch.setattr(native, "devices_of", lambda context, kind=kind: [native.Device(kind, "x")])
+        assert native.offloaded_bytes(None, header, 999) == count, kind
+        assert native.offloaded_bytes(None, header, 0) == 0
 
 
 def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -94,10 +94,10 @@ def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: py
         "ggml_backend_dev_type": kinds.__getitem__,
         "ggml_backend_dev_memory": read,
     }
-    monkeypatch.setattr(devices, "exported", lambda name, *types: functions[name])
-    assert devices.free_bytes() == 1300 * MB - devices.SPARE
+    monkeypatch.setattr(native, "exported", lambda name, *types: functions[name])
+    assert native.free_bytes() == 1300 * MB - native.SPARE
     kinds[1:3] = [2, 2]
-    assert devices.free_bytes() is None
+    assert native.free_bytes() is None
 
 
 def learnt(directory: Path, change: Callable[[LlamaCppBackend], None] = lambda backend: None) -> Learning:
@@ -109,7 +109,7 @@ def learnt(directory: Path, change: Callable[[LlamaCppBackend], None] = lambda b
 
 
 def rebuild(backend: LlamaCppBackend) -> None:
-    backend.description = backend.description.replace(devices.build(), "0badbeef")
+    backend.description = backend.description.replace(native.build(), "0badbeef")
 
 
 def move(backend: LlamaCppBackend) -> None:
@@ -138,13 +138,13 @@ def test_pairs_of_another_library_or_driver_are_not_believed(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     target, draft = (model_at(Path(shutil.copy(path, tmp_path))) for path in (TARGET, DRAFT))
-    directory, learnt = record.learnt_dir(), record.TriedRecord()
-    learnt.tried = record.Tried(100, 90, 1.5)
-    record.Record(directory, record.name_of_pair(target, draft), learnt).write()
-    assert record.known_of(target, draft).drafted == 100
+    directory, learnt = library.learnt_dir(), library.TriedRecord()
+    learnt.tried = library.Tried(100, 90, 1.5)
+    library.Record(directory, library.name_of_pair(target, draft), learnt).write()
+    assert library.known_of(target, draft).drafted == 100
     if change == "library":
-        monkeypatch.setattr(machine, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
+        monkeypatch.setattr(fit, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
     else:
-        monkeypatch.setattr(machine, "driver", lambda: "NVRM version: 570.86.15")
-    assert record.known_of(target, draft) == record.Tried()
+        monkeypatch.setattr(fit, "driver", lambda: "NVRM version: 570.86.15")
+    assert library.known_of(target, draft) == library.Tried()
     assert os.listdir(directory)  # what was known is there again with the old library

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.models.description import Format
+from localspec.models.model import Format
 from localspec.models.names import PREFERRED, RESERVED, parse, typed_names
 from localspec.protocol.messages import ModelDescription
 

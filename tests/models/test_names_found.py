@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelAmbiguous, ModelInvalid
-from localspec.models.description import Format
 from localspec.models.library import SHOWN, chosen, meant
-from localspec.models.model import Model
+from localspec.models.model import Format, Model
 from localspec.models.names import parse
 from localspec.protocol.messages import ModelDescription
 from tests.models.finding import named

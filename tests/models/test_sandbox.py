@@ -13,8 +13,8 @@ import pytest
 from jinja2.ext import loopcontrols
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from localspec.models import sandbox
-from localspec.models.sandbox import EAGER, LAZY, METHODS, Failed, Program, Refusal
+from localspec.models import template
+from localspec.models.template import EAGER, LAZY, METHODS, Failed, Program, Refusal
 
 ENVIRONMENT = ImmutableSandboxedEnvironment(extensions=[loopcontrols])
 HUGE = 1_500_000_000
@@ -56,9 +56,9 @@ OPERATORS = ("+", "-", "*", "/", "//", "%", "**", "~", "in", "==", "<")
 def _scale(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The limits, and the long operands with them, a hundredth where memory is not looked at."""
     scale = request.param
-    monkeypatch.setattr(sandbox, "MAX_SECONDS", 0.2 if scale == 1 else 0.02)
+    monkeypatch.setattr(template, "MAX_SECONDS", 0.2 if scale == 1 else 0.02)
     for name in ("MAX_CHARS", "MAX_MADE"):
-        monkeypatch.setattr(sandbox, name, getattr(sandbox, name) // scale)
+        monkeypatch.setattr(template, name, getattr(template, name) // scale)
     monkeypatch.setitem(VARIABLES, "many", 99_999 // scale)
     monkeypatch.setitem(VARIABLES, "long", "a" * (1_000_000 // scale))
     monkeypatch.setitem(VARIABLES, "items", ["b" * (1_000_000 // scale)] * 1000)
@@ -74,7 +74,7 @@ def siege(*expressions: str) -> None:
     program = Program(choices)
     for n in range(len(expressions)):
         with contextlib.suppress(Failed, Refusal):
-            assert len(program.run({**VARIABLES, "n": n})) <= sandbox.MAX_CHARS
+            assert len(program.run({**VARIABLES, "n": n})) <= template.MAX_CHARS
 
 
 def test_the_lists_name_what_there_is() -> None:
@@ -82,7 +82,7 @@ def test_the_lists_name_what_there_is() -> None:
     assert {name for name in METHODS if any(hasattr(kind, name) for kind in KINDS)} >= METHODS - {
         "changed", "cycle", "next", "reset"
     }  # fmt: skip
-    assert sandbox.MAX_MADE >= 2 * sandbox.MAX_CHARS > sandbox.ITEM
+    assert template.MAX_MADE >= 2 * template.MAX_CHARS > template.ITEM
 
 
 @pytest.mark.parametrize("name", METHODS_OF)
@@ -95,7 +95,7 @@ def test_a_method(name: str) -> None:
 def test_a_filter(name: str) -> None:
     siege(*(f"({value}) | {name}({each})" for value in VALUES for each in OPERANDS))
     siege(f"range(many) | map('string') | map('{name}', huge) | list", f"items | map('{name}') | join")
-    siege(f"'a' | {name}({HUGE})", f"('a' * {sandbox.MAX_CHARS // 2}) | {name}('', 'x' * 4000)")
+    siege(f"'a' | {name}({HUGE})", f"('a' * {template.MAX_CHARS // 2}) | {name}('', 'x' * 4000)")
 
 
 @pytest.mark.parametrize("operator", OPERATORS)

@@ -8,10 +8,9 @@ import time
 import pytest
 
 from localspec.errors import ModelInvalid
-from localspec.models import sandbox
+from localspec.models import template
 from localspec.models.gguf import read_header
-from localspec.models.sandbox import MAX_MADE
-from localspec.models.template import ChatTemplate
+from localspec.models.template import MAX_MADE, ChatTemplate
 from localspec.protocol.requests import Message
 from tests.models import ggufs
 
@@ -222,7 +221,7 @@ def nested(depth: int, body: str = "", *, items: str = "r") -> str:
 )
 def test_a_loop_without_end_is_cut(source: str, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
     number, _, what = limit.partition(" ")
-    monkeypatch.setattr(sandbox, "MAX_STEPS" if what == "steps" else "MAX_SECONDS", int(number))
+    monkeypatch.setattr(template, "MAX_STEPS" if what == "steps" else "MAX_SECONDS", int(number))
     assert f"it took more than {limit}" in failure(source)
 
 

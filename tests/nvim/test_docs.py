@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from localspec.memory.secret_names import COPIES, NAMES, is_secret
+from localspec.memory.texts import COPIES, NAMES, is_secret
 from tests.editors.found import NEOVIMS, neovim
 from tests.nvim.editor import PLUGIN, ROOT
 from tests.waiting import DEADLINE_S

@@ -16,9 +16,8 @@ from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
-from localspec.speculation.draft import Ask, Draft
 from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.proposer import Proposer
+from localspec.speculation.verify import Ask, Draft, Proposer
 from tests.parity.play import Priced
 from tests.toys import answer, run_all
 

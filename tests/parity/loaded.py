@@ -15,13 +15,12 @@ from pathlib import Path
 import llama_cpp.llama_cpp as lib
 from hypothesis import strategies as st
 
-from localspec.backends.base import Backend
+from localspec.backends.base import Backend, measure_rounding, set_rounding
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.rounding import measure_rounding, set_rounding
-from localspec.models.bundled import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests.parity.cases import Texts
 from tests.parity.play import Loaded
 

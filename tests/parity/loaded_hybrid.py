@@ -9,7 +9,7 @@ from pathlib import Path
 
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests import gguf_parts, random_ggufs
 from tests.parity.loaded import SOURCES, TEXTS, measured, quantised
 from tests.parity.play import Loaded

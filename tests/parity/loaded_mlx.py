@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from localspec.backends.mlx.backend import MlxBackend
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests.mlx_models import FAMILIES, write_model
 from tests.parity.cases import Texts
 from tests.parity.loaded import SOURCES, measured

@@ -15,11 +15,10 @@ from localspec.backends.toy import ToyBackend
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
-from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
-from localspec.protocol.engine_config import EngineConfig
+from localspec.memory.texts import Lesson
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Request, TextPrompt
+from localspec.protocol.requests import EngineConfig, Request, TextPrompt
 from localspec.speculation.costs import CostCurve
 from tests.hostile import Dying, Hostile, family
 from tests.parity.cases import FAST, KINDS, PRICES, Asked, Case, ToyModel

@@ -16,9 +16,9 @@ import pytest
 from localspec.backends.base import Backend, Rows, Span, top_margin
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.engine.prompt import PromptEncoder
-from localspec.models.bundled import bundled_model
+from localspec.models.catalogue import bundled_model
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
+from localspec.protocol.requests import EngineConfig
 from tests.parity.prompts import prompts
 from tests.slow.share import share
 
@@ -30,7 +30,7 @@ CONFIG = EngineConfig(n_ctx=1024, parallel=2, threads=1)
 NAMES = ("stdlib-6m", "stdlib-1m")
 PROBES, TOKENS = 2, 40
 SAFETY = 2.0
-"""as in localspec.backends.rounding: a few rows do not show the worst"""
+"""as in localspec.backends.base: a few rows do not show the worst"""
 
 
 class Both(NamedTuple):

@@ -17,13 +17,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from localspec.backends.toy import ToyBackend
-from localspec.speculation.controller import Controller
-from localspec.speculation.draft import Ask, Draft, Savings
+from localspec.speculation.controller import Calibration, Controller
 from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.noise import Noise, Stream
-from localspec.speculation.proposer import Proposer
-from localspec.speculation.sampling import Sampler, SamplingParams
-from localspec.speculation.survival import Calibration
+from localspec.speculation.sampling import Noise, Sampler, SamplingParams, Stream
+from localspec.speculation.verify import Ask, Draft, Proposer, Savings
 from tests.parity.chains import Three, Unlikely, chain
 from tests.parity.play import Priced
 

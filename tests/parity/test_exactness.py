@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.backends.base import Span
-from localspec.backends.rounding import measure_rounding, set_rounding
+from localspec.backends.base import Span, measure_rounding, set_rounding
 from localspec.backends.toy import ToyBackend, ToyLogits
 from localspec.engine.engine import Engine
 from tests.parity.cases import FAST, Asked, Case, ToyModel

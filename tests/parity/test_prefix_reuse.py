@@ -17,12 +17,11 @@ from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.toy import ToyBackend, ToyLogits
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence
-from localspec.models.bundled import BUNDLED_TARGET, bundled_model
+from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
-from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
-from localspec.protocol.requests import FimPrompt, Prompt, Request, TextPrompt
-from localspec.speculation.draft import shared_length
+from localspec.protocol.requests import EngineConfig, FimPrompt, Prompt, Request, TextPrompt
+from localspec.speculation.verify import shared_length
 from tests.parity.loaded import SOURCES, measured, quantised
 from tests.parity.loaded_mlx import loaded_mlx
 from tests.parity.play import emptied

@@ -10,9 +10,8 @@ import pytest
 from localspec.engine.engine import Engine
 from localspec.engine.load import choose_here, load_engine
 from localspec.engine.sequence import Sequence
-from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request
+from localspec.protocol.requests import ChatPrompt, EngineConfig, Message, Prompt, Request
 from tests.parity.loaded import measured
 from tests.parity.prompts import prompts
 from tests.real_models import SMALL, real_model

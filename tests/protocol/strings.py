@@ -9,7 +9,7 @@ from msgspec import inspect
 
 from localspec.protocol.messages import METHODS
 
-TEXTS = ("content", "prefix", "prompt", "suffix", "system", "text")
+TEXTS = ("arguments", "content", "description", "prefix", "prompt", "suffix", "system", "text")
 """fields of any length: what models read"""
 
 

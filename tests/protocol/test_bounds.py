@@ -7,8 +7,7 @@ import pytest
 
 from localspec.errors import ModelNotFound
 from localspec.protocol import jsonrpc
-from localspec.protocol.bounds import shortened
-from localspec.protocol.jsonrpc import Call, ProtocolFault
+from localspec.protocol.jsonrpc import Call, ProtocolFault, shortened
 from localspec.protocol.messages import params_of
 from tests.protocol.fuzzing import fuzz_messages, read_message
 from tests.protocol.strings import TEXTS, Field, string_fields

@@ -11,8 +11,6 @@ from hypothesis import strategies as st
 
 from localspec.errors import ModelNotFound
 from localspec.protocol import frames
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.events import Degraded, Delta, Done, Failed, Progress, Round
 from localspec.protocol.frames import (
     HEADER,
     Cancel,
@@ -44,8 +42,25 @@ from localspec.protocol.frames import (
 )
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ChatPrompt, File, FimPrompt, Message, Request, TextPrompt
-from localspec.protocol.results import ProposerStats, Result, Stats, Token
+from localspec.protocol.requests import (
+    ChatPrompt,
+    Degraded,
+    Delta,
+    Done,
+    EngineConfig,
+    Failed,
+    File,
+    FimPrompt,
+    Message,
+    Progress,
+    ProposerStats,
+    Request,
+    Result,
+    Round,
+    Stats,
+    TextPrompt,
+    Token,
+)
 
 RESULT = Result(
     text="é😀",

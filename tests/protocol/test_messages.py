@@ -8,9 +8,7 @@ import msgspec
 import pytest
 
 from localspec.protocol import jsonrpc
-from localspec.protocol.bounds import Params
-from localspec.protocol.events import EventKind, LiveEvent, ModelEvent, RoundEvent, SessionEvent
-from localspec.protocol.jsonrpc import Call, ProtocolFault
+from localspec.protocol.jsonrpc import Call, Params, ProtocolFault
 from localspec.protocol.messages import (
     METHODS,
     NOTIFICATIONS,
@@ -20,7 +18,15 @@ from localspec.protocol.messages import (
     params_of,
 )
 from localspec.protocol.options import Options
-from localspec.protocol.requests import File, Message
+from localspec.protocol.requests import (
+    EventKind,
+    File,
+    LiveEvent,
+    Message,
+    ModelEvent,
+    RoundEvent,
+    SessionEvent,
+)
 
 EXAMPLES: dict[str, dict[str, Any]] = {
     "initialize": {"protocol": 1, "client": {"name": "vim", "version": "9"}},

@@ -6,7 +6,7 @@ import json
 
 import msgspec
 
-from localspec.protocol.results import ProposerStats, Result, Stats, Token
+from localspec.protocol.requests import ProposerStats, Result, Stats, Token
 
 DOCUMENTED = """
 {

@@ -19,9 +19,8 @@ import pytest
 from localspec.client import connect
 from localspec.engine.engine import Engine
 from localspec.engine.load import choose_here, load, load_engine
-from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ChatPrompt, Message, Request, TokenPrompt
+from localspec.protocol.requests import ChatPrompt, EngineConfig, Message, Request, TokenPrompt
 from tests.client.conftest import own_home
 from tests.mlx_pair import mlx_copy
 from tests.parity.loaded import measured

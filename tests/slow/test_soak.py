@@ -13,11 +13,10 @@ import psutil
 import pytest
 
 from localspec.client import Client, connect
-from localspec.client.stream import Stream
+from localspec.client.wire import Stream
 from localspec.errors import EngineCrashed, InvalidOptions, SessionNotFound
-from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
-from localspec.protocol.results import Result
+from localspec.protocol.requests import EngineConfig, Result
 from tests.client.conftest import own_home
 from tests.slow.share import share
 from tests.waiting import DEADLINE_S, POLL_S

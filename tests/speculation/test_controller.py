@@ -11,13 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary
-from localspec.speculation.controller import Controller, EarlyStop, best_length
+from localspec.speculation.controller import Calibration, Controller, EarlyStop, best_length
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.draft import NOTHING, Ask, Draft, Savings, nothing
 from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.lookup import PromptLookup
-from localspec.speculation.proposer import Proposer
-from localspec.speculation.survival import Calibration
+from localspec.speculation.ngrams import PromptLookup
+from localspec.speculation.verify import NOTHING, Ask, Draft, Proposer, Savings, nothing
 from tests.conformance.proposer import ProposerConformance, ask
 from tests.toys import small_markov
 

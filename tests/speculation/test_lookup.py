@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.speculation.lookup import (
+from localspec.speculation.ngrams import (
     CANDIDATES,
     CONTESTED,
     EVIDENCE,
@@ -20,7 +20,7 @@ from localspec.speculation.lookup import (
     PromptLookup,
     copy_from,
 )
-from localspec.speculation.proposer import Nothing, Proposer
+from localspec.speculation.verify import Nothing, Proposer
 from tests.conformance.proposer import ProposerConformance, ask
 
 

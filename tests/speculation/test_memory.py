@@ -8,11 +8,10 @@ from typing import NamedTuple
 
 import pytest
 
-from localspec.memory.lesson import Lesson
 from localspec.memory.memory import Memory
-from localspec.speculation.draft import NOTHING, Ask, Draft
-from localspec.speculation.memory import LEVELS, REACH, MemoryRecall
-from localspec.speculation.proposer import Proposer
+from localspec.memory.texts import Lesson
+from localspec.speculation.ngrams import LEVELS, REACH, MemoryRecall
+from localspec.speculation.verify import NOTHING, Ask, Draft, Proposer
 from tests.conformance.proposer import ProposerConformance, ask
 
 

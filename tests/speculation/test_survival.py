@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from localspec.speculation.survival import BUCKETS, Calibration, Survival
+from localspec.speculation.controller import BUCKETS, Calibration, Survival
 
 
 def test_rates_become_those_of_the_text() -> None:

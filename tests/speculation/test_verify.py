@@ -10,11 +10,11 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.backends.toy import ToyLogits
-from localspec.speculation.draft import Draft
-from localspec.speculation.early_end import EarlyEnd, EndScore
-from localspec.speculation.noise import Noise, Stream
-from localspec.speculation.sampling import Distribution, Sampler, SamplingParams
+from localspec.speculation.sampling import Distribution, Noise, Sampler, SamplingParams, Stream
 from localspec.speculation.verify import (
+    Draft,
+    EarlyEnd,
+    EndScore,
     ForwardRows,
     Greedy,
     Judge,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from localspec.protocol.messages import Pairing
 from localspec.protocol.options import Options
-from localspec.protocol.results import ProposerStats, Result, Stats, Token
+from localspec.protocol.requests import ProposerStats, Result, Stats, Token
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
 from localspec.tui.conversation import Answer, Question, Said

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from textual.strip import Strip
 
 from localspec.errors import ModelNotFound
-from localspec.protocol.results import Token
+from localspec.protocol.requests import Token
 from localspec.tui.conversation import Answer, Question, Run
 from localspec.tui.entries import AT_ONCE, HEAD, LONG, AnswerEntry, Entry, QuestionEntry, entry_of, spaced
 from tests.tui.looks import LOOK, painter, texts

@@ -8,7 +8,7 @@ import pytest
 from textual.color import Color, rgb_to_lab
 from textual.theme import BUILTIN_THEMES, Theme
 
-from localspec.protocol.proposer_kinds import KINDS
+from localspec.protocol.options import KINDS
 from localspec.tui.look import Look
 
 THEMES = [theme for theme in BUILTIN_THEMES.values() if not theme.ansi]

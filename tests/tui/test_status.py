@@ -8,7 +8,7 @@ import pytest
 
 from localspec.errors import LocalspecError
 from localspec.protocol.messages import Pairing
-from localspec.protocol.results import ProposerStats, Stats, Token
+from localspec.protocol.requests import ProposerStats, Stats, Token
 from localspec.tui import facts
 from localspec.tui.conversation import Answer, Question
 from localspec.tui.widgets.status import Status, legend, summary

@@ -9,7 +9,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from localspec.protocol.results import Token
+from localspec.protocol.requests import Token
 from localspec.tui.conversation import Answer, Question, Said
 from localspec.tui.widgets.transcript import KEPT, Transcript
 from tests.waiting import until

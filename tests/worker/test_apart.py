@@ -14,9 +14,7 @@ from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.daemon.workers.worker import STOP_S
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
-from localspec.memory.memory import Memory
-from localspec.memory.upkeep import stats
-from localspec.protocol.events import Done, Failed
+from localspec.memory.memory import Memory, stats
 from localspec.protocol.frames import (
     Answer,
     Cancel,
@@ -32,11 +30,8 @@ from localspec.protocol.frames import (
     encode_frame,
 )
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ChatPrompt, Message, Prompt, Request, TextPrompt
-from localspec.worker.apart import LONG, size_of
-from localspec.worker.channel import Channel
-from localspec.worker.loop import Worker
-from localspec.worker.pulse import Pulse
+from localspec.protocol.requests import ChatPrompt, Done, Failed, Message, Prompt, Request, TextPrompt
+from localspec.worker.loop import LONG, Channel, Pulse, Worker, size_of
 from tests.memory.tables import FP, no_piece, refuse
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read

@@ -9,11 +9,10 @@ from typing import BinaryIO
 
 import pytest
 
-from localspec.protocol.events import Degraded, Delta, StreamEvent
 from localspec.protocol.frames import FromWorker, Heartbeat, streamed
-from localspec.protocol.results import Token
-from localspec.worker import channel as channel_module
-from localspec.worker.channel import MERGED, Channel, Posted, frames_of
+from localspec.protocol.requests import Degraded, Delta, StreamEvent, Token
+from localspec.worker import loop as channel_module
+from localspec.worker.loop import MERGED, Channel, Posted, frames_of
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read
 

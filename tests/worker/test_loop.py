@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from localspec.protocol.events import Done
 from localspec.protocol.frames import (
     Cancel,
     FromWorker,
@@ -24,9 +23,8 @@ from localspec.protocol.frames import (
     TurnOver,
     encode_frame,
 )
-from localspec.worker.channel import Channel
-from localspec.worker.loop import Worker
-from localspec.worker.pulse import Pulse
+from localspec.protocol.requests import Done
+from localspec.worker.loop import Channel, Pulse, Worker
 from tests.toys import request, small_markov, toy_engine
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read

@@ -1,37 +1,441 @@
-"""The backend contract over one llama.cpp model and one context."""
+"""The backend contract over one llama.cpp model and one context, with the rollback of its sequences.
+
+A forward takes a batch: tokens with their positions and sequences. Its logits are in the context's output
+buffer until the next one. Rounds are computed in ggml's reference mode, where rows do not depend on the
+number of rows beside them.
+
+Attention cells can be cut off anywhere. A recurrent state cannot: only the one after the last token exists.
+llama.cpp keeps the states after each of the last ``K + 1`` tokens of a forward (``n_rs_seq`` of the context)
+for some architectures (src/llama-arch.cpp, ``llm_arch_supports_rs_rollback``), and copies whole states.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import ctypes
+import math
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
+import numpy as np
 
 from localspec.backends.base import (
+    PRESUMED,
     Capabilities,
     Interrupted,
+    Rows,
     Span,
     check_length,
     first_free,
     hash_of_end,
+    measure_rounding,
     recommended,
+    set_rounding,
+    top_margin,
 )
 from localspec.backends.llama_cpp import native
-from localspec.backends.llama_cpp.batch import Batch
-from localspec.backends.llama_cpp.devices import GPU, described, offloaded_bytes
-from localspec.backends.llama_cpp.logits import LlamaLogits, Output
-from localspec.backends.llama_cpp.reference import ReferenceMode
-from localspec.backends.llama_cpp.sequences import RecurrentSequences, Sequences
+from localspec.backends.llama_cpp.native import CPU, GPU, backends_of, described, exported, offloaded_bytes
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
-from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
 from localspec.errors import EngineBusy, EngineError, LocalspecError, ModelInvalid
-from localspec.interrupt import delayed
-from localspec.models.description import problem_of_file
 from localspec.models.fit import free_memory, size_of_header, states_kept
 from localspec.models.gguf import GgufHeader
-from localspec.models.model import Model
-from localspec.protocol.engine_config import EngineConfig
+from localspec.models.model import Model, problem_of_file
+from localspec.process import delayed
+from localspec.protocol.requests import EngineConfig
+
+LENGTH = struct.Struct("<I")
+"""header of a saved sequence, its length in tokens, before llama.cpp's own format"""
+WHOLE, RECURRENT = lib.LLAMA_STATE_SEQ_FLAGS_NONE, lib.LLAMA_STATE_SEQ_FLAGS_PARTIAL_ONLY
+"""parts of a sequence to save: all of it, or its recurrent states alone, without cells of attention"""
+
+
+class Sequences:
+    """Sequences that consist of cells alone: `truncate` keeps any length."""
+
+    replays = False
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+        self._memory = lib.llama_get_memory(context)
+        self.lengths: dict[int, int] = {}
+
+    def open(self, sequence: int) -> None:
+        """Open an empty sequence."""
+        self._cut(sequence, 0)
+        self.lengths[sequence] = 0
+
+    def close(self, sequence: int) -> None:
+        """Free the cells of a sequence."""
+        self._cut(sequence, 0)
+        del self.lengths[sequence]
+
+    def may_fill(self, spans: Sequence[Span], width: int) -> bool:
+        """True if all spans may be filled up to ``width`` tokens."""
+        return True
+
+    def settle(self, spans: Sequence[Span]) -> None:
+        """Make the sequences ready for a forward of these spans."""
+
+    def advance(self, sequence: int, n: int, written: int) -> None:
+        """Record a forward of ``written`` cells, of which the first ``n`` are tokens, the rest padding."""
+        self.lengths[sequence] += n
+        if n < written:
+            self._cut(sequence, self.lengths[sequence])
+
+    def undo(self, sequence: int) -> None:
+        """Drop the cells that a failed forward has written."""
+        self._cut(sequence, self.lengths[sequence])
+
+    def rollback(self, sequence: int) -> int | None:
+        """See :meth:`Backend.rollback`."""
+        return None
+
+    def reach(self, sequence: int, length: int) -> int:
+        """See :meth:`Backend.reach`."""
+        return length
+
+    def truncate(self, sequence: int, length: int) -> int:
+        """See :meth:`Backend.truncate`; ``length`` is at most the present one."""
+        if length < self.lengths[sequence]:
+            self._cut(sequence, length)
+            self.lengths[sequence] = length
+        return length
+
+    def mark(self, sequence: int) -> None:
+        """See :meth:`Backend.mark`."""
+
+    def copy(self, sequence: int, copy: int, length: int) -> None:
+        """Fill ``copy``, which is empty, with the first ``length`` tokens of ``sequence``, or fewer."""
+        # Between streams only a whole sequence can be copied; the excess is cut off again.
+        lib.llama_memory_seq_cp(self._memory, sequence, copy, 0, -1)
+        self.lengths[copy] = self.lengths[sequence]
+        self.truncate(copy, length)
+
+    def save(self, sequence: int) -> bytearray:
+        """See :meth:`Backend.save`."""
+        state = bytearray(LENGTH.size) + self._state(sequence, WHOLE)
+        LENGTH.pack_into(state, 0, self.lengths[sequence])
+        return state
+
+    def restore(self, sequence: int, state: bytearray) -> None:
+        """Fill ``sequence``, which is empty, from a saved ``state``; raises :class:`EngineError`."""
+        if len(state) <= LENGTH.size or not self._set_state(sequence, state, WHOLE, LENGTH.size):
+            raise EngineError("the saved sequence cannot be restored: it is damaged, or of another model")
+        (self.lengths[sequence],) = LENGTH.unpack_from(state)
+
+    def _cut(self, sequence: int, length: int) -> None:
+        if not lib.llama_memory_seq_rm(self._memory, sequence, length, -1):
+            raise EngineError(f"llama.cpp could not cut the KV cache of a sequence to {length} tokens")
+
+    def _state(self, sequence: int, part: int) -> bytearray:
+        state = bytearray(lib.llama_state_seq_get_size_ext(self._context, sequence, part))
+        size = len(state)
+        if lib.llama_state_seq_get_data_ext(self._context, _address(state), size, sequence, part) != size:
+            raise EngineError("llama.cpp could not save the KV cache of a sequence")
+        return state
+
+    def _set_state(self, sequence: int, state: bytearray, part: int, start: int = 0) -> bool:
+        size = len(state) - start
+        taken = lib.llama_state_seq_set_data_ext(self._context, _address(state, start), size, sequence, part)
+        return bool(taken == size)
+
+
+@dataclass(slots=True)
+class _Mark:
+    length: int
+    state: bytearray
+
+
+class RecurrentSequences(Sequences):
+    """Sequences with a recurrent state, of which llama.cpp keeps ``kept`` earlier ones.
+
+    After a forward of ``w`` tokens a sequence can go back by ``min(kept, w - 1)``; llama.cpp reports ``kept``
+    however short the forward was, which is wrong. It can go back only once before the next forward, so a cut
+    is only noted, and made when something depends on it. Further back are only the marks, which are copies
+    of the state, and the beginning.
+    """
+
+    replays = True
+
+    def __init__(self, context: Any, kept: int) -> None:
+        super().__init__(context)
+        self._kept = kept
+        self._written: dict[int, int] = {}
+        """by sequence, the tokens that llama.cpp holds: at least its length"""
+        self._back: dict[int, int] = {}
+        """by sequence, the number of these that can be taken back"""
+        self._marks: dict[int, _Mark] = {}
+        """by sequence, where it has one"""
+
+    def open(self, sequence: int) -> None:
+        self._set_length(sequence, 0)
+
+    def close(self, sequence: int) -> None:
+        super().close(sequence)
+        for facts in (self._written, self._back, self._marks):
+            facts.pop(sequence, None)
+
+    def may_fill(self, spans: Sequence[Span], width: int) -> bool:
+        # Padding after a span, and its drafts before it, must be rolled back.
+        extra = (width - len(span.tokens) + max(span.rows - 1, 0) for span in spans)
+        return max(extra) <= min(self._kept, width - 1)
+
+    def settle(self, spans: Sequence[Span]) -> None:
+        for span in spans:
+            self._settle(span.sequence)
+
+    def advance(self, sequence: int, n: int, written: int) -> None:
+        self._written[sequence] = self.lengths[sequence] + written
+        self._back[sequence] = min(self._kept, written - 1)
+        self.lengths[sequence] += n
+
+    def undo(self, sequence: int) -> None:
+        # The state may include any part of the failed forward: only a mark is exact, no rollback is.
+        self._go_to(sequence, self._mark_at(sequence, self.lengths[sequence]))
+
+    def rollback(self, sequence: int) -> int | None:
+        return self._kept
+
+    def reach(self, sequence: int, length: int) -> int:
+        if length >= self._least(sequence):
+            return length
+        mark = self._mark_at(sequence, length)
+        return 0 if mark is None else mark.length
+
+    def truncate(self, sequence: int, length: int) -> int:
+        kept = self.reach(sequence, length)
+        mark = self._mark_at(sequence, kept)
+        if mark is None:
+            self._marks.pop(sequence, None)
+        if kept < self._least(sequence):
+            self._go_to(sequence, mark)
+        self.lengths[sequence] = min(kept, self.lengths[sequence])
+        return self.lengths[sequence]
+
+    def mark(self, sequence: int) -> None:
+        self._marks.pop(sequence, None)
+        self._settle(sequence)
+        if self.lengths[sequence]:
+            self._marks[sequence] = _Mark(self.lengths[sequence], self._state(sequence, RECURRENT))
+
+    def copy(self, sequence: int, copy: int, length: int) -> None:
+        # llama.cpp's own copy takes the state before a cut, and shares data that the next cut changes.
+        usable = self._mark_at(sequence, length)
+        if length != self.lengths[sequence] and usable is None:
+            return
+        self._settle(sequence)
+        if not self._set_state(copy, self._state(sequence, WHOLE), WHOLE):
+            raise EngineError("llama.cpp could not copy the KV cache of a sequence")
+        self._set_length(copy, self.lengths[sequence])
+        if usable is not None:
+            self._marks[copy] = usable
+        if length != self.lengths[sequence]:
+            self._go_to(copy, usable)
+
+    def save(self, sequence: int) -> bytearray:
+        self._settle(sequence)
+        return super().save(sequence)
+
+    def restore(self, sequence: int, state: bytearray) -> None:
+        super().restore(sequence, state)
+        self._set_length(sequence, self.lengths[sequence])
+
+    def _mark_at(self, sequence: int, length: int) -> _Mark | None:
+        """Return the mark if it is at or before ``length``; None if there is none."""
+        mark = self._marks.get(sequence)
+        return mark if mark is not None and mark.length <= length else None
+
+    def _least(self, sequence: int) -> int:
+        """The least length that can be reached without a copy of a state."""
+        return min(self.lengths[sequence], self._written[sequence] - self._back[sequence])
+
+    def _set_length(self, sequence: int, length: int) -> None:
+        self._back[sequence] = 0
+        self._written[sequence] = self.lengths[sequence] = length
+
+    def _settle(self, sequence: int) -> None:
+        """Make the noted cut, if any; no further rollback is possible until the next forward."""
+        length = self.lengths[sequence]
+        if length < self._written[sequence]:
+            self._cut(sequence, length)
+            self._set_length(sequence, length)
+
+    def _go_to(self, sequence: int, mark: _Mark | None) -> None:
+        """Go back to the mark, or to the beginning if it is None or cannot be restored."""
+        if mark is not None and self._set_state(sequence, mark.state, RECURRENT):
+            self._cut(sequence, mark.length)
+            self._set_length(sequence, mark.length)
+            return
+        self._marks.pop(sequence, None)
+        self._cut(sequence, 0)
+        self._set_length(sequence, 0)
+
+
+def _address(state: bytearray, start: int = 0) -> Any:
+    return (ctypes.c_uint8 * (len(state) - start)).from_buffer(state, start)
+
+
+class Batch:
+    """A batch of at most ``size`` tokens, of one sequence each; ``native`` is llama.cpp's own.
+
+    Its arrays are held here: ctypes makes a new object each time one is read from the structure.
+    """
+
+    def __init__(self, size: int) -> None:
+        self.size, self.length = size, 0
+        self.native = lib.llama_batch_init(size, 0, 1)
+        self._token, self._position = self.native.token, self.native.pos
+        self._sequence, self._wanted = self.native.seq_id, self.native.logits
+        for i in range(size):
+            self.native.n_seq_id[i] = 1
+
+    def fill(self, spans: Sequence[Span], lengths: Mapping[int, int], width: int) -> int:
+        """Replace the content by the spans, each behind the cells of its sequence (``lengths``) and padded to
+        ``width`` tokens; return the number of rows of logits requested."""
+        token, position, sequence, wanted = self._token, self._position, self._sequence, self._wanted
+        at = rows = 0
+        for span in spans:
+            n = max(len(span.tokens), width)
+            if at + n > self.size:
+                raise EngineError(f"internal error: a forward of more than {self.size} tokens")
+            start, last = lengths[span.sequence], len(span.tokens) - 1
+            first_row = len(span.tokens) - span.rows
+            for i in range(n):
+                token[at] = span.tokens[min(i, last)]
+                position[at] = start + i
+                sequence[at][0] = span.sequence
+                wanted[at] = first_row <= i <= last
+                at += 1
+            rows += span.rows
+        self.length = self.native.n_tokens = at
+        return rows
+
+    def free(self) -> None:
+        lib.llama_batch_free(self.native)
+
+
+class Output:
+    """The output buffer of a context, of rows of ``size`` numbers."""
+
+    def __init__(self, context: Any, size: int) -> None:
+        self._context, self._size = context, size
+        # The package's own function returns a pointer object, which takes longer to read than a number.
+        self._address_of = exported("llama_get_logits", ctypes.c_void_p, ctypes.c_void_p)
+        self._address = 0
+        self._views: dict[int, Rows] = {}
+        """by the number of rows, at the present address"""
+
+    def logits(self, n: int) -> LlamaLogits:
+        """Wait for the device, and return the first ``n`` rows."""
+        address = self._address_of(self._context) if n else self._address
+        if address != self._address:
+            self._address, self._views = address, {}
+        view = self._views.get(n)
+        if view is None:
+            buffer: Any = (ctypes.c_float * (n * self._size)).from_address(address) if n else b""
+            view = self._views[n] = np.frombuffer(buffer, dtype=np.float32).reshape(n, self._size)
+        return LlamaLogits(view)
+
+
+class LlamaLogits:
+    """A view of the rows that were requested, in their order; see :class:`localspec.backends.base.Logits`."""
+
+    def __init__(self, rows: Rows) -> None:
+        self._rows = rows
+        self._best: list[int] | None = None
+
+    def argmax(self) -> list[int]:
+        if self._best is None:
+            self._best = self._rows.argmax(axis=-1).tolist()
+        return self._best
+
+    def peaks(self) -> list[float]:
+        return [self._rows.item(i, token) for i, token in enumerate(self.argmax())]
+
+    def margins(self) -> list[float]:
+        return [top_margin(row) for row in self._rows]
+
+    def rows(self, start: int, stop: int) -> Rows:
+        return self._rows[start:stop].copy()
+
+
+TILE = 64
+"""from this many rows on, attention is computed in tiles"""
+
+ALIKE = {"F32", "F16", "BF16", "Q8_0", "Q4_0", "Q4_1", "Q5_0", "Q5_1"}
+"""types of weights whose products are the same with and without reference mode"""
+TILED_WEIGHTS = 16
+"""from this many rows on, products with all others are faster in tiles"""
+
+Switch = Callable[[bool], None]
+
+
+class ReferenceMode:
+    """ggml's reference mode for one context, whose model has weights of the types ``weights``; off in the
+    beginning, and not available where no layer is computed ``on_cpu``. Rows in it do not depend on the number
+    of rows beside them.
+
+    On a CPU, flash attention sums a lone row over 512 cells and more in parts, one per thread, and a row
+    among others in one go (ggml-cpu/ops.cpp, ``ggml_compute_forward_flash_attn_ext_f16``). That differs in
+    the last bit, which quantised activations amplify to up to 0.2 logits. In reference mode every row is
+    summed in one go, and forwards of 1, 2, 5 and 16 tokens give the same bits, however long the context. That
+    is faster or slower: on 2 cores a lone row behind 1,900 tokens takes 18.2 ms instead of 20.2 (0.5 billion
+    parameters at Q8_0), behind 1,500 42.8 instead of 39.7 (1.5 billion at Q4_K_M), behind 3,500 34.3 instead
+    of 32.5 (0.5 billion). So where more rows of a model's weights are not equal anyway, a lone row is in it
+    only if it must be. Long pieces of a prompt are much faster without it: they are computed in tiles. So are
+    products with K-quants and similar types from eight rows on, which pays from 16 on: with 1.5 billion
+    parameters at Q4_K_M, 8 rows cost 5.0 forwards of one row in reference mode and 6.5 without, 12 rows 7.3
+    and 7.9, 16 rows 7.6 and 7.5, 32 rows 14.9 and 12.8. In it, up to three rows of Q4_K, and up to seven of
+    Q5_K and Q6_K, are equal.
+
+    llama.cpp's C interface gives no access to ggml's backends, but its shared library exports the C++ method
+    that does. Where it is not exported, the mode stays off. In either case strict mode relies only on what
+    :mod:`localspec.backends.base` measures.
+    """
+
+    def __init__(self, context: Any, weights: Iterable[str], *, on_cpu: bool = True) -> None:
+        self._switches = _switches(context) if on_cpu else []
+        self._most = math.inf if ALIKE.issuperset(weights) else TILED_WEIGHTS - 1
+        self._on = False
+        self.available = bool(self._switches)
+        self.fast_alone = self.available and self._most < math.inf
+        """True if lone rows are summed in parts unless they must be exact"""
+
+    def for_widths(self, longest: int, total: int, *, exact: bool = True) -> None:
+        """Switch the mode for a forward of at most ``longest`` tokens a sequence and ``total`` in all. It
+        holds for the whole forward: beside a long piece of a prompt, short spans are computed without it."""
+        on = longest < TILE and total <= self._most and (exact or longest > 1 or not self.fast_alone)
+        if on != self._on:
+            for switch in self._switches:
+                switch(on)
+            self._on = on
+
+
+def _switches(context: Any) -> list[Switch]:
+    """Return one switch per CPU backend of the context; none where the library exports no access to them."""
+    pointer = ctypes.c_void_p
+    try:
+        backends = backends_of(context)
+        registry_of = exported("ggml_backend_dev_backend_reg", pointer, pointer)
+        find = exported("ggml_backend_reg_get_proc_address", pointer, pointer, ctypes.c_char_p)
+    except AttributeError:
+        return []
+    found: list[Switch] = []
+    for each in backends:
+        if each.kind == CPU:
+            address = find(registry_of(each.device), b"ggml_backend_cpu_set_use_ref")
+            if address:
+                found.append(_switch(address, each.backend))
+    return found
+
+
+def _switch(address: int, backend: int) -> Switch:
+    set_use_ref = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool)(address)
+    return lambda on: set_use_ref(backend, on)
+
 
 NO_CELL, ABORTED = 1, 2
 NO_STATES = "llama.cpp keeps no earlier states of models of this architecture: drafts cannot be rolled back"
@@ -46,7 +450,7 @@ class LlamaCppBackend:
     Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a bounded check of the file's
     header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit.
     ``measured=False`` skips the probe of its rounding, which only a target needs;
-    :mod:`localspec.backends.rounding` can do it later. ``drafts``: the model is a draft model, which goes
+    :mod:`localspec.backends.base` can do it later. ``drafts``: the model is a draft model, which goes
     back only to marks, so that no earlier states of a recurrent one are kept.
     """
 

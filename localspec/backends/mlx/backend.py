@@ -6,7 +6,16 @@ from collections.abc import Callable, Sequence
 
 import mlx.core as mx
 
-from localspec.backends.base import Capabilities, Span, check_length, first_free, hash_of_end
+from localspec.backends.base import (
+    PRESUMED,
+    Capabilities,
+    Span,
+    check_length,
+    first_free,
+    hash_of_end,
+    measure_rounding,
+    set_rounding,
+)
 from localspec.backends.mlx import native
 from localspec.backends.mlx.attention import Attention, Step
 from localspec.backends.mlx.layers import Cells, Layers, State, layers_of
@@ -15,15 +24,13 @@ from localspec.backends.mlx.prefetch import Computed, StepPrefetch
 from localspec.backends.mlx.saved import pack, unpack
 from localspec.backends.mlx.slot import Held, Rewinding, Slot
 from localspec.backends.mlx.vocabulary import MlxVocabulary
-from localspec.backends.rounding import PRESUMED, measure_rounding, set_rounding
-from localspec.backends.sizes import CellBytes, choose_sizes, widest_forward
 from localspec.errors import EngineError, ModelInvalid
-from localspec.models.bounded import REMEDY
 from localspec.models.directory import ModelDirectory
-from localspec.models.machine import build_for
+from localspec.models.fit import CellBytes, build_for, choose_sizes, widest_forward
+from localspec.models.gguf import REMEDY
 from localspec.models.model import Model
-from localspec.protocol.engine_config import EngineConfig
 from localspec.protocol.options import Options
+from localspec.protocol.requests import EngineConfig
 
 HEADLESS = 32
 """this many tokens without rows, or more, get a forward of their own, in which MLX computes no logits"""

@@ -23,8 +23,8 @@ from localspec.backends.mlx.lm import (
     RotatingKVCache,
     make_prompt_cache,
 )
-from localspec.backends.sizes import CellBytes
 from localspec.errors import EngineError
+from localspec.models.fit import CellBytes
 
 TRIMMABLE = {ChunkedKVCache, ConcatenateKVCache, KVCache, QuantizedKVCache}
 """caches that can always be cut back; others are ``is_trimmable`` in mlx-lm only until it is too late"""

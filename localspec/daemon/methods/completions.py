@@ -10,11 +10,9 @@ import math
 from msgspec.structs import replace
 
 from localspec.completion.finishing import finished
-from localspec.daemon.daemon import Daemon
-from localspec.daemon.inline.editors import Pace, Prefetched, newest
-from localspec.daemon.inline.suggestions import Found, Query, Shown
+from localspec.daemon.daemon import Daemon, Found, Pace, Prefetched, Query, Shown, newest
 from localspec.daemon.methods.generation import first_deadline, generate, merged, nothing, waited
-from localspec.daemon.relay.exchange import Exchange
+from localspec.daemon.relay import Exchange
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import LocalspecError
 from localspec.protocol import messages

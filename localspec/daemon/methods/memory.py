@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 from asyncio.subprocess import PIPE, Process
 from typing import TypeVar
@@ -18,7 +17,8 @@ import msgspec
 
 from localspec import home, process
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.relay.exchange import Exchange, Receiver
+from localspec.daemon.methods.generation import absolute
+from localspec.daemon.relay import Exchange, Receiver
 from localspec.errors import Gone, InvalidOptions, LocalspecError, from_dict
 from localspec.protocol import messages
 from localspec.protocol.messages import Forgotten, MemoryStats, Primed
@@ -84,14 +84,6 @@ async def prime(daemon: Daemon, exchange: Exchange, params: messages.MemoryPrime
     return await _run(
         daemon, exchange, Primed, "prime", *arguments, *paths, input=msgspec.json.encode(params.texts)
     )
-
-
-def absolute(path: str) -> str:
-    """Return ``path``; raises :class:`InvalidOptions` for a relative one."""
-    if not os.path.isabs(path):
-        remedy = "Send the absolute path: the daemon's working directory is not that of its clients."
-        raise InvalidOptions(f"{path[:80]!r} is not an absolute path", remedy)
-    return path
 
 
 async def _run(daemon: Daemon, exchange: Receiver, type: type[T], *arguments: str, input: bytes = b"") -> T:

@@ -15,25 +15,19 @@ from msgspec.structs import replace
 from localspec import process
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.relay.outbox import Events
-from localspec.daemon.workers.turns import Turns
-from localspec.daemon.workers.worker import HeldDraft, Key, Resident, WorkerProcess
+from localspec.daemon.relay import Events
+from localspec.daemon.workers.worker import HeldDraft, Key, Resident, Turns, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models import library
-from localspec.models.bundled import BUNDLED, BUNDLED_TARGET
-from localspec.models.description import FORMATS
-from localspec.models.disk import recent_disk
-from localspec.models.fit import Needs, free_memory, needs_beside
-from localspec.models.library import meant, places_of
-from localspec.models.machine import has_device_code
-from localspec.models.model import Model
+from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
+from localspec.models.fit import Needs, free_memory, has_device_code, needs_beside
+from localspec.models.library import Sections, meant, places_of, recent_disk
+from localspec.models.model import FORMATS, Model
 from localspec.models.pair import Drafter, Pair, Room, choose, is_apple_silicon
-from localspec.models.sections import Sections
-from localspec.protocol.engine_config import EngineConfig
-from localspec.protocol.events import ModelEvent
 from localspec.protocol.frames import Drafted, Forget, Load, Loading, Ready
 from localspec.protocol.options import Options
-from localspec.units import MB
+from localspec.protocol.requests import EngineConfig, ModelEvent
+from localspec.wording import MB
 
 log = logging.getLogger(__name__)
 

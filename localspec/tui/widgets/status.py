@@ -8,8 +8,8 @@ from rich.text import Text
 from textual.widgets import Static
 
 from localspec.protocol.messages import Pairing
-from localspec.protocol.proposer_kinds import KINDS
-from localspec.protocol.results import Stats
+from localspec.protocol.options import KINDS
+from localspec.protocol.requests import Stats
 from localspec.tui.conversation import Answer
 from localspec.tui.look import Look
 from localspec.wording import counted, duration, one_line

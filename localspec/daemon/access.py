@@ -1,0 +1,215 @@
+"""Access to the daemon: sockets on loopback, the checks of a handshake, the token, bounds on connections.
+
+Web pages can open WebSockets to loopback, which CORS does not prevent, so before a connection is upgraded a
+browser's ``Origin`` is refused, and a ``Host`` that is not loopback (DNS rebinding). Over TCP the token is
+required as well: 256 bits, per user, kept across restarts. Malformed headers are refused like wrong ones: the
+checks never raise.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import hmac
+import os
+import re
+import secrets
+import socket
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from http import HTTPStatus
+from pathlib import Path
+from typing import Any
+
+from websockets.asyncio.server import ServerConnection
+from websockets.datastructures import Headers
+from websockets.protocol import State
+
+from localspec import home
+from localspec.protocol.messages import BEARER
+
+LOOPBACK = re.compile(r"(localhost|127\.0\.0\.1|\[::1\])(:\d{1,5})?", re.IGNORECASE)
+ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*://)[^\s/,*]+")
+SOCKET_PATH = "/"
+HEALTH_PATH = "/healthz"
+METRICS_PATH = "/metrics"
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """The requirements of one listening socket: an ``Origin``, if sent, must be among ``origins``.
+
+    Over ``tcp`` a loopback ``Host`` is required, and the token, except for ``/healthz``. ``token`` reads it;
+    None if there is none, which admits no client.
+    """
+
+    tcp: bool
+    token: Callable[[], str | None]
+    origins: frozenset[str]
+
+
+def refusal(method: str, path: str, headers: Headers, gate: Gate) -> tuple[HTTPStatus, str] | None:
+    """The HTTP status and the sentence with which a handshake is refused; None admits it."""
+    if gate.tcp and not _is_loopback(headers.get_all("Host")):
+        return HTTPStatus.FORBIDDEN, "The Host header must name this machine: localhost, 127.0.0.1 or [::1]."
+    if not all(is_listed(origin, gate.origins) for origin in headers.get_all("Origin")):
+        return HTTPStatus.FORBIDDEN, "This Origin is not in the configuration's http.origins."
+    if path not in (SOCKET_PATH, HEALTH_PATH, METRICS_PATH):
+        return HTTPStatus.NOT_FOUND, f"Only {SOCKET_PATH}, {HEALTH_PATH} and {METRICS_PATH} exist."
+    if method != "GET":
+        return HTTPStatus.METHOD_NOT_ALLOWED, "Only the method GET is allowed."
+    if gate.tcp and path != HEALTH_PATH and not _is_authenticated(headers, gate):
+        return HTTPStatus.UNAUTHORIZED, "The token is missing or wrong."
+    return None
+
+
+def _is_loopback(hosts: list[str]) -> bool:
+    return len(hosts) == 1 and LOOPBACK.fullmatch(hosts[0].strip()) is not None
+
+
+def is_listed(origin: str, origins: Collection[str]) -> bool:
+    """Return True if ``origin`` is one of ``origins``; of these ``scheme://*`` stands for every host."""
+    parts = ORIGIN.fullmatch(origin)
+    return origin in origins or (parts is not None and f"{parts[1]}*" in origins)
+
+
+def bearers(authorizations: Iterable[str]) -> list[str]:
+    """The bearer tokens of ``Authorization`` headers; an empty string for one of another scheme."""
+    values = (value.strip().partition(" ") for value in authorizations)
+    return [value.strip() if scheme.lower() == "bearer" else "" for scheme, _, value in values]
+
+
+def is_token(shown: list[str], token: str) -> bool:
+    """Return True if tokens were sent and all are right: a wrong one among several refuses the request."""
+    # Each is compared in constant time, and all are compared.
+    return bool(shown) and all([hmac.compare_digest(one.encode(), token.encode()) for one in shown])
+
+
+def _is_authenticated(headers: Headers, gate: Gate) -> bool:
+    """Return True if the token was sent, as a header or as a subprotocol."""
+    names = (name.strip() for name in ",".join(headers.get_all("Sec-WebSocket-Protocol")).split(","))
+    offered = [name.removeprefix(BEARER) for name in names if name.startswith(BEARER)]
+    token = gate.token()
+    return token is not None and is_token([*bearers(headers.get_all("Authorization")), *offered], token)
+
+
+HOST = "127.0.0.1"
+HOSTS = {HOST: socket.AF_INET, "::1": socket.AF_INET6}
+"""in order of preference; the first that this machine has is used"""
+LACKING = (errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT, errno.ENETUNREACH)
+"""the errors of a machine, or a container, that has no such address"""
+
+
+def listen(port: int) -> socket.socket:
+    """Open a TCP socket that listens at ``port``, 0 for any free port. Raises :class:`OSError`.
+
+    Its connections send without delay (TCP_NODELAY): asyncio sets that only for sockets made with the
+    protocol's number, and a second small packet would wait 40 ms for the first one's acknowledgement.
+    """
+    *others, last = HOSTS
+    for host in others:
+        try:
+            return _listen(host, port)
+        except OSError as error:
+            if error.errno not in LACKING:
+                raise
+    return _listen(last, port)
+
+
+def address(listening: socket.socket) -> str:
+    """The host and port of a socket in the form of URLs."""
+    host, port = listening.getsockname()[:2]
+    return f"[{host}]:{port}" if listening.family == socket.AF_INET6 else f"{host}:{port}"
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    listening = socket.create_server((host, port), family=HOSTS[host])
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return listening
+
+
+TOKEN = re.compile(r"[0-9a-f]{64}")
+
+
+def read_or_create(path: Path) -> str:
+    """The token in ``path``; a missing or damaged one, or one readable by others, is replaced."""
+    token = read(path)
+    return create(path) if token is None else token
+
+
+def create(path: Path) -> str:
+    """Write a new token to ``path``, replacing the file; returns the token."""
+    home.write_private(path, secrets.token_hex(32))
+    token = read(path)
+    if token is None:
+        raise PermissionError(f"{path} stays readable by other users")
+    return token
+
+
+def read(path: Path) -> str | None:
+    """The token in ``path``; None if it cannot be read, or if other users can read it."""
+    try:
+        with path.open(encoding="ascii", errors="replace") as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                return None
+            token = file.read(65)
+    except OSError:
+        return None
+    return token if TOKEN.fullmatch(token) else None
+
+
+CLOSE_S = 0.5
+"""longest duration of the closing handshake, in seconds"""
+
+
+class Socket(ServerConnection):
+    """A connection that is aborted at the deadline of the closing handshake (``close_timeout``), and at once
+    if ``made``, the connections of its server, has more than ``most``, those shaking hands included.
+
+    A peer that sends a close frame but keeps its end of the socket open would otherwise hold its place and
+    its requests for ever: the library enforces the deadline only while something is awaited.
+    """
+
+    _bounded = False
+
+    def __init__(self, *args: Any, made: set[ServerConnection], most: int, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._made, self._most = made, most
+        self.on_ready: Callable[[], None] = lambda: None
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the client keeps up: :meth:`write` may be called."""
+        return not self.paused and self.state is State.OPEN
+
+    def write(self, message: bytes) -> None:
+        """Send a text without waiting."""
+        self.protocol.send_text(message)
+        self.send_data()
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+        self.transport.abort()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.on_ready()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._made.add(self)
+        if len(self._made) > self._most:
+            self.transport.abort()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.close_deadline is not None and not self._bounded:
+            self._bounded = True
+            self.loop.call_at(self.close_deadline, self.transport.abort)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._made.discard(self)
+        super().connection_lost(exc)
+        # asyncio raises AttributeError if a transport that has written all and closed is aborted, which the
+        # library does when it sends to a lost client.
+        self.transport.abort = lambda: None  # type: ignore[method-assign]

@@ -1,1 +1,0 @@
-"""Connections: listening, authentication and the bounds on unauthenticated clients."""

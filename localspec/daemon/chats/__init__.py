@@ -1,1 +1,0 @@
-"""Chats: their turns, their messages and their file."""

@@ -1,0 +1,455 @@
+"""The events of a worker on their way to a client: streams, exchanges of requests, outboxes of clients.
+
+The receiver of a generation's events is a request with its one response, or work without a client. Streamed
+answers go on without their client for a while, and can be resumed. An outbox has the messages that wait to be
+sent to one client. Putting one in never waits, so a slow reader delays no other client: one that leaves the
+buffer full for too long is dropped. Live events go to all clients.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from typing import Any, Protocol
+
+import msgspec
+
+from localspec.errors import Gone, InvalidOptions, LocalspecError
+from localspec.protocol import jsonrpc
+from localspec.protocol.frames import DELTA, LIVE, Loading, Streamed
+from localspec.protocol.jsonrpc import Id, ProtocolFault
+from localspec.protocol.messages import ModelProgress, StreamProgress, StreamStarted
+from localspec.protocol.requests import LiveEvent, Result, RoundEvent
+
+LIVE_SHARE = 8
+"""live events are dropped once one part in so many of the buffer is filled"""
+OVERFLOW = 16
+"""multiple of the buffer's size at which a client is dropped without delay"""
+
+
+class Socket(Protocol):
+    """A client's connection, by a WebSocket or in memory."""
+
+    on_ready: Callable[[], None]
+    """called when the client has caught up"""
+
+    @property
+    def is_ready(self) -> bool:
+        """True if the client keeps up: :meth:`write` may be called."""
+
+    def write(self, message: bytes) -> None:
+        """Send a message without waiting."""
+
+    async def recv(self) -> str | bytes:
+        """Wait for the next message. Raises :class:`ConnectionClosed`."""
+
+    async def close(self, code: int, reason: str) -> None:
+        """Close the connection, and wait for the client to do so, too."""
+
+    def abort(self) -> None:
+        """Close the connection at once."""
+
+
+class Outbox:
+    """A queue of ``limit`` bytes; ``on_slow`` is called once it has been full for ``patience`` seconds.
+
+    A client that keeps up has no queue: its messages are written at once.
+    """
+
+    def __init__(self, socket: Socket, limit: int, patience: float, on_slow: Callable[[], None]) -> None:
+        self.kinds: frozenset[str] = frozenset()
+        """the kinds of live events that the client has subscribed to"""
+        self.sent = asyncio.Event()
+        """set once it is closed and empty"""
+        self._socket = socket
+        self._limit = limit
+        self._patience = patience
+        self._on_slow = on_slow
+        self._frames: deque[bytes] = deque()
+        self._size = 0
+        self._alarm: asyncio.TimerHandle | None = None
+        self._closed = False
+        socket.on_ready = self._flush
+
+    def put(self, frame: bytes) -> None:
+        """Send a frame, after those that wait; one for a closed outbox is lost."""
+        if self._closed:
+            return
+        if not self._frames and self._socket.is_ready:
+            self._socket.write(frame)
+        else:
+            self._frames.append(frame)
+            self._grow(len(frame))
+
+    def live(self, frame: bytes) -> None:
+        """Send a frame that is only useful at once: it is dropped for a slow client."""
+        if self._size < self._limit // LIVE_SHARE:
+            self.put(frame)
+
+    def close(self, *, now: bool = False) -> None:
+        """Accept no more frames. ``now`` drops those that wait."""
+        self._closed = True
+        if now:
+            self._frames.clear()
+            self._grow(-self._size)
+        self._flush()
+
+    def _flush(self) -> None:
+        """Write the queue to a client that reads; the socket calls it for the rest."""
+        while self._frames and self._socket.is_ready:
+            frame = self._frames.popleft()
+            self._grow(-len(frame))
+            self._socket.write(frame)
+        if self._closed and not self._frames:
+            self.sent.set()
+
+    def _grow(self, size: int) -> None:
+        self._size += size
+        if self._size < self._limit:
+            if self._alarm is not None:
+                self._alarm.cancel()
+                self._alarm = None
+        elif size > 0 and self._size - size >= OVERFLOW * self._limit:
+            # More is added to a far too long queue; one large answer alone does not count.
+            self._on_slow()
+        elif self._alarm is None:
+            self._alarm = asyncio.get_running_loop().call_later(self._patience, self._on_slow)
+
+
+class Events:
+    """Events for all clients. Rounds hold token ids, which are text: they go to their own client only."""
+
+    def __init__(self) -> None:
+        self.clients: set[Outbox] = set()
+
+    def publish(self, event: LiveEvent) -> None:
+        """Send ``event`` to every subscriber of its kind."""
+        frame = jsonrpc.notification("event", event).encode()
+        for client in self.clients:
+            if event.__struct_config__.tag in client.kinds:
+                client.put(frame)
+
+
+class Receiver:
+    """Work that may be cancelled. This one drops the events: it is work without a client."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._on_cancel: list[Callable[[], None]] = []
+
+    def cancel(self) -> None:
+        """Request the end: the response still comes, with the text so far."""
+        self.cancelled = True
+        for stop in tuple(self._on_cancel):
+            stop()
+
+    @contextmanager
+    def cancelled_by(self, stop: Callable[[], None]) -> Iterator[None]:
+        """Inside, a cancel calls ``stop``; one that came earlier calls it at once."""
+        self._on_cancel.append(stop)
+        try:
+            if self.cancelled:
+                stop()
+            yield
+        finally:
+            self._on_cancel.remove(stop)
+
+    @asynccontextmanager
+    async def waiting(self, deadline: float | None = None) -> AsyncIterator[None]:
+        """A context for a wait, which ``deadline`` (loop time) or a cancel ends with TimeoutError."""
+        now = asyncio.get_running_loop().time
+        async with asyncio.timeout_at(deadline) as scope:
+            with self.cancelled_by(lambda: None if scope.expired() else scope.reschedule(now())):
+                yield
+
+    @asynccontextmanager
+    async def needed(
+        self, cancelled: str, remedy: str = "Send the request again if it is still needed."
+    ) -> AsyncIterator[None]:
+        """A context for a wait, which a cancel ends with :class:`Gone` of this message."""
+        try:
+            async with self.waiting():
+                yield
+        except TimeoutError:
+            raise Gone(cancelled, remedy) from None
+
+    @property
+    def watched(self) -> bool:
+        """True if a record of each round is requested."""
+        return False
+
+    def take(self, event: Streamed) -> None:
+        """Take an event of the worker."""
+
+    def model_progress(self, model: str, frame: Loading) -> None:
+        """Report the progress of a model's load."""
+
+
+class Exchange(Receiver):
+    """Sends the messages of one request, and ends the request when it is cancelled.
+
+    ``client``: the outbox of the connection, by which the connection is known.
+    """
+
+    def __init__(self, id: Id, client: Outbox) -> None:
+        super().__init__()
+        self.id = id
+        self.client = client
+        self.on_lost: Callable[[], None] = self.cancel
+        """called when the client is lost: a stream may go on without it, anything else is cancelled"""
+        self._id = msgspec.json.encode(id)
+        self._delta = _head(DELTA, self._id) + b'"seq":'
+
+    @property
+    def watched(self) -> bool:
+        """True if the client has subscribed to rounds."""
+        return RoundEvent.__struct_config__.tag in self.client.kinds
+
+    def take(self, event: Streamed) -> None:
+        """Send a round to a client that watches: the only event of an answer that is not streamed."""
+        if event.method == LIVE:
+            self.pass_on(event)
+
+    def pass_on(self, event: Streamed) -> None:
+        """Send an event that is not a delta; a round is dropped for a client that is slow."""
+        frame = b"%b%b}" % (_head(event.method, self._id), event.params[1:])
+        if event.method != LIVE:
+            self.client.put(frame)
+        elif self.watched:
+            self.client.live(frame)
+
+    def delta(self, seq: int, params: bytes) -> None:
+        """Send the delta with this number."""
+        self.client.put(b"%b%d,%b}" % (self._delta, seq, params[1:]))
+
+    def notify(self, method: str, params: object) -> None:
+        self.client.put(jsonrpc.notification(method, params).encode())
+
+    def model_progress(self, model: str, frame: Loading) -> None:
+        self.notify("model/progress", ModelProgress(model, frame.stage, frame.fraction))
+
+    def answer(self, answer: object) -> None:
+        """Send the one response: a result or an error."""
+        if isinstance(answer, (LocalspecError, ProtocolFault)):
+            frame = jsonrpc.failure(self.id, answer)
+        else:
+            frame = jsonrpc.result(self.id, answer)
+        self.client.put(frame.encode())
+
+
+def _head(method: str, id: bytes) -> bytes:
+    """The beginning of a notification, up to the first member of its params after the request."""
+    return b'{"jsonrpc":"2.0","method":"%b","params":{"request":%b,' % (method.encode(), id)
+
+
+log = logging.getLogger(__name__)
+
+Work = Callable[["Stream"], Coroutine[Any, Any, Result]]
+
+KEPT_BYTES = 1024 * 1024
+"""bytes of a stream's deltas that are kept for clients that resume it"""
+DELTA_BYTES = 64
+"""approximate size of a kept delta besides its params"""
+MOST_ENDED = 64
+"""ended streams that are kept at most"""
+
+
+class Stream(Receiver):
+    """One generation, its deltas numbered from 0, sent to its follower.
+
+    It goes on without one for ``patience`` seconds.
+    """
+
+    def __init__(self, streams: Streams, *, session: str | None, patience: float) -> None:
+        super().__init__()
+        self._streams = streams
+        self.id = secrets.token_hex(16)
+        self.session = session
+        self.message: int | None = None
+        """the id of the answer's message; None until its turn has begun"""
+        self.task: asyncio.Task[Result]
+        self._patience = patience
+        self._deltas: deque[bytes] = deque()
+        """the params of the last deltas, as in :class:`Streamed`"""
+        self._size = 0
+        self._next = 0
+        """the number of the next delta"""
+        self._follower: Exchange | None = None
+        self._left: asyncio.Future[Result]
+        """gets an error when the follower is replaced or lost"""
+        self._alarm: asyncio.TimerHandle | None = None
+
+    async def follow(self, exchange: Exchange, after_seq: int = -1) -> Result:
+        """Send ``exchange`` the deltas after ``after_seq`` and all later events; returns the result.
+
+        The follower before it gets :class:`Gone`, and so does this one when another takes over. Raises
+        the generation's error, :class:`Gone` for deltas that are no longer kept, and :class:`InvalidOptions`
+        if there is no delta ``after_seq`` yet; then nothing is changed.
+        """
+        if after_seq >= self._next:
+            raise InvalidOptions(
+                f"after_seq is {after_seq}, but only {self._next} deltas were sent, numbered from 0",
+                "Give the number of the last delta that was received, or -1.",
+            )
+        first = self._next - len(self._deltas)
+        if after_seq + 1 < first:
+            raise Gone(f"the deltas after number {after_seq} are no longer kept")
+        if self._follower is not None:
+            self._leave("another request has resumed the stream")
+        self._cancel_alarm()
+        self._follower, left = exchange, asyncio.get_running_loop().create_future()
+        self._left = left
+        for seq, params in enumerate(self._deltas, first):
+            if seq > after_seq:
+                exchange.delta(seq, params)
+        exchange.on_lost = lambda: self._lose(exchange)
+        with exchange.cancelled_by(self.cancel):
+            await asyncio.wait({self.task, left}, return_when=asyncio.FIRST_COMPLETED)
+        return left.result() if left.done() else self.task.result()
+
+    # Events of the generation.
+
+    @property
+    def followed(self) -> bool:
+        """True if there is a follower."""
+        return self._follower is not None
+
+    @property
+    def watched(self) -> bool:
+        return self._follower is not None and self._follower.watched
+
+    def take(self, event: Streamed) -> None:
+        """Keep a delta; send the follower any event."""
+        if event.method != DELTA:
+            if self._follower is not None:
+                self._follower.pass_on(event)
+            return
+        if self._follower is not None:
+            self._follower.delta(self._next, event.params)
+        self._next += 1
+        self._deltas.append(event.params)
+        self._size += len(event.params) + DELTA_BYTES
+        while self._size > KEPT_BYTES:
+            self._size -= len(self._deltas.popleft()) + DELTA_BYTES
+
+    def model_progress(self, model: str, frame: Loading) -> None:
+        if self._follower is not None:
+            self._follower.model_progress(model, frame)
+
+    # Ends.
+
+    def _leave(self, why: str) -> None:
+        """End the request of the follower."""
+        self._follower = None
+        self._left.set_exception(Gone(why, "Resume the stream, or send the request again."))
+        self._left.exception()  # marks it as retrieved, as it may never be awaited
+
+    def _lose(self, exchange: Exchange) -> None:
+        """Handle the loss of the client of ``exchange``."""
+        if self._follower is not exchange:
+            return
+        self._leave("the client's connection was lost")
+        if self.task.done():
+            return
+        if self._patience:
+            self._alarm = asyncio.get_running_loop().call_later(self._patience, self._give_up)
+        else:
+            self.cancel()
+
+    def _give_up(self) -> None:
+        self._streams.drop(self)
+        self.cancel()
+
+    def on_end(self, task: asyncio.Task[Result]) -> None:
+        self._cancel_alarm()
+        error = None if task.cancelled() else task.exception()
+        if self._follower is None and error is not None and not isinstance(error, LocalspecError):
+            log.error("an answer without a client failed", exc_info=error)
+        self._streams.on_end(self)
+
+    def _cancel_alarm(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
+            self._alarm = None
+
+
+class Streams:
+    """A registry of streams: those that run, and for ``grace`` seconds those that have ended.
+
+    ``busy`` is the set of work that needs a model, which a running stream is part of.
+    """
+
+    def __init__(self, grace: float, busy: set[object]) -> None:
+        self.grace = grace
+        self._busy = busy
+        self.running: set[Stream] = set()
+        self._known: dict[str, Stream] = {}
+        self._ended: dict[str, asyncio.TimerHandle] = {}
+
+    async def run(
+        self, exchange: Exchange, work: Work, *, session: str | None = None, patience: float = 0
+    ) -> Result:
+        """Run ``work`` as a stream that ``exchange`` follows from its start; returns the result."""
+        stream = Stream(self, session=session, patience=patience)
+        exchange.notify("stream/started", StreamStarted(exchange.id, stream.id))
+        exchange.notify("stream/progress", StreamProgress(exchange.id, "queued", 0.0))
+        # It takes the place of its request.
+        self._busy.discard(exchange)
+        self._busy.add(stream)
+        self._known[stream.id] = stream
+        self.running.add(stream)
+        stream.task = asyncio.create_task(work(stream))
+        stream.task.add_done_callback(stream.on_end)
+        return await stream.follow(exchange)
+
+    def find(self, id: str) -> Stream:
+        """The stream of this id; raises :class:`Gone`."""
+        if (stream := self._known.get(id)) is None:
+            raise Gone(f"the stream {id[:40]!r} does not exist, or is no longer kept after its end")
+        return stream
+
+    def unfollowed(self, session: str) -> dict[int, str]:
+        """The ids of the running streams of ``session`` without a follower, by their answer's message id."""
+        streams = (each for each in self.running if each.session == session and not each.followed)
+        return {each.message: each.id for each in streams if each.message is not None}
+
+    async def end(self, session: str) -> None:
+        """Cancel the streams of ``session``, wait for their ends, and drop them."""
+        of_session = [stream for stream in self._known.values() if stream.session == session]
+        await self._cancel([stream for stream in self.running if stream.session == session])
+        for stream in of_session:
+            self.drop(stream)
+
+    async def close(self) -> None:
+        """Cancel every stream and wait for the ends."""
+        await self._cancel(list(self.running))
+
+    async def _cancel(self, streams: list[Stream]) -> None:
+        for stream in streams:
+            stream.cancel()
+        if streams:
+            await asyncio.wait([stream.task for stream in streams])
+
+    def on_end(self, stream: Stream) -> None:
+        """Keep an ended ``stream`` for a while: a client that missed the end may resume it."""
+        self._busy.discard(stream)
+        self.running.discard(stream)
+        if stream.id not in self._known:
+            return
+        if not self.grace:
+            self.drop(stream)
+            return
+        loop = asyncio.get_running_loop()
+        self._ended[stream.id] = loop.call_later(self.grace, self.drop, stream)
+        if len(self._ended) > MOST_ENDED:
+            self.drop(self._known[next(iter(self._ended))])
+
+    def drop(self, stream: Stream) -> None:
+        """Forget ``stream``: it cannot be resumed any more."""
+        self._known.pop(stream.id, None)
+        if (timer := self._ended.pop(stream.id, None)) is not None:
+            timer.cancel()

@@ -1,1 +1,0 @@
-"""From a worker's events to what is sent to a client."""
