@@ -26,6 +26,7 @@ from msgspec.structs import replace
 from localspec import home
 from localspec.errors import InvalidOptions, StorageError, of_system
 from localspec.protocol.options import (
+    SETTABLE,
     Options,
     allowed,
     check_options,
@@ -153,7 +154,7 @@ TABLES: dict[str, type[msgspec.Struct]] = {
     name: type(getattr(Config(), name)) for name in ("engine", "daemon", "http", "options")
 }
 
-SECTION_KEYS = {*EngineConfig.__struct_fields__, *Options.__struct_fields__} - {"model", "workspace"}
+SECTION_KEYS = {*EngineConfig.__struct_fields__, *SETTABLE} - {"model", "workspace"}
 """settings allowed in a section of a model"""
 
 
@@ -266,7 +267,8 @@ def _forbids_learning(workspaces: Any) -> bool:
 def _read(table: Any, struct: type[T], name: str = "", known: Collection[str] | None = None) -> T:
     """Convert the table of a ``name`` with those in it; raises :class:`InvalidOptions` for an unknown key or
     a wrong value."""
-    known = struct.__struct_fields__ if known is None else known
+    if known is None:
+        known = SETTABLE if struct is Options else struct.__struct_fields__
     prefix = f"{name}." if name in TABLES else ""
     values = dict(_table(table, name))
     for key, value in values.items():
@@ -436,7 +438,7 @@ def settings() -> tuple[Setting, ...]:
         Setting(table, name, allowed(of, name), getattr(getattr(defaults, table, defaults), name), meaning)
         for table, of in structs.items()
         for name, meaning in re.findall(FIELD, inspect.getsource(of), re.MULTILINE)
-        if table or name in ("model_dirs", "auto_pull")
+        if (name in SETTABLE if table == "options" else table or name in ("model_dirs", "auto_pull"))
     )
 
 

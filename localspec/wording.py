@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from datetime import datetime, timedelta
 
 from localspec.protocol.messages import Pairing
+from localspec.protocol.options import GRAMMAR
 from localspec.protocol.requests import Result, Stats
 
 KB, MB, GB = 10**3, 10**6, 10**9
@@ -73,7 +74,7 @@ def stats_lines(result: Result, loaded_s: float = 0.0) -> str:
     took = [f"{result.completion_tokens} tokens ({result.finish_reason.replace('_', ' ')})"]
     if stats.decode_tokens_per_s:
         took.append(f"{stats.decode_tokens_per_s:.1f} tok/s")
-    if stats.time_saved_s is not None and stats.drafted:
+    if stats.time_saved_s is not None and (stats.drafted or GRAMMAR.name in stats.proposers):
         how = "faster" if stats.time_saved_s >= 0 else "slower"
         took.append(f"{duration(abs(stats.time_saved_s))} {how} than without drafts")
     if loaded_s:
@@ -86,7 +87,11 @@ def stats_lines(result: Result, loaded_s: float = 0.0) -> str:
 def _speculation(stats: Stats, tokens: int) -> Iterator[str]:
     if stats.tokens_per_round is not None:
         yield f"{stats.tokens_per_round:.2f} tokens per round"
-    used = [f"{name} {s.accepted}/{s.drafted}" for name, s in stats.proposers.items() if s.drafted]
+    drafts = {name: share for name, share in stats.proposers.items() if share.drafted}
+    forced = drafts.pop(GRAMMAR.name, None)
+    used = [f"{name} {share.accepted}/{share.drafted}" for name, share in drafts.items()]
+    if forced is not None:
+        yield f"{counted(forced.accepted, 'token')} forced by the grammar"
     if used:
         yield f"{' + '.join(used)} drafted tokens accepted ({stats.acceptance_rate or 0:.0%})"
     yield from _silence(stats)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from cyclopts import Parameter
+import msgspec
+from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
 from localspec.cli import answer
@@ -16,7 +17,7 @@ from localspec.cli.answer import ModelFlags, sessions
 from localspec.cli.output import Printer, agrees, can_ask, note
 from localspec.config import load_config
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.protocol.options import Options
+from localspec.protocol.options import Options, parse_options
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, Result, TextPrompt
 from localspec.wording import pairing_line
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from localspec.client import Client
 
 NO_FLAGS = ModelFlags()
+FORM = Group("Form of the answer", sort_key=0)
 
 
 @Parameter(name="*")
@@ -58,6 +60,14 @@ class RunFlags(AnswerFlags):
     "Continue the session of this id, which --stats prints."
     private: bool = False
     "Store no history, and learn nothing from this request."
+    schema: Annotated[Path | None, Parameter(group=FORM)] = None
+    "File with a JSON schema: the answer is JSON that matches it."
+    grammar: Annotated[Path | None, Parameter(group=FORM)] = None
+    "File with a grammar that the answer matches: in GBNF if its name ends in .gbnf, otherwise in Lark."
+    regex: Annotated[str | None, Parameter(group=FORM)] = None
+    "Regular expression that the whole answer matches."
+    choice: Annotated[str | None, Parameter(group=FORM)] = None
+    "Texts, separated by commas, of which the answer is one."
 
     def check(self) -> None:
         """Raise :class:`InvalidOptions` for flags that exclude each other."""
@@ -78,6 +88,19 @@ class RunFlags(AnswerFlags):
         if self.raw and self.system is not None:
             message = "--raw cannot be combined with --system: raw text has no system prompt"
             raise InvalidOptions(message, "Drop --raw or --system.")
+
+    def constrained(self, options: Options) -> Options:
+        """``options`` with the form of the answer; raises :class:`InvalidOptions`."""
+        form: dict[str, object] = {"regex": self.regex, "grammar": self.grammar and _read(self.grammar)}
+        if self.schema is not None:
+            try:
+                form["schema"] = msgspec.json.decode(_read(self.schema))
+            except msgspec.DecodeError as error:
+                raise InvalidOptions(f"{self.schema} is not JSON: {error}", "Give a JSON schema.") from None
+        if self.grammar is not None and self.grammar.suffix == ".gbnf":
+            form["grammar_syntax"] = "gbnf"
+        form["choice"] = None if self.choice is None else self.choice.split(",")
+        return parse_options({name: value for name, value in form.items() if value is not None}).over(options)
 
     def messages(self, text: str) -> tuple[Message, ...]:
         """The messages of a chat that begins with this text."""
@@ -116,21 +139,23 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     options = flags.options()
     if how.private:
         options = replace(options, remember=False)
+    constrained = how.constrained(options)
     if not how.go_on and how.session is None:  # a session has its model
         _prepare(options, yes=how.yes, quiet=how.json or how.stream_json)
     printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats)
 
     def local() -> Result:
         prompt = TextPrompt(text) if how.raw else ChatPrompt(how.messages(text))
-        return answer.local(Request(prompt=prompt, options=options), flags.config(), printer)
+        return answer.local(Request(prompt=prompt, options=constrained), flags.config(), printer)
 
     async def ask(client: Client) -> Result:
         if how.raw:
-            return await answer.show(client.generate(text, raw=True, options=options), printer)
+            return await answer.show(client.generate(text, raw=True, options=constrained), printer)
         if how.private:
-            return await answer.show(client.generate(messages=how.messages(text), options=options), printer)
+            messages = how.messages(text)
+            return await answer.show(client.generate(messages=messages, options=constrained), printer)
         session = await _session(client, how, options, printer)
-        return await answer.show(client.chat(session, text, options=options), printer)
+        return await answer.show(client.chat(session, text, options=constrained), printer)
 
     return _answered(how, flags, printer, local, ask)
 

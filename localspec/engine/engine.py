@@ -17,18 +17,30 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
-from localspec.backends.base import ANY_WIDTH, Backend, Interrupted, Span
+from localspec.backends.base import ANY_WIDTH, Backend, Interrupted, Logits, Span
 from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
+from localspec.constraints.constraint import Grammars
+from localspec.constraints.grammar import grammar_of
 from localspec.engine.learning import Idle, Learning
 from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded, PromptEncoder
 from localspec.engine.round import Parts, Proposers, play_round
-from localspec.engine.sequence import NO_SLOT, Event, Limits, Sequence, Settings, settle
+from localspec.engine.sequence import (
+    NO_SLOT,
+    Event,
+    Limits,
+    Sequence,
+    Settings,
+    keeps_rows,
+    settle,
+    widest_round,
+)
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.home import workspace_of_file
 from localspec.models.fit import Needs
@@ -387,6 +399,7 @@ class Engine:
             model=target.model,
             prefill_s=self.learning.costs.prefill_s,
         )
+        self._grammars = Grammars(vocabulary)
         self._proposers = Proposers(Parts(target, None, config, self.learning), proposers)
         self._prefixes = Prefixes(target, self.learning.chats)
         self._scheduler = Scheduler(target, self.learning.costs, self._prefixes)
@@ -421,7 +434,8 @@ class Engine:
     # One call per request.
 
     def generate(self, prompt: str, **options: Any) -> Stream:
-        """Continue ``prompt`` as it is; ``options`` are the fields of :class:`Options`."""
+        """Continue ``prompt`` as it is; ``options`` are the fields of :class:`Options`;
+        ``schema`` may also be a type of msgspec's or a model of pydantic's."""
         return self.stream(Request(prompt=TextPrompt(prompt), options=_options(options)))
 
     def chat(self, messages: Iterable[Message | Mapping[str, str]], **options: Any) -> Stream:
@@ -448,12 +462,17 @@ class Engine:
     # Many requests at once.
 
     def encode(self, request: Request, settings: Settings | None = None) -> Encoded:
-        """Return the tokens of a request's prompt. Another thread may call this while the engine steps.
+        """Return the tokens of a request's prompt and its constraint. Another thread may call this while the
+        engine steps.
 
         Raises what :meth:`submit` raises, except :class:`EngineError`.
         """
         settings = settings or self._settle(request)
-        return self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut)
+        encoded = self._encoder.encode(
+            request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut
+        )
+        grammar = grammar_of(request.options.over(self.options))
+        return encoded if grammar is None else encoded._replace(constraint=self._grammars.constraint(grammar))
 
     def _settle(self, request: Request) -> Settings:
         return settle(request.options.over(self.options), request.prompt, self.target.defaults)
@@ -582,23 +601,42 @@ class Engine:
             if start <= sequence.whole < end:
                 # The next turn may start here.
                 self.target.mark(sequence.slot)
+            forced = self._opening(sequence, end - start) if answers and sequence.constraint else []
+            piece = Span(sequence.slot, [*sequence.tokens[start:end], *forced], int(answers))
             with self._preemption.allowed(self._scheduler.deadline) if preemptible else nullcontext():
-                piece = Span(sequence.slot, sequence.tokens[start:end], int(answers))
                 logits = self.target.forward([piece])
             sequence.interruptions = 0
-            sequence.wrote(start, end, exact=True)
+            exact = not forced or keeps_rows(self.target.capabilities, len(piece.tokens), strict=False)
+            sequence.wrote(start, end + len(forced), exact=exact)
             if length > chunk or sequence.reports == "all":
                 sequence.events.append(Progress(length, sequence.cached, end))
             if answers:
-                rows = TargetRows(ForwardRows(logits), 0)
-                sequence.extend(sequence.choose(rows), exact=sequence.exact == length)
-                sequence.publish()
+                self._begin(sequence, forced, logits)
             elif end == length:
                 sequence.finish = "length"
         except Interrupted:
             sequence.interruptions += 1
         except LocalspecError as error:
             sequence.error = error
+
+    def _begin(self, sequence: Sequence, forced: Seq[int], logits: Logits) -> None:
+        """Append the tokens that were read with the prompt, the first one chosen, and those forced by it."""
+        if forced and sequence.force(forced) < len(forced):
+            # A stop string ended the answer among them.
+            kept = self.target.truncate(sequence.slot, len(sequence.tokens))
+            sequence.wrote(kept, kept, exact=False)
+        if not sequence.ended:
+            chosen = sequence.choose(TargetRows(ForwardRows(logits), 0))
+            sequence.extend(chosen, exact=sequence.exact == len(sequence.tokens))
+        if sequence.constraint:
+            sequence.force(sequence.forced())
+        sequence.publish()
+
+    def _opening(self, sequence: Sequence, width: int) -> list[int]:
+        """Return what the grammar forces at the beginning, to be read with the last ``width`` tokens of the
+        prompt; a request that needs equal rows may have to read it alone."""
+        room = min(self.target.capabilities.max_batch, widest_round(self.target, sequence))
+        return sequence.forced()[: max(0, room - width)]
 
     def _decode(self, sequences: Seq[Sequence]) -> None:
         """Play a round for all; if that fails, a round for each, so that only the failing request ends."""
@@ -641,4 +679,7 @@ def _options(values: Mapping[str, Any]) -> Options:
     fields = dict(values)
     if isinstance(fields.get("stop"), str):
         fields["stop"] = [fields["stop"]]
+    if isinstance(schema := fields.get("schema"), type):
+        own = getattr(schema, "model_json_schema", partial(msgspec.json.schema, schema))
+        fields["schema"] = own()
     return parse_options(fields)

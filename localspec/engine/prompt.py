@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from localspec.backends.base import NEVER, Vocabulary, any_of
 from localspec.completion.gap import Gap
 from localspec.completion.stopping import StopRule
+from localspec.constraints.constraint import Constraint
 from localspec.engine.fim import PREFILL_S, Infill, fim_format
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
 from localspec.models.template import CHATMLS, PLAIN, ChatTemplate
@@ -103,6 +104,7 @@ class Encoded(NamedTuple):
     """True if the answer ends where the model is unsure"""
     untemplated: bool = False
     """True if it is a chat without markup: the model has no chat template"""
+    constraint: Constraint | None = None
 
 
 class PromptEncoder:

@@ -190,7 +190,8 @@ class Proposers:
         started = time.perf_counter()
         try:
             drafts = proposer.propose(asks)
-            clean = [self._clean(draft, ask.k) for draft, ask in zip(drafts, asks, strict=True)]
+            offered = zip(drafts, asks, sequences, strict=True)
+            clean = [self._clean(draft, ask.k, sequence) for draft, ask, sequence in offered]
         except Exception as error:
             # No exception of a proposer, native code included, may cost more than speed.
             to = fallback_of(sequences[0].proposer)
@@ -200,14 +201,16 @@ class Proposers:
         seconds = (time.perf_counter() - started) / len(sequences)
         return {s.id: Offer(draft, seconds) for s, draft in zip(sequences, clean, strict=True)}
 
-    def _clean(self, draft: Draft, k: int) -> Draft:
-        """Return at most ``k`` tokens of the draft, and none beyond the target's vocabulary. Raises an
-        exception for an invalid draft."""
+    def _clean(self, draft: Draft, k: int, sequence: Sequence) -> Draft:
+        """Return at most ``k`` tokens of the draft, and none beyond the target's vocabulary, or that the
+        sequence's grammar forbids. Raises an exception for an invalid draft."""
         if draft.q is not None and len(draft.q) != len(draft.tokens):
             raise ValueError(f"a draft of {len(draft.tokens)} tokens has {len(draft.q)} distributions")
         size = self._target.vocabulary.size
         wrong = next((i for i, t in enumerate(draft.tokens) if not 0 <= index(t) < size), k)
         cut = draft.cut(min(k, wrong))
+        if sequence.constraint is not None:
+            cut = cut.cut(sequence.constraint.prefix(cut.tokens))
         return cut if cut.tokens or cut.reason else NOTHING
 
     def observe(self, sequence: Sequence, draft: Draft, accepted: int) -> None:
@@ -278,9 +281,9 @@ class RoundClock:
 
     def ended(self, played: Seq[Played]) -> None:
         """Account for the round, which is over."""
-        context, is_plain = 0, True
+        context, is_plain = 0, self._width == len(played)
         for p in played:
-            context, is_plain = max(context, p.before), is_plain and not p.draft.tokens
+            context = max(context, p.before)
         if len(played) == 1:
             # A round of several requests says little about the cost of one's widths.
             self._costs.observe(self._width, context, self._forwarded - self._proposed)
@@ -288,7 +291,7 @@ class RoundClock:
         seconds = self._costs.at(context)
         plain = seconds(len(played))
         # At the usual cost: a forward that was held up by something else is not counted as a loss.
-        forward = plain if self._width == len(played) else seconds(self._width)
+        forward = plain if is_plain else seconds(self._width)
         self._spent = paid = time.perf_counter() - self._started
         noise = abs(self._forwarded - self._proposed - forward)
         if is_plain:
@@ -297,8 +300,13 @@ class RoundClock:
             noise = 0.0
         # Plain decoding would also choose a token from each row: that time is neither won nor lost.
         choosing = len(played) * self._choosing
+        # Forced tokens are gained, and fed, with drafts or without.
+        drafted = len(played[0].draft.tokens) if len(played) == 1 and played[0].sequence.constraint else None
+        without = plain if drafted is None else seconds(self._width - drafted)
         for p in played:
-            p.sequence.account.count_time(p.emitted * plain, forward, paid - p.emitted * choosing, noise)
+            won = min(p.accepted + 1, p.emitted) * plain + without - plain - forward
+            spent = paid - p.emitted * choosing
+            p.sequence.account.count_time(won, forward, p.emitted * plain, spent, noise)
 
     def record(self, p: Played) -> Round:
         """Return the record of a sequence's round, which has ended."""
@@ -413,12 +421,12 @@ def _chosen(sequence: Sequence, rows: TargetRows, draft: Draft) -> Emitted:
 
 def _settle(target: Backend, sequence: Sequence, chosen: Emitted, *, exact: bool) -> int:
     """Extend the sequence by the verified tokens, then truncate the target's cache to the accepted ones;
-    return how many tokens were used. ``exact``: the rows are those of plain decoding, if the cells before
-    them are. The caller publishes the text."""
+    append what the grammar forces after them, and return how many tokens were used. ``exact``: the rows are
+    those of plain decoding, if the cells before them are. The caller publishes the text."""
     before = len(sequence.tokens)
     exact &= sequence.exact == sequence.fed
     used = sequence.extend(chosen, exact=exact)
     # An accepted end token belongs neither to the text nor to the cells that the next turn starts from.
     kept = target.truncate(sequence.slot, min(before + min(chosen.accepted, used), len(sequence.tokens)))
     sequence.wrote(sequence.fed, kept, exact=exact)
-    return used
+    return used + sequence.force(sequence.forced()) if sequence.constraint else used

@@ -36,7 +36,7 @@ from localspec.completion.stopping import StopRule
 from localspec.engine.prompt import Encoded
 from localspec.errors import LocalspecError
 from localspec.home import workspace_of_file
-from localspec.protocol.options import Options
+from localspec.protocol.options import GRAMMAR, NONE, Options
 from localspec.protocol.requests import (
     Degraded,
     Delta,
@@ -179,11 +179,20 @@ class Account:
         share.accepted += accepted
         share.seconds += seconds
 
-    def count_time(self, plain_s: float, forward_s: float, spent_s: float, noise_s: float) -> None:
+    def count_forced(self, tokens: int) -> None:
+        """Add tokens that the grammar forced: no draft was verified for them."""
+        share = self.stats.proposers.setdefault(GRAMMAR.name, ProposerStats())
+        share.drafted += tokens
+        share.accepted += tokens
+
+    def count_time(
+        self, won_s: float, forward_s: float, plain_s: float, spent_s: float, noise_s: float
+    ) -> None:
         """Count a round that took ``spent_s``. Its forward usually takes ``forward_s``, this time ``noise_s``
-        more or less, and plain decoding would have taken ``plain_s`` for the tokens it gave."""
+        more or less; its draft saves ``won_s`` of forwards, and plain decoding would have taken ``plain_s``
+        for the tokens it gave."""
         won, spent = self.savings
-        self.savings = Savings(won + plain_s - forward_s, spent + forward_s)
+        self.savings = Savings(won + won_s, spent + forward_s)
         self._saved += plain_s - spent_s
         self._noise += noise_s + NOISE * spent_s
 
@@ -419,8 +428,10 @@ class Sequence:
         self.text = TextStream((*settings.stop, *encoded.stop), encoded.rule)
         seed = secrets.randbits(63) if settings.seed is None else settings.seed
         seeded = settings.seed is not None
-        self.sampler = Sampler(settings.sampling, Noise(seed), seeded=seeded, prompt=encoded.tokens)
-        ends_early = encoded.early_end and settings.sampling.greedy
+        self.constraint = mask = encoded.constraint
+        noise, context = Noise(seed), encoded.tokens
+        self.sampler = Sampler(settings.sampling, noise, seeded=seeded, prompt=context, mask=mask)
+        ends_early = encoded.early_end and settings.sampling.greedy and mask is None
         self._end_score = EndScore(self.end_tokens, vocabulary.size) if ends_early else None
         self._piece = vocabulary.piece
 
@@ -514,6 +525,24 @@ class Sequence:
             self.stats.rounded_tokens += len(self.tokens) - before
         return used
 
+    def forced(self) -> list[int]:
+        """Return the tokens that the grammar forces next, as many as the answer may have. None in plain
+        decoding, nor where each token's row is needed."""
+        settings = self.settings
+        if self.constraint is None or self.ended or settings.logprobs or settings.proposer == NONE:
+            return []
+        left = self._n_ctx - len(self.tokens)
+        if settings.max_tokens is not None:
+            left = min(left, settings.max_tokens - self.completion_tokens)
+        return self.constraint.forced(left)
+
+    def force(self, tokens: Seq[int]) -> int:
+        """Append forced tokens, which need no row; return how many were used."""
+        used = self.extend(Emitted(tuple(tokens), len(tokens), GRAMMAR.name), exact=True)
+        if used:
+            self.account.count_forced(used)
+        return used
+
     def _append(self, token: int, source: str, likely: Likelihood | None) -> None:
         if token in self.end_tokens:
             self.finish = "stop"
@@ -521,10 +550,14 @@ class Sequence:
         self.tokens.append(token)
         if self.settings.sampling.penalises:
             self.sampler.observe(token)
+        if self.constraint is not None:
+            self.constraint.accept(token)
         logprob, top = (None, ()) if likely is None else likely
         others = tuple(Likely(each, self._piece(each), value) for each, value in top) if top else ()
         if self.text.push(token, self._piece(token), source, logprob, others):
             self.finish = "stop_string"
+        elif self.constraint is not None and self.constraint.ended:
+            self.finish = "stop"
         elif len(self.tokens) - self.prompt_length == self.settings.max_tokens:
             self.finish = "length"
         elif len(self.tokens) > self._n_ctx:

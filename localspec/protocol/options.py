@@ -74,6 +74,15 @@ DRAFT = ProposerKind(
     unauthenticated=True,
 )
 
+GRAMMAR = ProposerKind(
+    name="grammar",
+    meaning="tokens that the request's grammar forces: no proposer drafts them, nothing is verified",
+    factory="",
+    colour="warning+315",
+    mark="italic",
+    label="grammar",
+)
+
 KINDS: tuple[ProposerKind, ...] = (LOOKUP, MEMORY, DRAFT)
 """all proposers, the cheapest draft first"""
 
@@ -96,11 +105,17 @@ MOST_LIKELY = 20
 """of :attr:`Options.top_logprobs`, as in OpenAI's API"""
 LONGEST_SHOWN = 60
 """longest refused value, in characters, that an error repeats"""
+LONGEST_GRAMMAR = 1 << 20
+"""characters of a grammar, or of a JSON schema as text"""
+LONGEST_REGEX = 1 << 16
+CONSTRAINTS = ("schema", "grammar", "regex", "choice")
+"""options of which a request has at most one: what the whole answer must match"""
 _LONG_QUOTE = re.compile(rf"(['`])[^'`]{{{LONGEST_SHOWN},}}\1")
 
 Stop = Annotated[str, Meta(min_length=1, max_length=256)]
 Bias = tuple[TokenId, Annotated[float, Meta(ge=-10_000, le=10_000)]]
 """a token and what is added to its logit"""
+Choice = Annotated[str, Meta(min_length=1, max_length=4096)]
 
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -161,16 +176,28 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """with logprobs: how many of the most probable tokens are reported for each; not set: 0"""
     overflow: Literal["cut", "refuse"] | None = None
     """a chat longer than the context: `cut` drops its oldest turns; not set: cut, over HTTP `refuse`"""
+    schema: Annotated[dict[str, Any], Meta(extra_json_schema={"title": "a JSON object"})] | None = None
+    """JSON schema that the answer matches; not set: none"""
+    grammar: Annotated[str, Meta(min_length=1, max_length=LONGEST_GRAMMAR)] | None = None
+    """grammar that the answer matches; not set: none"""
+    grammar_syntax: Literal["lark", "gbnf"] | None = None
+    """syntax of the grammar; not set: lark"""
+    regex: Annotated[str, Meta(min_length=1, max_length=LONGEST_REGEX)] | None = None
+    """regular expression that the whole answer matches; not set: none"""
+    choice: Annotated[tuple[Choice, ...], Meta(min_length=1, max_length=1024)] | None = None
+    """texts of which the answer is one; not set: any"""
 
     def over(self, base: Options) -> Options:
         """These options where they are set, ``base`` elsewhere.
 
         A draft model belongs to the model it was named with: options that name another model do not take
-        over the draft model of ``base``, and get ``auto`` if they name none.
+        over the draft model of ``base``, and get ``auto`` if they name none. A constraint replaces another.
         """
         said = {f: v for f in self.__struct_fields__ if (v := getattr(self, f)) is not None}
         if names_draft(base) and self._names_another_model(base):
             said.setdefault("draft", None)
+        if any(name in said for name in CONSTRAINTS):
+            said = dict.fromkeys((*CONSTRAINTS, "grammar_syntax")) | said
         return msgspec.structs.replace(base, **said)
 
     def _names_another_model(self, base: Options) -> bool:
@@ -181,6 +208,10 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
             return _file(self.model) != _file(base.model)
         one, two = (name.rpartition("/")[2].removesuffix(".gguf") for name in (self.model, base.model))
         return one != two
+
+
+SETTABLE = tuple(name for name in Options.__struct_fields__ if name not in (*CONSTRAINTS, "grammar_syntax"))
+"""options of the configuration and of a chat; the others are of one request"""
 
 
 def names_draft(options: Options) -> bool:
@@ -304,6 +335,9 @@ def check_options(options: Options) -> Options:
             "a threshold was given, but drafts are verified exactly",
             'Add verify = "threshold", which is lossy, or leave threshold out.',
         )
+    given = [name for name in CONSTRAINTS if getattr(options, name) is not None]
+    if len(given) > 1:
+        raise InvalidOptions(f"{' and '.join(given)} exclude each other", f"Leave {given[1]} out.")
     return options
 
 

@@ -197,7 +197,8 @@ class Token(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class ProposerStats(msgspec.Struct):
-    """One proposer's share of a request; ``seconds`` is time spent proposing."""
+    """One proposer's share of a request; ``seconds`` is time spent proposing. That of ``grammar`` has the
+    tokens that were forced, which no other figure counts as drafted."""
 
     drafted: int = 0
     accepted: int = 0

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from localspec.backends.base import Backend, Span
 from localspec.errors import LocalspecError
 from localspec.speculation.costs import FIRST, WIDE, CostCurve
-from localspec.speculation.sampling import Distribution, Stream
+from localspec.speculation.sampling import Distribution, Mask, Stream
 from localspec.speculation.verify import NOTHING, Ask, Draft, ForwardRows, Proposer, nothing, shared_length
 
 CERTAINTY = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
@@ -214,7 +214,7 @@ class DraftModel(Proposer):
 
     def _draft(self, group: Sequence[tuple[_Drafting, list[int]]]) -> None:
         rows = self._feed(group, rows=1)
-        if all(d.ask.sampler.params.takes_argmax for d, _ in group):
+        if all(d.ask.sampler.takes_argmax for d, _ in group):
             for (drafting, _), token, margin in zip(group, rows.argmax, rows.margins, strict=True):
                 # Relative to the runner-up alone: the whole softmax would cost as much as the row.
                 evidence = certainty_of(1.0 / (1.0 + math.exp(-margin)))
@@ -236,18 +236,31 @@ class DraftModel(Proposer):
             return
         if ask.sampler.params.greedy:
             drafting.take(evidence, ask.sampler.pick(row, drafting.tokens, position))
-            return
-        # With a seed the target's own sample decides: drawing with the same numbers gives it most often.
-        stream = Stream.TARGET if ask.sampler.seeded else Stream.DRAFT
-        drafting.take(evidence, q.sample(ask.sampler.noise, position, stream))
-        drafting.q.append(q)
+        else:
+            # With a seed the target's own sample decides: drawing with the same numbers gives it most often.
+            stream = Stream.TARGET if ask.sampler.seeded else Stream.DRAFT
+            drafting.take(evidence, q.sample(ask.sampler.noise, position, stream))
+            drafting.q.append(q)
+        if ask.sampler.mask is not None:
+            self._take_forced(drafting, ask.sampler.mask)
+
+    def _take_forced(self, drafting: _Drafting, mask: Mask) -> None:
+        """Draft what a grammar forces next, without forwards."""
+        room = self._room(drafting.ask)
+        while len(drafting.tokens) < room:
+            token = mask.only(drafting.tokens)
+            if token is None or token >= self._size or not drafting.admits(len(CERTAINTY)):
+                return
+            drafting.take(len(CERTAINTY), token)
+            if drafting.q:
+                drafting.q.append(Distribution(np.array([token]), np.ones(1)))
 
     def _feed(self, group: Sequence[tuple[_Drafting, list[int]]], *, rows: int) -> ForwardRows:
         started = time.perf_counter()
         spans = [Span(d.cursor.sequence, tokens, rows, exact=False) for d, tokens in group]
         forward = ForwardRows(self.backend.forward(spans))
         if rows:
-            forward.wait(whole=any(not d.ask.sampler.params.takes_argmax for d, _ in group))
+            forward.wait(whole=any(not d.ask.sampler.takes_argmax for d, _ in group))
         width = sum(len(tokens) for _, tokens in group)
         longest = max(len(d.cursor.fed) for d, _ in group)
         self.costs.observe(width, longest, time.perf_counter() - started)

@@ -1,8 +1,9 @@
-"""The sampling pipeline: logit bias → penalties → temperature → top-k → top-p → min-p → random choice.
+"""The sampling pipeline: logit bias → penalties → mask → temperature → top-k → top-p → min-p → choice.
 
-Rows of target and draft model go through the same pipeline, with the same penalty context. For the cuts a row
-is read a few times, in single precision, and only its best tokens are sorted. The tokens that they leave
-depend on the row alone: of equal logits the lowest ids come first, and sums are taken in a fixed order.
+Rows of target and draft model go through the same pipeline, with the same penalty context and the same mask:
+only so is rejection sampling of constrained answers lossless. For the cuts a row is read a few times, in
+single precision, and only its best tokens are sorted. The tokens that they leave depend on the row alone: of
+equal logits the lowest ids come first, and sums are taken in a fixed order.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -349,6 +350,19 @@ class Distribution:
         return Distribution(self.tokens, rest / total) if total > 0 else self
 
 
+class Mask(Protocol):
+    """The tokens that a grammar allows after the answer so far and the tokens ``drafted``."""
+
+    def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
+        """Return a mask of the allowed tokens, shape (vocabulary,)."""
+
+    def allows(self, token: int, drafted: Sequence[int]) -> bool:
+        """True if ``token`` is allowed."""
+
+    def only(self, drafted: Sequence[int]) -> int | None:
+        """The token that is forced; None if there is a choice."""
+
+
 class Past:
     """The tokens that penalties apply to: prompt and answer."""
 
@@ -403,11 +417,20 @@ class Sampler:
     """
 
     def __init__(
-        self, params: SamplingParams, noise: Noise, *, seeded: bool, prompt: Iterable[int] = ()
+        self,
+        params: SamplingParams,
+        noise: Noise,
+        *,
+        seeded: bool,
+        prompt: Iterable[int] = (),
+        mask: Mask | None = None,
     ) -> None:
         self.params = params
         self.noise = noise
         self.seeded = seeded
+        self.mask = mask
+        self.takes_argmax = params.takes_argmax and mask is None
+        """True if the choice is the argmax of the row, whatever it is"""
         self._past = past_of(params, prompt)
         bias = dict(params.logit_bias)
         self._biased = np.fromiter(bias, dtype=np.int64)
@@ -419,13 +442,13 @@ class Sampler:
         self._past.observe(token)
 
     def scores(self, row: NDArray[np.float32], drafted: Sequence[int]) -> NDArray[np.float32]:
-        """Return ``row``, shape (vocabulary,), after logit bias and penalties; ``drafted`` precedes it.
+        """Return ``row``, shape (vocabulary,), after logit bias, penalties and mask; ``drafted`` precedes it.
 
-        If neither is set it is ``row`` itself, which must not be written to. NaN becomes −inf; raises
-        :class:`EngineError` if nothing else is left.
+        If none is set it is ``row`` itself, which must not be written to. NaN and tokens that are not allowed
+        become −inf; raises :class:`EngineError` if nothing else is left.
         """
         row = numbers(row)
-        if not self.params.alters:
+        if not self.params.alters and self.mask is None:
             return row
         scores = row.copy()
         if len(self._biased):
@@ -433,7 +456,10 @@ class Sampler:
             scores[self._biased[there]] += self._bias[there]
         if self.params.penalises:
             self._penalise(scores, drafted)
-        return scores
+        if self.mask is None:
+            return scores
+        np.copyto(scores, -np.inf, where=~self.mask.allowed(drafted)[: len(scores)])
+        return numbers(scores)
 
     def _penalise(self, scores: NDArray[np.float32], drafted: Sequence[int]) -> None:
         tokens, counts = self._past.with_draft(drafted)

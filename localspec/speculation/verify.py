@@ -258,11 +258,13 @@ class Matching(Judge):
 
 
 class Greedy(Matching):
-    """The most probable token; rows whose best logit is finite stay on the device."""
+    """The most probable token; rows whose best logit is finite, and allowed, stay on the device."""
 
     def token(self, i: int, drafted: int | None) -> int:
-        choice = self.rows.choice(i)
-        return super().token(i, drafted) if choice is None else choice
+        choice, mask = self.rows.choice(i), self.sampler.mask
+        if choice is None or (mask is not None and not mask.allows(choice, self.draft[:i])):
+            return super().token(i, drafted)
+        return choice
 
 
 class Rejection(Judge):

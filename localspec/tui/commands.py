@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from localspec.config import Setting, find
 from localspec.errors import InvalidOptions
 from localspec.protocol.messages import ModelDescription, Pairing
-from localspec.protocol.options import Options, check_options, check_value, meanings, unknown_key
+from localspec.protocol.options import SETTABLE, Options, check_options, check_value, meanings, unknown_key
 from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Answer
 from localspec.tui.dialog import deletion
@@ -211,7 +211,7 @@ async def _themes(screen: ChatScreen) -> dict[str, str]:
 async def _settings(screen: ChatScreen) -> dict[str, str]:
     """The options, each with its value, what it takes and its meaning."""
     found = {}
-    for name in Options.__struct_fields__:
+    for name in SETTABLE:
         option, now = field(name), text_of(getattr(screen.chat.options, name))
         found[f"{name} "] = " · ".join(filter(None, (now, option.takes, option.meaning)))
     return found
@@ -320,9 +320,8 @@ def _facts(model: ModelDescription, now: Pairing | None) -> Iterator[str]:
 
 def field(name: str) -> Setting:
     """An option; raises :class:`InvalidOptions` with the nearest name."""
-    if name not in Options.__struct_fields__:
-        known = Options.__struct_fields__
-        raise InvalidOptions(unknown_key("option", name, known), "Type a space after /set: it lists them.")
+    if name not in SETTABLE:
+        raise InvalidOptions(unknown_key("option", name, SETTABLE), "Type a space after /set: it lists them.")
     return find(f"options.{name}")
 
 

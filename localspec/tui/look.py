@@ -12,13 +12,13 @@ from rich.theme import Theme
 from textual.app import App
 from textual.color import Color
 
-from localspec.protocol.options import KINDS
+from localspec.protocol.options import GRAMMAR, KINDS
 
-SOURCES = {"target": "foreground", **{kind.name: kind.colour for kind in KINDS}}
+SOURCES = {"target": "foreground", **{kind.name: kind.colour for kind in (*KINDS, GRAMMAR)}}
 """colours of tokens by source: a name of the theme's colours, and degrees of hue to turn it by"""
 LIGHTNESS, SATURATION = {True: 0.68, False: 0.3}, 0.5
 """of these colours, on dark and on light: the theme's own may be hard to read or to tell apart"""
-MARKS = {"target": Style.null(), **{kind.name: Style.parse(kind.mark) for kind in KINDS}}
+MARKS = {"target": Style.null(), **{kind.name: Style.parse(kind.mark) for kind in (*KINDS, GRAMMAR)}}
 """styles by source for terminals without colours"""
 
 

@@ -1,8 +1,8 @@
 """The worker's main loop: load the models, then step the engine, and handle frames between steps.
 
 The threads beside it: one reads frames from the socket pair, another sends those that can wait. The heartbeat
-reports the engine's progress, also while native code runs. Long texts are tokenized in a thread of their own,
-so that other requests do not wait for them.
+reports the engine's progress, also while native code runs. Long texts are tokenized, and grammars compiled,
+in a thread of their own, so that other requests do not wait for them.
 """
 
 from __future__ import annotations
@@ -65,12 +65,13 @@ from localspec.protocol.frames import (
     streamed,
     to_worker_decoder,
 )
+from localspec.protocol.options import CONSTRAINTS
 from localspec.protocol.requests import (
     ChatPrompt,
     Delta,
     Done,
     Failed,
-    Prompt,
+    Request,
     Result,
     Round,
     StreamEvent,
@@ -218,9 +219,12 @@ MESSAGE = 32
 """assumed characters that a template puts around a message"""
 
 
-def size_of(prompt: Prompt) -> int:
+def size_of(request: Request) -> int:
     """Return about how many characters must be rendered and tokenized; 0 for tokens, and for a gap, whose
-    prompt is short."""
+    prompt is short. A grammar, which must be compiled, counts as a long text."""
+    prompt, options = request.prompt, request.options
+    if any(getattr(options, name) is not None for name in CONSTRAINTS):
+        return LONG + 1
     if isinstance(prompt, ChatPrompt):
         variables = len(msgspec.msgpack.encode(prompt.variables))
         return variables + sum(MESSAGE + len(message.content) for message in prompt.messages)
@@ -475,7 +479,7 @@ class Worker:
         if isinstance(frame, Submit):
             fate, encode = Fate(frame.request.source), partial(self._engine.encode, frame.request)
             then = partial(self._submit, frame, fate)
-            self._find(frame.id, size_of(frame.request.prompt), fate, encode, then)
+            self._find(frame.id, size_of(frame.request), fate, encode, then)
         elif isinstance(frame, LoadDraft | DropDraft):
             self._pulse.step(partial(self._change_drafts, frame))
         elif isinstance(frame, Tokenize):

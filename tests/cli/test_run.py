@@ -260,3 +260,38 @@ def test_the_id_of_a_session_can_be_had(cli: Cli) -> None:
     assert "there is no session 'none-such'. Continue the last one with -c; `localspec run --stats`" in (
         refused.stderr
     )
+
+
+def test_an_answer_has_the_form_that_is_asked_for(cli: Cli, tmp_path: Path) -> None:
+    """By a schema, a grammar, an expression or a list, in this process and by the daemon alike."""
+    schema, grammar = tmp_path / "city.json", tmp_path / "dates.gbnf"
+    schema.write_text('{"properties": {"size": {"enum": ["small", "large"]}}, "required": ["size"], '
+                      '"type": "object", "additionalProperties": false}')  # fmt: skip
+    grammar.write_text('root ::= [0-9]{4} "-" [0-9]{2}')
+    for flags, pattern in [
+        (("--schema", str(schema)), r'\{"size": "(small|large)"\}'),
+        (("--grammar", str(grammar)), r"\d{4}-\d{2}"),
+        (("--regex", "[A-Z][a-z]{2,7}!"), "[A-Z][a-z]{2,7}!"),
+        (("--choice", "yes,no"), "yes|no"),
+    ]:
+        one, two = (cli.json("run", *GREEDY, *flags, *more, "Paris?") for more in ((), ("--no-daemon",)))
+        assert one["text"] == two["text"] and re.fullmatch(pattern, one["text"])
+        assert one["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (("--regex", "a(", "--no-daemon"), "unclosed group"),
+        (("--regex", "a", "--choice", "b"), "regex and choice exclude each other"),
+        (("--schema", "{here}/x.json"), "is not JSON"),
+        (("--schema", "{here}/y.json"), "schema: at /items: "),
+    ],
+)
+def test_a_form_that_cannot_be_had_is_refused(
+    cli: Cli, tmp_path: Path, flags: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "x.json").write_text("{")
+    (tmp_path / "y.json").write_text('{"type": "array", "items": {"not": {}}}')
+    done = cli("run", *(flag.replace("{here}", str(tmp_path)) for flag in flags), "Hello")
+    assert done.returncode == 2 and message in done.stderr

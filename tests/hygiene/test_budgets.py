@@ -22,22 +22,23 @@ from tests.hygiene.source import (
 )
 
 CEILINGS = {
-    "assets": 2850,
-    "localspec/.": 1500,
+    "assets": 3000,
+    "localspec/.": 1550,
     "localspec/backends": 3400,
     "localspec/bench": 300,
     "localspec/cli": 3400,
     "localspec/client": 950,
     "localspec/completion": 550,
+    "localspec/constraints": 350,
     "localspec/daemon": 4650,
     "localspec/doctor": 650,
-    "localspec/engine": 3400,
+    "localspec/engine": 3500,
     "localspec/http": 2950,
     "localspec/hub": 1050,
     "localspec/lsp": 1350,
     "localspec/memory": 1950,
     "localspec/models": 3950,
-    "localspec/protocol": 1750,
+    "localspec/protocol": 1800,
     "localspec/service": 350,
     "localspec/speculation": 2350,
     "localspec/tui": 4550,
@@ -46,7 +47,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 45350,
+    "tests": 45850,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

@@ -11,7 +11,7 @@ import pytest
 from tests.hygiene.source import ROOT
 
 LINTER = Path(sys.executable).with_name("lint-imports")
-HEAVY = ("numpy", "llama_cpp", "mlx", "mlx_lm", "jinja2", "textual")
+HEAVY = ("numpy", "llama_cpp", "llguidance", "mlx", "mlx_lm", "jinja2", "textual")
 LOOP = ("asyncio", "websockets")
 
 
@@ -29,6 +29,7 @@ def test_every_module_imports_from_its_own_layer_or_below() -> None:
 
 LAYERS = (
     "completion",
+    "constraints",
     "models",
     "backends",
     "memory",

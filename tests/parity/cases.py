@@ -92,6 +92,22 @@ PRICES = {
 """scripted costs of forwards, by width"""
 
 
+FORMS: tuple[dict[str, Any], ...] = (
+    {"regex": "([a-f]{1,3}xy){1,9}z?"},
+    {"choice": ("abcabcabd", "abcabcéa", "fed")},
+    {"grammar": 'root ::= ("ab" | "\\n" [a-e]* "--")+ "."', "grammar_syntax": "gbnf"},
+    {
+        "schema": {
+            "type": "object",
+            "properties": {"abc": {"type": "string", "maxLength": 9}, "def": {"enum": [1, 12, None]}},
+            "required": ["abc"],
+            "additionalProperties": False,
+        }
+    },
+)
+"""forms of answers, with forced tokens at their beginnings, inside and at their ends"""
+
+
 def samplings() -> st.SearchStrategy[dict[str, Any]]:
     """Greedy, greedy with penalties, seeded with any cuts: where the text is promised."""
     penalties = st.sampled_from(
@@ -123,7 +139,7 @@ def asked(texts: Texts, proposers: tuple[str, ...], *, steps: int) -> st.SearchS
     """A request that starts and is perhaps cancelled within ``steps``."""
 
     def make(base: str, share: float, tail: str, sampling: dict[str, Any], **rest: Any) -> Asked:
-        options = sampling | {"stop": rest.pop("stop"), "max_tokens": rest.pop("max_tokens")}
+        options = sampling | rest.pop("form") | {name: rest.pop(name) for name in ("stop", "max_tokens")}
         return Asked((base[: int(share * len(base))] + tail) or base[:1], options=options, **rest)
 
     return st.builds(
@@ -132,6 +148,7 @@ def asked(texts: Texts, proposers: tuple[str, ...], *, steps: int) -> st.SearchS
         share=st.sampled_from([0.3, 0.6, 0.95, 1.0]),
         tail=texts.tails,
         sampling=samplings(),
+        form=st.sampled_from(({}, {}, {}, *FORMS)),
         stop=st.lists(texts.stops, max_size=2).map(tuple),
         max_tokens=st.sampled_from(texts.max_tokens),
         proposer=st.sampled_from(proposers),

@@ -39,6 +39,11 @@ EDGES: list[tuple[str, list[Any], list[Any]]] = [
     ("repeat_last_n", [-1, 0, 100_000_000], [-2, 0.5]),
     ("logit_bias", [[], [[0, -10_000]], [[2**31 - 1, 10_000]]], [[[0]], [[-1, 0]], [[0, 10_001]], {"0": 1}]),
     ("overflow", ["cut", "refuse"], ["truncate"]),
+    ("schema", [{}, {"type": "object"}], ["{}", True, [{}]]),
+    ("grammar", ['start: "a"', "x" * 2**20], ["", "x" * (2**20 + 1), {}]),
+    ("grammar_syntax", ["lark", "gbnf"], ["ebnf"]),
+    ("regex", ["a", "x" * 2**16], ["", "x" * (2**16 + 1)]),
+    ("choice", [["a"], ["x" * 4096] * 1024], [[], [""], ["a"] * 1025, ["x" * 4097], "a", [1]]),
 ]
 GOOD = [(name, value) for name, good, _ in EDGES for value in good]
 BAD = [(name, value) for name, _, bad in EDGES for value in bad]

@@ -27,7 +27,7 @@ from localspec.speculation.verify import (
 
 DRAWS = 100_000
 # 99.9 % points of chi-square, by degrees of freedom.
-LIMIT = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 8: 26.12}
+LIMIT = {1: 10.83, 2: 13.82, 3: 16.27, 4: 18.47, 5: 20.52, 8: 26.12}
 WARM = SamplingParams(temperature=1.0)
 
 
@@ -98,6 +98,19 @@ def distribution(p: Sequence[float]) -> Distribution:
 P, Q = [0.4, 0.3, 0.3], [0.7, 0.2, 0.1]
 
 
+class Different:
+    """A mask: each token differs from the one before."""
+
+    def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
+        return np.array([self.allows(token, drafted) for token in range(3)])
+
+    def allows(self, token: int, drafted: Sequence[int]) -> bool:
+        return list(drafted[-1:]) != [token]
+
+    def only(self, drafted: Sequence[int]) -> int | None:
+        return None
+
+
 def first_tokens(
     rows: TargetRows,
     drafts: Distribution,
@@ -146,6 +159,26 @@ class TestRejectionSampling:
         drafts = sampler.distribution(np.log(Q).astype(np.float32), ())
         counts, _ = first_tokens(table(P, P), drafts, draws=DRAWS // 8, sampler=sampler)
         assert chi_square(counts, list(weights / weights.sum())) < LIMIT[2]
+
+    def test_masked_tokens_are_distributed_as_the_masked_target(self) -> None:
+        """The mask is on both sides, before cuts and normalisation: pairs of tokens, the second of which may
+        not be the first again."""
+        sampler = Sampler(WARM, Noise(5), seeded=False, mask=Different())
+        rows, counts = table(P, P, [1.0, 1.0, 1.0]), np.zeros(9, dtype=np.int64)
+        for position in range(0, 3 * (DRAWS // 8), 3):
+            tokens, q = list[int](), list[Distribution]()
+            for i in range(2):
+                q.append(sampler.distribution(np.log(Q).astype(np.float32), tokens))
+                tokens.append(q[-1].sample(sampler.noise, position + i, Stream.DRAFT))
+            draft = Draft(tuple(tokens), "draft", tuple(q))
+            first, *rest = verify(draft.tokens, judge_for(rows, sampler, draft, position, None)).tokens
+            target = sampler.distribution(rows.row(1), [first])
+            second = rest[0] if rest else target.sample(sampler.noise, position + 1, Stream.TARGET)
+            counts[3 * first + second] += 1
+        expected = [a * b / (1 - a) if i != j else 0.0 for i, a in enumerate(P) for j, b in enumerate(P)]
+        allowed = [i for i in range(9) if expected[i]]
+        assert counts.sum() == counts[allowed].sum()
+        assert chi_square(counts[allowed], [expected[i] for i in allowed]) < LIMIT[5]
 
     def test_two_tokens_in_a_row_are_distributed_as_the_target(self) -> None:
         """Pairs, drafted together, from rows that depend on the first token: 9 cells."""

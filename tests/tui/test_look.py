@@ -8,8 +8,7 @@ import pytest
 from textual.color import Color, rgb_to_lab
 from textual.theme import BUILTIN_THEMES, Theme
 
-from localspec.protocol.options import KINDS
-from localspec.tui.look import Look
+from localspec.tui.look import SOURCES, Look
 
 THEMES = [theme for theme in BUILTIN_THEMES.values() if not theme.ansi]
 
@@ -38,6 +37,6 @@ def test_sources_are_read_and_distinguished(theme: Theme) -> None:
     colours = theme.to_color_system().generate()
     look = Look.of(dark=theme.dark, colours=colours)
     sources = [Color.parse(style.color.name) for style in look.sources.values() if style.color is not None]
-    assert len(sources) == 1 + len(KINDS)
+    assert len(sources) == len(SOURCES)
     assert all(contrast(colour, Color.parse(colours["background"])) >= 2.8 for colour in sources)
     assert all(distance(one, other) >= 20 for one, other in combinations(sources, 2))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import InvalidOptions
-from localspec.protocol.options import Options
+from localspec.protocol.options import SETTABLE, Options
 from localspec.tui.commands import field, text_of, value_of
 from tests.tui.harness import playing
 
@@ -59,7 +59,7 @@ async def test_a_system_prompt_is_set_before_the_first_message(home: Path) -> No
         assert (await client.session(player.chat.session)).system == "Answer in Latin."
 
 
-@pytest.mark.parametrize("name", Options.__struct_fields__)
+@pytest.mark.parametrize("name", SETTABLE)
 def test_every_option_can_be_written(name: str) -> None:
     assert value_of(name, " ") is None and text_of(None) == ""
     assert field(name).meaning and field(name).takes

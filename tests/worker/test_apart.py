@@ -196,13 +196,15 @@ def test_what_is_cancelled_before_its_turn_is_not_tokenized(daemon: Daemon) -> N
 
 
 @pytest.mark.parametrize(
-    "prompt",
+    ("prompt", "options"),
     [
-        ChatPrompt(tuple(Message("user", "") for _ in range(1000))),
-        ChatPrompt((Message("user", "hi"),), variables={"documents": [{"text": "x" * LONG}]}),
+        (ChatPrompt(tuple(Message("user", "") for _ in range(1000))), Options()),
+        (ChatPrompt((Message("user", "hi"),), variables={"documents": [{"text": "x" * LONG}]}), Options()),
+        (TextPrompt("hi"), Options(schema={})),
     ],
-    ids=["messages", "variables"],
+    ids=["messages", "variables", "grammar"],
 )
-def test_all_that_a_template_is_given_counts(prompt: ChatPrompt) -> None:
-    assert size_of(prompt) > LONG
-    assert size_of(ChatPrompt((Message("user", "hi"),), variables={"enable_thinking": False})) < 100
+def test_all_that_takes_long_counts(prompt: Prompt, options: Options) -> None:
+    short = ChatPrompt((Message("user", "hi"),), variables={"enable_thinking": False})
+    assert size_of(Request(prompt=prompt, options=options)) > LONG
+    assert size_of(Request(prompt=short)) < 100

@@ -8,7 +8,7 @@ from rich.text import Text
 from textual.widgets import Static
 
 from localspec.protocol.messages import Pairing
-from localspec.protocol.options import KINDS
+from localspec.protocol.options import GRAMMAR, KINDS
 from localspec.protocol.requests import Stats
 from localspec.tui.conversation import Answer
 from localspec.tui.look import Look
@@ -18,6 +18,7 @@ MODELS = ("draft model", "target")
 NAMES = {
     "target": "target",
     **{kind.name: kind.label for kind in sorted(KINDS, key=lambda kind: kind.needs not in MODELS)},
+    GRAMMAR.name: GRAMMAR.label,
 }
 """names of sources, models first"""
 
@@ -69,7 +70,7 @@ def _figures(stats: Stats) -> Iterator[str]:
         yield f"{stats.decode_tokens_per_s:.0f} tok/s"
     if stats.acceptance_rate is not None:
         yield f"{stats.acceptance_rate:.0%} accepted"
-    if stats.time_saved_s is not None and stats.drafted:
+    if stats.time_saved_s is not None and (stats.drafted or GRAMMAR.name in stats.proposers):
         what = "saved" if stats.time_saved_s >= 0 else "slower"
         yield f"{duration(abs(stats.time_saved_s))} {what}"
     if stats.speculation_off_reason:

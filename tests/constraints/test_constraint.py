@@ -1,0 +1,170 @@
+"""Grammars of the options, and the tokens that they allow, on a vocabulary of merged tokens."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+from localspec.backends.toy import END, ToyVocabulary
+from localspec.constraints.constraint import Constraint, Grammars
+from localspec.constraints.grammar import grammar_of
+from localspec.errors import InvalidOptions
+from localspec.protocol.options import LONGEST_GRAMMAR, Options, parse_options
+
+MERGED = ["ab", "abc", '{"', '":', ' "', '", "', '"}', "name", "na", "age", "12", "123", ": ", "true", "},"]
+
+
+class Merged(ToyVocabulary):
+    """The toy's vocabulary and tokens of several bytes, the longest of which is taken at each place."""
+
+    size = ToyVocabulary.size + len(MERGED)
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        tokens: list[int] = []
+        while text:
+            long = max((each for each in MERGED if text.startswith(each)), key=len, default="")
+            tokens += [super().size + MERGED.index(long)] if long else text[0].encode()
+            text = text[max(1, len(long)) :]
+        return tokens
+
+    def piece(self, token: int) -> bytes:
+        own = ToyVocabulary.size
+        return super().piece(token) if token < own else MERGED[token - own].encode()
+
+    def text_of(self, token: int) -> bytes:
+        return super().text_of(token) if token < ToyVocabulary.size else self.piece(token)
+
+
+class Spaced(Merged):
+    """Its tokenizer puts a space before every text, and one of its tokens is markup that no text spells."""
+
+    marks = frozenset({Merged.size - 1})
+
+    def encode(self, text: str, *, special: bool) -> list[int]:
+        return super().encode(f" {text.replace(MERGED[-1], MERGED[-1][0])}", special=special)
+
+
+VOCABULARY = Merged()
+GRAMMARS = Grammars(VOCABULARY)
+RECORD = {
+    "type": "object",
+    "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"enum": [12, 123, 1]}},
+    "required": ["name", "age"],
+    "additionalProperties": False,
+}
+KINDS: list[tuple[dict[str, Any], str]] = [
+    ({"schema": RECORD}, r'\{"name": ".{0,12}", "age": (12|123|1)\}'),
+    ({"regex": "^(ab|[0-9]{2})+$"}, "(ab|[0-9]{2})+"),
+    ({"regex": "a/b|c\\$"}, "a/b|c[$]"),
+    ({"choice": ["abc", 'na"me', "ab\n/é"]}, 'abc|na"me|ab\n/é'),
+    ({"grammar": 'start: "ab" NUM\nNUM: /[1-3]+/'}, "ab[1-3]+"),
+    ({"grammar": 'root ::= "ab" num\nnum ::= [1-3]+', "grammar_syntax": "gbnf"}, "ab[1-3]+"),
+]
+
+
+def constraint_of(options: dict[str, Any]) -> Constraint:
+    grammar = grammar_of(parse_options(options))
+    assert grammar is not None
+    return GRAMMARS.constraint(grammar)
+
+
+def text_of(tokens: list[int]) -> str:
+    return b"".join(map(VOCABULARY.piece, tokens)).decode("utf-8", "replace")
+
+
+@pytest.mark.parametrize(("options", "pattern"), KINDS)
+def test_any_walk_gives_a_text_of_the_grammar(options: dict[str, Any], pattern: str) -> None:
+    """Forced runs taken as a whole, drafts with wrong tokens, and looking ahead change no position."""
+    dice = random.Random(0)
+    for _ in range(60):
+        plain, other, answer = constraint_of(options), constraint_of(options), list[int]()
+        while not plain.ended and len(answer) < 200:
+            mask = plain.allowed(())
+            token = int(dice.choice(np.flatnonzero(mask)))
+            draft = [token, *(dice.randrange(VOCABULARY.size) for _ in range(3))]
+            kept = other.prefix(draft)
+            assert kept >= 1 and all(other.allows(t, draft[:i]) for i, t in enumerate(draft[:kept]))
+            assert kept == len(draft) or END in draft or not other.allows(draft[kept], draft[:kept])
+            assert np.array_equal(mask, other.allowed(()))
+            if token == END:
+                break
+            forced = other.forced(8)
+            assert not forced or mask.sum() == 1
+            for each in forced or [token]:
+                assert plain.allowed(()).sum() == 1 or not forced
+                plain.accept(each)
+                other.accept(each)
+                answer.append(each)
+        else:
+            assert len(answer) < 200 and plain.allows(END, ())
+        assert re.fullmatch(pattern, text_of(answer), re.DOTALL)
+        if "schema" in options:
+            json.loads(text_of(answer))
+
+
+def test_nothing_follows_an_end_token_in_a_draft() -> None:
+    constraint = constraint_of({"regex": "(ab)+"})
+    constraint.accept(VOCABULARY.encode("ab", special=False)[0])
+    for drafted in ([END], [END, END], [END, 97, END]):
+        assert constraint.allows(END, drafted) and constraint.prefix(drafted) == 1
+    assert not constraint.ended
+
+
+def test_a_run_is_the_same_from_every_place_in_it() -> None:
+    whole, single = constraint_of({"schema": RECORD}), constraint_of({"schema": RECORD})
+    assert text_of(whole.forced(99)) == '{"name":'
+    found = []
+    while run := single.forced(1):
+        found += run
+        single.accept(run[0])
+    assert found == whole.forced(99)
+
+
+def test_forced_tokens_have_the_bytes_of_the_grammar_and_its_markup() -> None:
+    constraint = Grammars(Spaced()).constraint(f'start: "name{MERGED[-1]}abc"')
+    assert [VOCABULARY.piece(token) for token in constraint.forced(9)] == [b"name", b"},", b"abc"]
+
+
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"schema": {"properties": {"a/b": {"items": {"not": {}}}}}}, "at /properties/a~1b/items: .*not"),
+    ({"schema": {"type": "array", "uniqueItems": True}}, "schema: at /: .*uniqueItems"),
+    (
+        {"schema": {"$defs": {"x": {"type": "strung"}}, "$ref": "#/$defs/x"}},
+        r"at /\$defs/x: .*strung",
+    ),
+    ({"schema": {"$ref": "http://x/y"}}, "schema: at /: "),
+    ({"schema": {"enum": ["x" * LONGEST_GRAMMAR]}}, "schema: it has"),
+    ({"regex": "(a"}, "unclosed group"),
+    ({"regex": "(?=a)b"}, "look-around"),
+    ({"schema": {"properties": {f"n{i}": {} for i in range(10_000)}}}, "schema: it has 10001 names"),
+    ({"grammar": "start: foo"}, 'unknown name: "foo"'),
+    ({"grammar": "root ::= (", "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
+    ({"grammar": "root ::= " + "(" * 9999, "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), REFUSED)
+def test_what_cannot_be_followed_is_refused_by_name(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InvalidOptions, match=message):
+        constraint_of(options)
+
+
+def test_a_schema_nested_too_deeply_is_refused() -> None:
+    schema: dict[str, Any] = {}
+    for _ in range(5000):
+        schema = {"items": schema}
+    with pytest.raises(InvalidOptions, match="schema"):
+        GRAMMARS.constraint(str(grammar_of(Options(schema=schema))))
+
+
+def test_constraints_exclude_each_other_and_replace_those_of_a_layer_below() -> None:
+    with pytest.raises(InvalidOptions, match="regex and choice exclude each other"):
+        parse_options({"regex": "a", "choice": ["b"]})
+    below = Options(grammar='root ::= "a"', grammar_syntax="gbnf", k=2)
+    assert Options(regex="a").over(below) == Options(regex="a", k=2)
+    assert Options(seed=1).over(below).grammar_syntax == "gbnf"
