@@ -195,7 +195,7 @@ def local(request: Request, config: Config, printer: Printer, *, whole: bool = F
         try:
             for event in stream.events():
                 if isinstance(event, Delta) and not whole:
-                    printer.delta(event.text, event.tokens)
+                    printer.delta(event)
                 elif isinstance(event, Progress):
                     printer.progress("reading the prompt", event.fraction)
                 elif isinstance(event, Degraded):
@@ -274,7 +274,7 @@ def _result_of(end: object) -> Result | None:
 
 def _show(event: Event, printer: Printer) -> None:
     if isinstance(event, StreamDelta):
-        printer.delta(event.text, event.tokens)
+        printer.delta(event)
     elif isinstance(event, ModelProgress):
         printer.progress(f"loading the {event.stage} model", event.fraction)
     elif isinstance(event, SpeculationDegraded):

@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
-from localspec.protocol.requests import Result, Token
+from localspec.protocol.requests import Delta, Result
 from localspec.wording import (
     counted,
     one_line,
@@ -245,8 +245,8 @@ class Progress:
         self._live: Any = None
         self._spinner: Any = None
 
-    def update(self, what: str, fraction: float) -> None:
-        """``fraction`` of ``what`` is done, 0 to 1."""
+    def update(self, what: str, fraction: float | None) -> None:
+        """``fraction`` of ``what`` is done, 0 to 1; None: unknown."""
         if what == "queued" or sys.stderr is None or not sys.stderr.isatty():
             return
         from rich.spinner import Spinner
@@ -348,12 +348,16 @@ class Printer:
         if self._events:
             json({"event": "progress", "stage": what, "fraction": fraction})
 
-    def delta(self, text: str, tokens: tuple[Token, ...]) -> None:
+    def delta(self, delta: Delta) -> None:
+        if delta.channel == "thinking" and not self._events:
+            self._progress.update("thinking", None)
+            return
         self._progress.stop()
         if self._events:
-            json({"event": "delta", "text": text, "tokens": tokens})
-        elif not self._json and text:
-            write(text)
+            shown = {"text": delta.text, "tokens": delta.tokens, "channel": delta.channel, "call": delta.call}
+            json({"event": "delta", **{name: value for name, value in shown.items() if value is not None}})
+        elif not self._json and delta.text and delta.channel == "answer":
+            write(delta.text)
 
     def degraded(self, source: str, to: str, reason: str) -> None:
         if self._events:

@@ -18,7 +18,7 @@ from localspec.cli.output import Printer, agrees, can_ask, note
 from localspec.config import load_config
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.options import Options, parse_options
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Request, Result, TextPrompt
+from localspec.protocol.requests import ChatPrompt, Delta, FimPrompt, Message, Request, Result, TextPrompt
 from localspec.wording import pairing_line
 
 if TYPE_CHECKING:
@@ -183,14 +183,14 @@ def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_F
         source = "run" if prompt.path is None else f"file:{prompt.path}"
         request = Request(prompt=prompt, options=options, source=source, priority="completion")
         result = finished(answer.local(request, flags.config(), printer, whole=True), Gap.of(prompt))
-        printer.delta(result.text, ())
+        printer.delta(Delta(result.text, ()))
         return result
 
     async def ask(client: Client) -> Result:
         where = {name: getattr(prompt, name) for name in ("language", "path") if getattr(prompt, name)}
         stream = client.complete(prompt.prefix, prompt.suffix, options=options, trigger="invoked", **where)
         result = (await answer.show(stream, printer)).result
-        printer.delta(result.text, ())
+        printer.delta(Delta(result.text, ()))
         return result
 
     return _answered(how, flags, printer, local, ask)

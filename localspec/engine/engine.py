@@ -25,7 +25,7 @@ import msgspec
 from localspec.backends.base import ANY_WIDTH, Backend, Interrupted, Logits, Span
 from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
-from localspec.constraints.constraint import Grammars
+from localspec.constraints.constraint import Constraint, Grammars
 from localspec.constraints.grammar import grammar_of
 from localspec.engine.learning import Idle, Learning
 from localspec.engine.prefixes import Prefixes
@@ -62,6 +62,7 @@ from localspec.protocol.requests import (
 )
 from localspec.speculation.costs import WIDE, CostCurve
 from localspec.speculation.verify import ForwardRows, Proposer, TargetRows
+from localspec.tools.grammar import Marked, answer_grammar
 
 
 class Preemption:
@@ -471,8 +472,20 @@ class Engine:
         encoded = self._encoder.encode(
             request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut
         )
-        grammar = grammar_of(request.options.over(self.options))
-        return encoded if grammar is None else encoded._replace(constraint=self._grammars.constraint(grammar))
+        grammar, marked = grammar_of(request.options.over(self.options)), encoded.marked
+        if grammar is None and marked is None:
+            return encoded
+        if marked is None or not marked.form.tools:
+            return encoded._replace(constraint=self._constraint(marked, grammar))
+        try:
+            constraint = self._constraint(marked, grammar)
+        except InvalidOptions:  # a schema that the library refuses: arguments are any JSON then
+            constraint = self._constraint(marked.loose, grammar)
+        return encoded._replace(constraint=constraint)
+
+    def _constraint(self, marked: Marked | None, answer: str | None) -> Constraint | None:
+        grammar = answer if marked is None else answer_grammar(marked, answer)
+        return None if grammar is None else self._grammars.constraint(grammar)
 
     def _settle(self, request: Request) -> Settings:
         return settle(request.options.over(self.options), request.prompt, self.target.defaults)
@@ -654,9 +667,11 @@ class Engine:
         self._proposers.stop(sequence)
         sequence.publish()
         draft = self._drafts.get(sequence.draft)
+        read = sequence.channels and sequence.channels.parser
+        finish = sequence.finish or "stop"
         result = Result(
-            text=sequence.text.text,
-            finish_reason=sequence.finish or "stop",
+            text=read.said("answer") if read else sequence.text.text,
+            finish_reason="tool_calls" if read and read.calls and finish == "stop" else finish,
             model=self.target.model,
             draft=None if draft is None else draft.model,
             backend=self.target.name,
@@ -667,6 +682,8 @@ class Engine:
                 sequence.completion_tokens, priced=self.learning.costs.knows(1, len(sequence.tokens))
             ),
             stop_text=sequence.text.stop,
+            thinking=read.said("thinking") if read else "",
+            tool_calls=read.calls if read else (),
         )
         sequence.events.append(sequence.error or result)
         self.learning.count(sequence.stats, draft)

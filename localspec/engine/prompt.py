@@ -21,8 +21,11 @@ from localspec.completion.stopping import StopRule
 from localspec.constraints.constraint import Constraint
 from localspec.engine.fim import PREFILL_S, Infill, fim_format
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
-from localspec.models.template import CHATMLS, PLAIN, ChatTemplate
+from localspec.models.template import CHATML, CHATMLS, PLAIN, ChatTemplate
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Prompt, TextPrompt, TokenPrompt
+from localspec.tools.families import HERMES, Family, Form, family_of, thought_of
+from localspec.tools.grammar import Marked
+from localspec.tools.turns import guarded, turns_for
 
 GUARD = "\ufdd0"
 """stands behind the first character of a name in a content: a noncharacter, which templates leave as it is"""
@@ -85,8 +88,6 @@ class Markup:
         return re.compile("|".join(found) or NEVER)
 
 
-THOUGHT = re.compile(r"(<((?:seed:)?think(?:ing)?|reasoning|thought)>)\s*\Z")
-"""the tag with which some templates begin the answer: it opens a thought"""
 ANSWER_SHARE = 4
 """a prompt that must be cut leaves this fraction of the context, 1 / ANSWER_SHARE, for the answer"""
 
@@ -104,6 +105,8 @@ class Encoded(NamedTuple):
     """True if the answer ends where the model is unsure"""
     untemplated: bool = False
     """True if it is a chat without markup: the model has no chat template"""
+    marked: Marked | None = None
+    """the markup to expect in a chat's answer; None: none"""
     constraint: Constraint | None = None
 
 
@@ -204,48 +207,79 @@ class PromptEncoder:
         if system[0].role != "system":
             system, turns = (), prompt.messages
 
+        if prompt.tool_choice == "none":
+            prompt = replace(prompt, tools=())
+
         @cache
-        def render(first: int) -> list[int]:
+        def render(first: int) -> tuple[list[int], bool]:
             return self._render(replace(prompt, messages=(*system, *turns[first:])))
 
         def fits(first: int) -> bool:
             with suppress(ContextExceeded):
-                return len(render(first)) <= room
+                return len(render(first)[0]) <= room
             return False
 
         first, starts = 0, [i for i, m in enumerate(turns) if i and m.role == "user"]
         if cut and starts and not fits(0):
             first = starts[bisect_left(starts[:-1], True, key=fits)]
-        return Encoded(render(first), self._vocabulary.end_tokens, first, untemplated=self._is_base)
+        tokens, opened = render(first)
+        encoded = Encoded(tokens, self._vocabulary.end_tokens, first, untemplated=self._is_base)
+        form = Form(self._family or HERMES, prompt.tools, self._thought, opened)
+        return encoded._replace(marked=self._marked(form, prompt)) if form.marks else encoded
+
+    def _marked(self, form: Form, prompt: ChatPrompt) -> Marked:
+        """The markup of a chat's answer, with its control tokens."""
+        vocabulary = self._vocabulary
+        marks = vocabulary.special_tokens.intersection(vocabulary.encode(form.marks, special=True))
+        names = {token: vocabulary.text_of(token) for token in marks}
+        ends = frozenset(names.pop(token).decode() for token in marks & vocabulary.end_tokens)
+        return Marked(form, names, ends, prompt)
+
+    @cached_property
+    def _source(self) -> str:
+        return "" if self._is_base else self._vocabulary.chat_template or CHATML
+
+    @cached_property
+    def _family(self) -> Family | None:
+        return family_of(self._source)
+
+    @cached_property
+    def _thought(self) -> tuple[str, str] | None:
+        """The marks of the model's thoughts."""
+        return thought_of(self._source)
 
     def _answer_room(self, max_tokens: int | None) -> int:
         share = self._n_ctx // ANSWER_SHARE
         return share if max_tokens is None else min(max_tokens, share)
 
-    def _render(self, prompt: ChatPrompt) -> list[int]:
-        *messages, last = prompt.messages
+    def _render(self, prompt: ChatPrompt) -> tuple[list[int], bool]:
+        """The tokens of a chat, and whether the answer begins within a thought."""
         # The beginning of the answer, if the prompt has one, follows the rendered template's markup.
-        begins = prompt.prefilled and not self._is_base
-        turns = messages if begins else prompt.messages
-        guarded = [replace(turn, content=self._markup.guarded(turn.content)) for turn in turns]
-        text = self._template.render(guarded, self._markup.guarded(prompt.variables))
-        tokens = self._tokens(self._begun(text, last.content) if begins else text, self._markup.encode)
-        return tokens if tokens[:1] == self._start else [*self._start, *tokens]
+        begins, beginning = prompt.prefilled and not self._is_base, prompt.messages[-1].content
+        if begins:
+            prompt = replace(prompt, messages=prompt.messages[:-1])
+        said = guarded(turns_for(prompt, self._family), self._markup.guarded)
+        text = self._template.render(said.messages, said.variables, said.tools)
+        opens, closes = (mark.strip() for mark in self._thought or ("", ""))
+        opened = bool(opens) and text.rstrip().endswith(opens)
+        if begins and opened:
+            text, opened = self._continued(text, beginning, opens, closes)
+        elif begins:
+            opened = bool(opens) and beginning.lstrip().startswith(opens) and closes not in beginning
+            text += self._markup.guarded(beginning)
+        tokens = self._tokens(text, self._markup.encode)
+        return tokens if tokens[:1] == self._start else [*self._start, *tokens], opened
 
-    def _begun(self, rendered: str, beginning: str) -> str:
-        """The rendering with the beginning of the answer. A thought that the template has opened is closed,
-        unless the beginning opens it too, or ends it."""
-        opened = THOUGHT.search(rendered)
-        if opened is None:
-            return f"{rendered}{self._markup.guarded(beginning)}"
-        tag, close = opened[1], f"</{opened[2]}>"
-        upto = rendered[: opened.end(1)]
-        thought, end, answer = beginning.partition(close)
-        if thought.lstrip().startswith(tag):
-            rendered, thought = upto, thought.lstrip().removeprefix(tag)
+    def _continued(self, rendered: str, beginning: str, opens: str, closes: str) -> tuple[str, bool]:
+        """A rendering that ends in a thought, with the beginning of the answer, and whether it goes on with a
+        thought. The thought is closed, unless the beginning opens it too, or ends it."""
+        upto = rendered.rstrip()
+        thought, end, answer = beginning.partition(closes)
+        if thought.lstrip().startswith(opens):
+            rendered, thought = upto, thought.lstrip().removeprefix(opens)
         elif not end:
-            return f"{upto}\n\n{close}\n\n{self._markup.guarded(beginning)}"
-        return f"{rendered}{self._markup.guarded(thought)}{end}{self._markup.guarded(answer)}"
+            return f"{upto}\n\n{closes}\n\n{self._markup.guarded(beginning)}", False
+        return f"{rendered}{self._markup.guarded(thought)}{end}{self._markup.guarded(answer)}", not end
 
     @cached_property
     def _infill(self) -> Infill | None:

@@ -33,6 +33,7 @@ from msgspec.structs import replace
 
 from localspec.backends.base import ANY_WIDTH, WIDTHS, Backend, Capabilities, Span, Vocabulary
 from localspec.completion.stopping import StopRule
+from localspec.engine.channels import Channels
 from localspec.engine.prompt import Encoded
 from localspec.errors import LocalspecError
 from localspec.home import workspace_of_file
@@ -426,14 +427,14 @@ class Sequence:
         )
         self.account = Account(self.stats, reproducible=settings.reproducible)
         self.text = TextStream((*settings.stop, *encoded.stop), encoded.rule)
-        seed = secrets.randbits(63) if settings.seed is None else settings.seed
-        seeded = settings.seed is not None
+        self.channels = Channels(encoded.marked) if encoded.marked else None
+        self._piece = self.channels.named(vocabulary.piece) if self.channels else vocabulary.piece
+        noise = Noise(secrets.randbits(63) if settings.seed is None else settings.seed)
+        seeded, context = settings.seed is not None, encoded.tokens
         self.constraint = mask = encoded.constraint
-        noise, context = Noise(seed), encoded.tokens
         self.sampler = Sampler(settings.sampling, noise, seeded=seeded, prompt=context, mask=mask)
         ends_early = encoded.early_end and settings.sampling.greedy and mask is None
         self._end_score = EndScore(self.end_tokens, vocabulary.size) if ends_early else None
-        self._piece = vocabulary.piece
 
     @property
     def ended(self) -> bool:
@@ -570,7 +571,9 @@ class Sequence:
         if self.finish != "stop_string" and self.ended:
             self.text.flush()
         delta = self.text.take()
-        if delta is not None:
+        if self.channels is not None:
+            self.events.extend(self.channels.split(delta, ended=self.ended))
+        elif delta is not None:
             self.events.append(delta)
 
     def degrade(self, to: str, reason: str) -> None:

@@ -40,7 +40,7 @@ from localspec.models.directory import (
     text_of_token,
 )
 from localspec.models.gguf import read_header
-from localspec.protocol.requests import Message
+from localspec.protocol.requests import Message, Tool
 
 MAX_SOURCE = 100_000
 """characters, of which the worst take 1 s and 120 MB to compile; well-known models have up to 20,000"""
@@ -427,7 +427,7 @@ PLAIN = "{{ messages | map(attribute='content') | join('\n\n') }}"
 _REMEDY = (
     "Send the text without a template: `run --raw`, over HTTP `/v1/completions`, or `raw` of `/api/generate`."
 )
-_Role = Literal["system", "user", "assistant"]
+_Role = Literal["system", "user", "assistant", "tool"]
 _SYSTEMS: tuple[_Role, ...] = ("system", "user")
 
 
@@ -440,11 +440,16 @@ class ChatTemplate:
         self._turn = threading.Lock()
         self._program: Any = None
 
-    def render(self, messages: Sequence[Message], variables: Mapping[str, Any] = NO_VARIABLES) -> str:
+    def render(
+        self,
+        messages: Sequence[Message],
+        variables: Mapping[str, Any] = NO_VARIABLES,
+        tools: Sequence[Tool] = (),
+    ) -> str:
         """The prompt text that asks for the next assistant message; ``variables`` stand beside its own.
 
         A template that refuses the messages gets neighbours of one role as one message, and after that system
-        messages as the user's.
+        messages as the user's. The arguments of calls are objects, or texts where it fails with those.
 
         Raises :class:`ModelInvalid` where the source is not valid Jinja, or a rendering fails or exceeds a
         limit of the sandbox.
@@ -455,24 +460,70 @@ class ChatTemplate:
                 self._program = self._program or Program(self._source)
             except Failed as error:
                 raise ModelInvalid(f"the model's chat template is broken: {error}", _REMEDY) from None
+            own = {**self._own, "tools": [_function(tool) for tool in tools]} if tools else self._own
             refused: Exception | None = None
-            for system in (None, *_SYSTEMS):
-                attempt = messages if system is None else _joined(messages, system)
-                turns = [{"role": m.role, "content": m.content} for m in attempt]
-                try:
-                    return str(self._program.run({**variables, **self._own, "messages": turns}))
-                except Refusal as error:
-                    refused = refused or error
-                except Failed as error:
-                    refused = refused or error
-                    break
+            for as_text in (False, True) if any(message.tool_calls for message in messages) else (False,):
+                for system in (None, *_SYSTEMS):
+                    attempt = messages if system is None else _joined(messages, system)
+                    turns = _turns(attempt, as_text=as_text, nested="tool_responses" in self._source)
+                    try:
+                        return str(self._program.run({**variables, **own, "messages": turns}))
+                    except Refusal as error:
+                        refused = refused or error
+                    except Failed as error:
+                        refused = refused or error
+                        break
         raise ModelInvalid(f"the model's chat template failed: {refused}", _REMEDY)
 
 
 def _joined(messages: Iterable[Message], system: _Role) -> list[Message]:
-    """``messages`` with neighbours of one role as one message; ``system``: the role of system messages."""
-    runs = groupby(messages, lambda message: system if message.role == "system" else message.role)
-    return [Message(role, "\n\n".join(message.content for message in run)) for role, run in runs]
+    """``messages`` with neighbours of one role as one message, but for calls and their results; ``system``:
+    the role of system messages."""
+
+    def kind(message: Message) -> tuple[_Role, int]:
+        role = system if message.role == "system" else message.role
+        return role, id(message) if message.tool_calls or role == "tool" else 0
+
+    joined = []
+    for (role, whole), run in groupby(messages, kind):
+        first, *others = run
+        texts = (message.content for message in (first, *others))
+        joined.append(first if whole else Message(role, "\n\n".join(texts)))
+    return joined
+
+
+def _turns(messages: Iterable[Message], *, as_text: bool, nested: bool) -> list[dict[str, Any]]:
+    """The messages as templates read them; ``as_text``: the arguments of calls are texts; ``nested``: the
+    results of calls are part of the turn with the calls."""
+    names: dict[str, str] = {}
+    turns: list[dict[str, Any]] = []
+    for message in messages:
+        turn: dict[str, Any] = {"role": message.role, "content": message.content}
+        for call in message.tool_calls:
+            names[call.id] = call.name
+            arguments = call.arguments if as_text else json.loads(call.arguments)
+            made = {
+                "id": call.id,
+                "type": "function",
+                "function": {"name": call.name, "arguments": arguments},
+            }
+            turn.setdefault("tool_calls", []).append(made)
+        name = names.get(message.tool_call_id, "")
+        if message.role == "tool" and nested and turns:
+            result = {"name": name, "response": message.content}
+            turns[-1].setdefault("tool_responses", []).append(result)
+            continue
+        if message.role == "tool":
+            turn |= {"tool_call_id": message.tool_call_id, "name": name}
+        turns.append(turn)
+    return turns
+
+
+def _function(tool: Tool) -> dict[str, Any]:
+    """A tool as templates read it; some fail without properties."""
+    parameters = {"type": "object", "properties": {}, **tool.parameters}
+    function = {"name": tool.name, "description": tool.description, "parameters": parameters}
+    return {"type": "function", "function": function}
 
 
 def texts_of(path: Path) -> dict[str, str]:

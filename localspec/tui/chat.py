@@ -330,7 +330,7 @@ class Chat:
         match event:
             case wire.StreamDelta():
                 if answer is not None:
-                    answer.grow(event.text, event.tokens)
+                    answer.grow(event)
             case wire.ModelProgress() if answer is not None and answer.tokens:
                 pass  # progress of another model's load
             case wire.ModelProgress():

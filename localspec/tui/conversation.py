@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from localspec.errors import LocalspecError
 from localspec.protocol.messages import SessionContent, Status
-from localspec.protocol.requests import Result, Token
+from localspec.protocol.requests import Delta, Result
 from localspec.tui.attach import detached
 from localspec.wording import printable
 
@@ -53,6 +53,8 @@ class Answer:
     """times of the first and the last tokens, in seconds of the monotonic clock"""
     _at_once: int = 0
     """tokens received with the first one: many, for a resumed answer"""
+    thoughts: str = ""
+    """what the model thought before the answer, as far as received here"""
     waiting: str = ""
     """state before the first token, as shown to the user"""
     loaded_s: float = 0.0
@@ -60,12 +62,17 @@ class Answer:
     elsewhere: bool = False
     """True if another client receives it, or did so until it ended"""
 
-    def grow(self, text: str, tokens: Iterable[Token]) -> None:
+    def grow(self, delta: Delta) -> None:
         """Append the text and tokens of a round, or of several, if the client was slow."""
-        self.text += shown(text)
-        for token in tokens:
+        if delta.channel == "thinking":
+            self.thoughts += shown(delta.text)
+        elif delta.channel == "answer":
+            self.text += shown(delta.text)
+        for token in delta.tokens:
             last = self.runs[-1] if self.runs else None
             self.sources[token.source] += 1
+            if delta.channel != "answer":
+                continue
             if last is not None and last.source == token.source:
                 self.runs[-1] = Run(last.source, last.chars + token.chars)
             else:

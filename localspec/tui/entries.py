@@ -26,6 +26,8 @@ HEAD = 12
 """lines of a long question that are shown"""
 HEAD_CHARS = 8_000
 """characters of it that are wrapped to find them"""
+THOUGHTS = 300
+"""characters at the end of thoughts that are shown until the answer begins"""
 ENDINGS = {
     "cancelled": "stopped",
     "failed": "interrupted; press ctrl+r to answer again",
@@ -148,7 +150,7 @@ class AnswerEntry:
         answer, look = self.said, painter.look
         if answer.growing:
             if not answer.text:
-                yield answer.waiting, look.muted
+                yield answer.thoughts[-THOUGHTS:] or answer.waiting, look.muted
             return
         if answer.error is not None:
             yield f"{answer.error.message}. {answer.error.remedy}", look.error

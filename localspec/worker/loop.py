@@ -26,6 +26,7 @@ from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
 from localspec.engine.engine import Engine
 from localspec.engine.learning import SPEED_CONTEXT
@@ -193,7 +194,7 @@ class Channel:
 
 
 def frames_of(messages: Iterable[Message]) -> list[FromWorker]:
-    """The frames of ``messages``, in order; consecutive deltas of a request are one."""
+    """The frames of ``messages``, in order; consecutive deltas of a request and a channel are one."""
     merged: list[Message] = []
     last: dict[int, int] = {}
     for message in messages:
@@ -202,8 +203,9 @@ def frames_of(messages: Iterable[Message]) -> list[FromWorker]:
             before = merged[last[id]] if id in last else None
             if isinstance(event, Delta) and isinstance(before, Posted) and isinstance(before.event, Delta):
                 delta = before.event
-                if len(delta.tokens) < MERGED:
-                    delta = Delta(delta.text + event.text, delta.tokens + event.tokens)
+                same = (delta.channel, delta.call) == (event.channel, event.call)
+                if same and len(delta.tokens) < MERGED:
+                    delta = replace(delta, text=delta.text + event.text, tokens=delta.tokens + event.tokens)
                     merged[last[id]] = Posted(id, delta)
                     continue
             last[id] = len(merged)

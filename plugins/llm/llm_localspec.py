@@ -67,7 +67,7 @@ class _Model:
             async with await connect(name="llm") as client:
                 stream = client.generate(messages=messages, options=options)
                 async for delta in stream:
-                    yield delta.text
+                    yield delta.text if delta.channel == "answer" else ""
                 result = await stream.result()
         except LocalspecError as error:
             raise llm.ModelError(f"{error.message}. {error.remedy}") from None

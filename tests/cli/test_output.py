@@ -147,11 +147,12 @@ def test_what_takes_a_moment_shows_nothing() -> None:
 EVENTS = """
 import sys
 from localspec.cli.output import Printer
+from localspec.protocol.requests import Delta
 sys.stdout = open(sys.argv[1], "w") if sys.argv[1:] else sys.stdout
 printer = Printer(events=True)
 for stage in ("queued", "loading the target model", "reading the prompt"):
     printer.progress(stage, 0.5)
-printer.delta("text", ())
+printer.delta(Delta("text", ()))
 """
 
 

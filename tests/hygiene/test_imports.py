@@ -31,6 +31,7 @@ LAYERS = (
     "completion",
     "constraints",
     "models",
+    "tools",
     "backends",
     "memory",
     "speculation",

@@ -11,7 +11,7 @@ from localspec.errors import ModelInvalid
 from localspec.models import template
 from localspec.models.gguf import read_header
 from localspec.models.template import MAX_MADE, ChatTemplate
-from localspec.protocol.requests import Message
+from localspec.protocol.requests import Message, Tool, ToolCall
 from tests.models import ggufs
 
 CONVERSATION = (
@@ -251,3 +251,39 @@ def test_threads_take_turns() -> None:
 def test_thousands_of_messages_are_rendered() -> None:
     messages = [Message("user", f"{n} ") for n in range(20_000)]
     assert "19999 " in ChatTemplate(BUNDLED).render(messages)
+
+
+CALLED = (
+    Message("user", "hi"),
+    Message("assistant", "", (ToolCall("1", "now", "{}"), ToolCall("2", "now", '{"zone": "UTC"}'))),
+    Message("tool", "noon", (), "1"),
+    Message("tool", "noon", (), "2"),
+)
+ANSWER_ONLY = "{% if messages[0].role == 'system' %}{{ raise_exception('no system') }}{% endif %}"
+
+
+def test_results_of_calls_stay_apart_where_a_template_wants_neighbours_joined() -> None:
+    said = "{% for m in messages %}[{{ m.role }}{{ ' ' ~ m.name if m.name }}]{{ m.content }}{% endfor %}"
+    messages = (Message("system", "be"), *CALLED)
+    text = ChatTemplate(ANSWER_ONLY + said).render(messages)
+    assert text == "[user]be\n\nhi[assistant][tool now]noon[tool now]noon"
+
+
+def test_results_are_part_of_the_turn_that_called_where_a_template_reads_them_there() -> None:
+    said = (
+        "{% for m in messages %}[{{ m.role }}]{% for r in m['tool_responses'] or [] %}"
+        "{{ r.name }}={{ r.response }};{% endfor %}{% endfor %}"
+    )
+    assert ChatTemplate(said).render(CALLED) == "[user][assistant]now=noon;now=noon;"
+
+
+def test_arguments_are_objects_or_texts_as_the_template_takes_them() -> None:
+    loop = "{% for m in messages %}{% for c in m.tool_calls or [] %}ARGS{% endfor %}{% endfor %}"
+    for arguments in ("{{ c.function.arguments | tojson }};", "{{ c.function.arguments + ';' }}"):
+        text = ChatTemplate(loop.replace("ARGS", arguments)).render(CALLED)
+        assert text == '{};{"zone": "UTC"};'
+
+
+def test_a_tool_has_properties_though_it_has_no_parameters() -> None:
+    said = "{% for t in tools %}{{ t.function.parameters.properties.items() | list }}{% endfor %}"
+    assert ChatTemplate(said).render(CALLED[:1], tools=[Tool("now")]) == "[]"

@@ -34,9 +34,10 @@ OWN = b"\x1b[2J"
 
 CHUNKS = """
 from localspec.cli.output import Printer
+from localspec.protocol.requests import Delta
 printer = Printer()
 for character in {text!r}:
-    printer.delta(character, ())
+    printer.delta(Delta(character, ()))
 """
 
 

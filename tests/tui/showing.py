@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from localspec.protocol.messages import Pairing
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ProposerStats, Result, Stats, Token
+from localspec.protocol.requests import Delta, ProposerStats, Result, Stats, Token
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
 from localspec.tui.conversation import Answer, Question, Said
@@ -81,7 +81,7 @@ def growing(text: str = TEXT, rounds: str = ROUNDS) -> Answer:
         # Tokens are of one length, about: who proposed what is seen, not the words.
         ends = [len(text) * (done + n) // total for n in range(len(each) + 1)]
         tokens = [Token(0, s, b - a) for s, a, b in zip(each, ends, ends[1:], strict=False)]
-        answer.grow(text[ends[0] : ends[-1]], tokens)
+        answer.grow(Delta(text[ends[0] : ends[-1]], tuple(tokens)))
         done += len(each)
     answer.first = answer.last  # no speed: it would be that of this machine
     return answer

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from textual.strip import Strip
 
 from localspec.errors import ModelNotFound
-from localspec.protocol.requests import Token
+from localspec.protocol.requests import Delta, Token
 from localspec.tui.conversation import Answer, Question, Run
 from localspec.tui.entries import AT_ONCE, HEAD, LONG, AnswerEntry, Entry, QuestionEntry, entry_of, spaced
 from tests.tui.looks import LOOK, painter, texts
@@ -48,7 +48,7 @@ def grown(chunks: list[str], *, raw: bool = False, sources: str = "target") -> A
     entry.paint(painter(60))
     for number, chunk in enumerate(chunks):
         source = ("target", "draft", "memory")[number % 3]
-        answer.grow(chunk, [Token(1, source, len(chunk))])
+        answer.grow(Delta(chunk, (Token(1, source, len(chunk)),)))
         entry.grow()
         assert len(lines_of(entry)) == entry.height
     answer.status = "complete"
@@ -127,7 +127,7 @@ def test_raw_text_that_grows_costs_what_is_new_of_it() -> None:
     rounds = ("draft", "target"), ("target",), ("target", "memory"), ("memory", "target"), ("draft",)
     for number in range(300):
         sources = rounds[number % len(rounds)]
-        answer.grow("abc " * len(sources), [Token(1, source, 4) for source in sources])
+        answer.grow(Delta("abc " * len(sources), tuple(Token(1, source, 4) for source in sources)))
         entry.grow()
     assert isinstance(answer.runs, Counted) and answer.runs.looks < 10 * len(answer.runs)
     at_once = painted(answer, raw=True)
@@ -186,3 +186,15 @@ def test_what_is_forgotten_is_painted_again() -> None:
     assert entry.height == 0
     entry.paint(painter(60))
     assert shown(entry) == ["one", "", "two"]
+
+
+def test_thoughts_are_shown_until_the_answer_begins() -> None:
+    answer = Answer(status="streaming", waiting="asking")
+    entry = AnswerEntry(answer)
+    entry.paint(painter(60))
+    answer.grow(Delta("Hm.", (Token(1, "target", 3),), "thinking"))
+    entry.grow()
+    assert "Hm." in "".join(line.text for line in lines_of(entry)) and answer.tokens == 1 and not answer.runs
+    answer.grow(Delta("Yes", (Token(1, "target", 3),)))
+    entry.grow()
+    assert answer.text == "Yes" and "Hm." not in "".join(line.text for line in lines_of(entry))

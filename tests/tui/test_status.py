@@ -8,7 +8,7 @@ import pytest
 
 from localspec.errors import LocalspecError
 from localspec.protocol.messages import Pairing
-from localspec.protocol.requests import ProposerStats, Stats, Token
+from localspec.protocol.requests import Delta, ProposerStats, Stats, Token
 from localspec.tui import facts
 from localspec.tui.conversation import Answer, Question
 from localspec.tui.widgets.status import Status, legend, summary
@@ -57,7 +57,7 @@ def test_the_effect_of_speculation(stats: Stats, shown: str) -> None:
 def test_an_answer_that_grows_is_counted() -> None:
     answer = growing("one two", "target 1, draft 3 1")
     assert summary(None, answer, private=False) == "5 tokens · 60% drafted"
-    answer.grow("!", [Token(0, "target", 1)])
+    answer.grow(Delta("!", (Token(0, "target", 1),)))
     assert summary(PAIRING, answer, private=False) == (
         "stdlib-6m · 6 tokens · 50% drafted · auto · draft stdlib-1m"
     )
@@ -98,7 +98,7 @@ async def test_work_is_shown_until_the_first_token_comes(still: Path) -> None:
         player.screen.post_message(facts.Grown())
         await player.settle()
         assert line(player) == " reading the prompt 25%"
-        answer.grow("One", [Token(0, "target", 3)])
+        answer.grow(Delta("One", (Token(0, "target", 3),)))
         player.screen.post_message(facts.Grown())
         await player.settle()
         assert "1 token" in line(player)

@@ -9,7 +9,7 @@ import pytest
 from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
-from localspec.protocol.requests import Token
+from localspec.protocol.requests import Delta, Token
 from localspec.tui.conversation import Answer, Question, Said
 from localspec.tui.widgets.transcript import KEPT, Transcript
 from tests.waiting import until
@@ -51,7 +51,7 @@ class Shown(App[None]):
     def grow(self, text: str, *, end: bool = False) -> None:
         answer = self.said[-1]
         assert isinstance(answer, Answer)
-        answer.grow(text, [Token(1, "target", len(text))])
+        answer.grow(Delta(text, (Token(1, "target", len(text)),)))
         if end:
             answer.status = "complete"
         self.transcript.grown()

@@ -92,3 +92,11 @@ def test_text_of_a_request_is_merged_up_to_its_next_other_event() -> None:
 def test_a_merged_delta_has_an_end() -> None:
     tokens = (Token(1, "target", 0),) * (MERGED // 2)
     assert len(frames_of(5 * [Posted(1, Delta("", tokens))])) == 3
+
+
+def test_deltas_of_two_channels_stay_apart() -> None:
+    thought, answer = Delta("Hm.", (), "thinking"), Delta("Hi", ())
+    assert frames_of([Posted(1, each) for each in (thought, thought, answer)]) == [
+        streamed(1, Delta("Hm.Hm.", (), "thinking")),
+        streamed(1, answer),
+    ]

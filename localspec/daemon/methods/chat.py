@@ -26,7 +26,7 @@ from localspec.protocol import messages as wire
 from localspec.protocol.frames import DELTA, Ready, Streamed
 from localspec.protocol.messages import ChatEdit, ChatRegenerate, ChatSend, Nothing, Status
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ChatPrompt, Message, Request, Result
+from localspec.protocol.requests import Channel, ChatPrompt, Message, Request, Result
 
 
 async def open_new(daemon: Daemon, exchange: Exchange, params: wire.SessionOpen) -> wire.SessionOpened:
@@ -175,9 +175,10 @@ async def _take_turn(
 
 
 class Text(msgspec.Struct):
-    """The text of a delta."""
+    """The text of a delta, and its channel."""
 
     text: str
+    channel: Channel = "answer"
 
 
 class Answer:
@@ -231,7 +232,8 @@ class Answer:
     async def _write(self, status: Status, text: str | None = None) -> None:
         if text is None:
             unread, self._unread = self._unread, []
-            self._text += "".join(msgspec.json.decode(params, type=Text).text for params in unread)
+            deltas = (msgspec.json.decode(params, type=Text) for params in unread)
+            self._text += "".join(delta.text for delta in deltas if delta.channel == "answer")
             text = self._text
         await self._daemon.history.use(
             self._session, lambda store: store.write_answer(self._row, text, status)

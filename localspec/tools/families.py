@@ -1,0 +1,272 @@
+"""Families of models by the markup of their tool calls, and the marks of thoughts.
+
+A pattern is the text as the family's models write it: ``@`` stands for a name, ``#`` for an id. Text is
+compared with a pattern without regard to whitespace.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import Any, NamedTuple
+
+from localspec.protocol.requests import Tool
+
+NAME = re.compile(r"[\w./-]+")
+TRIGGER = re.compile(r"<[^>\s@#]*>|\[\w+\]|[^@#\s]+")
+ALL = -1
+"""a match that more text may complete"""
+
+
+class Tags(NamedTuple):
+    """Arguments as elements, one each: the pattern before a value, ``@`` its key, and the text behind it."""
+
+    opens: str
+    closes: str
+
+
+class Family(NamedTuple):
+    """The markup of calls, in templates that have all texts of ``known_by``.
+
+    ``opens``, then calls with ``between`` between them, then ``closes``. A call is one of ``heads``, the
+    arguments, one of ``tails``; the first of each is the usual one. The arguments are a JSON object, or
+    elements (``tags``), or JSON with bare keys and ``quote`` around texts. ``answer`` stands around an
+    answer, ``link`` between thoughts and what follows; ``hidden`` are further marks.
+    """
+
+    known_by: tuple[str, ...]
+    heads: tuple[str, ...]
+    tails: tuple[str, ...]
+    opens: str = ""
+    between: str = ""
+    closes: str = ""
+    tags: Tags = Tags("", "")
+    quote: str = ""
+    answer: tuple[str, str] = ("", "")
+    link: str = ""
+    hidden: tuple[str, ...] = ()
+    short_ids: bool = False
+    """True if the template takes ids of 9 letters and digits only"""
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """The marks that stand for no text, besides those of calls."""
+        return tuple(filter(None, (*self.answer, self.link, *self.hidden)))
+
+    @property
+    def starts(self) -> tuple[str, ...]:
+        """The patterns with which the first call begins."""
+        return tuple(self.opens + head for head in self.heads)
+
+
+_OBJECT = '{"name": "@", "arguments": '
+
+
+def _listed(known_by: tuple[str, ...], opens: str, closes: str) -> Family:
+    """A family whose calls are a list of objects."""
+    return Family(known_by, (_OBJECT,), ("}",), opens, between=", ", closes=closes)
+
+
+HERMES = Family(
+    ("<tool_call>",),
+    tuple(mark + _OBJECT for mark in ("<tool_call>\n", "```json\n", "<tools>\n", "", "{")),
+    ("}\n</tool_call>", "}\n```", "}\n</tools>", "}", "}}"),
+    between="\n",
+)
+"""small models write calls without its marks, in a fence, or in the two pairs of braces of Qwen's template"""
+FAMILIES = (
+    Family(
+        ("<|channel|>", "<|message|>"),
+        (
+            "<|channel|>commentary to=functions.@ <|constrain|>json<|message|>",
+            "<|channel|>commentary to=functions.@ json<|message|>",
+            "<|channel|>commentary to=functions.@<|message|>",
+            "to=functions.@<|channel|>commentary <|constrain|>json<|message|>",
+            "to=functions.@<|channel|>commentary json<|message|>",
+        ),
+        ("<|call|>",),
+        between="<|start|>assistant",
+        answer=("<|channel|>final<|message|>", ""),
+        link="<|start|>assistant",
+        hidden=("<|channel|>commentary<|message|>", "<|end|>"),
+    ),
+    Family(
+        ("<seed:tool_call>", "<function="),
+        ("<seed:tool_call>\n<function=@>\n",),
+        ("</function>\n</seed:tool_call>",),
+        between="\n",
+        tags=Tags("<parameter=@>", "</parameter>\n"),
+    ),
+    Family(
+        ("<minimax:tool_call>", "<invoke name="),
+        ('<invoke name="@">\n',),
+        ("</invoke>",),
+        opens="<minimax:tool_call>\n",
+        between="\n",
+        closes="\n</minimax:tool_call>",
+        tags=Tags('<parameter name="@">', "</parameter>\n"),
+    ),
+    Family(
+        ("<tool_call>", "<function=", "<parameter="),
+        ("<tool_call>\n<function=@>\n", "<function=@>\n"),
+        ("</function>\n</tool_call>", "</function>"),
+        between="\n",
+        tags=Tags("<parameter=@>\n", "\n</parameter>\n"),
+    ),
+    Family(
+        ("<tool_call>", "<arg_key>"),
+        ("<tool_call>@\n",),
+        ("</tool_call>",),
+        between="\n",
+        tags=Tags("<arg_key>@</arg_key>\n<arg_value>", "</arg_value>\n"),
+    ),
+    Family(
+        ("<|tool_call_argument_begin|>",),
+        ("<|tool_call_begin|>functions.@:#<|tool_call_argument_begin|>",),
+        ("<|tool_call_end|>",),
+        opens="<|tool_calls_section_begin|>",
+        closes="<|tool_calls_section_end|>",
+    ),
+    Family(
+        ("<｜tool▁sep｜>", "```json"),
+        ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>@\n```json\n",),
+        ("\n```<｜tool▁call▁end｜>",),
+        opens="<｜tool▁calls▁begin｜>",
+        between="\n",
+        closes="<｜tool▁calls▁end｜>",
+    ),
+    Family(
+        ("<｜tool▁sep｜>",),
+        ("<｜tool▁call▁begin｜>@<｜tool▁sep｜>",),
+        ("<｜tool▁call▁end｜>",),
+        opens="<｜tool▁calls▁begin｜>",
+        closes="<｜tool▁calls▁end｜>",
+    ),
+    Family(
+        ("[TOOL_CALLS]", "[ARGS]"),
+        ("[TOOL_CALLS]@[ARGS]", "[TOOL_CALLS]@[CALL_ID]#[ARGS]"),
+        ("",),
+        short_ids=True,
+    ),
+    _listed(("[TOOL_CALLS]",), "[TOOL_CALLS][", "]")._replace(tails=("}", ', "id": "#"}'), short_ids=True),
+    Family(
+        ("<|START_ACTION|>",),
+        (
+            '    {"tool_call_id": "#", "tool_name": "@", "parameters": ',
+            '    {"tool_name": "@", "parameters": ',
+        ),
+        ("}",),
+        opens="<|START_ACTION|>[\n",
+        between=",\n",
+        closes="\n]<|END_ACTION|>",
+        answer=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
+    ),
+    Family(("<|tool_call>", '<|"|>'), ("<|tool_call>call:@",), ("<tool_call|>",), quote='<|"|>'),
+    Family(
+        ("<start_function_call>",),
+        ("<start_function_call>call:@",),
+        ("<end_function_call>",),
+        quote="<escape>",
+    ),
+    _listed(("<|tool_call|>", "<|/tool_call|>"), "<|tool_call|>[", "]<|/tool_call|>"),
+    _listed(("<|tool_call|>",), "<|tool_call|>[", "]"),
+    _listed(("<TOOLCALL>",), "<TOOLCALL>[", "]</TOOLCALL>"),
+    HERMES,
+    Family(
+        ("ipython", '"parameters"'),
+        (
+            '{"name": "@", "parameters": ',
+            '<|python_tag|>{"name": "@", "parameters": ',
+            '{"type": "function", "name": "@", "parameters": ',
+            "<function=@>",
+        ),
+        ("}", "</function>"),
+        between="; ",
+    ),
+    Family(("<function=",), ("<function=@>",), ("</function>",), between="\n"),
+)
+"""the first that knows a template is its family"""
+
+THOUGHTS = (
+    *((f"<{tag}>", f"</{tag}>") for tag in ("think", "seed:think", "thinking", "reasoning", "thought")),
+    ("[THINK]", "[/THINK]"),
+    ("<|START_THINKING|>", "<|END_THINKING|>"),
+    ("<|channel|>analysis<|message|>", "<|end|>"),
+    ("<|channel>thought\n", "<channel|>"),
+    ("◁think▷", "◁/think▷"),
+)
+"""the marks around thoughts"""
+
+
+class Form(NamedTuple):
+    """The markup to expect in an answer: calls of ``tools`` as the ``family`` writes them, and a ``thought``,
+    which ``opened`` already if the prompt ends in it."""
+
+    family: Family
+    tools: tuple[Tool, ...] = ()
+    thought: tuple[str, str] | None = None
+    opened: bool = False
+
+    @property
+    def marks(self) -> str:
+        """All marks, one after the other."""
+        family = self.family
+        ends = (*family.tails, family.between, family.closes, *family.tags, family.quote)
+        calls = (*family.starts, *ends) if self.tools else ()
+        return "".join((*calls, *family.marks, *(self.thought or ())))
+
+
+def family_of(template: str) -> Family | None:
+    """The family of a chat template; None if it has no tools, or calls in a markup that is not known."""
+    known = (family for family in FAMILIES if all(text in template for text in family.known_by))
+    return next(known, None) if re.search(r"\btools\b", template) else None
+
+
+def thought_of(template: str) -> tuple[str, str] | None:
+    """The marks of the thoughts of a template's model; None without any."""
+    for opens, closes in THOUGHTS:
+        # Other families end a turn with the mark that ends a thought of gpt-oss.
+        if opens.strip() in template or (closes != "<|end|>" and closes in template):
+            return opens, closes
+    return None
+
+
+def matched(pattern: str, text: str) -> tuple[int, str] | None:
+    """The end of ``pattern`` at the start of ``text``, and the name in it; the end is :data:`ALL` if ``text``
+    may be the beginning of a match. None if it is not."""
+    at, name = 0, ""
+    for wanted in "".join(pattern.split()):
+        while at < len(text) and text[at].isspace():
+            at += 1
+        if at == len(text):
+            return ALL, name
+        if wanted in "@#":
+            found = NAME.match(text, at)
+            if found is None:
+                return None
+            if found.end() == len(text):
+                return ALL, name
+            at, name = found.end(), found[0] if wanted == "@" else name
+        elif text[at] == wanted:
+            at += 1
+        else:
+            return None
+    return at, name
+
+
+def trigger(pattern: str) -> str:
+    """The fixed text with which a pattern begins: its first mark, or all up to a name or whitespace."""
+    found = TRIGGER.match(pattern)
+    return found[0] if found else ""
+
+
+def undecided(text: str, marks: Collection[str]) -> int:
+    """The length of the longest end of ``text`` that is the beginning of one of ``marks``."""
+    longest = max(map(len, marks), default=1) - 1
+    ends = (n for n in range(min(longest, len(text)), 0, -1) if any(m.startswith(text[-n:]) for m in marks))
+    return next(ends, 0)
+
+
+def as_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,221 @@
+"""The grammar of an answer that may call tools, in Lark as llguidance reads it.
+
+Text is free up to the trigger of a call. From there on only calls of the given tools follow, with arguments
+that match their schemas, and then the end.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from localspec.errors import InvalidOptions
+from localspec.protocol.requests import ChatPrompt, Tool
+from localspec.tools.families import Form, as_json, trigger
+from localspec.tools.parser import types_of
+
+LAYOUT = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "lenient": True,
+    "coerce_one_of": True,
+}
+"""of JSON; what the library does not know in a schema is no constraint, so that any client's tools work"""
+FREE, BLANK, ID, KEY = r"/(.|\n)*/", r"/\n{0,2}/", "/[0-9A-Za-z]{1,9}/", r"/[\w.-]+/"
+OPEN = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
+"""keys of schemas that may allow properties besides those that they list"""
+
+
+class Marked(NamedTuple):
+    """The markup of the answer to a chat's ``prompt``: its form, the texts of its control tokens by id, and
+    the texts of those in it that end an answer."""
+
+    form: Form
+    names: Mapping[int, bytes]
+    ends: frozenset[str]
+    prompt: ChatPrompt
+
+    @property
+    def loose(self) -> Marked:
+        """The same, with tools that take any arguments."""
+        tools = tuple(Tool(tool.name) for tool in self.form.tools)
+        return self._replace(form=self.form._replace(tools=tools))
+
+
+def answer_grammar(marked: Marked, answer: str | None) -> str | None:
+    """The grammar of an answer that may call tools, and is otherwise of the grammar ``answer``, behind
+    thoughts; None if it is free.
+
+    Raises :class:`InvalidOptions` if the tool that must be called is none of the tools.
+    """
+    form, prompt = marked.form, marked.prompt
+    if not form.tools and (answer is None or form.thought is None):
+        return answer
+    tools = [tool for tool in form.tools if prompt.tool in (None, tool.name)]
+    if prompt.tool is not None and not tools:
+        raise InvalidOptions(f"there is no tool {prompt.tool}", "Name one of the request's tools.")
+    return _Grammar(marked, answer).text(tools)
+
+
+class _Grammar:
+    """A grammar as it is written, rule by rule; its methods return the expression for what they name."""
+
+    def __init__(self, marked: Marked, answer: str | None) -> None:
+        self._form, self._family, self._ends = marked.form, marked.form.family, marked.ends
+        self._prompt, self._answer = marked.prompt, answer
+        self._blank = BLANK if self._form.thought else ""
+        self._tokens = {name.decode(): token for token, name in marked.names.items()}
+        names = sorted((*self._tokens, *self._ends), key=len, reverse=True)
+        self._parts = re.compile("|".join((*map(re.escape, names), "#")))
+        self._rules: list[str] = []
+
+    def text(self, tools: list[Tool]) -> str:
+        thought = self._thought()
+        if not tools:
+            answer = self._spoken()
+        else:
+            family = self._family
+            first = trigger(family.opens + family.heads[0])
+            calls = self._calls(tools, first)
+            at_once = f"{self._blank} {self._literal(first)} {calls}"
+            if self._prompt.tool_choice == "required" or self._prompt.tool is not None:
+                answer = at_once
+            elif self._answer is None and first[0] in "<[":
+                answer = f"{self._spoken()} | {self._upto(first, shy=True)} {calls}"
+            else:
+                answer = f"{self._spoken(first)} | {at_once}"
+        return "\n".join(("%llguidance {}", f"start: {thought} ({answer})", *self._rules))
+
+    def _calls(self, tools: list[Tool], first: str) -> str:
+        """The calls behind the text ``first``, with which they begin."""
+        family = self._family
+        head, _, middle = family.heads[0].partition("@")
+        each = (f"{self._literal(tool.name + middle)} {self._arguments(tool)}" for tool in tools)
+        tail = "" if family.tags.opens else self._literal(family.tails[0])
+        call = f"{self._rule(' | '.join(each))} {tail}"
+        # The end token of a call is the answer's.
+        ends = any(mark in family.tails[0] for mark in self._ends)
+        several = self._prompt.parallel_tool_calls and self._prompt.tool is None and not ends
+        more = f"({self._literal(family.between + head)} {call})*" if several else ""
+        begun = self._literal((family.opens + head)[len(first) :])
+        return self._rule(f"{begun} {call} {more} {self._literal(family.closes)}")
+
+    def _rule(self, body: str, flag: str = "") -> str:
+        self._rules.append(f"r{len(self._rules)}{flag}: {body}")
+        return f"r{len(self._rules) - 1}"
+
+    def _literal(self, text: str) -> str:
+        """Text with control tokens and ids; an end token ends the answer, and is in no grammar."""
+        parts, at = [], 0
+        for found in self._parts.finditer(text):
+            token = self._tokens.get(found[0])
+            other = ID if found[0] == "#" else ""
+            parts += [_quoted(text[at : found.start()]), other if token is None else f"<[{token}]>"]
+            at = found.end()
+        return " ".join(filter(None, (*parts, _quoted(text[at:]))))
+
+    def _upto(self, mark: str, *, shy: bool = False) -> str:
+        """Free text up to ``mark``; ``shy``: not beginning with a thought."""
+        if self._parts.search(mark):
+            return f"{FREE} {self._literal(mark)}"
+        unlike = self._no_thought() if shy else ""
+        return self._rule(f"{FREE[:-1]}{_pattern(mark)}/{unlike}", "[lazy]")
+
+    def _no_thought(self) -> str:
+        opens = self._form.thought[0] if self._form.thought and not self._form.opened else ""
+        return f" & ~/{_pattern(opens)}(.|\\n)*/" if opens and not self._parts.search(opens) else ""
+
+    def _spoken(self, but: str = "") -> str:
+        """An answer; a free one does not begin with the text ``but``, nor with a thought."""
+        opens, closes = (f"({self._literal(mark)})?" if mark else "" for mark in self._family.answer)
+        if self._answer is not None:
+            return f"{self._blank} {opens} %lark {{\n{self._answer}\n}} {closes}"
+        unlike = f" & ~/\\n*{_pattern(but)}(.|\\n)*/" if but else ""
+        self._rules.append(f"T{len(self._rules)}: {FREE}{unlike}{self._no_thought()}")
+        return f"{opens} T{len(self._rules) - 1} {closes}"
+
+    def _thought(self) -> str:
+        opens, closes = self._form.thought or ("", "")
+        rest = f"{self._upto(closes)} {self._literal(self._family.link)}"
+        again = f"({self._literal(opens)} {rest}){'*' if self._family.link else '?'}"
+        return rest if self._form.opened else again if opens else ""
+
+    # Arguments.
+
+    def _arguments(self, tool: Tool) -> str:
+        if self._family.tags.opens:
+            return f"{self._elements(tool)} {self._literal(self._family.tails[0])}"
+        if self._family.quote:
+            return self._bare({"type": "object", **tool.parameters})
+        schema = {"type": "object", **tool.parameters}
+        if "properties" in schema and not OPEN & schema.keys():
+            schema.setdefault("additionalProperties", False)
+        return _json(schema)
+
+    def _elements(self, tool: Tool) -> str:
+        """Arguments as elements, in the order of the schema."""
+        opens, closes = self._family.tags
+        if "properties" not in tool.parameters:
+            before, _, after = opens.partition("@")
+            return f"({self._literal(before)} {KEY} {self._literal(after)} {self._upto(closes)})*"
+        shared = {key: value for key, value in tool.parameters.items() if key in ("$defs", "definitions")}
+        parts = []
+        for key, schema in _properties(tool.parameters).items():
+            if types_of({key: schema}, key) != ("string",):
+                value = f"{_json({**shared, **schema})} {self._literal(closes)}"
+            elif "enum" in schema:
+                value = f"({' | '.join(map(_quoted, schema['enum']))}) {self._literal(closes)}"
+            else:
+                value = self._upto(closes)
+            needed = "" if key in tool.parameters.get("required", ()) else "?"
+            parts.append(f"({self._literal(opens.replace('@', key))} {value}){needed}")
+        return " ".join(parts)
+
+    def _bare(self, schema: dict[str, Any]) -> str:
+        """A value with bare keys and the family's quotes."""
+        kind, quote = schema.get("type"), self._literal(self._family.quote)
+        if kind == "string" and "enum" in schema:
+            return f"({' | '.join(f'{quote} {self._literal(each)} {quote}' for each in schema['enum'])})"
+        if kind == "string":
+            return f"{quote} {self._upto(self._family.quote)}"
+        if kind == "array":
+            item = self._rule(self._bare(schema.get("items", {})))
+            return f'"[" ({item} ("," {item})*)? "]"'
+        if kind == "object":
+            return f'"{{" {self._members(schema)} "}}"'
+        return _json(schema if kind else {"type": ["number", "boolean", "null"]})
+
+    def _members(self, schema: dict[str, Any]) -> str:
+        """The required ones in the order of their names, as templates write them, then others."""
+        needs = schema.get("required", ())
+        if "properties" not in schema:
+            values = f"{self._bare({'type': 'string'})} | {self._bare({})}"
+            return f'({KEY} ":" ({values}) ("," {KEY} ":" ({values}))*)?'
+        members = {k: f"{_quoted(k + ':')} {self._bare(v)}" for k, v in sorted(_properties(schema).items())}
+        required = ' "," '.join(member for key, member in members.items() if key in needs)
+        others = [member for key, member in members.items() if key not in needs]
+        if not others:
+            return required
+        other = self._rule(" | ".join(others))
+        return f'{required} ("," {other})*' if required else f'({other} ("," {other})*)?'
+
+
+def _properties(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {key: each for key, each in schema.get("properties", {}).items() if isinstance(each, dict)}
+
+
+def _json(schema: dict[str, Any]) -> str:
+    known = {key: value for key, value in schema.items() if key not in ("$schema", "$id")}
+    return f"%json {json.dumps({**known, 'x-guidance': LAYOUT})}"
+
+
+def _quoted(text: str) -> str:
+    return as_json(text) if text else ""
+
+
+def _pattern(text: str) -> str:
+    """A regular expression for ``text``."""
+    return re.sub(r"([!-/:;=?@\[-`{-~])", r"\\\1", text).replace("\n", "\\n")

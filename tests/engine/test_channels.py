@@ -1,0 +1,113 @@
+"""A chat's text by channel: which delta has which text and which tokens, and what the result says."""
+
+from __future__ import annotations
+
+import pytest
+
+from localspec.backends.toy import ToyBackend, ToyVocabulary
+from localspec.engine.channels import Channels
+from localspec.engine.engine import Engine, Stream
+from localspec.protocol.requests import ChatPrompt, Delta, Message, Request, Token, Tool
+from localspec.tools.families import FAMILIES, HERMES, Family, Form
+from localspec.tools.grammar import Marked
+from tests.toys import scripted
+
+CALL = '<tool_call>\n{"name": "now", "arguments": {"zone": "UTC"}}\n</tool_call>'
+
+
+class Thinker(ToyVocabulary):
+    chat_template = f"{ToyVocabulary.chat_template}{{# tools <tool_call> <think> #}}"
+
+
+def answered(said: str, *tools: Tool) -> Stream:
+    engine = Engine(ToyBackend(scripted(b"user: hi" + said.encode()), vocabulary=Thinker()))
+    return engine.stream(Request(prompt=ChatPrompt((Message("user", "hi"),), tools=tools)))
+
+
+def split(form: Form, *texts: str) -> list[tuple[str, str, list[tuple[int, int]]]]:
+    """Channel, text, and the id and characters of each token of the deltas; a token per text."""
+    marked = Marked(form, {}, frozenset(), ChatPrompt((Message("user", "hi"),)))
+    channels, deltas = Channels(marked), []
+    for id, text in enumerate(texts):
+        delta = Delta(text, (Token(id, "target", len(text)),))
+        deltas += channels.split(delta, ended=id == len(texts) - 1)
+    return [(d.channel, d.text, [(t.id, t.chars) for t in d.tokens]) for d in deltas]
+
+
+def test_tokens_of_markup_have_no_characters() -> None:
+    form = Form(HERMES, thought=("<think>", "</think>"))
+    assert split(form, "<think>", "Hm", ".", "</think>", "\n\n", "Hi", "!") == [
+        ("answer", "", [(0, 0)]),
+        ("thinking", "Hm", [(1, 2)]),
+        ("thinking", ".", [(2, 1)]),
+        ("answer", "", [(3, 0)]),
+        ("answer", "", [(4, 0)]),
+        ("answer", "Hi", [(5, 2)]),
+        ("answer", "!", [(6, 1)]),
+    ]
+
+
+def test_a_token_belongs_to_the_delta_of_its_last_character() -> None:
+    form = Form(HERMES, (Tool("now"),), ("<think>", "</think>"), opened=True)
+    assert split(form, "a</think>b", ' <tool_call>{"name": "now", "arguments":{', "}}\n</tool_call>") == [
+        ("thinking", "a", []),
+        ("answer", "b", [(0, 1)]),
+        ("call", "{", [(1, 1)]),
+        ("call", "}", [(2, 1)]),
+    ]
+
+
+def test_a_text_without_marks_passes_as_it_comes() -> None:
+    form = Form(HERMES, thought=("<think>", "</think>"))
+    assert split(form, "Hi", " \n", "<think>") == [
+        ("answer", "Hi", [(0, 2)]),
+        ("answer", " \n", [(1, 2)]),
+        ("answer", "<think>", [(2, 7)]),
+    ]
+
+
+def test_a_result_has_the_answer_the_thoughts_and_the_calls() -> None:
+    result = answered(f"<think>Hm</think>\n\nWait.\n{CALL}", Tool("now")).finish()
+    (call,) = result.tool_calls
+    assert (result.thinking, result.text, result.finish_reason) == ("Hm", "Wait.", "tool_calls")
+    assert (call.name, call.arguments) == ("now", '{"zone": "UTC"}')
+
+
+def test_the_deltas_of_a_call_carry_its_id_and_its_arguments() -> None:
+    stream = answered(CALL, Tool("now"))
+    deltas = [delta for delta in stream if delta.text]
+    assert {delta.channel for delta in deltas} == {"call"} and len(deltas) > 2
+    assert "".join(delta.text for delta in deltas) == '{"zone": "UTC"}'
+    (begun,) = {delta.call for delta in deltas}
+    assert begun is not None and begun.id == stream.result.tool_calls[0].id and begun.index == 0
+    assert sum(len(delta.tokens) for delta in answered(CALL, Tool("now"))) == len(CALL)
+
+
+def test_markup_of_calls_is_text_where_no_tools_were_given() -> None:
+    assert answered(CALL).finish().text == CALL
+
+
+def test_a_schema_that_the_grammar_cannot_follow_leaves_the_arguments_free() -> None:
+    parameters = {"type": "object", "properties": {"zone": {"type": "string", "pattern": "^(?!x)U"}}}
+    (call,) = answered(CALL, Tool("now", "", parameters)).finish().tool_calls
+    assert call.arguments == '{"zone": "UTC"}'
+
+
+def test_a_call_that_the_tools_do_not_allow_is_never_written() -> None:
+    result = answered(CALL.replace("UTC", "CET"), Tool("now", "", {"properties": {"zone": {"const": "UTC"}}}))
+    assert [call.arguments for call in result.finish().tool_calls] == ['{"zone": "UTC"}']
+
+
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.known_by[0])
+def test_each_token_is_published_once_however_the_text_is_cut(family: Family) -> None:
+    form = Form(family, (Tool("now"),), ("<think>", "</think>"))
+    plain = "Wait: a < b.\n\nSo."
+    call = f"{family.starts[0]}{{}}{family.tails[0]}".replace("@", "now").replace("#", "1")
+    for text in (plain, f"<think>\nHm.\n</think>\n\n{plain}", f"<think>Hm.</think>{plain}\n{call}"):
+        for size in range(1, 12):
+            cuts = [text[at : at + size] for at in range(0, len(text), size)]
+            deltas = split(form, *cuts)
+            assert [id for _, _, tokens in deltas for id, _ in tokens] == list(range(len(cuts)))
+            if text == plain:
+                assert "".join(said for _, said, _ in deltas) == plain
+                assert all(len(said) == sum(chars for _, chars in tokens) for _, said, tokens in deltas)

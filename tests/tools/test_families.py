@@ -1,0 +1,410 @@
+"""Each family's markup by a template and a text of its form: history, calls in an answer, their grammar."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from functools import partial
+from typing import Any, NamedTuple
+
+import pytest
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
+from msgspec import to_builtins
+from msgspec.structs import replace
+
+from localspec.errors import InvalidOptions
+from localspec.models.template import ChatTemplate
+from localspec.protocol.requests import ChatPrompt, Message, Tool, ToolCall
+from localspec.tools.families import HERMES, Form, family_of, thought_of
+from localspec.tools.grammar import Marked, answer_grammar
+from localspec.tools.parser import Parser
+from localspec.tools.turns import guarded, turns_for
+
+CITY = {"type": "string"}
+WEATHER = Tool(
+    "weather",
+    "Tell it",
+    {
+        "type": "object",
+        "properties": {"city": CITY, "days": {"type": "integer"}},
+        "required": ["city", "days"],
+    },
+)
+TOOLS = (WEATHER, Tool("now"))
+MADE = [("weather", {"city": 'Pa"ris', "days": 2}), ("now", {})]
+CALLS = tuple(ToolCall(f"call_abcdef12{i}", name, json.dumps(made)) for i, (name, made) in enumerate(MADE))
+ASKED = ChatPrompt((Message("user", "hi"),), tools=TOOLS)
+QUOTED = '{"city": "Pa\\"ris", "days": 2}'
+
+
+class Row(NamedTuple):
+    """``source``: a template's text of the call ``c`` with the arguments ``a``; ``said``: the calls of MADE
+    as a model writes them."""
+
+    source: str
+    said: str
+    opens: str = ""
+    between: str = ""
+    closes: str = ""
+    control: str = r"(?!)"
+    """matches the marks that are control tokens"""
+
+    @property
+    def template(self) -> str:
+        return (
+            "{% if tools %}{{ tools | length }} tools {% endif %}{% for m in messages %}[{{ m.role }}]"
+            f"{{{{ m.content }}}}{{% if m.tool_calls %}}{self.opens}{{% for d in m.tool_calls %}}"
+            "{% set c = d.function %}{% set a = c.arguments %}" + self.source + "{% if not loop.last %}{{ "
+            f"{self.between!r} }}}}{{% endif %}}{{% endfor %}}{{{{ {self.closes!r} }}}}"
+            "{% endif %}{% endfor %}"
+        )
+
+
+def elements(opens: str, closes: str) -> str:
+    """A template's loop over arguments; ``k`` stands for the key."""
+    return f"{{% for k, v in a.items() %}}{opens}{{{{ v }}}}{{{{ {closes!r} }}}}{{% endfor %}}"
+
+
+def bare(quote: str) -> str:
+    text = f"{{% if v is string %}}{quote}{{{{ v }}}}{quote}{{% else %}}{{{{ v }}}}{{% endif %}}"
+    return f"{{% for k, v in a.items() %}}{{{{ k }}}}:{text}{{{{ ',' if not loop.last }}}}{{% endfor %}}"
+
+
+OBJECT = '{"name": "{{ c.name }}", "arguments": {{ a | tojson }}}'
+LISTED = f'{{"name": "weather", "arguments": {QUOTED}}}, {{"name": "now", "arguments": {{}}}}'
+ROWS = {
+    "hermes": Row(
+        f"<tool_call>{{{{ '\\n' }}}}{OBJECT}{{{{ '\\n' }}}}</tool_call>",
+        f'<tool_call>\n{{"name": "weather", "arguments": {QUOTED}}}\n</tool_call>\n'
+        '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>',
+        between="\n",
+    ),
+    "qwen-coder": Row(
+        "<tool_call>{{ '\\n' }}<function={{ c.name }}>{{ '\\n' }}"
+        + elements("<parameter={{ k }}>{{ '\\n' }}", "\n</parameter>\n")
+        + "</function>{{ '\\n' }}</tool_call>",
+        '<tool_call>\n<function=weather>\n<parameter=city>\nPa"ris\n</parameter>\n<parameter=days>\n2\n'
+        "</parameter>\n</function>\n</tool_call>\n<tool_call>\n<function=now>\n</function>\n</tool_call>",
+        between="\n",
+    ),
+    "seed": Row(
+        "<seed:tool_call>{{ '\\n' }}<function={{ c.name }}>{{ '\\n' }}"
+        + elements("<parameter={{ k }}>", "</parameter>\n")
+        + "</function>{{ '\\n' }}</seed:tool_call>",
+        '<seed:tool_call>\n<function=weather>\n<parameter=city>Pa"ris</parameter>\n<parameter=days>2</parameter>\n'
+        "</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>",
+        between="\n",
+        control="</?seed:tool_call>",
+    ),
+    "minimax": Row(
+        "<invoke name=\"{{ c.name }}\">{{ '\\n' }}"
+        + elements('<parameter name="{{ k }}">', "</parameter>\n")
+        + "</invoke>",
+        '<minimax:tool_call>\n<invoke name="weather">\n<parameter name="city">Pa"ris</parameter>\n'
+        '<parameter name="days">2</parameter>\n</invoke>\n<invoke name="now">\n</invoke>\n'
+        "</minimax:tool_call>",
+        opens="<minimax:tool_call>{{ '\\n' }}",
+        between="\n",
+        closes="\n</minimax:tool_call>",
+        control="</?minimax:tool_call>",
+    ),
+    "glm": Row(
+        "<tool_call>{{ c.name }}{{ '\\n' }}"
+        + elements("<arg_key>{{ k }}</arg_key>{{ '\\n' }}<arg_value>", "</arg_value>\n")
+        + "</tool_call>",
+        '<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>Pa"ris</arg_value>\n<arg_key>days</arg_key>\n'
+        "<arg_value>2</arg_value>\n</tool_call>\n<tool_call>now\n</tool_call>",
+        between="\n",
+        control="</?(?:tool_call|arg_key|arg_value)>",
+    ),
+    "kimi": Row(
+        "<|tool_call_begin|>functions.{{ c.name }}:{{ loop.index0 }}<|tool_call_argument_begin|>"
+        "{{ a | tojson }}<|tool_call_end|>",
+        f"<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0<|tool_call_argument_begin|>{QUOTED}"
+        "<|tool_call_end|><|tool_call_begin|>functions.now:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+        "<|tool_calls_section_end|>",
+        opens="<|tool_calls_section_begin|>",
+        closes="<|tool_calls_section_end|>",
+        control=r"<\|\w+\|>",
+    ),
+    "deepseek": Row(
+        "{{ '<｜tool▁call▁begin｜>function<｜tool▁sep｜>' + c.name + '\\n```json\\n' + a"
+        " + '\\n```<｜tool▁call▁end｜>' }}",
+        f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>function<｜tool▁sep｜>weather\n```json\n{QUOTED}\n```"
+        "<｜tool▁call▁end｜>\n<｜tool▁call▁begin｜>function<｜tool▁sep｜>now\n```json\n{}\n```<｜tool▁call▁end｜>"
+        "<｜tool▁calls▁end｜>",
+        opens="<｜tool▁calls▁begin｜>",
+        between="\n",
+        closes="<｜tool▁calls▁end｜>",
+        control="<｜[^｜]+｜>",
+    ),
+    "deepseek-3.1": Row(
+        "{{ '<｜tool▁call▁begin｜>' + c.name + '<｜tool▁sep｜>' + a + '<｜tool▁call▁end｜>' }}",
+        f"<｜tool▁calls▁begin｜><｜tool▁call▁begin｜>weather<｜tool▁sep｜>{QUOTED}<｜tool▁call▁end｜>"
+        "<｜tool▁call▁begin｜>now<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
+        opens="<｜tool▁calls▁begin｜>",
+        closes="<｜tool▁calls▁end｜>",
+        control="<｜[^｜]+｜>",
+    ),
+    "mistral": Row(
+        "[TOOL_CALLS]{{ c.name }}[ARGS]{{ a | tojson }}",
+        f"[TOOL_CALLS]weather[ARGS]{QUOTED}[TOOL_CALLS]now[ARGS]{{}}",
+        control=r"\[[A-Z_]+\]",
+    ),
+    "mistral-list": Row(OBJECT, f"[TOOL_CALLS][{LISTED}]", "[TOOL_CALLS][", ", ", "]", r"\[[A-Z_]+\]"),
+    "command": Row(
+        '    {"tool_call_id": "{{ loop.index0 }}", "tool_name": "{{ c.name }}", '
+        '"parameters": {{ a | tojson }}}',
+        f'<|START_ACTION|>[\n    {{"tool_call_id": "0", "tool_name": "weather", "parameters": {QUOTED}}},\n'
+        '    {"tool_call_id": "1", "tool_name": "now", "parameters": {}}\n]<|END_ACTION|>',
+        opens="<|START_ACTION|>[{{ '\\n' }}",
+        between=",\n",
+        closes="\n]<|END_ACTION|>",
+        control=r"<\|\w+\|>",
+    ),
+    "gemma-4": Row(
+        '<|tool_call>call:{{ c.name }}{{ "{" }}' + bare('<|"|>') + "}<tool_call|>",
+        '<|tool_call>call:weather{city:<|"|>Pa"ris<|"|>,days:2}<tool_call|><|tool_call>call:now{}<tool_call|>',
+        control=r'<\|tool_call>|<tool_call\|>|<\|"\|>',
+    ),
+    "functiongemma": Row(
+        '<start_function_call>call:{{ c.name }}{{ "{" }}' + bare("<escape>") + "}<end_function_call>",
+        '<start_function_call>call:weather{city:<escape>Pa"ris<escape>,days:2}<end_function_call>'
+        "<start_function_call>call:now{}<end_function_call>",
+        control="<[a-z_]+>",
+    ),
+    "granite": Row(OBJECT, f"<|tool_call|>[{LISTED}]", "<|tool_call|>[", ", ", "]", r"<\|tool_call\|>"),
+    "phi": Row(
+        OBJECT,
+        f"<|tool_call|>[{LISTED}]<|/tool_call|>",
+        "<|tool_call|>[",
+        ", ",
+        "]<|/tool_call|>",
+        r"<\|/?\w+\|>",
+    ),
+    "nemotron": Row(OBJECT, f"<TOOLCALL>[{LISTED}]</TOOLCALL>", "<TOOLCALL>[", ", ", "]</TOOLCALL>"),
+    "llama": Row(
+        '{# ipython #}{"name": "{{ c.name }}", "parameters": {{ a | tojson }}}',
+        f'{{"name": "weather", "parameters": {QUOTED}}}; {{"name": "now", "parameters": {{}}}}',
+        between="; ",
+    ),
+    "functions": Row(
+        "<function={{ c.name }}>{{ a | tojson }}</function>",
+        f"<function=weather>{QUOTED}</function>\n<function=now>{{}}</function>",
+        between="\n",
+    ),
+}
+each_family = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
+
+
+def form_of(template: str, **given: bool) -> Form:
+    return Form(family_of(template) or HERMES, TOOLS, thought_of(template), **given)
+
+
+def read(form: Form, text: str, size: int) -> tuple[str, str, list[tuple[str, object]]]:
+    """The thoughts, the answer and the calls in a text that comes in pieces of ``size``."""
+    parser = Parser(form)
+    pieces = [piece for at in range(0, len(text), size) for piece in parser.feed(text[at : at + size])]
+    pieces += parser.finish()
+    assert sum(piece.source for piece in pieces) == len(text)
+    ids = {call.id for call in parser.calls}
+    assert len(ids) == len(parser.calls) and all(re.fullmatch(r"call_\w{9}", id) for id in ids)
+    calls = [(c.name, json.loads(c.arguments)) for c in parser.calls]
+    return parser.said("thinking"), parser.said("answer"), calls
+
+
+@each_family
+def test_the_template_gets_calls_and_results(row: Row) -> None:
+    history = (ASKED.messages[0], Message("assistant", "", CALLS), Message("tool", "18", (), CALLS[0].id))
+    said = turns_for(ChatPrompt(history, tools=TOOLS), family_of(row.template))
+    text = ChatTemplate(row.template).render(said.messages, tools=said.tools)
+    assert text == f"2 tools [user]hi[assistant]{row.said}[tool]18"
+
+
+@each_family
+def test_calls_are_read_wherever_the_text_is_cut(row: Row) -> None:
+    form = form_of(row.template)
+    before = "" if "ipython" in row.template else "I look.\n\n"
+    for size in range(1, 12):
+        assert read(form, before + row.said, size) == ("", before.rstrip(), MADE)
+
+
+@each_family
+def test_what_only_begins_like_a_call_is_text(row: Row) -> None:
+    form = form_of(row.template)
+    begun = form.family.starts[0].partition("@")[0]
+    for text in (begun, f"{begun}!, is how they begin", f"a {begun} b"):
+        for size in (1, 5, 100):
+            assert read(form, text, size)[1] == text
+
+
+class Bytes:
+    """A token per byte, an end token, and the control tokens ``names``."""
+
+    eos_token_id, bos_token_id = 256, None
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.tokens = [*(bytes([byte]) for byte in range(256)), b"<END>", *(name.encode() for name in names)]
+        self.special_token_ids = list(range(256, len(self.tokens)))
+
+    def __call__(self, text: bytes) -> list[int]:
+        return list(text)
+
+
+def accepts(
+    template: str, control: str, text: str, *, opened: bool = False, answer: str | None = None, **asked: Any
+) -> bool:
+    """True if the grammar of an answer with TOOLS takes ``text`` whole, and may end there."""
+    form = form_of(template, opened=opened)
+    tokens = {name: 257 + i for i, name in enumerate(sorted(set(re.findall(control, form.marks))))}
+    names = {token: name.encode() for name, token in tokens.items()}
+    marked = Marked(form, names, frozenset(("<|call|>",)), replace(ASKED, **asked))
+    grammar = answer_grammar(marked, answer) or ""
+    vocabulary = Bytes(tokens)
+    matcher = LLMatcher(LLTokenizer(TokenizerWrapper(vocabulary), eos_token=[256]), grammar, log_level=0)
+    assert not matcher.is_error(), matcher.get_error()
+    parts = re.split(f"({control})", text)
+    ids = [id for part in parts for id in ([tokens[part]] if part in tokens else part.encode())]
+    return matcher.validate_tokens(ids) == len(ids) and matcher.consume_tokens(ids) and matcher.is_accepting()
+
+
+@each_family
+def test_the_grammar_takes_the_calls_that_the_tools_allow(row: Row) -> None:
+    def takes(text: str, **asked: Any) -> bool:
+        return accepts(row.template, row.control, text, **asked)
+
+    assert takes(row.said), "both calls"
+    assert takes("no call"), "an answer"
+    assert not takes("no call", tool_choice="required") and takes(row.said, tool_choice="required")
+    assert not takes(row.said.replace("weather", "weathers")), "another tool"
+    assert not takes(re.sub(r"\b2\b", "two", row.said)), "an argument of another type"
+    assert not takes(row.said, tool="now"), "a call of another tool than the one named"
+    assert not takes(row.said, parallel_tool_calls=False), "two calls where one is possible"
+    assert not takes(row.said + "."), "text behind the calls"
+
+
+def test_a_named_tool_must_be_one_of_the_tools() -> None:
+    with pytest.raises(InvalidOptions, match="no tool other"):
+        answer_grammar(Marked(Form(HERMES, TOOLS), {}, frozenset(), replace(ASKED, tool="other")), None)
+
+
+HARMONY = "{{ tools }}<|start|>assistant<|channel|>analysis<|message|>"
+COMMENT = "<|channel|>commentary to=functions.weather"
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        f"{COMMENT} <|constrain|>json<|message|>{QUOTED}",
+        f"{COMMENT} json<|message|>{QUOTED}",
+        f"{COMMENT}<|message|>{QUOTED}",
+        f" to=functions.weather<|channel|>commentary <|constrain|>json<|message|>{QUOTED}",
+    ],
+)
+def test_harmony_has_thoughts_calls_and_answers_in_channels(call: str) -> None:
+    form = form_of(HARMONY)
+    thought = "<|channel|>analysis<|message|>I see.<|end|><|start|>assistant"
+    said = "<|channel|>commentary<|message|>Wait.<|end|><|start|>assistant"
+    for size in range(1, 30, 3):
+        assert read(form, f"{thought}{call}", size) == ("I see.", "", MADE[:1])
+        assert read(form, f"{thought}{said}{call}", size) == ("I see.", "Wait.", MADE[:1])
+        assert read(form, f"{thought}<|channel|>final<|message|>Hi.", size) == ("I see.", "Hi.", [])
+
+
+def test_the_grammar_of_harmony_ends_with_the_token_behind_a_call() -> None:
+    call = f"{COMMENT} <|constrain|>json<|message|>{QUOTED}"
+    thought = "<|channel|>analysis<|message|>I see.<|end|><|start|>assistant"
+    final = "<|channel|>final<|message|>Hi."
+    marks = r"<\|(?!call)\w+\|>"
+    assert accepts(HARMONY, marks, thought + call) and accepts(HARMONY, marks, thought + final)
+    assert not accepts(HARMONY, marks, thought + final, tool_choice="required")
+    assert not accepts(HARMONY, marks, f"{call}<|start|>assistant{call}")
+
+
+def test_a_template_without_tools_gets_them_as_text() -> None:
+    template = "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}"
+    history = (*ASKED.messages, Message("assistant", "", CALLS[1:]), Message("tool", "noon", (), CALLS[1].id))
+    said = turns_for(replace(ASKED, messages=history), family_of(template))
+    text = ChatTemplate(template).render(said.messages, tools=said.tools)
+    written = '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+    assert text.endswith(f"[user]hi[assistant]{written}[user]<tool_response>\nnoon\n</tool_response>")
+    assert text.startswith("[system]") and '{"name": "weather", "description": "Tell it"' in text
+    assert read(form_of(template), written, 3) == ("", "", MADE[1:])
+
+
+def test_all_texts_of_a_chat_are_guarded() -> None:
+    def guard(value: Any) -> Any:
+        return json.loads(json.dumps(value).replace("<x>", "<|x>"))
+
+    call = ToolCall("<x>1", "<x>2", '{"<x>3": ["\\u003cx>4"]}')
+    messages = (Message("assistant", "<x>5", (call,)), Message("tool", "<x>6", (), "<x>1"))
+    tool = Tool("<x>7", "<x>8", {"properties": {"<x>9": {}}})
+    safe = guarded(ChatPrompt(messages, variables={"v": "<x>0"}, tools=(tool,)), guard)
+    texts = json.dumps(to_builtins(safe))
+    assert texts.count("<|x>") == 11 and "<x>" not in texts
+
+
+def test_ids_have_the_length_that_mistrals_templates_demand() -> None:
+    history = (Message("assistant", "", CALLS), Message("tool", "18", (), "7"))
+    said = turns_for(replace(ASKED, messages=history), family_of(ROWS["mistral"].template)).messages
+    assert [call.id for call in said[0].tool_calls] == ["abcdef120", "abcdef121"]
+    assert said[1].tool_call_id == "000000007"
+
+
+@pytest.mark.parametrize(
+    ("mark", "text", "thinking", "answer"),
+    [
+        ("<think>", "<think>\nHm.\n\nSo.\n</think>\n\nHi <think>.", "Hm.\n\nSo.", "Hi <think>."),
+        ("<think>", "  Hi", "", "  Hi"),
+        ("<think>", "<think>Hm", "Hm", ""),
+        ("[/THINK]", "[THINK]Hm[/THINK]Hi", "Hm", "Hi"),
+        ("<|channel>", "<|channel>thought\nHm<channel|>Hi", "Hm", "Hi"),
+        (
+            "<|START_ACTION|><|START_THINKING|>tools",
+            "<|START_THINKING|>Hm<|END_THINKING|><|START_RESPONSE|>Hi<|END_RESPONSE|>",
+            "Hm",
+            "Hi",
+        ),
+    ],
+)
+def test_thoughts_are_not_the_answer(mark: str, text: str, thinking: str, answer: str) -> None:
+    form = form_of(mark.replace("<|channel>", "<|channel>thought\n"))._replace(tools=())
+    for size in range(1, 20):
+        assert read(form, text, size) == (thinking, answer, [])
+
+
+def test_a_thought_that_the_prompt_began_ends_at_its_mark() -> None:
+    form = form_of("<think>", opened=True)
+    call = ROWS["hermes"].said
+    for size in range(1, 20):
+        assert read(form, f"Hm <tool_call>.\n</think>\n\n{call}", size) == ("Hm <tool_call>.", "", MADE)
+    assert accepts("<think>", r"(?!)", f"Hm.</think>\n\n{call}", opened=True, tool_choice="required")
+
+
+def test_the_grammar_lets_a_model_think_before_it_must_call() -> None:
+    for control in (r"(?!)", "</?think>", "</?think>|</?tool_call>"):
+        text = f"<think>\nHm.\n</think>\n\n{ROWS['hermes'].said}"
+        assert accepts("<think><tool_call>tools", control, text, tool_choice="required")
+        assert accepts("<think><tool_call>tools", control, text)
+        assert accepts("<think><tool_call>tools", control, "<think>Hm.</think>Hi")
+
+
+def test_an_answer_of_a_grammar_stands_behind_thoughts_and_beside_calls() -> None:
+    for template in ("<think><tool_call>tools", 'ipython "parameters" <think> tools'):
+        for control in (r"(?!)", "</?think>"):
+            takes = partial(accepts, template, control, answer="%llguidance {}\nstart: A\nA: /[0-9]+/")
+            assert takes("12") and takes("<think>Hm.</think>\n\n12") and not takes("x")
+            name = "llama" if "ipython" in template else "hermes"
+            assert takes(ROWS[name].said) and not takes("12", tool="now")
+
+
+@pytest.mark.parametrize("form", ["```json\n%s\n```", "<tools>%s</tools>", "%s", "{%s}"])
+def test_the_marks_of_small_models_are_calls_of_tools_alone(form: str) -> None:
+    """Qwen2.5-Coder writes a fence; its template shows objects in two pairs of braces."""
+    hermes = form_of(ROWS["hermes"].template)
+    for size in (1, 4, 100):
+        call = json.dumps({"name": "weather", "arguments": MADE[0][1]}, indent=2)
+        assert read(hermes, form % call, size) == ("", "", MADE[:1])
+        other = form % call.replace("weather", "other")
+        assert read(hermes, other, size) == ("", other, [])
