@@ -99,7 +99,7 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """megabytes that all loaded models may take together; 0: what is free"""
 
 
-Dialect = Literal["openai", "llama.cpp", "ollama"]
+Dialect = Literal["openai", "anthropic", "llama.cpp", "ollama"]
 WITHOUT_TOKEN = "Every program and every user of this machine can send requests in these dialects"
 """the risk of ``http.without_token``"""
 
@@ -108,7 +108,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """The HTTP server, for programs that use other interfaces."""
 
     enabled: bool = False
-    """start the HTTP server with the daemon, for clients of OpenAI's, llama.cpp's and Ollama's"""
+    """start the HTTP server with the daemon, for clients of OpenAI, Anthropic, llama.cpp and Ollama"""
     port: Annotated[int, Meta(ge=0, le=65535)] = 8012
     """the HTTP server's loopback port; the default is the one that llama.vim uses"""
     without_token: tuple[Dialect, ...] = ()

@@ -36,19 +36,43 @@ MEANINGS = {
     "logprobs": "probabilities of the tokens; for `/v1/completions` how many at each position; for "
     "`/completion` another name of `n_probs`",
     "top_logprobs": "with `logprobs`: how many of the most probable tokens at each position",
-    "messages": "`role` is `system`, `developer`, `user` or `assistant`; `content` is text or text parts; "
-    "`tool_calls`, `function_call` and `images` are refused",
+    "messages": "`role` is `system`, `developer`, `user` or `assistant` or `tool`; `content` is text or text "
+    "parts; images and audio are refused; Anthropic's: blocks of text, `tool_use` and `tool_result`",
+    "tools": "functions that the model may call; other kinds of tools are refused by name",
+    "tool_choice": "`auto`, `none`, `required` (Anthropic's: `any`), or the name of a function",
+    "parallel_tool_calls": "`false`: one call at most",
+    "reasoning_effort": "what the chat template offers: `none`, `low`, `medium`, `high`",
+    "response_format": "`text`, `json_object` or `json_schema`",
+    "json_schema": "JSON schema that the answer follows",
+    "grammar": "grammar in GBNF that the answer follows",
+    "speculative.n_max": "most draft tokens a round; 0: no drafts",
+    "speculative.type": "`none`, one of `ngram-…`, or one of `draft-…`",
     "prompt": "text to continue; `/v1/completions` and `/completion`: also tokens, and lists of prompts; "
     "`/infill`: the end of the prefix; Ollama: the question; without it the model is loaded or unloaded",
     "suffix": "text after the gap: the answer fills the gap between prompt and suffix",
     # OpenAI.
+    "input": "text, or items: messages, function calls, their outputs, references to items",
+    "instructions": "system prompt, of this turn alone",
+    "previous_response_id": "a response that is kept: the conversation goes on after it",
+    "store": "`false`: do not keep the response",
+    "max_output_tokens": "longest answer",
+    "reasoning": "`effort`: see `reasoning_effort`",
+    "text": "`format`: `text`, `json_object` or `json_schema`",
+    "truncation": "`auto`: a chat longer than the context drops its oldest turns",
+    "metadata": "is repeated in the response",
     "continue_final_message": "continue the last message, which must be the assistant's; also the default",
     "add_generation_prompt": "`true`: a new turn after a last message of the assistant; `false` only with "
     "`continue_final_message`",
     "chat_template_kwargs": "variables for the model's chat template",
     "echo": "repeat the prompt before the answer",
     "best_of": "try so many answers, return the `n` most probable; not in streams",
+    # Anthropic.
+    "stop_sequences": "texts before which the answer ends",
+    "thinking": "unless it is `disabled` or left out, the model may think; its budget has no effect",
+    "output_config": "`format`: the JSON schema of the answer; `effort`: see `reasoning_effort`",
+    "output_format": "the JSON schema of the answer",
     # llama.cpp.
+    "tokens": "ids of tokens",
     "n_probs": "probabilities of so many tokens at each position",
     "response_fields": "only these fields of the answer; `/` separates the names of a path",
     "return_tokens": "ids of the tokens",
@@ -61,9 +85,11 @@ MEANINGS = {
     "parse_special": "names of special tokens are those tokens",
     "with_pieces": "the text of each token",
     # Ollama.
+    "format": "`json`, or a JSON schema",
+    "think": "`true`, `false`, or a level of effort",
     "options": "sampling fields, `num_predict` (longest answer) and `localspec`",
     "keep_alive": "how long the model stays loaded: seconds, or `5m`; -1: until it is unloaded; 0: unload",
     "truncate": "`true`: a chat longer than the context drops its oldest turns",
-    "system": "system prompt",
+    "system": "system prompt; Anthropic's: without a first line `x-anthropic-billing-header…`",
     "raw": "continue the prompt without the chat template",
 }

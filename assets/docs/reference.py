@@ -17,7 +17,7 @@ from assets.docs.meanings import MEANINGS
 from localspec.cli.app import app
 from localspec.config import settings
 from localspec.errors import LocalspecError
-from localspec.http import llama_cpp, ollama, openai, sampling
+from localspec.http import anthropic, llama_cpp, ollama, openai, responses, sampling
 from localspec.protocol.messages import METHODS, NOTIFICATIONS
 from localspec.protocol.options import Options
 
@@ -35,9 +35,16 @@ SHARED = sampling.TimedSampling
 BODIES: tuple[tuple[str, type[msgspec.Struct], Any], ...] = (
     ("POST /v1/chat/completions, POST /chat/completions", openai.ChatBody, openai.REFUSED_OF_CHATS),
     ("POST /v1/completions", openai.TextBody, openai.REFUSED_OF_TEXTS),
+    ("POST /v1/responses", responses.ResponsesBody, responses.REFUSED),
+    (
+        "POST /v1/messages, POST /v1/messages/count_tokens",
+        anthropic.MessagesBody,
+        anthropic.REFUSED,
+    ),
     ("POST /infill", llama_cpp.InfillBody, llama_cpp.REFUSED_OF_GAPS),
     ("POST /completion, POST /completions", llama_cpp.CompletionBody, llama_cpp.REFUSED_OF_TEXTS),
     ("POST /tokenize", llama_cpp.TokenizeBody, {}),
+    ("POST /detokenize", llama_cpp.DetokenizeBody, {}),
     ("POST /api/generate", ollama.GenerateBody, ollama.REFUSED_OF_TEXTS),
     ("POST /api/chat", ollama.ChatBody, ollama.REFUSED_OF_CHATS),
     ("POST /api/show", ollama.ShowBody, {}),
@@ -191,12 +198,12 @@ def _fields(struct: type[msgspec.Struct], refused: Any, left_out: Sequence[str])
             f"`{each.encode_name}`",
             _takes(each),
             "required" if each.required else "accepted",
-            MEANINGS[each.name],
+            MEANINGS[each.encode_name],
         )
         for each in msgspec.structs.fields(struct)
         if each.name not in (*left_out, *harmless)
     ]
-    for name in (each for each in harmless if each not in left_out):
+    for name in (each for each in harmless if each not in left_out or each in sampling.UNLIMITED):
         others = " or ".join(f"`{json.dumps(each)}`" for each in harmless[name])
         rows.append((f"`{name}`", "", "refused" + (f", unless {others}" if others else ""), ""))
     return table(("field", "takes", "treatment", "meaning"), rows)

@@ -15,7 +15,7 @@ from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, EngineBusy, InvalidOptions, LocalspecError, ShuttingDown
 from localspec.protocol import messages as wire
 from localspec.protocol.options import BackendName, Options
-from localspec.protocol.requests import EventKind, File, Message, Result
+from localspec.protocol.requests import ChatPrompt, EventKind, File, Message, Result, Tool, ToolChoice
 
 T = TypeVar("T")
 NO_OPTIONS = Options()
@@ -38,12 +38,16 @@ class Following(Deadlines, total=False):
 
 class Generating(Following, total=False):
     """``raw`` goes around the chat template; ``tokens`` are continued as they are; ``prefilled``: the answer
-    goes on after the last message; ``variables`` are for the template."""
+    goes on after the last message; ``variables`` are for the template; ``tools`` may be called."""
 
     raw: bool
     tokens: tuple[int, ...]
     prefilled: bool
     variables: dict[str, Any]
+    tools: tuple[Tool, ...]
+    tool_choice: ToolChoice
+    tool: str | None
+    parallel_tool_calls: bool
 
 
 class Where(Deadlines, total=False):
@@ -240,14 +244,14 @@ class Client:
 
     async def tokenize(
         self,
-        text: str,
+        text: str | tuple[int, ...] | ChatPrompt,
         *,
         model: str | None = None,
         start: bool = False,
         special: bool = False,
         pieces: bool = False,
     ) -> tuple[wire.TextToken, ...]:
-        """A text's tokens; see :class:`~localspec.protocol.messages.Tokenize`."""
+        """The tokens of a text or a chat; see :class:`~localspec.protocol.messages.Tokenize`."""
         params = wire.Tokenize(text=text, model=model, start=start, special=special, pieces=pieces)
         return (await self.request("tokenize", wire.Tokenized, params)).tokens
 

@@ -21,7 +21,7 @@ from localspec.protocol.requests import Result, Token
 
 
 class Answered(NamedTuple):
-    """A complete answer."""
+    """A complete answer, and the tokens of its text."""
 
     tokens: list[Token]
     result: Result
@@ -45,7 +45,7 @@ async def whole(streams: Iterable[Stream[Result]]) -> list[Answered]:
 
 
 async def _whole(stream: Stream[Result]) -> Answered:
-    tokens = [token async for delta in stream for token in delta.tokens]
+    tokens = [token async for delta in stream if delta.channel == "answer" for token in delta.tokens]
     return Answered(tokens, await stream.result())
 
 
@@ -111,10 +111,9 @@ def uncut(result: Result) -> Result:
 
 
 def statistics(result: Result) -> dict[str, Any]:
-    """Return the value of an answer's field ``localspec``: a result without its text."""
+    """Return the value of an answer's field ``localspec``: a result without its texts."""
     fields: dict[str, Any] = msgspec.to_builtins(result)
-    del fields["text"]
-    return fields
+    return {name: value for name, value in fields.items() if name not in ("text", "thinking", "tool_calls")}
 
 
 # Timings.

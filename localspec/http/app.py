@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
-from localspec.http import llama_cpp, ollama, openai
+from localspec.http import anthropic, llama_cpp, ollama, openai, responses
 from localspec.http.dialect import Dialect
 from localspec.http.endpoint import Answer, Connect, Endpoint, body_of, noting_silence, unless_gone
 from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal, confine
@@ -30,11 +30,21 @@ from localspec.protocol.options import LONGEST_SHOWN
 
 log = logging.getLogger(__name__)
 
-DIALECTS = (openai.DIALECT, llama_cpp.DIALECT, llama_cpp.CHAT, ollama.DIALECT)
+DIALECTS = (
+    openai.DIALECT,
+    responses.DIALECT,
+    anthropic.DIALECT,
+    llama_cpp.DIALECT,
+    llama_cpp.CHAT,
+    ollama.DIALECT,
+)
 AGAIN = "Try again later, or raise daemon.max_connections and run `localspec daemon restart`."
+EMBEDDINGS = "Run another program for embeddings, such as `llama-server --embedding`."
 SHARE = 2
 """divides the number of requests with the token that run at once into that of requests without it"""
 OF_PATH = {endpoint.path: dialect for dialect in DIALECTS for endpoint in dialect.endpoints}
+BELOW = {path.partition("{")[0]: dialect for path, dialect in OF_PATH.items() if "{" in path}
+"""dialects by the beginnings of paths that end with a name"""
 OPEN = {endpoint.path for dialect in DIALECTS for endpoint in dialect.endpoints if endpoint.open}
 
 
@@ -46,23 +56,27 @@ class NothingThere(LocalspecError):
 
 def known_at(path: str) -> Dialect | None:
     """Return the dialect that has an endpoint at a path, None if no dialect has one."""
-    return openai.DIALECT if path.startswith(openai.MODELS) else OF_PATH.get(path)
+    below = (dialect for beginning, dialect in BELOW.items() if path.startswith(beginning))
+    return OF_PATH.get(path) or next(below, None)
 
 
 def dialect_at(path: str) -> Dialect:
     """Return the dialect whose error format a refusal at a path has."""
-    return known_at(path) or (ollama.DIALECT if path.startswith("/api/") else openai.DIALECT)
+    others = {"/api/": ollama.DIALECT, "/v1/messages": anthropic.DIALECT}
+    return known_at(path) or next((others[each] for each in others if path.startswith(each)), openai.DIALECT)
 
 
 def not_offered(method: str, path: str) -> NothingThere:
     """Return the error for an endpoint that does not exist; its remedy names those that do."""
     message = f"{method} {path[:LONGEST_SHOWN]} is not offered"
+    if "embed" in path:
+        return NothingThere(f"{message}: the models here make text, no embeddings", EMBEDDINGS)
     if (meant := f"/v1{path}") in OF_PATH:
         return NothingThere(message, f"Use {meant}.")
     if path in OF_PATH:
         methods = {each.method for each in OF_PATH[path].endpoints if each.path == path}
         return NothingThere(message, f"Use {' or '.join(sorted(methods))}.")
-    offered = [each.path for each in dialect_at(path).endpoints if not each.path.startswith(openai.MODELS)]
+    offered = [each.path for each in dialect_at(path).endpoints if "{" not in each.path]
     return NothingThere(message, f"This dialect offers {', '.join(offered)}.")
 
 

@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from localspec.errors import AGENT_CONTEXT, DaemonUnavailable, LocalspecError, ModelNotFound
-from localspec.http.endpoint import Endpoint
+from localspec.errors import AGENT_CONTEXT, DaemonUnavailable, InvalidOptions, LocalspecError, ModelNotFound
+from localspec.http.endpoint import REMEDY, Endpoint
 
 STATUS = {
     **dict.fromkeys(("invalid_options", "context_exceeded", "fim_unsupported"), HTTPStatus.BAD_REQUEST),
@@ -33,17 +33,20 @@ DAEMON_REMEDY = "See `localspec daemon status`, and try again."
 
 
 class Framing(NamedTuple):
-    """The bytes around each value of a stream, its last bytes, and those of a sign of life between values."""
+    """The bytes around each value of a stream, its last bytes, and those of a sign of life between values.
+    ``named``: the type of a value is the name of its event."""
 
     media_type: str
     before: bytes
     after: bytes
     end: bytes
     alive: bytes = b""
+    named: bool = False
 
     def frame(self, value: Any) -> bytes:
         """Return the bytes of one value."""
-        return self.before + msgspec.json.encode(value) + self.after
+        name = f"event: {value.get('type', 'error')}\n".encode() if self.named else b""
+        return name + self.before + msgspec.json.encode(value) + self.after
 
 
 SSE = Framing("text/event-stream", b"data: ", b"\n\n", b"data: [DONE]\n\n", b":\n\n")
@@ -90,5 +93,7 @@ def sentence(error: LocalspecError) -> str:
     remedy = DAEMON_REMEDY if isinstance(error, DaemonUnavailable) else error.remedy
     if error.code == ModelNotFound.code:
         remedy = f"{remedy} {ANY_MODEL}"
+    if remedy == InvalidOptions.default_remedy:
+        remedy = REMEDY
     end = "" if error.message.endswith(("?", ".")) else "."
     return f"{error.message}{end} {remedy}"

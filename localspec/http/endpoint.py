@@ -45,7 +45,7 @@ class Endpoint(NamedTuple):
     """A path and method; ``handler`` gets its own connection to the daemon and the checked ``body``, without
     the fields ``refused``. ``open`` is True if no token is needed; there is no connection then."""
 
-    method: Literal["GET", "POST"]
+    method: Literal["GET", "POST", "DELETE"]
     path: str
     body: type[msgspec.Struct]
     handler: Callable[[Any, Any], Awaitable[Answer]]
@@ -68,12 +68,12 @@ class BodyTooLarge(LocalspecError):
 
 
 async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
-    """Return a request's checked body; that of a GET request is made of its path.
+    """Return a request's checked body; that of GET and DELETE is made of its path.
 
     Raises :class:`InvalidOptions` for a body that is not JSON or does not match its schema,
     :class:`BodyTooLarge`, :class:`TooSlow`, and :class:`ClientDisconnect` if the client has disconnected.
     """
-    if endpoint.method == "GET":
+    if endpoint.method != "POST":
         return endpoint.body(**request.path_params)
     try:
         async with asyncio.timeout(BODY_S):

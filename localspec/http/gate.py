@@ -70,7 +70,7 @@ class Gate:
         self._pages = Pages(
             self._with_token,
             self._origins,
-            allow_methods=("GET", "POST"),
+            allow_methods=("GET", "POST", "DELETE"),
             allow_headers=("*",),
             allow_private_network=True,
         )

@@ -37,7 +37,7 @@ from localspec.http.sampling import INFILL, TimedSampling, count_of, options_of
 from localspec.models.fit import context_size
 from localspec.protocol.messages import LoadedModel, Nothing, StreamProgress, Warmed
 from localspec.protocol.options import KINDS, Options
-from localspec.protocol.requests import File, FinishReason, Result, Stats, Token
+from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Stats, Token
 
 UNNAMED = "unnamed"
 MOST_ANSWERS = 8
@@ -56,8 +56,8 @@ ERROR_KINDS = {
 
 CAPS = {
     "supports_string_content": True,
-    **dict.fromkeys(("supports_typed_content", "supports_tools", "supports_tool_calls"), False),
-    **dict.fromkeys(("supports_parallel_tool_calls", "supports_preserve_reasoning"), False),
+    **dict.fromkeys(("supports_tools", "supports_tool_calls", "supports_parallel_tool_calls"), True),
+    **dict.fromkeys(("supports_typed_content", "supports_preserve_reasoning"), False),
     **dict.fromkeys(("supports_reasoning_effort", "supports_object_arguments"), False),
 }
 """``chat_template_caps``: what chats can use here, whatever the template could"""
@@ -138,9 +138,15 @@ class TokenizeBody(msgspec.Struct):
     with_pieces: bool = False
 
 
+class DetokenizeBody(msgspec.Struct):
+    tokens: Annotated[list[int], Meta(max_length=1 << 18)]
+    model: str | None = None
+
+
 REFUSED_OF_TEXTS: Refused = {**sampling.REFUSED, "n_indent": (0,), "image_data": ([],)}
 REFUSED_OF_GAPS: Refused = {
     **sampling.REFUSED,
+    **sampling.UNLIMITED,
     "return_tokens": (False,),
     "n_probs": (0,),
     "logprobs": (False, 0),
@@ -208,6 +214,21 @@ async def tokenize(client: Client, body: TokenizeBody) -> Answer:
     return {"tokens": [{"id": token.id, "piece": _piece(token.piece or b"")} for token in found]}
 
 
+async def detokenize(client: Client, body: DetokenizeBody) -> Answer:
+    """Return the text of tokens."""
+    return {"content": await _text(client, tuple(body.tokens), body.model) if body.tokens else ""}
+
+
+async def apply_template(client: Client, body: openai.ChatBody) -> Answer:
+    """Return the prompt that a chat is rendered to."""
+    return {"prompt": await _text(client, openai.chat_by(body), body.model)}
+
+
+async def _text(client: Client, given: tuple[int, ...] | ChatPrompt, model: str | None) -> str:
+    found = await client.tokenize(given, model=model_of(model), pieces=True)
+    return b"".join(token.piece or b"" for token in found).decode("utf-8", "replace")
+
+
 async def _chunks(
     body: CompletionBody, options: Options, each_prompt: list[prompts.Single], pieces: AsyncIterator[Piece]
 ) -> AsyncIterator[Any]:
@@ -234,6 +255,8 @@ async def _options(client: Client, body: GenerationBody) -> Options:
         "max_tokens": body.longest,
         "logprobs": bool(body.n_probs) or None,
         "top_logprobs": body.n_probs or None,
+        **body.limits(),
+        **body.drafts(),
     }
     return await options_of(client, body, others, body.localspec, {"top_logprobs": "n_probs"})
 
@@ -456,6 +479,8 @@ DIALECT = Dialect(
         Endpoint("GET", "/metrics", Nothing, metrics),
         Endpoint("GET", "/models", Nothing, models),
         Endpoint("POST", "/tokenize", TokenizeBody, tokenize),
+        Endpoint("POST", "/detokenize", DetokenizeBody, detokenize),
+        Endpoint("POST", "/apply-template", openai.ChatBody, apply_template, openai.REFUSED_OF_CHATS),
     ),
     error,
     SSE._replace(end=b""),

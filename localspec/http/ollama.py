@@ -21,18 +21,18 @@ import msgspec
 from localspec._version import __version__
 from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.http import answers, models, prompts, sampling
+from localspec.http import answers, conversation, models, sampling
 from localspec.http.answers import answer_s, prompt_s, statistics, uncut
+from localspec.http.conversation import ChatMessage, GivenTool, arguments_of, message_of, thinking_of
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each, noting_silence
 from localspec.http.models import configured, is_at, model_named, modified_s, named_models
-from localspec.http.prompts import ChatMessage, conversation_of, message_of
-from localspec.http.sampling import Ours, Sampling, length_of, options_of
+from localspec.http.sampling import ANY_OBJECT, Ours, Sampling, length_of, options_of
 from localspec.models.fit import context_size
 from localspec.models.library import Sections
 from localspec.protocol.messages import LoadedModel, ModelDescription, Nothing, StreamDelta
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Result
+from localspec.protocol.requests import Result, ToolCall
 
 PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ns|us|µs|μs|ms|s|m|h|$)", re.ASCII)
 DURATION = re.compile(f"[+-]?(?:{PART.pattern})+", re.ASCII)
@@ -45,6 +45,7 @@ FOR_EVER = 0
 SHORTEST_S = 1.0
 """seconds; keeps a model from being unloaded between its load and the request that follows"""
 NS = 1_000_000_000
+FINISHED = ("stop", "stop_string", "tool_calls")
 TEMPLATE = "{{ .Prompt }}{{ .Suffix }}"
 """not a template that is used: programs (Continue) look for ``.Suffix`` to learn that gaps can be filled"""
 API_LEVEL = "0.13.4"
@@ -67,6 +68,8 @@ class GenerationBody(msgspec.Struct, kw_only=True):
     options: ModelOptions | None = None
     keep_alive: str | float | None = None
     truncate: bool | None = None
+    format: str | dict[str, Any] | None = None
+    think: str | bool | None = None
     localspec: Ours | None = None
 
 
@@ -79,6 +82,7 @@ class GenerateBody(GenerationBody, kw_only=True):
 
 class ChatBody(GenerationBody, kw_only=True):
     messages: list[ChatMessage] | None = None
+    tools: list[GivenTool] | None = None
 
 
 class ShowBody(msgspec.Struct):
@@ -87,17 +91,33 @@ class ShowBody(msgspec.Struct):
 
 
 REFUSED: Refused = {
-    "options": sampling.REFUSED,
-    "format": ("",),
-    "think": (False,),
+    "options": {**sampling.REFUSED, **sampling.UNLIMITED},
     "logprobs": (False,),
     "top_logprobs": (0,),
 }
 REFUSED_OF_TEXTS: Refused = {**REFUSED, "template": ("",), "context": ([],), "images": ([],)}
-REFUSED_OF_CHATS: Refused = {**REFUSED, "tools": ([],), "messages": prompts.REFUSED}
+REFUSED_OF_CHATS: Refused = {**REFUSED, "messages": conversation.REFUSED}
 
-Shape = Callable[[str], dict[str, Any]]
-"""makes the fields of an answer that hold a piece of text"""
+Shape = Callable[..., dict[str, Any]]
+"""makes the fields of an answer that hold a piece of text, a piece of thought, and calls"""
+
+
+def of_text(text: str, thinking: str = "", calls: tuple[ToolCall, ...] = ()) -> dict[str, Any]:
+    """The shape of ``/api/generate``, which has no calls."""
+    return {"response": text, **({"thinking": thinking} if thinking else {})}
+
+
+def of_chat(text: str, thinking: str = "", calls: tuple[ToolCall, ...] = ()) -> dict[str, Any]:
+    """The shape of ``/api/chat``."""
+    message: dict[str, Any] = {"role": "assistant", "content": text}
+    if thinking:
+        message["thinking"] = thinking
+    if calls:
+        message["tool_calls"] = [
+            {"id": call.id, "function": {"index": i, "name": call.name, "arguments": arguments_of(call)}}
+            for i, call in enumerate(calls)
+        ]
+    return {"message": message}
 
 
 async def version(client: Client, body: Nothing) -> Answer:
@@ -141,7 +161,7 @@ async def show(client: Client, body: ShowBody) -> Answer:
         "model_info": {**info, f"{family}.context_length": model.context or 0},
         "parameters": f"num_ctx {context_size(model.context, engine)}",
         "template": TEMPLATE if model.fim else "{{ .Prompt }}",
-        "capabilities": ["completion", *(["insert"] if model.fim else [])],
+        "capabilities": ["completion", "tools", *(["insert"] if model.fim else [])],
         "modified_at": _time(modified_s(model)),
     }
 
@@ -150,35 +170,35 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
     """Answer a prompt, continue it (``raw``), or fill the gap before ``suffix``; without a prompt load or
     unload the model."""
     began, prompt = time.monotonic(), body.prompt or ""
-    shape: Shape = lambda text: {"response": text}  # noqa: E731
     if not (prompt or body.suffix):
-        return await _kept(client, body, shape)
+        return await _kept(client, body, of_text)
+    if body.suffix and body.format:
+        raise InvalidOptions("format is not supported with suffix", "Leave one of them out.")
     options = await _options(client, body)
     if body.suffix:
         done = await client.complete(prompt, body.suffix, trigger="invoked", options=options).result()
         filled = done.items[0].text if done.items else ""
-        answer = {**_head(body), **shape(filled), **_end(done.result, began)}
+        answer = {**_head(body), **of_text(filled), **_end(done.result, began)}
         return answer if body.stream is False else each([answer])
     if body.raw:
         stream = client.generate(prompt, raw=True, options=options, progress=True)
     else:
         system = (message_of("system", body.system),) if body.system else ()
-        stream = client.generate(
-            messages=(*system, message_of("user", prompt)), options=options, progress=True
-        )
-    return await _answer(body, stream, shape, began)
+        turns = (*system, message_of("user", prompt))
+        asked = conversation.chat_of((turns, False), thinking_of(body.think))
+        stream = conversation.answer(client, asked, options, progress=True)
+    return await _answer(body, stream, of_text, began)
 
 
 async def chat(client: Client, body: ChatBody) -> Answer:
     """Answer a conversation; without messages load or unload the model."""
-    began, conversation = time.monotonic(), body.messages or []
-    shape: Shape = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
-    if not conversation:
-        return await _kept(client, body, shape)
-    messages, prefilled = conversation_of(conversation)
-    options = await _options(client, body)
-    stream = client.generate(messages=messages, prefilled=prefilled, options=options, progress=True)
-    return await _answer(body, stream, shape, began)
+    began = time.monotonic()
+    if not body.messages:
+        return await _kept(client, body, of_chat)
+    turns = conversation.conversation_of(body.messages)
+    asked = conversation.chat_of(turns, thinking_of(body.think), body.tools)
+    stream = conversation.answer(client, asked, await _options(client, body), progress=True)
+    return await _answer(body, stream, of_chat, began)
 
 
 # Answers.
@@ -188,7 +208,7 @@ async def _answer(body: GenerationBody, stream: Stream[Result], shape: Shape, be
     if body.stream is not False:
         return _chunks(body, await answers.pieces([stream]), shape, began)
     result = await stream.result()
-    return {**_head(body), **shape(result.text), **_end(result, began)}
+    return {**_head(body), **shape(result.text, result.thinking, result.tool_calls), **_end(result, began)}
 
 
 async def _chunks(
@@ -196,11 +216,16 @@ async def _chunks(
 ) -> AsyncGenerator[Any]:
     async with contextlib.aclosing(noting_silence(pieces)) as noted:
         async for piece in noted:
-            if piece is not None and isinstance(piece.event, Result):
-                yield {**_head(body), **shape(""), **_end(piece.event, began)}
-            else:  # None: an empty text is the sign of life
-                text = piece.event.text if piece is not None and isinstance(piece.event, StreamDelta) else ""
-                yield {**_head(body), **shape(text), "done": False}
+            event = None if piece is None else piece.event
+            if isinstance(event, Result):
+                if event.tool_calls:
+                    yield {**_head(body), **shape("", "", event.tool_calls), "done": False}
+                yield {**_head(body), **shape(""), **_end(event, began)}
+            elif not isinstance(event, StreamDelta):  # an empty text is the sign of life
+                yield {**_head(body), **shape(""), "done": False}
+            elif event.channel != "call":  # calls come whole
+                text, thinking = (event.text, "") if event.channel == "answer" else ("", event.text)
+                yield {**_head(body), **shape(text, thinking), "done": False}
 
 
 def _head(body: GenerationBody) -> dict[str, Any]:
@@ -214,7 +239,7 @@ def _end(result: Result, began: float) -> dict[str, Any]:
     whole_s = max(time.monotonic() - began, prompt + answer)
     return {
         "done": True,
-        "done_reason": "stop" if result.finish_reason in ("stop", "stop_string") else "length",
+        "done_reason": "stop" if result.finish_reason in FINISHED else "length",
         "total_duration": round(whole_s * NS),
         "load_duration": round((whole_s - prompt - answer) * NS),
         "prompt_eval_count": result.prompt_tokens,
@@ -274,8 +299,18 @@ def _time(seconds: float) -> str:
 async def _requested(client: Client, body: GenerationBody) -> Options:
     given = body.options or ModelOptions()
     overflow = "cut" if body.truncate else None
-    others = {"model": body.model, "max_tokens": length_of(given.num_predict), "overflow": overflow}
+    others: Ours = {"model": body.model, "max_tokens": length_of(given.num_predict), "overflow": overflow}
+    others["schema"] = schema_of(body.format)
     return await options_of(client, given, others, (given.localspec or {}) | (body.localspec or {}))
+
+
+def schema_of(format: str | dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return the JSON schema that a ``format`` stands for. Raises :class:`InvalidOptions`."""
+    if format in ("json", "", None):
+        return ANY_OBJECT if format == "json" else None
+    if isinstance(format, str):
+        raise InvalidOptions(f"format is {format[:60]!r}", "Give json, or a JSON schema.")
+    return format
 
 
 async def _options(client: Client, body: GenerationBody) -> Options:

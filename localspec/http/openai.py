@@ -19,22 +19,22 @@ import msgspec
 from localspec._version import __version__
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.http import answers, prompts, sampling
+from localspec.http import answers, conversation, prompts, sampling
 from localspec.http.answers import Answered, Piece, statistics, timings, uncut
+from localspec.http.conversation import ChatMessage, Choice, GivenTool
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
-from localspec.http.prompts import ChatMessage, conversation_of
 from localspec.http.sampling import TimedSampling, count_of, options_of
 from localspec.models.fit import context_size
 from localspec.models.library import Sections
 from localspec.protocol.messages import ModelDescription, Nothing, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
-from localspec.protocol.requests import FinishReason, Result, Token
+from localspec.protocol.requests import ChatPrompt, FinishReason, Result, Token
 
 FINISH: dict[FinishReason, str] = {"length": "length", "context_full": "length", "deadline": "length"}
+FINISH["tool_calls"] = "tool_calls"
 """all others are ``stop``"""
-MODELS = "/v1/models/"
 MOST_FILLED = 8
 """the number of texts for one gap"""
 FILL_TEMPERATURE = 1.0
@@ -62,6 +62,10 @@ class GenerationBody(TimedSampling, kw_only=True):
 
 class ChatBody(GenerationBody, kw_only=True):
     messages: list[ChatMessage]
+    tools: list[GivenTool] | None = None
+    tool_choice: str | Choice | None = None
+    parallel_tool_calls: bool | None = None
+    reasoning_effort: str | None = None
     continue_final_message: bool | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -77,17 +81,15 @@ class TextBody(GenerationBody, kw_only=True):
     logprobs: int | None = None
 
 
-REFUSED: Refused = {**sampling.REFUSED, "response_format": ({"type": "text"},), "n_indent": (0,)}
+REFUSED: Refused = {**sampling.REFUSED, "n_indent": (0,)}
 REFUSED_OF_TEXTS: Refused = {**REFUSED, "add_special_tokens": (True,), "prompt_embeds": ()}
 REFUSED_OF_CHATS: Refused = {
     **REFUSED,
-    **dict.fromkeys(("tool_choice", "function_call"), ("none", "auto")),
-    **dict.fromkeys(("tools", "functions", "documents"), ([],)),
+    **dict.fromkeys(("functions", "documents"), ([],)),
+    "function_call": ("none", "auto"),
     **dict.fromkeys(("chat_template", "web_search_options"), ()),
-    "messages": prompts.REFUSED,
-    "reasoning_effort": ("none",),
+    "messages": conversation.REFUSED,
     "modalities": (["text"],),
-    "verbosity": ("medium",),
     "echo": (False,),
     "best_of": (1,),
     "add_special_tokens": (False,),
@@ -133,18 +135,11 @@ async def chat(client: Client, body: ChatBody) -> Answer:
         raise InvalidOptions(
             "top_logprobs needs logprobs", "Set logprobs to true, or leave top_logprobs out."
         )
-    messages, prefilled = conversation_of(body.messages, continues=_continues(body))
     top = body.top_logprobs if body.logprobs else None
     options = await _options(client, body, logprobs=body.logprobs or None, top_logprobs=top)
-    variables = body.chat_template_kwargs or {}
+    asked, how = chat_by(body), body.generating()
     streams = [
-        client.generate(
-            messages=messages,
-            prefilled=prefilled,
-            variables=variables,
-            options=each,
-            **body.generating(),
-        )
+        conversation.answer(client, asked, each, **how)
         for each in prompts.varied(options, count_of(body.n, prompts.MOST, "n"))
     ]
     envelope = _envelope("chatcmpl", "chat.completion", options)
@@ -155,22 +150,58 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     if body.stream:
         begin: list[dict[str, Any]] = [{"delta": {"role": "assistant", "content": None}} for _ in streams]
 
+        called: set[tuple[int, int]] = set()
+
         def shape(index: int, piece: StreamDelta) -> dict[str, Any]:
-            rated = {"logprobs": entries(piece.text, piece.tokens)} if body.logprobs else {}
-            return {"delta": {"content": piece.text}, **rated}
+            rated = {}
+            if body.logprobs and piece.channel == "answer":
+                rated = {"logprobs": entries(piece.text, piece.tokens)}
+            return {"delta": delta_of(piece, index, called), **rated}
 
         envelope |= {"object": "chat.completion.chunk"}
         return _chunks(envelope, body, begin, await answers.pieces(streams, body), shape, {"delta": {}})
     found = await answers.whole(streams)
     choices = [
         {
-            "message": {"role": "assistant", "content": result.text},
+            "message": turn_of(result),
             "logprobs": entries(result.text, tokens),
         }
         for tokens, result in found
     ]
     results = [answered.result for answered in found]
     return _end(envelope, choices, results, _usage(results, len(results)))
+
+
+def chat_by(body: ChatBody) -> ChatPrompt:
+    """Return the chat that a body asks for. Raises :class:`InvalidOptions`."""
+    turns = conversation.conversation_of(body.messages, continues=_continues(body))
+    variables = conversation.thinking_of(body.reasoning_effort) | (body.chat_template_kwargs or {})
+    return conversation.chat_of(turns, variables, body.tools, body.tool_choice, body.parallel_tool_calls)
+
+
+def delta_of(piece: StreamDelta, number: int, called: set[tuple[int, int]]) -> dict[str, Any]:
+    """Return the ``delta`` of a piece of the answer ``number``; ``called`` are the calls that have begun, by
+    answer and position: the first piece of a call has its id and name."""
+    if piece.call is None:
+        return {"reasoning_content" if piece.channel == "thinking" else "content": piece.text}
+    call, key = piece.call, (number, piece.call.index)
+    head, name = ({}, {}) if key in called else ({"id": call.id, "type": "function"}, {"name": call.name})
+    called.add(key)
+    return {"tool_calls": [{"index": call.index, **head, "function": {**name, "arguments": piece.text}}]}
+
+
+def turn_of(result: Result) -> dict[str, Any]:
+    """Return the message of a complete answer; its content is null if it is nothing but calls."""
+    message: dict[str, Any] = {"role": "assistant", "content": result.text}
+    if result.thinking:
+        message["reasoning_content"] = result.thinking
+    if result.tool_calls:
+        message["content"] = result.text or None
+        message["tool_calls"] = [
+            {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": call.arguments}}
+            for call in result.tool_calls
+        ]
+    return message
 
 
 def _continues(body: ChatBody) -> bool | None:
@@ -189,6 +220,8 @@ def _continues(body: ChatBody) -> bool | None:
 
 async def text(client: Client, body: TextBody) -> Answer:
     """Continue texts, or fill the gap before ``suffix``."""
+    if body.suffix and any(body.limits().values()):
+        raise InvalidOptions("response_format is not supported with suffix", "Leave one of them out.")
     if body.logprobs is not None and (body.suffix or body.echo):
         raise InvalidOptions("logprobs is not supported with suffix or echo", "Leave logprobs out.")
     count = count_of(body.n, MOST_FILLED if body.suffix else prompts.MOST, "n")
@@ -264,7 +297,7 @@ def _best(found: list[Answered], tried: int, count: int) -> list[Answered]:
 
 async def _options(client: Client, body: GenerationBody, **others: Any) -> Options:
     names = {"top_logprobs": "logprobs"} if isinstance(body, TextBody) else {}
-    others |= {"model": body.model, "max_tokens": body.longest}
+    others |= {"model": body.model, "max_tokens": body.longest, **body.limits(), **body.drafts()}
     return await options_of(client, body, others, body.localspec, names)
 
 
@@ -386,7 +419,7 @@ DIALECT = Dialect(
     "openai",
     (
         Endpoint("GET", "/v1/models", Nothing, models),
-        Endpoint("GET", f"{MODELS}{{id:path}}", ModelName, model),
+        Endpoint("GET", "/v1/models/{id:path}", ModelName, model),
         Endpoint("POST", "/v1/chat/completions", ChatBody, chat, REFUSED_OF_CHATS),
         Endpoint("POST", "/v1/completions", TextBody, text, REFUSED_OF_TEXTS),
     ),

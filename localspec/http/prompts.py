@@ -1,20 +1,16 @@
-"""Prompts of the dialects: messages of a chat; texts, tokens, both mixed, or several of them to continue."""
+"""Prompts of the dialects that are continued: texts, tokens, both mixed, or several of them."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
-from typing import Literal
 
 import msgspec
 from msgspec.structs import replace
 
 from localspec.client import Client, Following, Stream
 from localspec.errors import InvalidOptions
-from localspec.http.endpoint import Refused
 from localspec.http.models import model_of
 from localspec.http.sampling import MOST_TEXTS, SEEDS
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message, Result
+from localspec.protocol.requests import Result
 
 MOST = 16
 """the number of answers to one request"""
@@ -114,67 +110,3 @@ async def _tokens(client: Client, pieces: Mixed, model: str | None) -> tuple[int
             found = await client.tokenize(piece, model=model_of(model), start=i == 0, special=True)
             tokens += [token.id for token in found]
     return tuple(tokens)
-
-
-# Chats.
-
-ROLES: dict[str, Literal["system", "user", "assistant"]] = {
-    "developer": "system",
-    "system": "system",
-    "user": "user",
-    "assistant": "assistant",
-}
-TEXTS = ("text", "input_text")
-"""the types of parts that are accepted"""
-REFUSED: Refused = {"tool_calls": ([],), "function_call": (), "images": ([],)}
-"""fields of a message"""
-
-
-class Part(msgspec.Struct):
-    type: str
-    text: str | None = None
-
-
-class ChatMessage(msgspec.Struct):
-    role: str
-    content: str | list[Part] | None = None
-
-
-def conversation_of(
-    given: Sequence[ChatMessage], *, continues: bool | None = None
-) -> tuple[tuple[Message, ...], bool]:
-    """Return a request's messages, and True if the last one is the beginning of the answer.
-
-    A last one of the assistant is continued unless ``continues`` is False.
-
-    Raises :class:`InvalidOptions`.
-    """
-    messages = tuple(message_of(each.role, _text(each.content)) for each in given)
-    is_begun = bool(messages) and messages[-1].role == "assistant"
-    if continues and not is_begun:
-        raise InvalidOptions(
-            "continue_final_message is true, but the last message is not the assistant's",
-            "End messages with one of the assistant, or leave continue_final_message out.",
-        )
-    if is_begun and continues is not False and len(messages) > 1 and messages[-2].role == "assistant":
-        raise InvalidOptions("messages ends with two assistant messages", "Join them into one message.")
-    return messages, is_begun and continues is not False
-
-
-def message_of(role: str, content: str) -> Message:
-    """Return a message of the wire. Raises :class:`InvalidOptions` for an unknown role."""
-    if role not in ROLES:
-        raise InvalidOptions(f"there is no role named {role[:60]!r}", f"Roles are {', '.join(ROLES)}.")
-    return Message(ROLES[role], content)
-
-
-def _text(content: str | list[Part] | None) -> str:
-    """Return the parts joined by line breaks, as llama.cpp's server does. Raises :class:`InvalidOptions`."""
-    if isinstance(content, list):
-        for part in content:
-            if part.text is None or part.type not in TEXTS:
-                raise InvalidOptions(
-                    f"content of the type {part.type[:60]!r} is not supported", "Send parts of type text."
-                )
-        return "\n".join(part.text or "" for part in content)
-    return content or ""

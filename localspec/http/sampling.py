@@ -17,7 +17,7 @@ from localspec.client import Client, Deadlines, Following
 from localspec.errors import InvalidOptions
 from localspec.http.endpoint import REMEDY, Refused
 from localspec.http.models import configured, model_of
-from localspec.protocol.options import LONGEST_SHOWN, Options, check_value, parse_options
+from localspec.protocol.options import DRAFT, LONGEST_SHOWN, LOOKUP, NONE, Options, check_value, parse_options
 
 SEEDS = 2**63
 CHANCE = (-1, 2**32 - 1)
@@ -29,6 +29,10 @@ Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 Ours = dict[str, Any]
 """options by the names of :class:`Options`"""
 BANNED = -10_000.0
+ANY_OBJECT = {"type": "object"}
+"""the schema of ``json_object``"""
+MOST_DRAFTED = 20
+"""of :attr:`Options.k`"""
 MOST_TEXTS = 256
 """texts among tokens: each is a request to the daemon"""
 MOST_DIGITS = 18
@@ -87,9 +91,29 @@ class Sampling(msgspec.Struct, kw_only=True):
             self.temperature = max(0.0, self.temperature)  # negative values are greedy, as in llama.cpp
 
 
+class Format(msgspec.Struct):
+    """OpenAI's form of an answer; ``schema`` of its own is that of llama.cpp and of the responses."""
+
+    type: str = "text"
+    json_schema: Format | None = None
+    schema: dict[str, Any] | None = None
+
+    def options(self) -> Ours:
+        """Return the options that it stands for. Raises :class:`InvalidOptions`."""
+        if self.type == "text":
+            return {}
+        if self.type not in ("json_object", "json_schema"):
+            message = f"the format {self.type[:LONGEST_SHOWN]!r} is not supported"
+            raise InvalidOptions(message, "Give text, json_object or json_schema.")
+        schema = (self.json_schema or self).schema
+        if schema is None and self.type == "json_schema":
+            raise InvalidOptions("the format json_schema has no schema", "Give a schema, or json_object.")
+        return {"schema": ANY_OBJECT if schema is None else schema}
+
+
 class TimedSampling(Sampling, kw_only=True):
     """Fields that the texts and chats of OpenAI and llama.cpp share: number and length of answers, limits of
-    time in ms (0 and less: none), timings and progress in streams."""
+    time in ms (0 and less: none), timings and progress in streams, the form of the text, and drafts."""
 
     model: str | None = None
     stream: bool | None = None
@@ -102,6 +126,25 @@ class TimedSampling(Sampling, kw_only=True):
     t_max_predict_ms: float | None = None
     timings_per_token: bool | None = None
     return_progress: bool | None = None
+    response_format: Format | None = None
+    json_schema: dict[str, Any] | None = None
+    grammar: str | None = None
+    most_drafted: int | None = msgspec.field(default=None, name="speculative.n_max")
+    drafted_by: str | None = msgspec.field(default=None, name="speculative.type")
+
+    def limits(self) -> Ours:
+        """Return the options for the form of the text. Raises :class:`InvalidOptions`."""
+        syntax = "gbnf" if self.grammar else None
+        own = {"schema": self.json_schema or None, "grammar": self.grammar or None, "grammar_syntax": syntax}
+        return own if self.response_format is None else own | self.response_format.options()
+
+    def drafts(self) -> Ours:
+        """Return the options for llama.cpp's ``speculative.*``; ``n_min`` and ``p_min`` have no effect."""
+        if self.most_drafted is not None and self.most_drafted <= 0 or self.drafted_by == "none":
+            return {"proposer": NONE}
+        kind = (self.drafted_by or "").partition("-")[0]
+        k = None if self.most_drafted is None else min(self.most_drafted, MOST_DRAFTED)
+        return {"k": k, "proposer": {"ngram": LOOKUP.name, "draft": DRAFT.name}.get(kind)}
 
     @property
     def longest(self) -> int | None:
@@ -130,8 +173,8 @@ SAMPLED = tuple(
 REFUSED: Refused = {
     **dict.fromkeys(("ignore_eos", "use_beam_search", "post_sampling_probs", "prompt_logprobs"), (False,)),
     **dict.fromkeys(("include_stop_str_in_output", "return_tokens_as_token_ids"), (False,)),
-    **dict.fromkeys(("grammar", "guided_regex", "guided_grammar", "structural_tag"), ("",)),
-    **dict.fromkeys(("json_schema", "guided_json", "structured_outputs"), ({},)),
+    **dict.fromkeys(("guided_regex", "guided_grammar", "structural_tag"), ("",)),
+    **dict.fromkeys(("guided_json", "structured_outputs"), ({},)),
     **dict.fromkeys(("lora", "guided_choice", "bad_words", "preserved_tokens", "logits_processors"), ([],)),
     **dict.fromkeys(("stop_token_ids", "allowed_token_ids"), ([],)),
     **dict.fromkeys(("mirostat", "dry_multiplier", "xtc_probability", "min_tokens"), (0,)),
@@ -140,10 +183,16 @@ REFUSED: Refused = {
     **dict.fromkeys(("top_n_sigma", "dynatemp_range"), (-1, 0)),
     **dict.fromkeys(("thinking_token_budget", "truncate_prompt_tokens"), ()),
     "min_keep": (0, 1),
-    "reasoning_format": ("none", "auto"),
+    "reasoning_format": ("none", "auto", "deepseek"),
     "skip_special_tokens": (True,),
 }
 """fields of llama.cpp's and vLLM's servers that change an answer, unless they have one of these values"""
+UNLIMITED: Refused = {
+    "grammar": ("",),
+    "json_schema": ({},),
+    "response_format": ({"type": "text"},),
+}
+"""fields that limit the text, where that is not supported"""
 
 
 async def options_of(

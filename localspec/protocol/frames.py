@@ -12,6 +12,7 @@ import msgspec
 
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.requests import (
+    ChatPrompt,
     Degraded,
     Delta,
     Done,
@@ -90,14 +91,15 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
 
 
 class Tokenize(msgspec.Struct, frozen=True, tag=True):
-    """Tokenize a text; answered by one Tokenized or Failed of the same id.
+    """Tokenize a text or a chat; answered by one Tokenized or Failed of the same id. Tokens are returned as
+    they are.
 
     ``start``: with the token that texts begin with. ``special``: names of special tokens are read as these
     tokens. ``pieces``: with the bytes of each token.
     """
 
     id: int
-    text: str
+    text: str | tuple[int, ...] | ChatPrompt
     start: bool
     special: bool
     pieces: bool

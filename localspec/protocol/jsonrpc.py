@@ -25,7 +25,7 @@ TokenId = Annotated[int, Meta(ge=0, le=2**31 - 1)]
 Language = Annotated[str, Meta(max_length=100)]
 """an editor's name of a language"""
 Identity = Annotated[str, Meta(max_length=128)]
-"""the id of a session, an item or a stream"""
+"""the id of a session, an item, a stream or a call; the name of a tool"""
 
 
 class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):

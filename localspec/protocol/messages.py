@@ -26,7 +26,19 @@ from localspec.protocol.jsonrpc import (
     TokenId,
 )
 from localspec.protocol.options import BackendName, Options, readable, unknown_key
-from localspec.protocol.requests import Degraded, Delta, EventKind, File, LiveEvent, Message, Result, Stats
+from localspec.protocol.requests import (
+    ChatPrompt,
+    Degraded,
+    Delta,
+    EventKind,
+    File,
+    LiveEvent,
+    Message,
+    Result,
+    Stats,
+    Tool,
+    ToolChoice,
+)
 
 PROTOCOL = 1
 FULL = "Too many connections are open."
@@ -98,8 +110,9 @@ class Generate(Timed):
     """Exactly one of ``prompt``, ``tokens`` and ``messages``; ``raw``: the prompt without the chat template.
 
     ``tokens`` are continued as they are. ``prefilled``: the last message is the assistant's, and the answer
-    goes on after it. ``variables`` are given to the chat template. ``progress``: ``stream/progress`` of short
-    prompts, too, the first one before anything is read.
+    goes on after it. ``variables`` are given to the chat template. ``tools`` and the fields after it are
+    those of :class:`ChatPrompt`. ``progress``: ``stream/progress`` of short prompts, too, the first one
+    before anything is read.
     """
 
     prompt: str | None = None
@@ -108,15 +121,28 @@ class Generate(Timed):
     raw: bool = False
     prefilled: bool = False
     variables: dict[str, Any] = {}
+    tools: Annotated[tuple[Tool, ...], Meta(max_length=1024)] = ()
+    tool_choice: ToolChoice = "auto"
+    tool: Identity | None = None
+    parallel_tool_calls: bool = True
     progress: bool = False
     options: Options = Options()
 
 
+Tokenizable = (
+    Annotated[str, Meta(max_length=1 << 18)]
+    | Annotated[tuple[TokenId, ...], Meta(max_length=1 << 18)]
+    | ChatPrompt
+)
+
+
 class Tokenize(Params):
-    """``start``: with the token that texts begin with; ``special``: names of special tokens are read as these
+    """The tokens of a text, or of a chat through the model's template; tokens are returned as they are.
+
+    ``start``: with the token that texts begin with; ``special``: names of special tokens are read as these
     tokens; ``pieces``: with the bytes of each token."""
 
-    text: Annotated[str, Meta(max_length=1 << 18)]
+    text: Tokenizable
     model: Name | None = None
     start: bool = False
     special: bool = False

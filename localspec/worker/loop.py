@@ -66,7 +66,7 @@ from localspec.protocol.frames import (
     streamed,
     to_worker_decoder,
 )
-from localspec.protocol.options import CONSTRAINTS
+from localspec.protocol.options import CONSTRAINTS, Options
 from localspec.protocol.requests import (
     ChatPrompt,
     Delta,
@@ -77,6 +77,7 @@ from localspec.protocol.requests import (
     Round,
     StreamEvent,
     TextPrompt,
+    TokenPrompt,
 )
 
 
@@ -223,14 +224,19 @@ MESSAGE = 32
 
 def size_of(request: Request) -> int:
     """Return about how many characters must be rendered and tokenized; 0 for tokens, and for a gap, whose
-    prompt is short. A grammar, which must be compiled, counts as a long text."""
+    prompt is short. A grammar, also that of tools, must be compiled, and counts as a long text."""
     prompt, options = request.prompt, request.options
     if any(getattr(options, name) is not None for name in CONSTRAINTS):
         return LONG + 1
     if isinstance(prompt, ChatPrompt):
-        variables = len(msgspec.msgpack.encode(prompt.variables))
-        return variables + sum(MESSAGE + len(message.content) for message in prompt.messages)
+        return LONG + 1 if prompt.tools else size_of_chat(prompt)
     return len(prompt.text) if isinstance(prompt, TextPrompt) else 0
+
+
+def size_of_chat(prompt: ChatPrompt) -> int:
+    """Return about how many characters of a chat must be rendered and tokenized."""
+    more = len(msgspec.msgpack.encode((prompt.variables, prompt.tools)))
+    return more + sum(MESSAGE + len(message.content) for message in prompt.messages)
 
 
 class Fate:
@@ -485,9 +491,9 @@ class Worker:
         elif isinstance(frame, LoadDraft | DropDraft):
             self._pulse.step(partial(self._change_drafts, frame))
         elif isinstance(frame, Tokenize):
-            find = partial(self._engine.target.vocabulary.encode, frame.text, special=frame.special)
-            fate = Fate()
-            self._find(frame.id, len(frame.text), fate, find, partial(self._tokenize, frame, fate))
+            fate, find = Fate(), partial(self._tokens_of, frame)
+            size = size_of_chat(frame.text) if isinstance(frame.text, ChatPrompt) else len(frame.text)
+            self._find(frame.id, size, fate, find, partial(self._tokenize, frame, fate))
         elif isinstance(frame, Forget):
             self._engine.forget(frame.source)
             self._apart.forget(frame.source)
@@ -558,13 +564,25 @@ class Worker:
             self._engine.cancel(sequence.id)
         sequence.watched = frame.watch
 
+    def _tokens_of(self, frame: Tokenize) -> list[int]:
+        """Return the tokens of a text or a chat. Raises :class:`InvalidOptions`, and :class:`ContextExceeded`
+        for a chat that is too long."""
+        if isinstance(frame.text, str):
+            return self._engine.target.vocabulary.encode(frame.text, special=frame.special)
+        prompt = frame.text if isinstance(frame.text, ChatPrompt) else TokenPrompt(frame.text)
+        return self._engine.encode(Request(prompt=prompt, options=Options(overflow="refuse"))).tokens
+
     def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], list[int]]) -> None:
         if fate.cancelled:
             cancelled = Gone("the tokenization was cancelled", "Send it again if it is still needed.")
             self._send(frame.id, Failed(cancelled.as_dict()))
             return
         vocabulary = self._engine.target.vocabulary
-        tokens = encode()
+        try:
+            tokens = encode()
+        except LocalspecError as error:
+            self._send(frame.id, Failed(error.as_dict()))
+            return
         if frame.start and vocabulary.bos is not None:
             tokens.insert(0, vocabulary.bos)
         pieces = tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ()

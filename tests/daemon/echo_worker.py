@@ -6,7 +6,8 @@ The last message, text or prefix may ask for more: ``stall`` (answers, then wait
 cancel), ``hang`` (does nothing any more), ``spin`` (does nothing but live), ``await PATH`` (until someone
 writes to the FIFO), ``prompt``, ``options``, ``max_ms``, ``source``, ``priority`` and others (answers with
 what it was given), ``engine`` (with how its model was to be loaded), ``odd`` (fails if its seed is odd, else
-stalls), and ``then WORD`` (answers with a line of that word).
+stalls), ``call`` (thinks, says a line, calls two tools) and ``then WORD`` (answers with a line of that
+word).
 What it is taught it writes to ``taught`` in the cache's directory. Of a prefix the last line counts.
 The model ``broken`` cannot be loaded, nor as a draft model; a draft model ``waits`` until someone writes to
 the FIFO ``gate`` beside it. ``dies`` exits while loading, ``gate:PATH`` loads
@@ -56,6 +57,7 @@ from localspec.protocol.frames import (
     to_worker_decoder,
 )
 from localspec.protocol.requests import (
+    CallBegun,
     ChatPrompt,
     Degraded,
     Delta,
@@ -72,12 +74,22 @@ from localspec.protocol.requests import (
     TextPrompt,
     Token,
     TokenPrompt,
+    ToolCall,
 )
 
 BEAT_S = 0.05
 BOS = 256
 
-Answer = Iterator[str | FinishReason | None]
+FIRST, SECOND = CallBegun(0, "call_1", "weather"), CallBegun(1, "call_2", "time")
+CALLS = (
+    Delta("They ask ", (), "thinking"),
+    Delta("for two.", (), "thinking"),
+    Delta("I look.", ()),
+    Delta('{"city": ', (), "call", FIRST),
+    Delta('"Oslo"}', (), "call", FIRST),
+    Delta("{}", (), "call", SECOND),
+)
+"""the deltas of an answer that calls two tools"""
 
 
 def called(load: Load) -> str:
@@ -92,17 +104,23 @@ class Running:
         self.id = submit.id
         self.load = load
         self.watch = submit.watch
-        self.words = words(submit.request, load)
+        calls = said(submit.request) == "call"
+        self.words: Iterator[str | Delta] = iter(CALLS) if calls else words(submit.request, load)
         self.deaf = said(submit.request) == "deaf"
         self.spins = said(submit.request) == "spin"
         self.stalled = said(submit.request) in ("stall", "deaf", "spin", "odd")
-        self.text = ""
+        self.texts = {"answer": "", "thinking": ""}
+        self.calls: dict[CallBegun, str] = {}
         self.count = 0
 
-    def delta(self, text: str) -> Streamed:
-        self.text += text
+    def delta(self, word: str | Delta) -> Streamed:
         self.count += 1
-        return streamed(self.id, Delta(text, (Token(self.count, "target", len(text)),)))
+        delta = word if isinstance(word, Delta) else Delta(word, (Token(self.count, "target", len(word)),))
+        if delta.call is not None:
+            self.calls[delta.call] = self.calls.get(delta.call, "") + delta.text
+        else:
+            self.texts[delta.channel] += delta.text
+        return streamed(self.id, delta)
 
     def round(self) -> Streamed:
         n = self.count + 1
@@ -121,8 +139,10 @@ class Running:
     def done(self, reason: FinishReason) -> RequestEvent:
         proposers = {"prompt-lookup": ProposerStats(drafted=4, accepted=3)}
         result = Result(
-            text=self.text,
-            finish_reason=reason,
+            text=self.texts["answer"],
+            thinking=self.texts["thinking"],
+            tool_calls=tuple(ToolCall(call.id, call.name, text) for call, text in self.calls.items()),
+            finish_reason="tool_calls" if self.calls else reason,
             model=called(self.load),
             draft=None,
             backend="toy",
@@ -150,6 +170,13 @@ def said(request: Request) -> str:
             return " ".join(map(str, tokens))
         case FimPrompt(prefix=prefix):
             return prefix.rpartition("\n")[2]
+
+
+def octets(text: str | tuple[int, ...] | ChatPrompt) -> bytes:
+    """The tokens of what is tokenized: a chat as JSON."""
+    if isinstance(text, tuple):
+        return bytes(text)
+    return text.encode() if isinstance(text, str) else msgspec.json.encode(text)
 
 
 GIVEN = ("prompt", "options", "max_ms", "max_prompt_ms", "max_predict_ms", "source", "priority", "engine")
@@ -232,7 +259,7 @@ class EchoWorker:
             case Cancel(id) if id in self.running and not self.running[id].deaf:
                 self.send(self.running.pop(id).done("cancelled"))
             case Tokenize(id, text, start, _, pieces):
-                tokens = (BOS,) * start + tuple(text.encode())
+                tokens = (BOS,) * start + tuple(octets(text))
                 found = Tokenized(tokens, tuple(bytes([token % 256]) for token in tokens) * pieces)
                 self.send(RequestEvent(id, found))
             case Teach(text=text):

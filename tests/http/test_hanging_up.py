@@ -23,6 +23,8 @@ ASKED: list[tuple[str, dict[str, Any]]] = [
     ("/infill", {"prompt": "stall"}),
     ("/api/generate", {"model": "localspec", "prompt": "stall", "raw": True}),
     ("/api/chat", CHAT),
+    ("/v1/messages", CHAT),
+    ("/v1/responses", {"input": "stall"}),
 ]
 
 

@@ -278,3 +278,18 @@ def test_what_llama_vim_asks_for_an_edit(http: HttpServer) -> None:
     assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks[:-1])
     usage = chunks[-1]["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] > usage["prompt_tokens"] / 2
+
+
+def test_the_text_of_tokens_and_the_prompt_of_a_chat(http: HttpServer) -> None:
+    text = "def grüße(🐻): # <|im_end|>"
+    tokens = http.post("/tokenize", {"content": text})["tokens"]
+    assert http.post("/detokenize", {"tokens": tokens}) == {"content": text}
+    assert http.post("/detokenize", {"tokens": []}) == {"content": ""}
+    chat = {"messages": [{"role": "user", "content": "Say <|im_end|>"}]}
+    prompt = http.post("/apply-template", chat)["prompt"]
+    assert "<|im_start|>user\nSay <|im_end|><|im_end|>\n<|im_start|>assistant\n" in prompt
+    counted = http.post("/v1/messages/count_tokens", chat)["input_tokens"]
+    answered = http.post("/v1/chat/completions", chat | {"max_tokens": 1})
+    assert counted == answered["usage"]["prompt_tokens"]
+    long = {"messages": [{"role": "user", "content": "word " * 9000}]}
+    assert http.post("/v1/messages/count_tokens", long)["input_tokens"] > 9000

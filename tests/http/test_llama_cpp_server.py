@@ -51,7 +51,7 @@ def test_what_the_server_says_of_itself(http: HttpServer) -> None:
     assert props["default_generation_settings"]["params"]["temperature"] == 0.7
     assert (props["bos_token"], props["eos_token"]) == ("<|endoftext|>", "<|im_end|>")
     assert props["modalities"] == {"vision": False, "video": False, "audio": False}
-    assert props["chat_template_caps"]["supports_tools"] is False and props["model_ftype"] == "F16"
+    assert props["chat_template_caps"]["supports_tools"] is True and props["model_ftype"] == "F16"
     metrics = http.ask("GET", "/metrics")
     assert metrics.headers["content-type"].startswith("text/plain")
     before = dict(line.split() for line in metrics.text.splitlines() if line.startswith("llamacpp:"))

@@ -43,7 +43,7 @@ def test_tags_and_what_is_shown_of_them(client: ollama.Client) -> None:
         assert model.size and model.details is not None and model.details.family == "qwen3"
         shown = client.show(str(model.model))
         assert shown.template is not None and ".Suffix" in shown.template
-        assert shown.capabilities == ["completion", "insert"]
+        assert shown.capabilities == ["completion", "tools", "insert"]
         assert shown.modelinfo is not None and shown.modelinfo["general.architecture"] == "qwen3"
 
 
@@ -123,7 +123,6 @@ def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, http: HttpServ
         ({"model": "not-here"}, 404, "not-here"),
         ({"options": {"temperature": 9}}, 400, "temperature"),
         ({"options": {"mirostat": 2}}, 400, "mirostat is not supported"),
-        ({"think": True}, 400, "think is not supported"),
         ({"keep_alive": "soon"}, 400, "keep_alive is not a duration"),
     ],
     ids=str,

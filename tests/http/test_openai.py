@@ -121,7 +121,11 @@ def test_stops_and_seeds(client: openai.OpenAI) -> None:
         ({"model": "not-here"}, "not-here"),
         ({"temperature": 9}, "temperature"),
         ({"n": 17}, "n takes a whole number from 1 to 16, not 17"),
-        ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools is not"),
+        ({"tools": [{"type": "web_search"}]}, "a tool of the type 'web_search' is not supported"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "there is no tool named 'f'"),
+        ({"tool_choice": "required"}, "a tool call is required"),
+        ({"response_format": {"type": "grammar"}}, "the format 'grammar' is not supported"),
+        ({"response_format": {"type": "json_schema"}}, "the format json_schema has no schema"),
         ({"logit_bias": {"1": 10_001}}, "logit_bias"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs takes a whole number"),
         ({"top_logprobs": 3}, "top_logprobs needs logprobs"),
@@ -135,7 +139,7 @@ def test_stops_and_seeds(client: openai.OpenAI) -> None:
             "messages ends with two assistant messages",
         ),
         ({"messages": []}, "messages is empty"),
-        ({"messages": [{"role": "tool", "content": "x"}]}, "no role named 'tool'"),
+        ({"messages": [{"role": "function", "content": "x"}]}, "no role named 'function'"),
         (
             {"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]},
             "image_url",
@@ -187,7 +191,7 @@ def test_errors_that_programs_know_by_name(client: openai.OpenAI, http: HttpServ
         amiss.models.list()
     with pytest.raises(
         openai.NotFoundError,
-        match="POST /v1/embeddings is not offered. This dialect offers /v1/models, ",
+        match="POST /v1/embeddings is not offered: the models here make text, no embeddings. Run another",
     ) as nowhere:
         client.embeddings.create(model="localspec", input="x")
     assert nowhere.value.code == "unknown_url"

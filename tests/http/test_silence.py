@@ -14,7 +14,7 @@ from localspec.errors import ContextExceeded
 from localspec.http import answers, endpoint, openai
 from localspec.http.app import Address
 from localspec.http.endpoint import begun, noting_silence
-from localspec.http.ollama import ChatBody, Shape, _chunks
+from localspec.http.ollama import ChatBody, _chunks, of_chat
 from localspec.protocol.requests import Result
 from tests.waiting import run
 
@@ -55,9 +55,8 @@ def test_a_stream_begins_before_its_first_piece_and_shows_that_it_lives() -> Non
 def test_a_silent_chat_of_ollama_has_empty_pieces_that_its_client_reads() -> None:
     async def scene() -> ollama.ChatResponse:
         stream = Stream[Result](1, lambda: None)
-        shape: Shape = lambda text: {"message": {"role": "assistant", "content": text}}  # noqa: E731
         pieces = await answers.pieces([stream])
-        async with aclosing(_chunks(ChatBody(model="toy"), pieces, shape, 0.0)) as chunks:
+        async with aclosing(_chunks(ChatBody(model="toy"), pieces, of_chat, 0.0)) as chunks:
             return ollama.ChatResponse.model_validate(await anext(chunks))
 
     piece = run(scene())

@@ -22,7 +22,7 @@ from tests.hygiene.source import (
 )
 
 CEILINGS = {
-    "assets": 3000,
+    "assets": 3050,
     "localspec/.": 1550,
     "localspec/backends": 3400,
     "localspec/bench": 300,
@@ -30,15 +30,15 @@ CEILINGS = {
     "localspec/client": 950,
     "localspec/completion": 550,
     "localspec/constraints": 350,
-    "localspec/daemon": 4650,
+    "localspec/daemon": 4700,
     "localspec/doctor": 650,
     "localspec/engine": 3650,
-    "localspec/http": 2950,
+    "localspec/http": 3950,
     "localspec/hub": 1050,
     "localspec/lsp": 1350,
     "localspec/memory": 1950,
     "localspec/models": 4000,
-    "localspec/protocol": 1800,
+    "localspec/protocol": 1850,
     "localspec/service": 350,
     "localspec/speculation": 2350,
     "localspec/tools": 900,
@@ -48,7 +48,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 46500,
+    "tests": 46950,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

@@ -42,6 +42,8 @@ def _within(kind: inspect.Type) -> Iterator[tuple[str, int | None, Any]]:
                 yield f"[]{path}", longest, lambda value, around=around: [around(value)]
         case inspect.StructType(fields=fields):
             needed = {each.encode_name: _least(each.type) for each in fields if each.required}
+            if kind.tag_field is not None:
+                needed[kind.tag_field] = kind.tag
             for field in fields:
                 name = field.encode_name
                 for path, longest, around in _within(field.type):

@@ -13,7 +13,7 @@ from tests.protocol.fuzzing import fuzz_messages, read_message
 from tests.protocol.strings import TEXTS, Field, string_fields
 
 FIELDS = list(string_fields())
-MOST = 1 << 18
+MOST = 1 << 20
 BOUNDED = [field for field in FIELDS if field.path.rpartition(".")[2] not in TEXTS]
 
 

@@ -84,7 +84,24 @@ def _prompt(params: messages.Generate) -> Prompt:
             "prefilled needs a message of the assistant at the end of messages",
             "End `messages` with an assistant message, or drop prefilled.",
         )
-    return ChatPrompt(params.messages, params.prefilled, params.variables)
+    names = [tool.name for tool in params.tools]
+    if params.tool is not None and params.tool not in names:
+        raise InvalidOptions(
+            f"there is no tool named {params.tool[:60]!r}", f"Name one of {', '.join(names)[:200]}."
+        )
+    if params.tool_choice == "required" and not names:
+        raise InvalidOptions(
+            "a tool call is required, but there are no tools", "Give tools, or drop tool_choice."
+        )
+    return ChatPrompt(
+        params.messages,
+        params.prefilled,
+        params.variables,
+        params.tools,
+        params.tool_choice,
+        params.tool,
+        params.parallel_tool_calls,
+    )
 
 
 async def generate(

@@ -1,0 +1,266 @@
+"""Anthropic's dialect: messages, whole or as server-sent events, and the number of their tokens.
+
+Source: <https://docs.anthropic.com/en/api/messages>. ``cache_control``, ``metadata``, ``service_tier``,
+``context_management`` and the budget of ``thinking`` are accepted and have no effect: every prompt reuses the
+prefix that is cached.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator, Iterator
+from http import HTTPStatus
+from typing import Any
+
+import msgspec
+
+from localspec.client import Client
+from localspec.errors import ContextExceeded, LocalspecError
+from localspec.http import answers, sampling
+from localspec.http import conversation as chats
+from localspec.http.answers import Piece, statistics, uncut
+from localspec.http.blocks import Block, Step, blocks_of, steps_of
+from localspec.http.conversation import Choice, Content, GivenTool, joined, message_of
+from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
+from localspec.http.endpoint import Answer, Endpoint, Refused
+from localspec.http.models import DEFAULT_MODEL, model_of
+from localspec.http.sampling import Format, Ours, Sampling, TimedSampling, options_of
+from localspec.protocol.messages import StreamProgress
+from localspec.protocol.options import Options
+from localspec.protocol.requests import ChatPrompt, FinishReason, Message, Result, ToolCall
+
+BILLING = "x-anthropic-billing-header"
+"""begins a line of system prompts that is another one in each request: with it no prefix would be cached"""
+REASONS: dict[FinishReason, str] = {
+    "length": "max_tokens",
+    "deadline": "max_tokens",
+    "context_full": "model_context_window_exceeded",
+    "tool_calls": "tool_use",
+}
+"""``stop_reason`` by finish reason, for answers that no stop string ended; all others are ``end_turn``"""
+ERRORS = {
+    HTTPStatus.UNAUTHORIZED: "authentication_error",
+    HTTPStatus.FORBIDDEN: "permission_error",
+    HTTPStatus.NOT_FOUND: "not_found_error",
+    HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "request_too_large",
+    HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
+    HTTPStatus.SERVICE_UNAVAILABLE: "overloaded_error",
+}
+"""types of errors by status"""
+DELTAS = {
+    "answer": ("text_delta", "text"),
+    "thinking": ("thinking_delta", "thinking"),
+    "call": ("input_json_delta", "partial_json"),
+}
+"""the type of a delta and the field of its text, by channel"""
+WITH_PROGRESS = TimedSampling(return_progress=True)
+
+
+class InputBlock(msgspec.Struct):
+    type: str
+    text: str | None = None
+    id: str = ""
+    name: str = ""
+    input: dict[str, Any] = {}
+    tool_use_id: str = ""
+    content: Content | None = None
+
+
+class InputMessage(msgspec.Struct):
+    role: str
+    content: str | list[InputBlock]
+
+
+class Thinking(msgspec.Struct):
+    type: str
+
+
+class OutputConfig(msgspec.Struct):
+    effort: str | None = None
+    format: Format | None = None
+
+
+class MessagesBody(Sampling, kw_only=True):
+    model: str | None = None
+    messages: list[InputMessage]
+    system: Content | None = None
+    max_tokens: int | None = None
+    stop_sequences: list[str] | None = None
+    stream: bool | None = None
+    tools: list[GivenTool] | None = None
+    tool_choice: Choice | None = None
+    thinking: Thinking | None = None
+    output_config: OutputConfig | None = None
+    output_format: Format | None = None
+    localspec: Ours | None = None
+
+    @property
+    def thinks(self) -> bool:
+        """True if the answer has thoughts."""
+        return self.thinking is not None and self.thinking.type != "disabled"
+
+
+REFUSED: Refused = {**sampling.REFUSED, **sampling.UNLIMITED, "mcp_servers": ([],), "container": ()}
+
+
+async def messages(client: Client, body: MessagesBody) -> Answer:
+    """Answer a conversation, or continue an answer that is its last message."""
+    asked, config = chat_by(body), body.output_config or OutputConfig()
+    others: Ours = {"model": body.model, "max_tokens": body.max_tokens, "stop": body.stop_sequences}
+    if (format := config.format or body.output_format) is not None:
+        others |= format.options()
+    options = await options_of(client, body, others, body.localspec, {"stop": "stop_sequences"})
+    stream = chats.answer(client, asked, options, progress=bool(body.stream))
+    if body.stream:
+        return _events(body, _head(options), await answers.pieces([stream], WITH_PROGRESS))
+    result = await stream.result()
+    content = [content_of(block) for block in blocks_of(result, thoughts=body.thinks)]
+    return {**_head(options), "content": content, **_end(result), "localspec": statistics(result)}
+
+
+async def count(client: Client, body: MessagesBody) -> Answer:
+    """Return the number of tokens of a conversation, also of one that the context does not hold."""
+    try:
+        tokens = await client.tokenize(chat_by(body), model=model_of(body.model))
+    except ContextExceeded as error:
+        return {"input_tokens": context_numbers(error)["n_prompt_tokens"]}
+    return {"input_tokens": len(tokens)}
+
+
+# Requests.
+
+
+def chat_by(body: MessagesBody) -> ChatPrompt:
+    """Return the chat that a body asks for. Raises :class:`InvalidOptions`."""
+    found = [*_system(body.system), *(message for each in body.messages for message in _messages(each))]
+    turns, effort = chats.begun_of(found, continues=None), body.output_config and body.output_config.effort
+    variables = chats.thinking_of(str(effort or "") or True if body.thinks else False)
+    return chats.chat_of(turns, variables, body.tools, body.tool_choice)
+
+
+def _system(given: Content | None) -> Iterator[Message]:
+    """Yield the system prompt, without its line :data:`BILLING`."""
+    first, _, rest = joined(given).partition("\n")
+    text = rest if first.startswith(BILLING) else joined(given)
+    if text:
+        yield Message("system", text)
+
+
+def _messages(given: InputMessage) -> Iterator[Message]:
+    """Yield the results of tools in a message, then its text and its calls."""
+    if isinstance(given.content, str):
+        yield message_of(given.role, given.content)
+        return
+    texts: list[str] = []
+    calls: list[ToolCall] = []
+    for block in given.content:
+        if block.type == "tool_result":
+            yield Message("tool", joined(block.content), tool_call_id=block.tool_use_id)
+        elif block.type == "tool_use":
+            calls.append(ToolCall(block.id, block.name, msgspec.json.encode(block.input).decode()))
+        elif block.type == "text" and block.text is not None:
+            texts.append(block.text)
+        elif block.type not in chats.THOUGHTS:
+            raise chats.unsupported("content", block.type, "Send blocks of text, tool_use and tool_result.")
+    if texts or calls:
+        yield message_of(given.role, "\n".join(texts), tuple(calls))
+
+
+# Answers.
+
+
+def _head(options: Options) -> dict[str, Any]:
+    return {
+        "id": f"msg_{uuid.uuid4().hex}",
+        "type": "message",
+        "role": "assistant",
+        "model": options.model or DEFAULT_MODEL,
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+    }
+
+
+def _end(result: Result) -> dict[str, Any]:
+    stopped = result.finish_reason == "stop_string" and result.stop_text
+    return {
+        "stop_reason": "stop_sequence" if stopped else REASONS.get(uncut(result).finish_reason, "end_turn"),
+        "stop_sequence": result.stop_text if stopped else None,
+        "usage": _usage(result.prompt_tokens, result.cached_tokens, result.completion_tokens),
+    }
+
+
+def _usage(prompt: int, cached: int, answered: int) -> dict[str, int]:
+    return {
+        "input_tokens": prompt - cached,
+        "cache_creation_input_tokens": 0,
+        "cache_read_input_tokens": cached,
+        "output_tokens": answered,
+    }
+
+
+def content_of(block: Block) -> dict[str, Any]:
+    """Return a block of an answer in Anthropic's format."""
+    if block.call is not None:
+        call = ToolCall(block.call.id, block.call.name, block.text)
+        return {"type": "tool_use", "id": call.id, "name": call.name, "input": chats.arguments_of(call)}
+    if block.channel == "thinking":
+        return {"type": "thinking", "thinking": block.text, "signature": ""}
+    return {"type": "text", "text": block.text}
+
+
+def events_of(step: Step) -> Iterator[dict[str, Any]]:
+    """Yield the events of a step. Thoughts end with a signature, which is empty here."""
+    block, place = step.block, {"index": step.block.number}
+    if step.kind == "begun":
+        empty = content_of(Block(block.number, block.channel, block.call))
+        yield {"type": "content_block_start", **place, "content_block": empty}
+    elif step.kind == "grown":
+        name, field = DELTAS[block.channel]
+        yield {"type": "content_block_delta", **place, "delta": {"type": name, field: step.text}}
+    else:
+        if block.channel == "thinking":
+            signed = {"type": "signature_delta", "signature": ""}
+            yield {"type": "content_block_delta", **place, "delta": signed}
+        yield {"type": "content_block_stop", **place}
+
+
+async def _events(
+    body: MessagesBody, head: dict[str, Any], pieces: AsyncIterator[Piece]
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield the events of an answer. The first one has the usage that is known then."""
+    has_begun = False
+    async for event in steps_of(pieces, thoughts=body.thinks):
+        if not has_begun:
+            read = (event.total, event.cached) if isinstance(event, StreamProgress) else (0, 0)
+            yield {"type": "message_start", "message": {**head, "usage": _usage(*read, 0)}}
+            yield {"type": "ping"}
+            has_begun = True
+        if isinstance(event, Step):
+            for each in events_of(event):
+                yield each
+        elif isinstance(event, Result):
+            end = _end(event)
+            usage = end.pop("usage")
+            yield {"type": "message_delta", "delta": end, "usage": usage, "localspec": statistics(event)}
+            yield {"type": "message_stop"}
+
+
+def error(error: LocalspecError, status: HTTPStatus) -> Any:
+    """Return the body of an error response in Anthropic's format."""
+    other = "api_error" if status >= HTTPStatus.INTERNAL_SERVER_ERROR else "invalid_request_error"
+    text = sentence(error)
+    if numbers := context_numbers(error):  # clients know it by these words
+        text = f"prompt is too long: {numbers['n_prompt_tokens']} tokens > {numbers['n_ctx']} maximum. {text}"
+    return {"type": "error", "error": {"type": ERRORS.get(status, other), "message": text}}
+
+
+DIALECT = Dialect(
+    "anthropic",
+    (
+        Endpoint("POST", "/v1/messages", MessagesBody, messages, REFUSED),
+        Endpoint("POST", "/v1/messages/count_tokens", MessagesBody, count, REFUSED),
+    ),
+    error,
+    SSE._replace(end=b"", alive=b'event: ping\ndata: {"type": "ping"}\n\n', named=True),
+)

@@ -1,0 +1,70 @@
+"""The parts of an answer in their order, for dialects that number them: thoughts, texts and calls."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from localspec.http.answers import Piece
+from localspec.protocol.messages import StreamProgress
+from localspec.protocol.requests import CallBegun, Channel, Result
+
+
+@dataclass
+class Block:
+    """A part of an answer, the ``number``-th of it; ``call`` is that of the channel ``call``."""
+
+    number: int
+    channel: Channel
+    call: CallBegun | None = None
+    text: str = ""
+
+
+class Step(NamedTuple):
+    """A change of a block: ``text`` is what it grew by."""
+
+    kind: Literal["begun", "grown", "ended"]
+    block: Block
+    text: str = ""
+
+
+async def steps_of(
+    pieces: AsyncIterator[Piece], *, thoughts: bool = True
+) -> AsyncIterator[Step | StreamProgress | Result]:
+    """Yield the steps of an answer's blocks, the progress of its prompt, and its result; ``thoughts``: with
+    the blocks of the channel ``thinking``."""
+    block, number = None, 0
+    async for _, event, _ in pieces:
+        if isinstance(event, StreamProgress):
+            yield event
+            continue
+        if isinstance(event, Result):
+            if block is None:  # an answer without a text has an empty one
+                yield Step("begun", block := Block(number, "answer"))
+            yield Step("ended", block)
+            yield event
+            continue
+        if (event.channel == "thinking" and not thoughts) or not (event.text or event.call):
+            continue
+        if block is not None and (block.channel, block.call) != (event.channel, event.call):
+            yield Step("ended", block)
+            block, number = None, number + 1
+        if block is None:
+            block = Block(number, event.channel, event.call)
+            yield Step("begun", block)
+        block.text += event.text
+        if event.text:
+            yield Step("grown", block, event.text)
+
+
+def blocks_of(result: Result, *, thoughts: bool = True) -> list[Block]:
+    """Return the blocks of a complete answer."""
+    found = [Block(0, "thinking", None, result.thinking)] if thoughts and result.thinking else []
+    if result.text or not (found or result.tool_calls):
+        found.append(Block(0, "answer", None, result.text))
+    for i, call in enumerate(result.tool_calls):
+        found.append(Block(0, "call", CallBegun(i, call.id, call.name), call.arguments))
+    for number, block in enumerate(found):
+        block.number = number
+    return found

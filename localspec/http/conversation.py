@@ -1,0 +1,250 @@
+"""Conversations in all dialects: messages, tools, and how the model thinks, as the daemon takes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Unpack
+
+import msgspec
+from msgspec.structs import replace
+
+from localspec.client import Client, Following, Stream
+from localspec.errors import InvalidOptions
+from localspec.http.endpoint import Refused
+from localspec.protocol.options import LONGEST_SHOWN, Options
+from localspec.protocol.requests import ChatPrompt, Message, Result, Tool, ToolCall, ToolChoice
+
+ROLES: dict[str, Literal["system", "user", "assistant", "tool"]] = {
+    "developer": "system",
+    "system": "system",
+    "user": "user",
+    "assistant": "assistant",
+    "tool": "tool",
+}
+TEXTS = ("text", "input_text", "output_text", "refusal")
+"""the types of parts that are accepted"""
+THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
+"""the types of parts that are left out: thoughts of earlier turns"""
+REFUSED: Refused = {"function_call": (), "images": ([],)}
+"""fields of a message"""
+CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none"}
+CHOICES |= dict.fromkeys(("required", "any", "function", "tool"), "required")
+"""kinds of ``tool_choice`` in all dialects; the last two name the tool"""
+LEVELS = ("low", "medium", "high")
+
+
+class Part(msgspec.Struct):
+    type: str = "text"
+    text: str | None = None
+    refusal: str | None = None
+
+
+Content = str | list[Part]
+
+
+class CalledFunction(msgspec.Struct):
+    name: str
+    arguments: str | dict[str, Any] = "{}"
+
+
+class Called(msgspec.Struct):
+    function: CalledFunction
+    id: str | None = None
+
+
+class ChatMessage(msgspec.Struct):
+    """A message of OpenAI's, llama.cpp's and Ollama's chats; Ollama's results of tools name no call."""
+
+    role: str
+    content: Content | None = None
+    tool_calls: list[Called] | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+
+
+class GivenTool(msgspec.Struct):
+    """A tool in any dialect: a ``function``, or its fields by themselves; ``input_schema`` is Anthropic's."""
+
+    type: str = "function"
+    function: GivenTool | None = None
+    name: str | None = None
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    input_schema: dict[str, Any] | None = None
+
+
+class Choice(msgspec.Struct, omit_defaults=True):
+    """The ``tool_choice`` of a request in any dialect: a kind, and for some the ``name`` of a tool."""
+
+    type: str = "auto"
+    name: str | None = None
+    function: Choice | None = None
+    disable_parallel_tool_use: bool = False
+
+
+# Messages.
+
+
+def conversation_of(
+    given: Sequence[ChatMessage], *, continues: bool | None = None
+) -> tuple[tuple[Message, ...], bool]:
+    """Return a request's messages, and True if the last one is the beginning of the answer.
+
+    Raises :class:`InvalidOptions`.
+    """
+    messages: list[Message] = []
+    for each in given:
+        if each.role == "tool":
+            id = each.tool_call_id or next(_unanswered(messages, each.tool_name), "")
+            messages.append(Message("tool", joined(each.content), tool_call_id=id))
+        else:
+            calls = tuple(
+                _call(call, f"call_{len(messages)}_{i}") for i, call in enumerate(each.tool_calls or ())
+            )
+            messages.append(message_of(each.role, joined(each.content), calls))
+    return begun_of(messages, continues=continues)
+
+
+def begun_of(messages: list[Message], *, continues: bool | None) -> tuple[tuple[Message, ...], bool]:
+    """Return the messages, and True if the last one is the beginning of the answer: a text of the assistant,
+    unless ``continues`` is False.
+
+    Raises :class:`InvalidOptions`.
+    """
+    is_begun = bool(messages) and messages[-1].role == "assistant" and not messages[-1].tool_calls
+    if continues and not is_begun:
+        raise InvalidOptions(
+            "continue_final_message is true, but the last message is not the assistant's",
+            "End messages with one of the assistant, or leave continue_final_message out.",
+        )
+    if is_begun and continues is not False and len(messages) > 1 and messages[-2].role == "assistant":
+        raise InvalidOptions("messages ends with two assistant messages", "Join them into one message.")
+    return tuple(messages), is_begun and continues is not False
+
+
+def message_of(role: str, content: str, calls: tuple[ToolCall, ...] = ()) -> Message:
+    """Return a message of the wire. Raises :class:`InvalidOptions` for an unknown role."""
+    if role not in ROLES:
+        raise InvalidOptions(f"there is no role named {role[:60]!r}", f"Roles are {', '.join(ROLES)}.")
+    return Message(ROLES[role], content, calls)
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """Return a call's arguments; an empty object for those that an answer's end has cut."""
+    try:
+        found = msgspec.json.decode(call.arguments)
+    except msgspec.DecodeError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def add_call(messages: list[Message], call: ToolCall) -> None:
+    """Add a call to the assistant's turn at the end of ``messages``, or to a new one."""
+    if not messages or messages[-1].role != "assistant":
+        messages.append(Message("assistant", ""))
+    messages[-1] = replace(messages[-1], tool_calls=(*messages[-1].tool_calls, call))
+
+
+def joined(content: Content | None) -> str:
+    """Return the parts joined by line breaks, as llama.cpp's server does. Raises :class:`InvalidOptions`."""
+    if not isinstance(content, list):
+        return content or ""
+    parts = [part for part in content if part.type not in THOUGHTS]
+    return "\n".join(map(_text, parts))
+
+
+def _text(part: Part) -> str:
+    text = part.refusal if part.text is None else part.text
+    if text is None or part.type not in TEXTS:
+        raise unsupported("content", part.type, "Send parts of type text.")
+    return text
+
+
+def _call(given: Called, id: str) -> ToolCall:
+    arguments = given.function.arguments
+    if not isinstance(arguments, str):
+        arguments = msgspec.json.encode(arguments).decode()
+    return ToolCall(given.id or id, given.function.name, arguments or "{}")
+
+
+def _unanswered(messages: list[Message], name: str | None) -> Iterator[str]:
+    """Yield the ids of the calls, of the tool ``name`` if one is given, that have no result yet."""
+    answered = {message.tool_call_id for message in messages}
+    for message in messages:
+        for call in message.tool_calls:
+            if call.id not in answered and name in (None, call.name):
+                yield call.id
+
+
+def unsupported(what: str, type: str, remedy: str) -> InvalidOptions:
+    """Return the error for a value of a type that is not supported."""
+    return InvalidOptions(f"{what} of the type {type[:LONGEST_SHOWN]!r} is not supported", remedy)
+
+
+# Tools.
+
+
+def chat_of(
+    turns: tuple[tuple[Message, ...], bool],
+    variables: dict[str, Any],
+    tools: list[GivenTool] | None = None,
+    choice: str | Choice | None = None,
+    parallel: bool | None = None,
+    *,
+    extras: tuple[str, ...] = (),
+) -> ChatPrompt:
+    """Return a request's chat: its messages, and True if the last one begins the answer, the variables of
+    its template, and its tools without those of the types ``extras``.
+
+    Raises :class:`InvalidOptions`.
+    """
+    if not isinstance(choice, Choice):
+        choice = Choice(choice or "auto")
+    if choice.type not in CHOICES:
+        raise unsupported("tool_choice", choice.type, "Give auto, none, required, or the name of a function.")
+    messages, prefilled = turns
+    return ChatPrompt(
+        messages,
+        prefilled,
+        variables,
+        tools=tuple(_tool(each) for each in tools or () if each.type not in extras),
+        tool_choice=CHOICES[choice.type],
+        tool=(choice.function or choice).name,
+        parallel_tool_calls=parallel is not False and not choice.disable_parallel_tool_use,
+    )
+
+
+def answer(client: Client, chat: ChatPrompt, options: Options, **how: Unpack[Following]) -> Stream[Result]:
+    """Return the stream of the answer to a chat."""
+    return client.generate(
+        messages=chat.messages,
+        options=options,
+        prefilled=chat.prefilled,
+        variables=chat.variables,
+        tools=chat.tools,
+        tool_choice=chat.tool_choice,
+        tool=chat.tool,
+        parallel_tool_calls=chat.parallel_tool_calls,
+        **how,
+    )
+
+
+def _tool(given: GivenTool) -> Tool:
+    if given.type != "function" and given.input_schema is None:
+        raise unsupported("a tool", given.type, "Give tools of the type function, and leave all others out.")
+    given = given.function or given
+    if not given.name:
+        raise InvalidOptions("a tool has no name", "Give each tool its name.")
+    return Tool(given.name, given.description or "", given.parameters or given.input_schema or {})
+
+
+# Thinking.
+
+
+def thinking_of(effort: str | bool | None) -> dict[str, Any]:
+    """Return the variables by which templates let a model think, or not; none if nothing was requested."""
+    if effort is None:
+        return {}
+    thinks = effort not in (False, "none", "minimal")
+    level = {"reasoning_effort": effort} if effort in LEVELS else {}
+    return {"enable_thinking": thinks, "thinking": thinks, **level}

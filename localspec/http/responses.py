@@ -1,0 +1,337 @@
+"""OpenAI's responses: items in, items out, whole or as server-sent events, kept for the next turn.
+
+Source: <https://platform.openai.com/docs/api-reference/responses>. The last responses are kept in memory, for
+``previous_response_id`` and references to their items, until the daemon ends; ``store`` false keeps none.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Iterable, Iterator
+from http import HTTPStatus
+from itertools import count
+from typing import Any, NamedTuple
+
+import msgspec
+
+from localspec.client import Client
+from localspec.errors import LocalspecError
+from localspec.http import answers, openai, sampling
+from localspec.http import conversation as chats
+from localspec.http.answers import Piece, statistics, uncut
+from localspec.http.blocks import Block, Step, blocks_of, steps_of
+from localspec.http.conversation import Choice, Content, GivenTool, joined, message_of
+from localspec.http.dialect import SSE, Dialect, sentence
+from localspec.http.endpoint import Answer, Endpoint, Refused
+from localspec.http.models import DEFAULT_MODEL
+from localspec.http.sampling import Format, Ours, Sampling, options_of
+from localspec.protocol.options import LONGEST_SHOWN
+from localspec.protocol.requests import Message, Result, ToolCall
+
+MOST_KEPT = 256
+"""responses"""
+MOST_KEPT_BYTES = 32 << 20
+EXTRAS = ("web_search", "web_search_preview", "image_generation")
+"""types of tools that clients send with every request, and do without"""
+PREFIXES = {"thinking": "rs", "answer": "msg", "call": "fc"}
+"""of the ids of items: the response's own id and the item's number follow"""
+TEXTS = {"thinking": "reasoning_text", "answer": "output_text", "call": "function_call_arguments"}
+"""names of the events and of the parts that have an item's text"""
+
+
+class ResponseId(msgspec.Struct):
+    """The id of a response, from the path."""
+
+    id: str
+
+
+class Item(msgspec.Struct):
+    """An item of a conversation: a message, a call, its result, or a reference to an earlier item."""
+
+    type: str = "message"
+    role: str = ""
+    content: Content | None = None
+    id: str | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = "{}"
+    output: Content | None = None
+
+
+class Reasoning(msgspec.Struct):
+    effort: str | None = None
+
+
+class Text(msgspec.Struct):
+    format: Format | None = None
+
+
+class ResponsesBody(Sampling, kw_only=True):
+    model: str | None = None
+    input: str | list[Item]
+    instructions: str | None = None
+    previous_response_id: str | None = None
+    store: bool | None = None
+    stream: bool | None = None
+    tools: list[GivenTool] | None = None
+    tool_choice: str | Choice | None = None
+    parallel_tool_calls: bool | None = None
+    max_output_tokens: int | None = None
+    reasoning: Reasoning | None = None
+    text: Text | None = None
+    truncation: str | None = None
+    metadata: dict[str, Any] | None = None
+    localspec: Ours | None = None
+
+
+REFUSED: Refused = {
+    **sampling.REFUSED,
+    **sampling.UNLIMITED,
+    "background": (False,),
+    "top_logprobs": (0,),
+    **dict.fromkeys(("conversation", "prompt"), ()),
+}
+
+
+class NotKept(LocalspecError):
+    """A response that is not kept, or no longer."""
+
+    code = "response_not_found"
+    default_remedy = "Send the whole conversation as input."
+
+
+class Kept(NamedTuple):
+    """A response, and the conversation up to its end, without the instructions."""
+
+    response: dict[str, Any]
+    messages: tuple[Message, ...]
+    size: int
+
+
+class Responses:
+    """The last responses by their ids, bounded by number and bytes."""
+
+    def __init__(self) -> None:
+        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._size = 0
+
+    def keep(self, response: dict[str, Any], messages: tuple[Message, ...]) -> None:
+        """Keep a response, and drop the oldest ones that are too many."""
+        size = len(msgspec.json.encode((response, messages)))
+        self._kept[response["id"]] = Kept(response, messages, size)
+        self._size += size
+        while len(self._kept) > MOST_KEPT or self._size > MOST_KEPT_BYTES:
+            self._size -= self._kept.popitem(last=False)[1].size
+
+    def find(self, id: str) -> Kept:
+        """Return a response. Raises :class:`NotKept`."""
+        if id not in self._kept:
+            raise NotKept(f"there is no response {id[:LONGEST_SHOWN]!r}")
+        self._kept.move_to_end(id)
+        return self._kept[id]
+
+    def item(self, id: str) -> Item:
+        """Return an item of a response. Raises :class:`NotKept`."""
+        own, _, number = id.partition("_")[2].partition("_")
+        output = self.find(f"resp_{own}").response["output"]
+        found = next((item for item in output if item["id"] == id), None)
+        if found is None:
+            raise NotKept(f"there is no item {id[:LONGEST_SHOWN]!r}")
+        return msgspec.convert(found, Item)
+
+    def drop(self, id: str) -> None:
+        """Forget a response. Raises :class:`NotKept`."""
+        self._size -= self.find(id).size
+        del self._kept[id]
+
+
+RESPONSES = Responses()
+
+
+async def respond(client: Client, body: ResponsesBody) -> Answer:
+    """Answer a conversation, or the next turn of a response that is kept."""
+    before = RESPONSES.find(body.previous_response_id).messages if body.previous_response_id else ()
+    given = [Item(role="user", content=body.input)] if isinstance(body.input, str) else body.input
+    messages = messages_of(before, given)
+    system = (Message("system", body.instructions),) if body.instructions else ()
+    turns = chats.begun_of([*system, *messages], continues=False)
+    variables = chats.thinking_of((body.reasoning or Reasoning()).effort)
+    choice, parallel = body.tool_choice, body.parallel_tool_calls
+    asked = chats.chat_of(turns, variables, body.tools, choice, parallel, extras=EXTRAS)
+    others: Ours = {"model": body.model, "max_tokens": body.max_output_tokens}
+    others["overflow"] = "cut" if body.truncation == "auto" else None
+    if body.text is not None and body.text.format is not None:
+        others |= body.text.format.options()
+    options = await options_of(client, body, others, body.localspec, {"max_tokens": "max_output_tokens"})
+    stream = chats.answer(client, asked, options, progress=bool(body.stream))
+    head = _head(body, options.model or DEFAULT_MODEL, asked.tools)
+    if body.stream:
+        return _events(body, head, messages, await answers.pieces([stream]))
+    return _ended(body, head, messages, await stream.result())
+
+
+async def kept(client: Client, body: ResponseId) -> Answer:
+    """Return a response that is kept."""
+    return RESPONSES.find(body.id).response
+
+
+async def delete(client: Client, body: ResponseId) -> Answer:
+    """Forget a response."""
+    RESPONSES.drop(body.id)
+    return {"id": body.id, "object": "response", "deleted": True}
+
+
+def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Message, ...]:
+    """Return a conversation as messages. Raises :class:`InvalidOptions` and :class:`NotKept`."""
+    messages = list(before)
+    for item in given:
+        if item.type == "item_reference":
+            item = RESPONSES.item(item.id or "")
+        if item.type == "message":
+            messages.append(message_of(item.role, joined(item.content)))
+        elif item.type == "function_call":
+            chats.add_call(messages, ToolCall(item.call_id, item.name, item.arguments))
+        elif item.type == "function_call_output":
+            messages.append(Message("tool", joined(item.output), tool_call_id=item.call_id))
+        elif item.type != "reasoning":
+            raise chats.unsupported("an item", item.type, "Send messages, function calls and their outputs.")
+    return tuple(messages)
+
+
+# Answers.
+
+
+def _head(body: ResponsesBody, model: str, tools: Iterable[Any]) -> dict[str, Any]:
+    """Return a response that has just begun."""
+    format = body.text and body.text.format
+    return {
+        "id": f"resp_{uuid.uuid4().hex}",
+        "object": "response",
+        "created_at": int(time.time()),
+        "status": "in_progress",
+        "error": None,
+        "incomplete_details": None,
+        "instructions": body.instructions,
+        "max_output_tokens": body.max_output_tokens,
+        "model": model,
+        "output": [],
+        "parallel_tool_calls": body.parallel_tool_calls is not False,
+        "previous_response_id": body.previous_response_id,
+        "reasoning": {"effort": body.reasoning and body.reasoning.effort, "summary": None},
+        "store": body.store is not False,
+        "temperature": body.temperature,
+        "top_p": body.top_p,
+        "text": {"format": {"type": "text"} if format is None else format},
+        "tool_choice": body.tool_choice or "auto",
+        "tools": [{"type": "function", "strict": None, **msgspec.to_builtins(tool)} for tool in tools],
+        "truncation": body.truncation or "disabled",
+        "usage": None,
+        "metadata": body.metadata or {},
+    }
+
+
+def _ended(
+    body: ResponsesBody, head: dict[str, Any], messages: tuple[Message, ...], result: Result
+) -> dict[str, Any]:
+    """Return the response of a complete answer; keep it unless the body says otherwise."""
+    is_cut = openai.FINISH.get(uncut(result).finish_reason) == "length"
+    response = {
+        **head,
+        "status": "incomplete" if is_cut else "completed",
+        "incomplete_details": {"reason": "max_output_tokens"} if is_cut else None,
+        "output": [item_of(block, head["id"]) for block in blocks_of(result)],
+        "usage": {
+            "input_tokens": result.prompt_tokens,
+            "input_tokens_details": {"cached_tokens": result.cached_tokens},
+            "output_tokens": result.completion_tokens,
+            "output_tokens_details": {"reasoning_tokens": 0},
+            "total_tokens": result.prompt_tokens + result.completion_tokens,
+        },
+        "localspec": statistics(result),
+    }
+    if head["store"]:
+        RESPONSES.keep(response, (*messages, Message("assistant", result.text, result.tool_calls)))
+    return response
+
+
+def part_of(block: Block) -> dict[str, Any]:
+    """Return the part of an item that has its text."""
+    more: dict[str, Any] = {"annotations": [], "logprobs": []} if block.channel == "answer" else {}
+    return {"type": TEXTS[block.channel], "text": block.text, **more}
+
+
+def item_of(block: Block, response: str, *, status: str = "completed") -> dict[str, Any]:
+    """Return a block as an item of a response; one in progress has no content yet."""
+    item = {
+        "id": f"{PREFIXES[block.channel]}_{response.removeprefix('resp_')}_{block.number}",
+        "status": status,
+    }
+    content = [part_of(block)] if status == "completed" else []
+    if (call := block.call) is not None:
+        named = {"type": "function_call", "call_id": call.id, "name": call.name}
+        return {**item, **named, "arguments": block.text if content else ""}
+    if block.channel == "thinking":
+        return {**item, "type": "reasoning", "summary": [], "content": content}
+    return {**item, "type": "message", "role": "assistant", "content": content}
+
+
+def events_of(step: Step, response: str) -> Iterator[dict[str, Any]]:
+    """Yield the events of a step, without their numbers."""
+    block, is_call = step.block, step.block.call is not None
+    is_begun, name = step.kind == "begun", f"response.{TEXTS[block.channel]}"
+    item = item_of(block, response, status="in_progress" if is_begun else "completed")
+    place = {"output_index": block.number}
+    within = {**place, "item_id": item["id"]} | ({} if is_call else {"content_index": 0})
+    rated: dict[str, Any] = {"logprobs": []} if block.channel == "answer" else {}
+    if is_begun:
+        yield {"type": "response.output_item.added", **place, "item": item}
+        if not is_call:
+            empty = part_of(Block(block.number, block.channel))
+            yield {"type": "response.content_part.added", **within, "part": empty}
+    elif step.kind == "grown":
+        yield {"type": f"{name}.delta", **within, "delta": step.text, **rated}
+    else:
+        whole = {"arguments": block.text, "name": item["name"]} if is_call else {"text": block.text}
+        yield {"type": f"{name}.done", **within, **whole, **rated}
+        if not is_call:
+            yield {"type": "response.content_part.done", **within, "part": part_of(block)}
+        yield {"type": "response.output_item.done", **place, "item": item}
+
+
+async def _events(
+    body: ResponsesBody, head: dict[str, Any], messages: tuple[Message, ...], pieces: AsyncIterator[Piece]
+) -> AsyncIterator[dict[str, Any]]:
+    """Yield the events of a response, numbered."""
+    numbers = count()
+
+    def event_of(response: dict[str, Any], kind: str) -> dict[str, Any]:
+        return {"type": f"response.{kind}", "response": response, "sequence_number": next(numbers)}
+
+    yield event_of(head, "created")
+    yield event_of(head, "in_progress")
+    try:
+        async for event in steps_of(pieces):
+            if isinstance(event, Step):
+                for each in events_of(event, head["id"]):
+                    yield {**each, "sequence_number": next(numbers)}
+            elif isinstance(event, Result):
+                response = _ended(body, head, messages, event)
+                yield event_of(response, response["status"])
+    except LocalspecError as error:
+        why = {"code": openai.CODES.get(error.code, error.code), "message": sentence(error)}
+        yield event_of({**head, "error": why, "status": "failed"}, "failed")
+
+
+DIALECT = Dialect(
+    "openai",
+    (
+        Endpoint("POST", "/v1/responses", ResponsesBody, respond, REFUSED),
+        Endpoint("GET", "/v1/responses/{id}", ResponseId, kept),
+        Endpoint("DELETE", "/v1/responses/{id}", ResponseId, delete),
+    ),
+    openai.error,
+    SSE._replace(end=b"", named=True),
+    {"response_not_found": HTTPStatus.NOT_FOUND},
+)

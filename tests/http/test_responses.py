@@ -1,0 +1,129 @@
+"""OpenAI's responses, by its own client."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from localspec.http import responses
+from localspec.http.responses import NotKept, Responses
+from localspec.protocol.requests import Message
+from tests.http.server import HttpServer
+
+SAID: dict[str, Any] = {"model": "localspec"}
+WEATHER: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
+SCHEMA = {"type": "object", "properties": {}}
+
+
+@pytest.fixture(scope="module")
+def client(echo: HttpServer) -> Iterator[openai.OpenAI]:
+    with openai.OpenAI(base_url=f"{echo.url}/v1", api_key=echo.token, max_retries=0) as client:
+        yield client
+
+
+def test_items_whole_and_as_they_come(client: openai.OpenAI) -> None:
+    whole = client.responses.create(input="call", tools=[WEATHER, {"type": "web_search"}], **SAID)
+    assert [item.type for item in whole.output] == ["reasoning", "message", "function_call", "function_call"]
+    assert (whole.status, whole.output_text) == ("completed", "I look.")
+    call = whole.output[2]
+    assert call.type == "function_call"
+    assert (call.call_id, call.name, call.arguments) == ("call_1", "weather", '{"city": "Oslo"}')
+    assert whole.usage is not None and (whole.usage.input_tokens, whole.usage.output_tokens) == (1, 6)
+    with client.responses.stream(input="call", tools=[WEATHER], **SAID) as stream:
+        events = list(stream)
+        final = stream.get_final_response()
+    assert [event.sequence_number for event in events] == list(range(len(events)))
+    added, done = "response.output_item.added", "response.output_item.done"
+    part = ["response.content_part.added", "response.content_part.done"]
+    thought, text = "response.reasoning_text", "response.output_text"
+    arguments = "response.function_call_arguments"
+    assert [event.type for event in events] == [
+        *("response.created", "response.in_progress"),
+        *(added, part[0], f"{thought}.delta", f"{thought}.delta", f"{thought}.done", part[1], done),
+        *(added, part[0], f"{text}.delta", f"{text}.done", part[1], done),
+        *(added, f"{arguments}.delta", f"{arguments}.delta", f"{arguments}.done", done),
+        *(added, f"{arguments}.delta", f"{arguments}.done", done, "response.completed"),
+    ]
+    assert final.output_text == "I look."
+    plain = [item.model_dump(exclude={"id"}, exclude_unset=True) for item in whole.output]
+    again = [
+        item.model_dump(exclude={"id": True, "parsed_arguments": True}, exclude_unset=True)
+        for item in final.output
+    ]
+    assert [each["type"] for each in again] == [each["type"] for each in plain]
+    assert again[3]["arguments"] == plain[3]["arguments"] == "{}"
+
+
+def messages(response: Any) -> Any:
+    """The messages that reached the model, which answered with its prompt."""
+    return json.loads(response.output_text)["messages"]
+
+
+def test_the_next_turn_of_a_response(client: openai.OpenAI) -> None:
+    first = client.responses.create(input="call", instructions="brief", tools=[WEATHER], **SAID)
+    output: Any = [{"type": "function_call_output", "call_id": "call_1", "output": "rain"}]
+    turn: Any = [*output, {"role": "user", "content": [{"type": "input_text", "text": "prompt"}]}]
+    calls = [
+        {"id": "call_1", "name": "weather", "arguments": '{"city": "Oslo"}'},
+        {"id": "call_2", "name": "time", "arguments": "{}"},
+    ]
+    conversation = [
+        {"role": "user", "content": "call"},
+        {"role": "assistant", "content": "I look.", "tool_calls": calls},
+        {"role": "tool", "content": "rain", "tool_call_id": "call_1"},
+        {"role": "user", "content": "prompt"},
+    ]
+    second = client.responses.create(input=turn, previous_response_id=first.id, **SAID)
+    assert messages(second) == conversation
+    items: Any = [item.model_dump() for item in first.output]
+    references: Any = [{"type": "item_reference", "id": item.id} for item in first.output]
+    for history in (items, references):
+        asked: Any = [{"role": "user", "content": "call"}, *history, *turn]
+        assert messages(client.responses.create(input=asked, **SAID)) == conversation
+
+
+def test_responses_that_are_kept(client: openai.OpenAI) -> None:
+    kept = client.responses.create(input="hello", **SAID)
+    assert client.responses.retrieve(kept.id).output_text == kept.output_text == "hello "
+    client.responses.delete(kept.id)
+    other = client.responses.create(input="hello", store=False, **SAID)
+    for id in (kept.id, other.id):
+        with pytest.raises(openai.NotFoundError, match="there is no response 'resp_"):
+            client.responses.retrieve(id)
+        with pytest.raises(openai.NotFoundError):
+            client.responses.create(input="hello", previous_response_id=id, **SAID)
+
+
+def test_the_oldest_responses_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "MOST_KEPT_BYTES", 1000)
+    kept = Responses()
+    for i in range(4):
+        kept.keep({"id": f"resp_{i}"}, (Message("user", "x" * 400),))
+    with pytest.raises(NotKept):
+        kept.find("resp_1")
+    assert kept.find("resp_2") and kept.find("resp_3")
+
+
+@pytest.mark.parametrize(
+    ("said", "sentence"),
+    [
+        ({"input": [{"type": "computer_call_output"}]}, "'computer_call_output' is not supported"),
+        ({"tools": [{"type": "custom", "name": "x"}]}, "'custom' is not supported"),
+        ({"background": True}, "background is not supported"),
+    ],
+    ids=str,
+)
+def test_what_is_refused(client: openai.OpenAI, said: dict[str, Any], sentence: str) -> None:
+    with pytest.raises(openai.BadRequestError, match=sentence):
+        client.responses.create(**{**SAID, "input": "hello", **said})
+
+
+def test_the_form_of_the_text(client: openai.OpenAI) -> None:
+    format: Any = {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA}}
+    answer = client.responses.create(input="options", text=format, max_output_tokens=9, **SAID)
+    options = json.loads(answer.output_text)
+    assert (options["schema"], options["max_tokens"]) == (SCHEMA, 9)
