@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from typing import Any, Literal, Unpack
 
 import msgspec
@@ -93,15 +94,24 @@ def conversation_of(
     Raises :class:`InvalidOptions`.
     """
     messages: list[Message] = []
+    waiting: defaultdict[str | None, deque[str]] = defaultdict(deque)  # ids of calls by tool, None: of any
+    answered: set[str] = set()
     for each in given:
         if each.role == "tool":
-            id = each.tool_call_id or next(_unanswered(messages, each.tool_name), "")
+            ids = waiting[each.tool_name]
+            while ids and ids[0] in answered:
+                ids.popleft()
+            id = each.tool_call_id or next(iter(ids), "")
+            answered.add(id)
             messages.append(Message("tool", joined(each.content), tool_call_id=id))
-        else:
-            calls = tuple(
-                _call(call, f"call_{len(messages)}_{i}") for i, call in enumerate(each.tool_calls or ())
-            )
-            messages.append(message_of(each.role, joined(each.content), calls))
+            continue
+        calls = tuple(
+            _call(call, f"call_{len(messages)}_{i}") for i, call in enumerate(each.tool_calls or ())
+        )
+        for call in calls:
+            waiting[call.name].append(call.id)
+            waiting[None].append(call.id)
+        messages.append(message_of(each.role, joined(each.content), calls))
     return begun_of(messages, continues=continues)
 
 
@@ -138,11 +148,11 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def add_call(messages: list[Message], call: ToolCall) -> None:
-    """Add a call to the assistant's turn at the end of ``messages``, or to a new one."""
+def add_calls(messages: list[Message], calls: tuple[ToolCall, ...]) -> None:
+    """Add calls to the assistant's turn at the end of ``messages``, or to a new one."""
     if not messages or messages[-1].role != "assistant":
         messages.append(Message("assistant", ""))
-    messages[-1] = replace(messages[-1], tool_calls=(*messages[-1].tool_calls, call))
+    messages[-1] = replace(messages[-1], tool_calls=messages[-1].tool_calls + calls)
 
 
 def joined(content: Content | None) -> str:
@@ -165,15 +175,6 @@ def _call(given: Called, id: str) -> ToolCall:
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
     return ToolCall(given.id or id, given.function.name, arguments or "{}")
-
-
-def _unanswered(messages: list[Message], name: str | None) -> Iterator[str]:
-    """Yield the ids of the calls, of the tool ``name`` if one is given, that have no result yet."""
-    answered = {message.tool_call_id for message in messages}
-    for message in messages:
-        for call in message.tool_calls:
-            if call.id not in answered and name in (None, call.name):
-                yield call.id
 
 
 def unsupported(what: str, type: str, remedy: str) -> InvalidOptions:

@@ -11,7 +11,7 @@ import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Iterator
 from http import HTTPStatus
-from itertools import count
+from itertools import count, groupby
 from typing import Any, NamedTuple
 
 import msgspec
@@ -186,17 +186,18 @@ async def delete(client: Client, body: ResponseId) -> Answer:
 def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Message, ...]:
     """Return a conversation as messages. Raises :class:`InvalidOptions` and :class:`NotKept`."""
     messages = list(before)
-    for item in given:
-        if item.type == "item_reference":
-            item = RESPONSES.item(item.id or "")
-        if item.type == "message":
-            messages.append(message_of(item.role, joined(item.content)))
-        elif item.type == "function_call":
-            chats.add_call(messages, ToolCall(item.call_id, item.name, item.arguments))
-        elif item.type == "function_call_output":
-            messages.append(Message("tool", joined(item.output), tool_call_id=item.call_id))
-        elif item.type != "reasoning":
-            raise chats.unsupported("an item", item.type, "Send messages, function calls and their outputs.")
+    found = (RESPONSES.item(item.id or "") if item.type == "item_reference" else item for item in given)
+    for type, run in groupby((item for item in found if item.type != "reasoning"), lambda item: item.type):
+        if type == "function_call":
+            calls = tuple(ToolCall(item.call_id, item.name, item.arguments) for item in run)
+            chats.add_calls(messages, calls)
+        elif type == "message":
+            messages += [message_of(item.role, joined(item.content)) for item in run]
+        elif type == "function_call_output":
+            messages += [Message("tool", joined(item.output), tool_call_id=item.call_id) for item in run]
+        else:
+            remedy = "Send messages, function calls and their outputs."
+            raise chats.unsupported("an item", type, remedy)
     return tuple(messages)
 
 

@@ -12,7 +12,8 @@ import ollama
 import openai
 import pytest
 
-from localspec.http.conversation import ChatMessage, conversation_of
+from localspec.http.conversation import Called, CalledFunction, ChatMessage, conversation_of
+from localspec.http.responses import Item, messages_of
 from localspec.protocol.requests import ToolCall
 from tests.http.server import HttpServer
 
@@ -145,6 +146,15 @@ def test_results_without_ids_belong_to_the_calls_in_order() -> None:
     messages, prefilled = conversation_of(msgspec.convert(given, list[ChatMessage]))
     assert messages[0].tool_calls[0] == ToolCall("call_0_0", "a", '{"x":1}') and not prefilled
     assert [message.tool_call_id for message in messages[1:]] == ["call_0_1", "call_0_0", "call_0_2"]
+
+
+def test_as_many_calls_and_results_as_a_body_holds_take_little_of_the_daemons_loop() -> None:
+    many = 60_000  # seconds for each thousand, if every result looked at all calls
+    asked = ChatMessage("assistant", tool_calls=[Called(CalledFunction("a"))] * many)
+    messages, _ = conversation_of([asked, *[ChatMessage("tool", "", tool_name="a")] * many])
+    assert messages[-1].tool_call_id == f"call_0_{many - 1}"
+    (turn,) = messages_of((), [Item("function_call"), Item("reasoning")] * many)
+    assert len(turn.tool_calls) == many
 
 
 # Anthropic.
