@@ -67,9 +67,10 @@ class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A function that the model may call; ``parameters`` is the JSON schema of its arguments."""
+    """A function that the model may call; ``parameters`` is the JSON schema of its arguments. A ``name`` has
+    the letters that are read as one in every family's calls."""
 
-    name: Annotated[Identity, Meta(min_length=1)]
+    name: Annotated[str, Meta(max_length=128, pattern=r"^[\w./-]+\Z")]
     description: str = ""
     parameters: dict[str, Any] = {}
 

@@ -49,7 +49,8 @@ def answer_grammar(marked: Marked, answer: str | None) -> str | None:
     """The grammar of an answer that may call tools, and is otherwise of the grammar ``answer``, behind
     thoughts; None if it is free.
 
-    Raises :class:`InvalidOptions` if the tool that must be called is none of the tools.
+    Raises :class:`InvalidOptions` if the tool that must be called is none of the tools, and for parameters
+    that are not of a JSON schema's shape.
     """
     form, prompt = marked.form, marked.prompt
     if not form.tools and (answer is None or form.thought is None):
@@ -57,7 +58,10 @@ def answer_grammar(marked: Marked, answer: str | None) -> str | None:
     tools = [tool for tool in form.tools if prompt.tool in (None, tool.name)]
     if prompt.tool is not None and not tools:
         raise InvalidOptions(f"there is no tool {prompt.tool}", "Name one of the request's tools.")
-    return _Grammar(marked, answer).text(tools)
+    try:
+        return _Grammar(marked, answer).text(tools)
+    except (TypeError, AttributeError, RecursionError) as error:  # clients send any JSON as a schema
+        raise InvalidOptions(f"a tool's parameters are no JSON schema: {error}", "Correct them.") from None
 
 
 class _Grammar:

@@ -299,9 +299,10 @@ def types_of(properties: Any, key: str) -> tuple[str, ...]:
     schema = properties.get(key) if isinstance(properties, dict) else None
     if not isinstance(schema, dict):
         return ()
-    is_text = "enum" in schema and all(isinstance(each, str) for each in schema["enum"])
+    values = schema.get("enum")
+    is_text = isinstance(values, list) and all(isinstance(each, str) for each in values)
     named = schema.get("type", "string" if is_text else ())
-    return (named,) if isinstance(named, str) else tuple(named)
+    return (named,) if isinstance(named, str) else tuple(named) if isinstance(named, list) else ()
 
 
 def _is_json(text: str) -> bool:

@@ -86,8 +86,8 @@ def guarded(prompt: ChatPrompt, guard: Callable[[Any], Any]) -> ChatPrompt:
 
 
 def object_of(arguments: str) -> Any:
-    """The arguments of a call as a JSON value; an unfinished or wrong text is one."""
+    """The arguments of a call as a JSON value; an unfinished, wrong or too deeply nested text is one."""
     try:
         return json.loads(arguments)
-    except ValueError:
+    except (ValueError, RecursionError):
         return arguments

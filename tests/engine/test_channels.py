@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import pytest
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.engine.channels import Channels
 from localspec.engine.engine import Engine, Stream
+from localspec.errors import InvalidOptions
 from localspec.protocol.requests import ChatPrompt, Delta, Message, Request, Token, Tool
 from localspec.tools.families import FAMILIES, HERMES, Family, Form
-from localspec.tools.grammar import Marked
+from localspec.tools.grammar import Marked, answer_grammar
 from tests.toys import scripted
 
 CALL = '<tool_call>\n{"name": "now", "arguments": {"zone": "UTC"}}\n</tool_call>'
@@ -24,10 +28,13 @@ def answered(said: str, *tools: Tool) -> Stream:
     return engine.stream(Request(prompt=ChatPrompt((Message("user", "hi"),), tools=tools)))
 
 
+def marked_by(form: Form) -> Marked:
+    return Marked(form, {}, frozenset(), ChatPrompt((Message("user", "hi"),), tools=form.tools))
+
+
 def split(form: Form, *texts: str) -> list[tuple[str, str, list[tuple[int, int]]]]:
     """Channel, text, and the id and characters of each token of the deltas; a token per text."""
-    marked = Marked(form, {}, frozenset(), ChatPrompt((Message("user", "hi"),)))
-    channels, deltas = Channels(marked), []
+    channels, deltas = Channels(marked_by(form)), []
     for id, text in enumerate(texts):
         delta = Delta(text, (Token(id, "target", len(text)),))
         deltas += channels.split(delta, ended=id == len(texts) - 1)
@@ -91,6 +98,28 @@ def test_a_schema_that_the_grammar_cannot_follow_leaves_the_arguments_free() -> 
     parameters = {"type": "object", "properties": {"zone": {"type": "string", "pattern": "^(?!x)U"}}}
     (call,) = answered(CALL, Tool("now", "", parameters)).finish().tool_calls
     assert call.arguments == '{"zone": "UTC"}'
+
+
+SHAPES: list[Any] = [
+    {"properties": {"zone": {"type": 5}}},
+    {"properties": {"zone": {"type": "string", "enum": 5}}},
+    {"properties": {"zone": {"type": "string", "enum": [1, None]}}},
+    {"properties": {"zone": {"type": "array", "items": [{}]}}},
+    {"properties": {"zone": "string"}, "required": 5},
+    *({"properties": each} for each in ([1], None, {"zone": None})),
+]
+
+
+@pytest.mark.parametrize("parameters", SHAPES, ids=str)
+@pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.known_by[0])
+def test_no_parameters_fail_but_by_an_error_of_their_own(family: Family, parameters: Any) -> None:
+    """A client may send any JSON as a schema; an exception would end the worker, with all requests."""
+    form = Form(family, (Tool("now", "", parameters),))
+    with suppress(InvalidOptions):
+        answer_grammar(marked_by(form), None)
+    opens, closes = family.tags
+    call = f"{family.starts[0]}{opens}1{closes}{family.tails[0]}"
+    split(form, call.replace("#", "1").replace("@", "now", 1).replace("@", "zone"))
 
 
 def test_a_call_that_the_tools_do_not_allow_is_never_written() -> None:

@@ -260,6 +260,7 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
     [
         ({"messages": [{"role": "user", "content": [IMAGE]}]}, "'image'"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "'bash_20250124'"),
+        ({"tools": [{"name": 'a"b', "input_schema": {}}]}, "tools[0].name"),
     ],
     ids=str,
 )

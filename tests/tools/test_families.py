@@ -343,6 +343,8 @@ def test_all_texts_of_a_chat_are_guarded() -> None:
     safe = guarded(ChatPrompt(messages, variables={"v": "<x>0"}, tools=(tool,)), guard)
     texts = json.dumps(to_builtins(safe))
     assert texts.count("<|x>") == 11 and "<x>" not in texts
+    deep = Message("assistant", "", (ToolCall("1", "x", "[" * 99_999),))
+    assert json.loads(guarded(ChatPrompt((deep,)), guard).messages[0].tool_calls[0].arguments) == "[" * 99_999
 
 
 def test_ids_have_the_length_that_mistrals_templates_demand() -> None:
