@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from localspec.backends.base import Vocabulary
 from localspec.constraints.grammar import message_of, refusal
-from localspec.errors import EngineError, InvalidOptions
+from localspec.errors import InvalidOptions
 
 KEPT = 32
 """compiled grammars that are kept"""
@@ -120,7 +120,7 @@ class Constraint:
     """The grammar's state in one answer.
 
     ``drafted`` in its methods are tokens that follow the accepted ones, all of them allowed. Its methods
-    raise :class:`EngineError` if the grammar is too complex at a position.
+    raise :class:`InvalidOptions` if the grammar is too complex at a position.
     """
 
     def __init__(self, matcher: LLMatcher, vocabulary: Vocabulary) -> None:
@@ -212,5 +212,5 @@ class Constraint:
         bits = b"" if run else matcher.compute_bitmask()
         if matcher.is_error():
             said = message_of(matcher.get_error())
-            raise EngineError(f"the grammar cannot be followed any further: {said}", "Simplify the grammar.")
+            raise InvalidOptions(f"the answer's grammar is too complex: {said}", "Simplify it.")
         return _Position(run, at, bits, matcher.is_stopped())

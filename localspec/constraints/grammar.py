@@ -92,9 +92,9 @@ def refusal(grammar: str, message: str, check: Callable[[str], str]) -> InvalidO
     _, _, text = grammar.partition(" %json ")
     try:
         schema = json.loads(text)
-    except ValueError:  # a schema within a larger grammar
+        del schema["x-guidance"]
+    except (ValueError, KeyError, TypeError):  # a schema within another grammar
         return InvalidOptions(f"a JSON schema cannot be used: {reason}", "Leave that out.")
-    del schema["x-guidance"]
     for pointer, part in islice(_parts(schema), MOST_PLACES):
         if message_of(check(grammar_of_schema(part))).endswith(SCHEMA_ERROR + reason):
             return InvalidOptions(f"schema: at {pointer or '/'}: {reason}", "Leave that out, or replace it.")

@@ -143,6 +143,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"regex": "(?=a)b"}, "look-around"),
     ({"schema": {"properties": {f"n{i}": {} for i in range(10_000)}}}, "schema: it has 10001 names"),
     ({"grammar": "start: foo"}, 'unknown name: "foo"'),
+    ({"grammar": 'start: %json {"type": "strung"}'}, "a JSON schema cannot be used: .*strung"),
+    ({"grammar": "start: %json 5"}, "a JSON schema cannot be used"),
     ({"grammar": "root ::= (", "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
     ({"grammar": "root ::= " + "(" * 9999, "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
 ]
@@ -152,6 +154,12 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
 def test_what_cannot_be_followed_is_refused_by_name(options: dict[str, Any], message: str) -> None:
     with pytest.raises(InvalidOptions, match=message):
         constraint_of(options)
+
+
+def test_a_grammar_that_becomes_too_complex_is_the_clients_error() -> None:
+    constraint = constraint_of({"grammar": 'start: A{1000000}\nA: "a"'})
+    with pytest.raises(InvalidOptions, match="too complex"):
+        constraint.accept(ord("a"))
 
 
 def test_a_schema_nested_too_deeply_is_refused() -> None:
