@@ -619,7 +619,8 @@ class Engine:
             with self._preemption.allowed(self._scheduler.deadline) if preemptible else nullcontext():
                 logits = self.target.forward([piece])
             sequence.interruptions = 0
-            exact = not forced or keeps_rows(self.target.capabilities, len(piece.tokens), strict=False)
+            capabilities, strict = self.target.capabilities, sequence.settings.strict
+            exact = not forced or keeps_rows(capabilities, len(piece.tokens), strict=strict)
             sequence.wrote(start, end + len(forced), exact=exact)
             if length > chunk or sequence.reports == "all":
                 sequence.events.append(Progress(length, sequence.cached, end))
