@@ -468,10 +468,7 @@ class Engine:
 
         Raises what :meth:`submit` raises, except :class:`EngineError`.
         """
-        settings = settings or self._settle(request)
-        encoded = self._encoder.encode(
-            request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut
-        )
+        encoded = self.read(request, settings)
         grammar, marked = grammar_of(request.options.over(self.options)), encoded.marked
         if grammar is None and marked is None:
             return encoded
@@ -482,6 +479,11 @@ class Engine:
         except InvalidOptions:  # a schema that the library refuses: arguments are any JSON then
             constraint = self._constraint(marked.loose, grammar)
         return encoded._replace(constraint=constraint)
+
+    def read(self, request: Request, settings: Settings | None = None) -> Encoded:
+        """Return the same without the constraint, as for counting the tokens of a prompt."""
+        settings = settings or self._settle(request)
+        return self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut)
 
     def _constraint(self, marked: Marked | None, answer: str | None) -> Constraint | None:
         grammar = answer if marked is None else answer_grammar(marked, answer)

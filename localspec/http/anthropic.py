@@ -106,7 +106,8 @@ REFUSED: Refused = {**sampling.REFUSED, **sampling.UNLIMITED, "mcp_servers": ([]
 async def messages(client: Client, body: MessagesBody) -> Answer:
     """Answer a conversation, or continue an answer that is its last message."""
     asked, config = chat_by(body), body.output_config or OutputConfig()
-    others: Ours = {"model": body.model, "max_tokens": body.max_tokens, "stop": body.stop_sequences}
+    others: Ours = {"model": body.model, "max_tokens": body.max_tokens}
+    others["stop"] = body.stop if body.stop_sequences is None else body.stop_sequences
     if (format := config.format or body.output_format) is not None:
         others |= format.options()
     options = await options_of(client, body, others, body.localspec, {"stop": "stop_sequences"})

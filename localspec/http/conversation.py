@@ -204,13 +204,16 @@ def chat_of(
     if choice.type not in CHOICES:
         raise unsupported("tool_choice", choice.type, "Give auto, none, required, or the name of a function.")
     messages, prefilled = turns
+    tool = (choice.function or choice).name
+    if choice.type in ("function", "tool") and not tool:
+        raise InvalidOptions("tool_choice names no tool", "Give the name of one, or auto, none or required.")
     return ChatPrompt(
         messages,
         prefilled,
         variables,
         tools=tuple(_tool(each) for each in tools or () if each.type not in extras),
         tool_choice=CHOICES[choice.type],
-        tool=(choice.function or choice).name,
+        tool=tool,
         parallel_tool_calls=parallel is not False and not choice.disable_parallel_tool_use,
     )
 

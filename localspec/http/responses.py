@@ -24,7 +24,7 @@ from localspec.http.answers import Piece, statistics, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
 from localspec.http.conversation import Choice, Content, GivenTool, joined, message_of
 from localspec.http.dialect import SSE, Dialect, sentence
-from localspec.http.endpoint import Answer, Endpoint, Refused
+from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, Refused
 from localspec.http.models import DEFAULT_MODEL
 from localspec.http.sampling import Format, Ours, Sampling, options_of
 from localspec.protocol.options import LONGEST_SHOWN
@@ -184,7 +184,8 @@ async def delete(client: Client, body: ResponseId) -> Answer:
 
 
 def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Message, ...]:
-    """Return a conversation as messages. Raises :class:`InvalidOptions` and :class:`NotKept`."""
+    """Return a conversation as messages. Raises :class:`InvalidOptions`, :class:`NotKept`, and
+    :class:`BodyTooLarge` if what it refers to makes it longer than a body may be."""
     messages = list(before)
     found = (RESPONSES.item(item.id or "") if item.type == "item_reference" else item for item in given)
     for type, run in groupby((item for item in found if item.type != "reasoning"), lambda item: item.type):
@@ -198,7 +199,13 @@ def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Messa
         else:
             remedy = "Send messages, function calls and their outputs."
             raise chats.unsupported("an item", type, remedy)
+    if sum(map(_size, messages)) > MAX_BODY:  # one reference to a long item is short
+        raise BodyTooLarge(f"the conversation is longer than {MAX_BODY} characters")
     return tuple(messages)
+
+
+def _size(message: Message) -> int:
+    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
 
 
 # Answers.

@@ -570,7 +570,7 @@ class Worker:
         if isinstance(frame.text, str):
             return self._engine.target.vocabulary.encode(frame.text, special=frame.special)
         prompt = frame.text if isinstance(frame.text, ChatPrompt) else TokenPrompt(frame.text)
-        return self._engine.encode(Request(prompt=prompt, options=Options(overflow="refuse"))).tokens
+        return self._engine.read(Request(prompt=prompt, options=Options(overflow="refuse"))).tokens
 
     def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], list[int]]) -> None:
         if fate.cancelled:

@@ -122,6 +122,15 @@ def test_no_parameters_fail_but_by_an_error_of_their_own(family: Family, paramet
     split(form, call.replace("#", "1").replace("@", "now", 1).replace("@", "zone"))
 
 
+def test_the_tokens_of_a_chat_are_counted_without_its_grammar() -> None:
+    """A grammar takes time: only that of an answer is compiled."""
+    engine = Engine(ToyBackend(vocabulary=Thinker()))
+    asked = Request(prompt=ChatPrompt((Message("user", "hi"),), tools=(Tool("now"),), tool="other"))
+    assert engine.read(asked).tokens
+    with pytest.raises(InvalidOptions, match="there is no tool other"):
+        engine.encode(asked)
+
+
 def test_a_call_that_the_tools_do_not_allow_is_never_written() -> None:
     result = answered(CALL.replace("UTC", "CET"), Tool("now", "", {"properties": {"zone": {"const": "UTC"}}}))
     assert [call.arguments for call in result.finish().tool_calls] == ['{"zone": "UTC"}']

@@ -10,7 +10,8 @@ import openai
 import pytest
 
 from localspec.http import responses
-from localspec.http.responses import NotKept, Responses
+from localspec.http.endpoint import BodyTooLarge
+from localspec.http.responses import Item, NotKept, Responses, messages_of
 from localspec.protocol.requests import Message
 from tests.http.server import HttpServer
 
@@ -58,7 +59,7 @@ def test_items_whole_and_as_they_come(client: openai.OpenAI) -> None:
     assert again[3]["arguments"] == plain[3]["arguments"] == "{}"
 
 
-def messages(response: Any) -> Any:
+def conversation_in(response: Any) -> Any:
     """The messages that reached the model, which answered with its prompt."""
     return json.loads(response.output_text)["messages"]
 
@@ -78,12 +79,12 @@ def test_the_next_turn_of_a_response(client: openai.OpenAI) -> None:
         {"role": "user", "content": "prompt"},
     ]
     second = client.responses.create(input=turn, previous_response_id=first.id, **SAID)
-    assert messages(second) == conversation
+    assert conversation_in(second) == conversation
     items: Any = [item.model_dump() for item in first.output]
     references: Any = [{"type": "item_reference", "id": item.id} for item in first.output]
     for history in (items, references):
         asked: Any = [{"role": "user", "content": "call"}, *history, *turn]
-        assert messages(client.responses.create(input=asked, **SAID)) == conversation
+        assert conversation_in(client.responses.create(input=asked, **SAID)) == conversation
 
 
 def test_responses_that_are_kept(client: openai.OpenAI) -> None:
@@ -108,12 +109,22 @@ def test_the_oldest_responses_are_dropped(monkeypatch: pytest.MonkeyPatch) -> No
     assert kept.find("resp_2") and kept.find("resp_3")
 
 
+def test_references_make_no_conversation_longer_than_a_body(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(responses, "RESPONSES", Responses())
+    item = {"id": "msg_1_0", "type": "message", "role": "assistant", "content": "x" * 40_000}
+    responses.RESPONSES.keep({"id": "resp_1", "output": [item]}, ())
+    assert len(messages_of((), [Item("item_reference", id="msg_1_0")] * 9)) == 9
+    with pytest.raises(BodyTooLarge):
+        messages_of((), [Item("item_reference", id="msg_1_0")] * 50_000)
+
+
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
         ({"input": [{"type": "computer_call_output"}]}, "'computer_call_output' is not supported"),
         ({"tools": [{"type": "custom", "name": "x"}]}, "'custom' is not supported"),
         ({"background": True}, "background is not supported"),
+        ({"tools": [WEATHER], "tool_choice": {"type": "function"}}, "tool_choice names no tool"),
     ],
     ids=str,
 )
