@@ -147,8 +147,6 @@ class _Grammar:
         again = f"({self._literal(opens)} {rest}){'*' if self._family.link else '?'}"
         return rest if self._form.opened else again if opens else ""
 
-    # Arguments.
-
     def _arguments(self, tool: Tool) -> str:
         if self._family.tags.opens:
             return f"{self._elements(tool)} {self._literal(self._family.tails[0])}"

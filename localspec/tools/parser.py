@@ -245,8 +245,6 @@ class Parser:
         self._state = self._next
         return True
 
-    # Arguments as elements.
-
     def _parts(self) -> bool:
         taken = self._take(self._elements)
         return self._ended(0) if taken is None else taken
