@@ -37,7 +37,7 @@ from localspec.home import socket_path
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.messages import ModelProgress, StreamProgress
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message, Result
+from localspec.protocol.requests import Message, Result, Tool
 from tests.client.conftest import echo
 from tests.waiting import soon
 
@@ -170,6 +170,10 @@ async def test_errors_are_typed(shared: Path, client: Client) -> None:
         await client.generate("x", options=Options(threshold=0.5)).result()
     with pytest.raises(InvalidOptions, match="exactly one of prompt, tokens and messages"):
         await client.generate().result()
+    with pytest.raises(InvalidOptions, match="tools need the chat template"):
+        await client.generate("x", raw=True, tools=(Tool("now"),)).result()
+    with pytest.raises(InvalidOptions, match="there is no tool named 'other'"):
+        await client.generate("x", tools=(Tool("now"),), tool="other").result()
     with pytest.raises(InvalidOptions, match="surrogate"):
         await client.generate("\ud800").result()
     with pytest.raises(InvalidOptions, match="verbose"):

@@ -66,20 +66,21 @@ def _prompt(params: messages.Generate) -> Prompt:
         raise InvalidOptions(
             "exactly one of prompt, tokens and messages must be given", "Give one, and drop the others."
         )
+    if params.tools and (params.raw or params.tokens is not None):
+        raise InvalidOptions("tools need the chat template", "Drop tools, or give messages or a prompt.")
     if params.tokens is not None:
         return TokenPrompt(params.tokens)
-    if params.prompt is not None:
-        if params.raw:
-            return TextPrompt(params.prompt)
-        return ChatPrompt((Message("user", params.prompt),), variables=params.variables)
-    if not params.messages:
+    if params.prompt is not None and params.raw:
+        return TextPrompt(params.prompt)
+    messages = params.messages if params.prompt is None else (Message("user", params.prompt),)
+    if not messages:
         raise InvalidOptions("messages is empty", "Give at least one message.")
     if params.raw:
         raise InvalidOptions(
             "raw cannot be combined with messages, which need the chat template",
             "Drop raw, or give a prompt.",
         )
-    if params.prefilled and params.messages[-1].role != "assistant":
+    if params.prefilled and messages[-1].role != "assistant":
         raise InvalidOptions(
             "prefilled needs a message of the assistant at the end of messages",
             "End `messages` with an assistant message, or drop prefilled.",
@@ -94,7 +95,7 @@ def _prompt(params: messages.Generate) -> Prompt:
             "a tool call is required, but there are no tools", "Give tools, or drop tool_choice."
         )
     return ChatPrompt(
-        params.messages,
+        messages,
         params.prefilled,
         params.variables,
         params.tools,
