@@ -13,7 +13,7 @@ from itertools import islice
 from typing import Any
 
 from llguidance import regex_to_lark
-from llguidance.gbnf_to_lark import GbnfToLarkError, gbnf_to_lark
+from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import LONGEST_GRAMMAR, Options
@@ -71,10 +71,8 @@ def _from_gbnf(text: str) -> str:
         raise InvalidOptions(message, "Send a shorter grammar, or one in Lark's syntax.")
     try:
         return str(gbnf_to_lark(text))
-    except GbnfToLarkError as error:
-        raise InvalidOptions(f"grammar: it is not valid GBNF: {error}") from None
-    except (RecursionError, ValueError, IndexError, KeyError) as error:
-        raise InvalidOptions(f"grammar: it is not valid GBNF: {type(error).__name__} {error}") from None
+    except Exception as error:  # of many kinds: for a rule that is missing, plain ones
+        raise InvalidOptions(f"grammar: it is not valid GBNF: {error}", "Correct it.") from None
 
 
 def message_of(error: str) -> str:

@@ -146,6 +146,8 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"grammar": 'start: %json {"type": "strung"}'}, "a JSON schema cannot be used: .*strung"),
     ({"grammar": "start: %json 5"}, "a JSON schema cannot be used"),
     ({"grammar": "root ::= (", "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
+    ({"grammar": "root ::= foo", "grammar_syntax": "gbnf"}, "it is not valid GBNF: Rule 'foo' not found"),
+    ({"grammar": "foo ::= 'a'", "grammar_syntax": "gbnf"}, "it is not valid GBNF"),
     ({"grammar": "root ::= " + "(" * 9999, "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
 ]
 
