@@ -71,7 +71,8 @@ def _from_gbnf(text: str) -> str:
         raise InvalidOptions(message, "Send a shorter grammar, or one in Lark's syntax.")
     try:
         return str(gbnf_to_lark(text))
-    except Exception as error:  # of many kinds: for a rule that is missing, plain ones
+    except Exception as error:
+        # Of many kinds: for a rule that is missing, plain ones.
         raise InvalidOptions(f"grammar: it is not valid GBNF: {error}", "Correct it.") from None
 
 

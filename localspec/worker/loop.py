@@ -547,10 +547,22 @@ class Worker:
         then: Callable[[Callable[[], T]], None],
     ) -> None:
         """Tokenize a text by ``find``: as a step of its own, or in the other thread if it is long."""
+
+        def found() -> T:
+            try:
+                return find()
+            except LocalspecError:
+                raise
+            except Exception as error:
+                # Of any kind: what a client sent must not end the requests of others.
+                log.error("a request could not be read", exc_info=error)
+                what = f"{type(error).__name__}: {error}"
+                raise EngineError(f"the request could not be read: {what}") from None
+
         if size > LONG:
-            self._apart.begin(id, fate, find, then)
+            self._apart.begin(id, fate, found, then)
         else:
-            self._pulse.step(partial(then, find))
+            self._pulse.step(partial(then, found))
 
     def _submit(self, frame: Submit, fate: Fate, encode: Callable[[], Encoded]) -> None:
         try:

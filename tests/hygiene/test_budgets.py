@@ -43,12 +43,12 @@ CEILINGS = {
     "localspec/speculation": 2350,
     "localspec/tools": 900,
     "localspec/tui": 4550,
-    "localspec/worker": 650,
+    "localspec/worker": 656,
     "plugins/llm": 150,
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 47010,
+    "tests": 47050,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

@@ -142,6 +142,21 @@ def test_a_prompt_that_is_too_long_is_refused_from_there_as_well(daemon: Daemon)
     assert isinstance(ended, Failed) and ended.error["code"] == "context_exceeded"
 
 
+def test_what_cannot_be_read_fails_alone(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    def encode(text: str, *, special: bool) -> list[int]:
+        raise ZeroDivisionError("odd")
+
+    daemon.vocabulary.go.set()
+    with monkeypatch.context() as patched:
+        patched.setattr(daemon.vocabulary, "encode", encode)
+        for id, prompt in ((1, SHORT), (2, long_prompt("text"))):
+            daemon.submit(id, prompt)
+            _, ended = daemon.end()
+            assert isinstance(ended, Failed) and "ZeroDivisionError: odd" in ended.error["message"]
+    daemon.submit(3, SHORT)
+    assert isinstance(daemon.end()[1], Done)
+
+
 def test_it_counts_as_work_that_gets_on(daemon: Daemon) -> None:
     daemon.send(Tokenize(1, "x" * 3 * LONG, False, False, False))
     assert daemon.vocabulary.begun.wait(DEADLINE_S)
