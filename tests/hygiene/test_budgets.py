@@ -33,7 +33,7 @@ CEILINGS = {
     "localspec/daemon": 4700,
     "localspec/doctor": 650,
     "localspec/engine": 3650,
-    "localspec/http": 3950,
+    "localspec/http": 3965,
     "localspec/hub": 1050,
     "localspec/lsp": 1350,
     "localspec/memory": 1950,
@@ -48,7 +48,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 47050,
+    "tests": 47060,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
