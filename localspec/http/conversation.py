@@ -64,7 +64,8 @@ class ChatMessage(msgspec.Struct):
 
 
 class GivenTool(msgspec.Struct):
-    """A tool in any dialect: a ``function``, or its fields by themselves; ``input_schema`` is Anthropic's."""
+    """A tool in any dialect: a ``function``, or its fields by themselves; ``input_schema`` is Anthropic's,
+    ``tools`` are those of a namespace of OpenAI's."""
 
     type: str = "function"
     function: GivenTool | None = None
@@ -72,6 +73,7 @@ class GivenTool(msgspec.Struct):
     description: str | None = None
     parameters: dict[str, Any] | None = None
     input_schema: dict[str, Any] | None = None
+    tools: list[GivenTool] = []
 
 
 class Choice(msgspec.Struct, omit_defaults=True):

@@ -15,6 +15,7 @@ from itertools import count, groupby
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from localspec.client import Client
 from localspec.errors import LocalspecError
@@ -35,6 +36,8 @@ MOST_KEPT = 256
 MOST_KEPT_BYTES = 32 << 20
 EXTRAS = ("web_search", "web_search_preview", "image_generation")
 """types of tools that clients send with every request, and do without"""
+IN_SPACE = "/"
+"""between a namespace and a function of it, in the name that the model reads; OpenAI's names have none"""
 PREFIXES = {"thinking": "rs", "answer": "msg", "call": "fc"}
 """of the ids of items: the response's own id and the item's number follow"""
 TEXTS = {"thinking": "reasoning_text", "answer": "output_text", "call": "function_call_arguments"}
@@ -56,6 +59,7 @@ class Item(msgspec.Struct):
     id: str | None = None
     call_id: str = ""
     name: str = ""
+    namespace: str | None = None
     arguments: str = "{}"
     output: Content | None = None
 
@@ -159,7 +163,8 @@ async def respond(client: Client, body: ResponsesBody) -> Answer:
     turns = chats.begun_of([*system, *messages], continues=False)
     variables = chats.thinking_of((body.reasoning or Reasoning()).effort)
     choice, parallel = body.tool_choice, body.parallel_tool_calls
-    asked = chats.chat_of(turns, variables, body.tools, choice, parallel, extras=EXTRAS)
+    tools = [*functions_of(body.tools or ())]
+    asked = chats.chat_of(turns, variables, tools, choice, parallel, extras=EXTRAS)
     others: Ours = {"model": body.model, "max_tokens": body.max_output_tokens}
     others["overflow"] = "cut" if body.truncation == "auto" else None
     if body.text is not None and body.text.format is not None:
@@ -183,6 +188,19 @@ async def delete(client: Client, body: ResponseId) -> Answer:
     return {"id": body.id, "object": "response", "deleted": True}
 
 
+def functions_of(tools: Iterable[GivenTool]) -> Iterator[GivenTool]:
+    """Yield the tools, with those of a namespace in its place, under their full names."""
+    for tool in tools:
+        if tool.type == "namespace":
+            yield from (replace(each, name=_full_name(tool.name, each.name)) for each in tool.tools)
+        else:
+            yield tool
+
+
+def _full_name(namespace: str | None, name: str | None) -> str:
+    return f"{namespace}{IN_SPACE}{name}" if namespace else name or ""
+
+
 def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Message, ...]:
     """Return a conversation as messages. Raises :class:`InvalidOptions`, :class:`NotKept`, and
     :class:`BodyTooLarge` if what it refers to makes it longer than a body may be."""
@@ -190,7 +208,9 @@ def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Messa
     found = (RESPONSES.item(item.id or "") if item.type == "item_reference" else item for item in given)
     for type, run in groupby((item for item in found if item.type != "reasoning"), lambda item: item.type):
         if type == "function_call":
-            calls = tuple(ToolCall(item.call_id, item.name, item.arguments) for item in run)
+            calls = tuple(
+                ToolCall(item.call_id, _full_name(item.namespace, item.name), item.arguments) for item in run
+            )
             chats.add_calls(messages, calls)
         elif type == "message":
             messages += [message_of(item.role, joined(item.content)) for item in run]
@@ -278,7 +298,9 @@ def item_of(block: Block, response: str, *, status: str = "completed") -> dict[s
     }
     content = [part_of(block)] if status == "completed" else []
     if (call := block.call) is not None:
-        named = {"type": "function_call", "call_id": call.id, "name": call.name}
+        space, _, name = call.name.rpartition(IN_SPACE)
+        named = {"type": "function_call", "call_id": call.id, "name": name}
+        named |= {"namespace": space} if space else {}
         return {**item, **named, "arguments": block.text if content else ""}
     if block.channel == "thinking":
         return {**item, "type": "reasoning", "summary": [], "content": content}

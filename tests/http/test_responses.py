@@ -6,13 +6,16 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import openai
 import pytest
 
 from localspec.http import responses
+from localspec.http.blocks import Block
+from localspec.http.conversation import GivenTool
 from localspec.http.endpoint import BodyTooLarge
-from localspec.http.responses import Item, NotKept, Responses, messages_of
-from localspec.protocol.requests import Message
+from localspec.http.responses import Item, NotKept, Responses, functions_of, item_of, messages_of
+from localspec.protocol.requests import CallBegun, Message
 from tests.http.server import HttpServer
 
 SAID: dict[str, Any] = {"model": "localspec"}
@@ -97,6 +100,17 @@ def test_responses_that_are_kept(client: openai.OpenAI) -> None:
             client.responses.retrieve(id)
         with pytest.raises(openai.NotFoundError):
             client.responses.create(input="hello", previous_response_id=id, **SAID)
+
+
+def test_functions_of_a_namespace() -> None:
+    tools = msgspec.convert(
+        [{"type": "namespace", "name": "crm", "tools": [WEATHER]}, WEATHER], list[GivenTool]
+    )
+    assert [tool.name for tool in functions_of(tools)] == ["crm/weather", "weather"]
+    item = item_of(Block(0, "call", CallBegun(0, "call_1", "crm/weather"), "{}"), "resp_1")
+    assert (item["namespace"], item["name"]) == ("crm", "weather")
+    (turn,) = messages_of((), [msgspec.convert(item, Item)])
+    assert turn.tool_calls[0].name == "crm/weather"
 
 
 def test_the_oldest_responses_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
