@@ -6,6 +6,7 @@ Requests use the daemon's own wire, without HTTP server and token; the daemon is
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import threading
 from collections.abc import AsyncIterator, Iterator
@@ -14,6 +15,7 @@ from queue import SimpleQueue
 from typing import Any
 
 import llm
+from llm.parts import TextPart, ToolCallPart, ToolResultPart
 from pydantic import Field
 
 from localspec.client import connect
@@ -21,7 +23,7 @@ from localspec.config import load_config
 from localspec.errors import LocalspecError
 from localspec.models.library import read_disk
 from localspec.protocol.options import Options, check_value, parse_options
-from localspec.protocol.requests import Message
+from localspec.protocol.requests import Message, Tool, ToolCall
 
 NAME = "localspec"
 REMEDY = "See `llm models --options -q localspec`."
@@ -53,7 +55,7 @@ class Given(llm.Options):
 class _Model:
     """Base class of both kinds of models."""
 
-    can_stream = True
+    can_stream = supports_tools = supports_schema = True
     Options = Given
 
     def __init__(self, model: str | None = None) -> None:
@@ -63,14 +65,17 @@ class _Model:
     async def _pieces(self, prompt: Any, response: Any, conversation: Any) -> AsyncIterator[str]:
         try:
             options = self._options(prompt)
-            messages = tuple(_messages(prompt, conversation))
+            messages = tuple(message for each in prompt.messages for message in _messages(each))
+            tools = tuple(Tool(each.name, each.description or "", each.input_schema) for each in prompt.tools)
             async with await connect(name="llm") as client:
-                stream = client.generate(messages=messages, options=options)
+                stream = client.generate(messages=messages, options=options, tools=tools)
                 async for delta in stream:
                     yield delta.text if delta.channel == "answer" else ""
                 result = await stream.result()
         except LocalspecError as error:
             raise llm.ModelError(f"{error.message}. {error.remedy}") from None
+        for call in result.tool_calls if result.finish_reason == "tool_calls" else ():
+            response.add_tool_call(llm.ToolCall(call.name, json.loads(call.arguments), call.id))
         response.set_usage(input=result.prompt_tokens, output=result.completion_tokens)
         response.response_json = {"model": result.model, "tokens_per_round": result.stats.tokens_per_round}
 
@@ -78,7 +83,8 @@ class _Model:
         given = {name: value for name, value in prompt.options if value is not None}
         for name, value in given.items():
             check_value(Options, name, value, said=f"-o {name}", remedy=REMEDY, strict=True)
-        return parse_options(given if self._model is None else {"model": self._model, **given})
+        given |= {} if self._model is None else {"model": self._model}
+        return parse_options(given | ({"schema": prompt.schema} if prompt.schema else {}))
 
 
 class Localspec(_Model, llm.Model):
@@ -131,11 +137,15 @@ def register_models(register: Any) -> None:
         register(Localspec(name), AsyncLocalspec(name))
 
 
-def _messages(prompt: Any, conversation: Any) -> Iterator[Message]:
-    earlier = [] if conversation is None else conversation.responses
-    if system := prompt.system or next((each.prompt.system for each in earlier if each.prompt.system), None):
-        yield Message("system", system)
-    for each in earlier:
-        yield Message("user", each.prompt.prompt or "")
-        yield Message("assistant", each.text_or_raise())
-    yield Message("user", prompt.prompt or "")
+def _messages(given: llm.Message) -> Iterator[Message]:
+    """Yield one of llm's messages as those of the wire: one for each result of a tool."""
+    texts, calls = [], []
+    for part in given.parts:
+        if isinstance(part, TextPart):
+            texts.append(part.text)
+        elif isinstance(part, ToolCallPart):
+            calls.append(ToolCall(part.tool_call_id or "", part.name, json.dumps(part.arguments)))
+        elif isinstance(part, ToolResultPart):
+            yield Message("tool", part.output, tool_call_id=part.tool_call_id or "")
+    if given.role != "tool":
+        yield Message(given.role, "".join(texts), tuple(calls))

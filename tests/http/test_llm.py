@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -65,6 +66,32 @@ def test_a_question_whole_as_it_comes_and_gone_on_with(place: Path) -> None:
     assert gone_on.returncode == 0 and gone_on.stdout.strip(), gone_on.stderr
     logged = llm(place, "logs", "-n", "1", "--usage").stdout
     assert "output" in logged
+
+
+@pytest.mark.slow
+def test_a_schema_and_the_messages_of_a_call(place: Path) -> None:
+    schema = {"type": "object", "properties": {"ok": {"type": "boolean"}}, "required": ["ok"]}
+    done = llm(place, "-m", "localspec", *SHORT, "--schema", json.dumps(schema), "Is it?")
+    assert isinstance(json.loads(done.stdout)["ok"], bool), done.stderr
+    program = """
+import llm, llm_localspec
+from llm.parts import ToolCallPart, ToolResultPart
+called = llm.Message("assistant", [ToolCallPart("f", {"x": 1}, "c1"), ToolCallPart("g", {}, "c2")])
+answered = llm.Message("tool", [ToolResultPart("f", "2", "c1"), ToolResultPart("g", "3", "c2")])
+for each in (called, answered):
+    for message in llm_localspec._messages(each):
+        calls = [call.arguments for call in message.tool_calls]
+        print(message.role, message.content, message.tool_call_id, calls)
+model = llm.get_model("localspec")
+print(model.prompt("Hello", tools=[llm.Tool("f", "", {})], temperature=0, max_tokens=4).text() != "")
+"""
+    done = python(place, "-c", program)
+    assert done.stdout.splitlines() == [
+        "assistant   ['{\"x\": 1}', '{}']",
+        "tool 2 c1 []",
+        "tool 3 c2 []",
+        "True",
+    ], done.stderr
 
 
 @pytest.mark.slow
