@@ -71,10 +71,15 @@ def _listed(known_by: tuple[str, ...], opens: str, closes: str) -> Family:
 HERMES = Family(
     ("<tool_call>",),
     tuple(mark + _OBJECT for mark in ("<tool_call>\n", "```json\n", "<tools>\n", "", "{")),
-    ("}\n</tool_call>", "}\n```", "}\n</tools>", "}", "}}"),
+    tuple(
+        braces + mark
+        for mark in ("\n</tool_call>", "\n```", "\n</tools>", "")
+        for braces in ("}", "}}", "}}}")
+    ),
     between="\n",
 )
-"""small models write calls without its marks, in a fence, or in the two pairs of braces of Qwen's template"""
+"""small models write calls without its marks, in a fence, or in the two pairs of braces of Qwen's template,
+and close one brace too many"""
 FAMILIES = (
     Family(
         ("<|channel|>", "<|message|>"),

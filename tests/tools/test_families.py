@@ -401,7 +401,7 @@ def test_an_answer_of_a_grammar_stands_behind_thoughts_and_beside_calls() -> Non
             assert takes(ROWS[name].said) and not takes("12", tool="now")
 
 
-@pytest.mark.parametrize("form", ["```json\n%s\n```", "<tools>%s</tools>", "%s", "{%s}"])
+@pytest.mark.parametrize("form", ["```json\n%s\n```", "<tools>%s</tools>", "%s", "{%s}", "{%s\n}}\n```"])
 def test_the_marks_of_small_models_are_calls_of_tools_alone(form: str) -> None:
     """Qwen2.5-Coder writes a fence; its template shows objects in two pairs of braces."""
     hermes = form_of(ROWS["hermes"].template)
