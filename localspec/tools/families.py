@@ -71,15 +71,10 @@ def _listed(known_by: tuple[str, ...], opens: str, closes: str) -> Family:
 HERMES = Family(
     ("<tool_call>",),
     tuple(mark + _OBJECT for mark in ("<tool_call>\n", "```json\n", "<tools>\n", "", "{")),
-    tuple(
-        braces + mark
-        for mark in ("\n</tool_call>", "\n```", "\n</tools>", "")
-        for braces in ("}", "}}", "}}}")
-    ),
+    tuple(n * "}" + mark for mark in ("\n</tool_call>", "\n```", "\n</tools>", "") for n in (1, 2, 3)),
     between="\n",
 )
-"""small models write calls without its marks, in a fence, or in the two pairs of braces of Qwen's template,
-and close one brace too many"""
+"""small models write no marks, a fence, or the two pairs of braces of Qwen's template, closed too often"""
 FAMILIES = (
     Family(
         ("<|channel|>", "<|message|>"),

@@ -62,7 +62,7 @@ class _Model:
         self.model_id = NAME if model is None else f"{NAME}/{model}"
         self._model = model
 
-    async def _pieces(self, prompt: Any, response: Any, conversation: Any) -> AsyncIterator[str]:
+    async def _pieces(self, prompt: Any, response: Any) -> AsyncIterator[str]:
         try:
             options = self._options(prompt)
             messages = tuple(message for each in prompt.messages for message in _messages(each))
@@ -83,8 +83,7 @@ class _Model:
         given = {name: value for name, value in prompt.options if value is not None}
         for name, value in given.items():
             check_value(Options, name, value, said=f"-o {name}", remedy=REMEDY, strict=True)
-        given |= {} if self._model is None else {"model": self._model}
-        return parse_options(given | ({"schema": prompt.schema} if prompt.schema else {}))
+        return parse_options({"model": self._model, "schema": prompt.schema, **given})
 
 
 class Localspec(_Model, llm.Model):
@@ -94,7 +93,7 @@ class Localspec(_Model, llm.Model):
         pieces: SimpleQueue[str | None] = SimpleQueue()
 
         async def generate() -> None:
-            async for piece in self._pieces(prompt, response, conversation):
+            async for piece in self._pieces(prompt, response):
                 pieces.put(piece)
 
         running = asyncio.run_coroutine_threadsafe(generate(), _loop(os.getpid()))
@@ -113,7 +112,7 @@ class AsyncLocalspec(_Model, llm.AsyncModel):
     async def execute(
         self, prompt: Any, stream: bool, response: Any, conversation: Any = None
     ) -> AsyncIterator[str]:
-        async for piece in self._pieces(prompt, response, conversation):
+        async for piece in self._pieces(prompt, response):
             yield piece
 
 
