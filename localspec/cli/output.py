@@ -17,7 +17,7 @@ from typing import Any, Literal
 import msgspec
 
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
-from localspec.protocol.requests import Delta, Result
+from localspec.protocol.requests import Delta, Message, Result
 from localspec.wording import (
     counted,
     one_line,
@@ -341,6 +341,8 @@ class Printer:
         """seconds until the model was loaded; 0: it was"""
         self.partial: Result | None = None
         """the answer so far when it was interrupted"""
+        self.messages: list[Message] = []
+        """a conversation with tools, which is printed with the JSON result"""
 
     def progress(self, what: str, fraction: float) -> None:
         if not (self._events and is_terminal()):  # there the events show the progress
@@ -389,6 +391,12 @@ class Printer:
         endings = {"cancelled": ExitCode.UNAVAILABLE, "deadline": ExitCode.BUSY}
         return endings.get(result.finish_reason, ExitCode.OK)
 
+    def calls(self) -> None:
+        """The end of an answer that calls tools: more is printed after it."""
+        self._progress.stop()
+        if _line_is_open and not (self._json or self._events):
+            write("\n")
+
     def interrupted(self) -> ExitCode:
         """End an interrupted answer: print its JSON and statistics so far, if requested."""
         self._progress.stop()
@@ -401,10 +409,13 @@ class Printer:
 
     def _print(self, result: Result) -> None:
         """Print the result as JSON, if requested."""
+        shown = msgspec.to_builtins(result)
+        if self.messages:
+            shown["messages"] = self.messages
         if self._events:
-            json({"event": "result", **msgspec.to_builtins(result)})
+            json({"event": "result", **shown})
         elif self._json:
-            json(result)
+            json(shown)
 
     def close(self) -> None:
         """Stop the progress line, whatever the reason."""

@@ -40,7 +40,7 @@ class AnswerFlags:
     no_daemon: bool = False
     "Load the model in this process; there is no session then."
     yes: bool = False
-    "Download the default model without a question, if it is needed and not here."
+    "Ask no question: download the default model if it is needed and not here, make all calls of tools."
 
 
 @Parameter(name="*")
@@ -60,6 +60,8 @@ class RunFlags(AnswerFlags):
     "Continue the session of this id, which --stats prints."
     private: bool = False
     "Store no history, and learn nothing from this request."
+    tools: tuple[Path, ...] = ()
+    "Python file with functions, or JSON file with MCP servers, that the model may call; may be repeated."
     schema: Annotated[Path | None, Parameter(group=FORM)] = None
     "File with a JSON schema: the answer is JSON that matches it."
     grammar: Annotated[Path | None, Parameter(group=FORM)] = None
@@ -85,9 +87,26 @@ class RunFlags(AnswerFlags):
         if kept and self.system is not None:
             message = f"--system cannot be combined with {kept}: a session keeps its system prompt"
             raise InvalidOptions(message, "Drop --system, or start a new session.")
+        if self.tools:
+            self._check_tools()
         if self.raw and self.system is not None:
             message = "--raw cannot be combined with --system: raw text has no system prompt"
             raise InvalidOptions(message, "Drop --raw or --system.")
+
+    def _check_tools(self) -> None:
+        others = {
+            "-c": self.go_on,
+            "--session": self.session,
+            "--raw": self.raw,
+            "--no-daemon": self.no_daemon,
+        }
+        if given := [flag for flag, value in others.items() if value]:
+            raise InvalidOptions(f"--tools cannot be combined with {given[0]}", f"Drop {given[0]}.")
+        if not (self.yes or can_ask()):
+            raise InvalidOptions(
+                "stdin is not a terminal, so calls of tools cannot be confirmed",
+                "Add --yes to make them all.",
+            )
 
     def constrained(self, options: Options) -> Options:
         """``options`` with the form of the answer; raises :class:`InvalidOptions`."""
@@ -149,6 +168,11 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
         return answer.local(Request(prompt=prompt, options=constrained), flags.config(), printer)
 
     async def ask(client: Client) -> Result:
+        if how.tools:
+            from localspec.cli.tools import converse
+
+            printer.messages.extend(how.messages(text))
+            return await converse(client, how.tools, constrained, printer, yes=how.yes)
         if how.raw:
             return await answer.show(client.generate(text, raw=True, options=constrained), printer)
         if how.private:

@@ -1,0 +1,1 @@
+"""Tools that a model calls in the terminal: programs that offer them, and the conversation with calls."""

@@ -1,0 +1,107 @@
+"""A program that offers the functions of a Python file as tools, by MCP.
+
+``python -m localspec.agent.functions FILE``: each public function of the file with a docstring and annotated
+parameters. One that crashes or hangs costs its own call: the client starts the program again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import inspect
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import msgspec
+
+from localspec._version import __version__
+from localspec.protocol.jsonrpc import METHOD_NOT_FOUND, Call, ProtocolFault, decode, failure, result
+
+MODULE = "__tools__"
+KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+class Function(NamedTuple):
+    """A function, its parameters as a struct, and its description as a tool."""
+
+    run: Callable[..., Any]
+    parameters: type[msgspec.Struct]
+    tool: dict[str, Any]
+
+
+def main(path: str) -> None:
+    """Serve the functions of a file until the end of stdin; what the file prints goes to stderr."""
+    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "w", encoding="utf-8")
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(2, 1)
+    functions = functions_of(path)
+    for line in incoming:
+        call = decode(line)
+        if isinstance(call, Call) and call.id is not None:
+            try:
+                answer = result(call.id, answered(call, functions))
+            except ProtocolFault as fault:
+                answer = failure(call.id, fault)
+            outgoing.write(answer + "\n")
+            outgoing.flush()
+
+
+def functions_of(path: str) -> dict[str, Function]:
+    """The functions of a file that are tools; raises its own errors, and :class:`TypeError` for an annotation
+    without a JSON schema. Imports are searched for in the file's directory first."""
+    sys.path.insert(0, str(Path(path).resolve().parent))
+    spec = importlib.util.spec_from_file_location(MODULE, path)
+    assert spec is not None and spec.loader is not None
+    module = sys.modules[MODULE] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    found: dict[str, Function] = {}
+    for name, function in vars(module).items():
+        is_own = inspect.isfunction(function) and function.__module__ == MODULE
+        if not is_own or name.startswith("_") or not function.__doc__:
+            continue
+        parameters = inspect.signature(function, eval_str=True).parameters.values()
+        if all(each.annotation is not each.empty and each.kind in KINDS for each in parameters):
+            fields: list[Any] = [
+                (p.name, p.annotation, p.default)[: 2 + (p.default is not p.empty)] for p in parameters
+            ]
+            struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+            _, parts = msgspec.json.schema_components((struct,), ref_template="#/$defs/{name}")
+            schema = {**parts.pop(name), **({"$defs": parts} if parts else {})}
+            tool = {"name": name, "description": inspect.getdoc(function), "inputSchema": schema}
+            found[name] = Function(function, struct, tool)
+    return found
+
+
+def answered(call: Call, functions: dict[str, Function]) -> dict[str, Any]:
+    """The result of a request; raises :class:`ProtocolFault` for one that is unknown."""
+    match call.method, msgspec.json.decode(call.params):
+        case "initialize", {"protocolVersion": version}:
+            about = {"name": "localspec", "version": __version__}
+            return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
+        case "ping", _:
+            return {}
+        case "tools/list", _:
+            return {"tools": [function.tool for function in functions.values()]}
+        case "tools/call", {"name": name, "arguments": arguments} if name in functions:
+            return outcome(functions[name], arguments)
+    raise ProtocolFault(METHOD_NOT_FOUND, f"there is no such method or function: {call.method}")
+
+
+def outcome(function: Function, arguments: dict[str, Any]) -> dict[str, Any]:
+    """The value of a function, as JSON unless it is a text, or its exception."""
+    try:
+        given = msgspec.convert(arguments, function.parameters, strict=False)
+        value = function.run(**{name: getattr(given, name) for name in given.__struct_fields__})
+        if inspect.iscoroutine(value):
+            value = asyncio.run(value)
+        text = value if isinstance(value, str) else msgspec.json.encode(value, enc_hook=str).decode()
+    except Exception as error:  # of the user's code: the model reads it
+        return {"content": [{"type": "text", "text": f"{type(error).__name__}: {error}"}], "isError": True}
+    return {"content": [{"type": "text", "text": text}]}
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,232 @@
+"""Programs that offer tools: a client of the Model Context Protocol (MCP) over their stdin and stdout.
+
+Of the protocol it needs initialize, tools/list, tools/call, cancelled and ping. Sizes and times are bounded.
+A program that has ended is started again by the next call of one of its tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import os
+import re
+import signal
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import msgspec
+
+from localspec._version import __version__
+from localspec.process import NOTHING_ADDED
+from localspec.protocol.jsonrpc import notification, request, result, shortened
+from localspec.protocol.requests import Tool
+from localspec.wording import MB, one_line, size
+
+T = TypeVar("T")
+
+VERSION = "2025-06-18"
+"""of the protocol"""
+START_S, CALL_S = 60.0, 120.0
+"""seconds for the start of a program with the list of its tools, and for the result of a call"""
+REPLY_S, END_S = 2.0, 1.0
+"""seconds for the answer to a ping after a cancelled call, and for a program's end after that of its stdin;
+one that takes longer is killed"""
+LONGEST_MESSAGE = 16 * MB
+LONGEST_RESULT = 100_000
+"""characters of a result; beyond that its middle is left out"""
+MOST_TOOLS = 128
+LONGEST_DESCRIPTION, LONGEST_REASON, LONGEST_SCHEMA = 4_000, 500, 65_536
+"""characters, characters, bytes of JSON"""
+NAME = re.compile(r"[A-Za-z0-9_./-]{1,100}")
+
+
+class ToolError(Exception):
+    """A failed call, or a program without tools, as a sentence without its full stop."""
+
+
+class _Message(msgspec.Struct):
+    id: int | str | None = None
+    method: str | None = None
+    result: msgspec.Raw = msgspec.Raw(b"null")
+    error: dict[str, Any] | None = None
+
+
+class _Listed(msgspec.Struct, rename="camel"):
+    name: str
+    description: str | None = None
+    input_schema: dict[str, Any] = {}
+
+
+class _Page(msgspec.Struct, rename="camel"):
+    tools: list[_Listed] = []
+    next_cursor: str | None = None
+
+
+class _Content(msgspec.Struct):
+    type: str = ""
+    text: str = ""
+    resource: _Content | None = None
+
+
+class _Outcome(msgspec.Struct, rename="camel"):
+    content: list[_Content] = []
+    is_error: bool = False
+
+
+class Server:
+    """One program, started by its first request in the current directory, with variables ``added`` to its
+    environment. Requests are sent one after another."""
+
+    def __init__(self, name: str, command: tuple[str, ...], added: Mapping[str, str] = NOTHING_ADDED) -> None:
+        self.name = name
+        self._command, self._added = command, added
+        self._process: Process | None = None
+        self._errors = b""
+        self._ids = itertools.count(1)
+        self._last = 0
+
+    async def tools(self) -> tuple[list[Tool], str]:
+        """Its tools, and a sentence on those that are missing; empty if all are there."""
+        page, found = _Page(next_cursor=""), list[_Listed]()
+        try:
+            async with asyncio.timeout(START_S):
+                await self._connect()
+                while page.next_cursor is not None and len(found) <= MOST_TOOLS:
+                    cursor = {"cursor": page.next_cursor} if page.next_cursor else {}
+                    page = await self._exchange("tools/list", cursor, _Page)
+                    found += page.tools
+        except TimeoutError:
+            return [], f"{self.name} has not listed its tools within {START_S:g} s"
+        except ToolError as error:
+            return [], str(error)
+        tools = [
+            Tool(each.name, shortened(each.description or "", LONGEST_DESCRIPTION), each.input_schema)
+            for each in found[:MOST_TOOLS]
+            if NAME.fullmatch(each.name) and len(msgspec.json.encode(each.input_schema)) <= LONGEST_SCHEMA
+        ]
+        left = len(found) - len(tools)
+        return tools, f"{self.name} has {len(found):,} tools, of which {left:,} are left out" * bool(left)
+
+    async def call(self, tool: str, arguments: dict[str, Any]) -> str:
+        """The result of a call as text; raises :class:`ToolError`. A call that is cancelled or takes too long
+        is cancelled in the program, which is ended if it does not react."""
+        try:
+            async with asyncio.timeout(CALL_S):
+                await self._connect()
+                params = {"name": tool, "arguments": arguments}
+                outcome = await self._exchange("tools/call", params, _Outcome)
+        except TimeoutError:
+            await self._give_up()
+            raise ToolError(f"{tool} gave no result within {CALL_S:g} s") from None
+        except asyncio.CancelledError:
+            await self._give_up()
+            raise
+        texts = ((c.resource or c).text or (c.type != "text") * f"[{c.type}]" for c in outcome.content)
+        text = "\n".join(texts)
+        if len(text) > LONGEST_RESULT:
+            text = f"{shortened(text, LONGEST_RESULT)}\n[shortened from {len(text):,} characters]"
+        if outcome.is_error:
+            raise ToolError(text or f"{tool} failed without a reason")
+        return text
+
+    async def close(self) -> None:
+        """End the program and all that it has started in its process group."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        process.stdin.close()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(process.wait(), END_S)
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        await asyncio.wait((asyncio.ensure_future(process.wait()), self._drainer), timeout=END_S)
+
+    async def _connect(self) -> None:
+        if self._process is not None and self._process.returncode is None:
+            return
+        await self.close()
+        around: dict[str, Any] = {"env": {**os.environ, **self._added}, "start_new_session": True}
+        try:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LONGEST_MESSAGE, **around
+            )
+        except (OSError, ValueError) as error:
+            reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            raise ToolError(f"{self.name} cannot be started: {self._command[0]}: {reason}") from None
+        assert self._process.stderr is not None
+        self._drainer = asyncio.create_task(self._drain(self._process.stderr))
+        about = {"name": "localspec", "version": __version__}
+        hello = {"protocolVersion": VERSION, "capabilities": {}, "clientInfo": about}
+        try:
+            await self._exchange("initialize", hello, dict[str, Any])
+        except ToolError:
+            await self.close()
+            raise
+        await self._send(notification("notifications/initialized", {}))
+
+    async def _drain(self, stderr: asyncio.StreamReader) -> None:
+        self._errors = b""
+        while data := await stderr.read(4096):
+            self._errors = (self._errors + data)[-4096:]
+
+    async def _exchange(self, method: str, params: Any, kind: type[T]) -> T:
+        """Send a request and wait for its answer; answers to earlier ones are skipped."""
+        id = self._last = next(self._ids)
+        await self._send(request(id, method, params))
+        while True:
+            message = await self._receive()
+            if message.method is not None and message.id is not None:
+                await self._send(result(message.id, {}))  # a ping: no capability offers more
+            elif message.method is None and message.id == id:
+                break
+        if message.error is not None:
+            reason = shortened(str(message.error.get("message")), LONGEST_REASON)
+            raise ToolError(f"{self.name} answers: {reason}")
+        try:
+            return msgspec.json.decode(message.result, type=kind)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ToolError(f"{self.name} breaks the protocol in {method}: {error}") from None
+
+    async def _send(self, text: str) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        try:
+            self._process.stdin.write(text.encode() + b"\n")
+            await self._process.stdin.drain()
+        except OSError:
+            raise await self._ended() from None
+
+    async def _receive(self) -> _Message:
+        """The next message; lines that are none, such as logs, are skipped."""
+        assert self._process is not None and self._process.stdout is not None
+        while True:
+            try:
+                line = await self._process.stdout.readline()
+            except ValueError:
+                await self.close()
+                raise ToolError(f"{self.name} is ended: a message had over {size(LONGEST_MESSAGE)}") from None
+            if not line:
+                raise await self._ended()
+            with contextlib.suppress(msgspec.DecodeError, RecursionError, UnicodeError):
+                return msgspec.json.decode(line, type=_Message)
+
+    async def _ended(self) -> ToolError:
+        """The end of the program, with the last line of its stderr."""
+        process = self._process
+        await self.close()
+        last = one_line(self._errors.decode(errors="replace").strip().rpartition("\n")[2])
+        code = None if process is None else process.returncode
+        return ToolError(f"{self.name} has ended with code {code}{last and f': {last}'}")
+
+    async def _give_up(self) -> None:
+        """Cancel the last request; end the program if it does not answer a ping then."""
+        if self._process is None:
+            return
+        try:
+            async with asyncio.timeout(REPLY_S):
+                await self._send(notification("notifications/cancelled", {"requestId": self._last}))
+                await self._exchange("ping", {}, dict[str, Any])
+        except (TimeoutError, ToolError):
+            await self.close()

@@ -1,0 +1,266 @@
+"""Tools in the terminal: programs that offer them, hostile ones too, and the conversation with calls."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from localspec.agent import server
+from localspec.agent.loop import MOST_TURNS, Consent, Toolbox, converse, servers_in
+from localspec.agent.server import ToolError
+from localspec.client import Client
+from localspec.errors import InvalidOptions, LocalspecError
+from localspec.protocol.requests import Message, Result, Tool, ToolCall
+from tests.client.conftest import connected, own_home
+from tests.waiting import DEADLINE_S, run, until
+
+SERVER = str(Path(__file__).with_name("mcp_server.py"))
+FUNCTIONS = '''
+from __future__ import annotations
+import os, time as clock
+from dataclasses import dataclass
+
+@dataclass
+class Point:
+    x: int
+
+def weather(city: str = "?") -> str:
+    """The weather."""
+    print("noise", input if city == "?" else "")
+    return f"\\x1b[2Jrain in {city}"
+
+def time() -> dict[str, int]:
+    """The time."""
+    return {"hour": 12}
+
+async def total(points: list[Point], *, scale: float = 1) -> float:
+    """The sum."""
+    return sum(point.x for point in points) * scale
+
+def die() -> None:
+    """End."""
+    os._exit(3)
+
+def hang() -> None:
+    """Wait."""
+    clock.sleep(1000)
+
+def again() -> str:
+    """Another call."""
+    return "call"
+
+def _private(x: int) -> int:
+    """No tool."""
+def undocumented(x: int) -> int: ...
+def unannotated(x) -> int:
+    """No tool."""
+'''
+
+
+@pytest.fixture
+def functions(tmp_path: Path) -> Path:
+    path = tmp_path / "functions.py"
+    path.write_text(FUNCTIONS)
+    return path
+
+
+@asynccontextmanager
+async def opened(path: Path) -> AsyncIterator[tuple[Toolbox, list[str]]]:
+    box = Toolbox(servers_in(path))
+    try:
+        yield box, await box.open()
+    finally:
+        await box.close()
+
+
+async def called(box: Toolbox, name: str, arguments: str) -> str:
+    """The result of a call, or its failure."""
+    try:
+        return await box.call(ToolCall("1", name, arguments))
+    except ToolError as error:
+        return f"error: {error}"
+
+
+async def test_functions_of_a_file(functions: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(functions) as (box, remarks):
+        assert remarks == [] and [tool.name for tool in box.tools] == [
+            *("weather", "time", "total", "die", "hang", "again")
+        ]
+        assert box.tools[0] == Tool(
+            name="weather",
+            description="The weather.",
+            parameters={
+                "title": "weather",
+                "type": "object",
+                "properties": {"city": {"type": "string", "default": "?"}},
+                "required": [],
+                "additionalProperties": False,
+            },
+        )
+        assert "Point" in box.tools[2].parameters["$defs"]
+        for name, arguments, result in (
+            ("time", "{}", '{"hour":12}'),
+            ("total", '{"points": [{"x": 1}, {"x": "2"}], "scale": 2}', "6.0"),
+            ("total", '{"points": 1}', "error: ValidationError: Expected `array`, got `int` - at `$.points`"),
+            ("total", "[]", "error: there is no such tool, or its arguments are no JSON object"),
+            ("unannotated", "{}", "error: there is no such tool, or its arguments are no JSON object"),
+            ("die", "{}", "error: functions.py has ended with code 3"),
+            ("time", "{}", '{"hour":12}'),
+        ):
+            assert await called(box, name, arguments) == result
+        monkeypatch.setattr(server, "CALL_S", 0.5)
+        assert await called(box, "hang", "{}") == "error: hang gave no result within 0.5 s"
+        monkeypatch.setattr(server, "CALL_S", DEADLINE_S)
+        assert await called(box, "time", "{}") == '{"hour":12}'
+
+
+def written(folder: Path, *faults: str) -> Path:
+    """A file with a server for each of the faults, and one that cannot be started."""
+    servers = {fault: {"command": sys.executable, "args": [SERVER, fault]} for fault in faults}
+    path = folder / "mcp.json"
+    path.write_text(json.dumps({"mcpServers": {**servers, "none": {"command": "/nowhere/x"}}, "other": 1}))
+    return path
+
+
+async def test_servers_that_fail_leave_the_others(tmp_path: Path) -> None:
+    async with opened(written(tmp_path, "fine", "dies", "wrong", "many", "second")) as (box, remarks):
+        assert remarks == [
+            "dies has ended with code 1: no licence",
+            "wrong breaks the protocol in tools/list: Expected `str`, got `int` - at `$.tools[0].name`",
+            "many has 10,000 tools, of which 9,872 are left out",
+            "none cannot be started: /nowhere/x: No such file or directory",
+        ]
+        names = [tool.name for tool in box.tools]
+        assert len(names) == 130 and (names[0], names[-1]) == ("echo", "second_echo")
+        assert await called(box, "second_echo", '{"text": "a"}') == "a\n[image]"
+    with pytest.raises(LocalspecError, match="none cannot be started"):
+        async with opened(written(tmp_path)):
+            pass
+
+
+async def test_results_that_are_late_or_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with opened(written(tmp_path, "fine")) as (box, _):
+        large = await called(box, "echo", '{"text": "large"}')
+        assert len(large) < 100_100 and large.endswith("[shortened from 10,000,008 characters]")
+        huge = await called(box, "echo", '{"text": "huge"}')
+        assert huge == "error: fine is ended: a message had over 16.0 MB"
+        monkeypatch.setattr(server, "CALL_S", 0.5)
+        assert await called(box, "echo", '{"text": "late"}') == "error: echo gave no result within 0.5 s"
+        monkeypatch.setattr(server, "CALL_S", DEADLINE_S)
+        assert await called(box, "echo", '{"text": "a"}') == "a\n[image]"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "names no tools: Input data was truncated"),
+        ("{}", "names no tools: Object missing required field `mcpServers`"),
+        ('{"mcpServers": {"far": {"url": "https://x"}}}', r"missing required field `command` - at `\$.mcpS"),
+        (None, "cannot be read: No such file"),
+    ],
+)
+def test_files_that_name_no_tools(tmp_path: Path, text: str | None, message: str) -> None:
+    path = tmp_path / "mcp.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InvalidOptions, match=message):
+        servers_in(path)
+
+
+class Script:
+    """A model that answers with its prompt, and a user whose consents are given."""
+
+    def __init__(self, client: Client, box: Toolbox, *consents: Consent) -> None:
+        self._client, self._tools = client, box.tools
+        self._consents = iter(consents)
+        self.lines: list[str] = []
+
+    async def answer(self, messages: tuple[Message, ...]) -> Result:
+        return await self._client.generate(messages=messages, tools=self._tools).result()
+
+    async def consent(self, tool: str) -> Consent:
+        return next(self._consents)
+
+    def note(self, line: str) -> None:
+        self.lines.append(line.rpartition(" (")[0] or line)
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    with own_home() as path:
+        yield path
+
+
+async def test_a_conversation_with_calls(home: Path, functions: Path) -> None:
+    async with connected() as client, opened(functions) as (box, _):
+        front = Script(client, box, "yes", "no")
+        messages = [Message("user", "call")]
+        result = await converse(messages, box, front)
+    assert front.lines == ['weather {"city": "Oslo"}', "weather: \ufffd[2Jrain in Oslo", "time {}"]
+    assert [(each.role, each.content, each.tool_call_id) for each in messages[1:]] == [
+        ("assistant", "I look.", ""),
+        ("tool", "\x1b[2Jrain in Oslo", "call_1"),
+        ("tool", "The user refused this call.", "call_2"),
+        ("assistant", result.text, ""),
+    ]
+    assert result.text == "The user refused this call. "  # the last message
+
+
+async def test_a_conversation_ends_and_asks_once_for_what_is_always_allowed(
+    home: Path, functions: Path
+) -> None:
+    functions.write_text(FUNCTIONS.replace('{"hour": 12}', '"call"'))
+    async with connected() as client, opened(functions) as (box, _):
+        front = Script(client, box, "always", "always")
+        messages = [Message("user", "call")]
+        await converse(messages, box, front)
+    assert front.lines[-1] == f"ended after {MOST_TURNS} answers with calls"
+    assert len(messages) == 1 + 3 * MOST_TURNS
+
+
+async def test_a_cancel_ends_the_call_and_a_second_one_the_conversation(home: Path, functions: Path) -> None:
+    begun = functions.with_name("begun")
+    waits = f"open({str(begun)!r}, 'w').close(); clock.sleep(1000)\n    return "
+    functions.write_text(FUNCTIONS.replace("    return ", f"    {waits}"))
+    messages = [Message("user", "call")]
+    async with connected() as client, opened(functions) as (box, _):
+        talk = asyncio.create_task(converse(messages, box, Script(client, box, "yes", "yes")))
+        for _ in range(2):
+            await until(begun.exists, "the call has begun")
+            begun.unlink()
+            talk.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await talk
+    assert [each.content for each in messages[2:]] == ["The user cancelled this call."]
+
+
+async def start() -> None:
+    async with connected():
+        pass
+
+
+def test_the_command_asks_and_prints_the_answer_alone(home: Path, functions: Path) -> None:
+    run(start())
+    command = [sys.executable, "-m", "localspec", "run", "--json", "--tools", str(functions), "call"]
+    asked = pexpect.spawn(command[0], command[1:], timeout=DEADLINE_S, encoding="utf-8")
+    asked.expect_exact('weather {"city": "Oslo"}')
+    for word in ("what", "a", "n"):
+        asked.expect_exact("Call it? [y: yes, n: no, a: always in this run]")
+        asked.sendline(word)
+    asked.expect(pexpect.EOF)
+    assert "\x1b[2J" not in str(asked.before) and "The user refused this call." in str(asked.before)
+    done = subprocess.run([*command, "--yes"], input="", capture_output=True, text=True, timeout=DEADLINE_S)
+    result = json.loads(done.stdout)
+    assert result["text"] == '{"hour":12} ' and [each["role"] for each in result["messages"]] == [
+        *("user", "assistant", "tool", "tool", "assistant")
+    ]
+    refused = subprocess.run(command, input="", capture_output=True, text=True, timeout=DEADLINE_S)
+    assert refused.returncode == 2 and "Add --yes" in refused.stdout
