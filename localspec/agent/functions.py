@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from localspec._version import __version__
-from localspec.protocol.jsonrpc import METHOD_NOT_FOUND, Call, ProtocolFault, decode, failure, result
+from localspec.protocol.jsonrpc import Call, decode, result
 
 MODULE = "__tools__"
 KINDS = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
@@ -41,11 +41,7 @@ def main(path: str) -> None:
     for line in incoming:
         call = decode(line)
         if isinstance(call, Call) and call.id is not None:
-            try:
-                answer = result(call.id, answered(call, functions))
-            except ProtocolFault as fault:
-                answer = failure(call.id, fault)
-            outgoing.write(answer + "\n")
+            outgoing.write(result(call.id, answered(call, functions)) + "\n")
             outgoing.flush()
 
 
@@ -76,18 +72,16 @@ def functions_of(path: str) -> dict[str, Function]:
 
 
 def answered(call: Call, functions: dict[str, Function]) -> dict[str, Any]:
-    """The result of a request; raises :class:`ProtocolFault` for one that is unknown."""
+    """The result of a request of localspec; that of a ping is empty."""
     match call.method, msgspec.json.decode(call.params):
         case "initialize", {"protocolVersion": version}:
             about = {"name": "localspec", "version": __version__}
             return {"protocolVersion": version, "capabilities": {"tools": {}}, "serverInfo": about}
-        case "ping", _:
-            return {}
         case "tools/list", _:
             return {"tools": [function.tool for function in functions.values()]}
-        case "tools/call", {"name": name, "arguments": arguments} if name in functions:
+        case "tools/call", {"name": name, "arguments": arguments}:
             return outcome(functions[name], arguments)
-    raise ProtocolFault(METHOD_NOT_FOUND, f"there is no such method or function: {call.method}")
+    return {}
 
 
 def outcome(function: Function, arguments: dict[str, Any]) -> dict[str, Any]:

@@ -47,10 +47,8 @@ def servers_in(path: Path) -> list[Server]:
         if path.suffix == ".py":
             return [Server(path.name, process.python("localspec.agent.functions", str(path)))]
         commands = msgspec.json.decode(data, type=_Commands).mcp_servers
-    except OSError as error:
-        raise InvalidOptions(f"{path} cannot be read: {error.strerror}", FORMS) from None
-    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise InvalidOptions(f"{path} names no tools: {error}", FORMS) from None
+    except (OSError, msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise InvalidOptions(f"{path} names no tools: {getattr(error, 'strerror', error)}", FORMS) from None
     return [Server(name, (each.command, *each.args), each.env) for name, each in commands.items()]
 
 

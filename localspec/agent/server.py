@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
 import os
 import re
 import signal
@@ -84,8 +83,7 @@ class Server:
         self._command, self._added = command, added
         self._process: Process | None = None
         self._errors = b""
-        self._ids = itertools.count(1)
-        self._last = 0
+        self._id = 0
 
     async def tools(self) -> tuple[list[Tool], str]:
         """Its tools, and a sentence on those that are missing; empty if all are there."""
@@ -97,10 +95,8 @@ class Server:
                     cursor = {"cursor": page.next_cursor} if page.next_cursor else {}
                     page = await self._exchange("tools/list", cursor, _Page)
                     found += page.tools
-        except TimeoutError:
-            return [], f"{self.name} has not listed its tools within {START_S:g} s"
-        except ToolError as error:
-            return [], str(error)
+        except (TimeoutError, ToolError) as error:
+            return [], str(error) or f"{self.name} has not listed its tools within {START_S:g} s"
         tools = [
             Tool(each.name, shortened(each.description or "", LONGEST_DESCRIPTION), each.input_schema)
             for each in found[:MOST_TOOLS]
@@ -174,7 +170,7 @@ class Server:
 
     async def _exchange(self, method: str, params: Any, kind: type[T]) -> T:
         """Send a request and wait for its answer; answers to earlier ones are skipped."""
-        id = self._last = next(self._ids)
+        self._id = id = self._id + 1
         await self._send(request(id, method, params))
         while True:
             message = await self._receive()
@@ -214,11 +210,10 @@ class Server:
 
     async def _ended(self) -> ToolError:
         """The end of the program, with the last line of its stderr."""
-        process = self._process
-        await self.close()
+        assert self._process is not None
+        process, _ = self._process, await self.close()
         last = one_line(self._errors.decode(errors="replace").strip().rpartition("\n")[2])
-        code = None if process is None else process.returncode
-        return ToolError(f"{self.name} has ended with code {code}{last and f': {last}'}")
+        return ToolError(f"{self.name} has ended with code {process.returncode}{last and f': {last}'}")
 
     async def _give_up(self) -> None:
         """Cancel the last request; end the program if it does not answer a ping then."""
@@ -226,7 +221,7 @@ class Server:
             return
         try:
             async with asyncio.timeout(REPLY_S):
-                await self._send(notification("notifications/cancelled", {"requestId": self._last}))
+                await self._send(notification("notifications/cancelled", {"requestId": self._id}))
                 await self._exchange("ping", {}, dict[str, Any])
         except (TimeoutError, ToolError):
             await self.close()

@@ -24,7 +24,7 @@ from tests.hygiene.source import (
 CEILINGS = {
     "assets": 3050,
     "localspec/.": 1550,
-    "localspec/agent": 480,
+    "localspec/agent": 470,
     "localspec/backends": 3400,
     "localspec/bench": 300,
     "localspec/cli": 3500,
@@ -49,7 +49,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 47060,
+    "tests": 47250,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
