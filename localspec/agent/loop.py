@@ -16,6 +16,7 @@ from localspec.agent.server import Server, ToolError
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.jsonrpc import shortened
 from localspec.protocol.requests import Message, Result, Tool, ToolCall
+from localspec.tools.families import as_json
 from localspec.tools.turns import object_of
 from localspec.wording import duration, one_line
 
@@ -106,7 +107,8 @@ async def converse(messages: list[Message], box: Toolbox, front: Front) -> Resul
         if answer.finish_reason != "tool_calls":
             break
         for call in answer.tool_calls:
-            front.note(one_line(f"{call.name} {shortened(call.arguments, SHOWN_ARGUMENTS)}"))
+            arguments = shortened(as_json(object_of(call.arguments)), SHOWN_ARGUMENTS)
+            front.note(one_line(f"{call.name} {arguments}"))
             text = await _called(call, box, front, always)
             messages.append(Message("tool", text, tool_call_id=call.id))
     else:

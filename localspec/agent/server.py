@@ -210,8 +210,9 @@ class Server:
 
     async def _ended(self) -> ToolError:
         """The end of the program, with the last line of its stderr."""
-        assert self._process is not None
-        process, _ = self._process, await self.close()
+        process = self._process
+        assert process is not None
+        await self.close()
         last = one_line(self._errors.decode(errors="replace").strip().rpartition("\n")[2])
         return ToolError(f"{self.name} has ended with code {process.returncode}{last and f': {last}'}")
 

@@ -40,7 +40,7 @@ class AnswerFlags:
     no_daemon: bool = False
     "Load the model in this process; there is no session then."
     yes: bool = False
-    "Ask no question: download the default model if it is needed and not here, make all calls of tools."
+    "Ask nothing: get a missing default model, call any tool."
 
 
 @Parameter(name="*")
@@ -53,7 +53,7 @@ class RunFlags(AnswerFlags):
     raw: bool = False
     "Continue the text as it is, without the chat template."
     stream_json: bool = False
-    "Print one JSON event per line while the answer is generated."
+    "Print one JSON event a line while the answer is generated."
     go_on: Annotated[bool, Parameter(name=["--continue", "-c"])] = False
     "Continue the last session."
     session: Annotated[str | None, Parameter(completer=sessions)] = None
@@ -61,7 +61,7 @@ class RunFlags(AnswerFlags):
     private: bool = False
     "Store no history, and learn nothing from this request."
     tools: tuple[Path, ...] = ()
-    "Python file with functions, or JSON file with MCP servers, that the model may call; may be repeated."
+    "Tools that the model may call: FILE.py or FILE.json (MCP)."
     schema: Annotated[Path | None, Parameter(group=FORM)] = None
     "File with a JSON schema: the answer is JSON that matches it."
     grammar: Annotated[Path | None, Parameter(group=FORM)] = None
