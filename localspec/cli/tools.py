@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import termios
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -17,7 +18,9 @@ from localspec.protocol.requests import Message, Result
 if TYPE_CHECKING:
     from localspec.client import Client
 
-CONSENTS: dict[str, Consent] = {"y": "yes", "n": "no", "a": "always"}
+CONSENTS: dict[str, Consent] = {
+    **{"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
+}
 
 
 async def converse(
@@ -50,10 +53,12 @@ class Terminal:
     async def consent(self, tool: str) -> Consent:
         """Ask until the answer is clear; the end of the input means no."""
         while not self._yes:
+            termios.tcflush(sys.stdin, termios.TCIFLUSH)  # typed before the call was shown
             note("Call it? [y: yes, n: no, a: always in this run]")
             line = await _line()
-            if not line or line.strip().lower()[:1] in CONSENTS:
-                return CONSENTS.get(line.strip().lower()[:1], "no")
+            word = line.strip().lower()
+            if not line or word in CONSENTS:
+                return CONSENTS.get(word, "no")
         return "always"
 
     def note(self, line: str) -> None:
