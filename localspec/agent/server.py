@@ -19,7 +19,7 @@ import msgspec
 
 from localspec._version import __version__
 from localspec.process import NOTHING_ADDED
-from localspec.protocol.jsonrpc import notification, request, result, shortened
+from localspec.protocol.jsonrpc import LONGEST_FAULT, notification, request, result, shortened
 from localspec.protocol.requests import Tool
 from localspec.wording import MB, one_line, size
 
@@ -36,8 +36,8 @@ LONGEST_MESSAGE = 16 * MB
 LONGEST_RESULT = 100_000
 """characters of a result; beyond that its middle is left out"""
 MOST_TOOLS = 128
-LONGEST_DESCRIPTION, LONGEST_REASON, LONGEST_SCHEMA = 4_000, 500, 65_536
-"""characters, characters, bytes of JSON"""
+LONGEST_DESCRIPTION, LONGEST_SCHEMA = 4_000, 65_536
+"""characters, and bytes of JSON"""
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,100}")
 
 
@@ -179,7 +179,7 @@ class Server:
             elif message.method is None and message.id == id:
                 break
         if message.error is not None:
-            reason = shortened(str(message.error.get("message")), LONGEST_REASON)
+            reason = shortened(str(message.error.get("message")), LONGEST_FAULT)
             raise ToolError(f"{self.name} answers: {reason}")
         try:
             return msgspec.json.decode(message.result, type=kind)
