@@ -68,16 +68,17 @@ def is_valid(value: Any, of: dict[str, Any]) -> bool:
     if "anyOf" in of:
         return any(is_valid(value, each) for each in of["anyOf"])
     if "enum" in of:
-        return value in of["enum"] and not isinstance(value, bool)
+        return bool(value in of["enum"]) and not isinstance(value, bool)
     if not isinstance(value, TYPES[of["type"]]) or (isinstance(value, bool) and of["type"] != "boolean"):
         return False
     if isinstance(value, str):
-        long_enough = of.get("minLength", 0) <= len(value) <= of.get("maxLength", 99)
+        long_enough = bool(of.get("minLength", 0) <= len(value) <= of.get("maxLength", 99))
         return long_enough and re.search(of.get("pattern", ""), value) is not None
     if isinstance(value, int | float):
-        return isinstance(value, bool) or of["minimum"] <= value <= of["maximum"]
+        return isinstance(value, bool) or bool(of["minimum"] <= value <= of["maximum"])
     if isinstance(value, list):
-        return of["minItems"] <= len(value) <= of["maxItems"] and all(is_valid(v, of["items"]) for v in value)
+        fits = bool(of["minItems"] <= len(value) <= of["maxItems"])
+        return fits and all(is_valid(v, of["items"]) for v in value)
     if isinstance(value, dict):
         inner = of["properties"]
         return set(of["required"]) <= set(value) and all(is_valid(v, inner[k]) for k, v in value.items())
