@@ -16,8 +16,7 @@ from localspec.agent.server import Server, ToolError
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.jsonrpc import shortened
 from localspec.protocol.requests import Message, Result, Tool, ToolCall
-from localspec.tools.families import as_json
-from localspec.tools.turns import object_of
+from localspec.tools.families import as_json, object_of
 from localspec.wording import duration, one_line
 
 MOST_TURNS = 20

@@ -5,23 +5,11 @@ from __future__ import annotations
 from cyclopts import App, Parameter
 
 from localspec._version import __version__
+from localspec.cli.output import arguments, examples
 
 EXIT_CODES = """\
 Exit codes: 0 ok, 1 error (such as an unknown session or model), 2 wrong usage (or an input file that does \
 not exist), 69 daemon, backend or service unavailable, 75 busy or past the deadline, 130 Ctrl-C."""
-EXAMPLES = "Examples:\n"
-
-
-def examples(*lines: str) -> str:
-    """The end of a command's help; tests run the lines that can be run."""
-    return EXAMPLES + "\n".join(f"  {line}" for line in lines)
-
-
-def arguments(command: str, optional: str) -> str:
-    """The first line of a command's help, with its optional arguments by name: cyclopts writes [ARGS]."""
-    return f"Usage: localspec {command} [OPTIONS] {optional}"
-
-
 app = App(
     name="localspec",
     help="Answer prompts and complete code with local models, sped up by exact speculative decoding.",

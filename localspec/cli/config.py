@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from localspec.cli import answer, output
 from localspec.cli.answer import AsJson, ModelName
-from localspec.cli.app import arguments, examples
+from localspec.cli.output import arguments, examples
 from localspec.config import (
     SECTION_KEYS,
     TABLES,

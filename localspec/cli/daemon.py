@@ -15,7 +15,7 @@ from cyclopts.types import NonNegativeInt
 from localspec import home, process
 from localspec.cli import answer, output
 from localspec.cli.answer import AsJson
-from localspec.cli.app import examples
+from localspec.cli.output import examples
 from localspec.config import load_config
 from localspec.daemon.access import create, read_or_create
 from localspec.doctor.daemon import closed_port

@@ -9,7 +9,7 @@ from cyclopts import App, Parameter
 
 from localspec.cli import answer, listing, output
 from localspec.cli.answer import AsJson, BackendName, DraftName, ModelFlags, ModelName
-from localspec.cli.app import arguments, examples
+from localspec.cli.output import arguments, examples
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
 from localspec.models.library import Sections, absolute, find, marked, meant, read_disk, recent_disk

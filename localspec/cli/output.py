@@ -420,3 +420,16 @@ class Printer:
     def close(self) -> None:
         """Stop the progress line, whatever the reason."""
         self._progress.stop()
+
+
+EXAMPLES = "Examples:\n"
+
+
+def examples(*lines: str) -> str:
+    """The end of a command's help; tests run the lines that can be run."""
+    return EXAMPLES + "\n".join(f"  {line}" for line in lines)
+
+
+def arguments(command: str, optional: str) -> str:
+    """The first line of a command's help, with its optional arguments by name: cyclopts writes [ARGS]."""
+    return f"Usage: localspec {command} [OPTIONS] {optional}"

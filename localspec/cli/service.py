@@ -9,7 +9,7 @@ from cyclopts import App
 
 from localspec.cli import output
 from localspec.cli.answer import AsJson
-from localspec.cli.app import examples
+from localspec.cli.output import examples
 from localspec.client import connect, discovery
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, EngineBusy, ExitCode, VersionSkew

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import contextlib
 import logging
@@ -10,6 +11,8 @@ import resource
 import shlex
 import signal
 import socket
+import sqlite3
+import sys
 import time
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
@@ -29,17 +32,19 @@ from websockets.typing import Subprotocol
 
 from localspec import home
 from localspec._version import __version__
-from localspec.config import Config
+from localspec.config import Config, load_config
 from localspec.daemon import access
 from localspec.daemon.access import CLOSE_S, Gate
 from localspec.daemon.access import Socket as BoundedSocket
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
+from localspec.daemon.metrics import OneLine, keep_small, redirect
 from localspec.daemon.relay import Socket
 from localspec.daemon.workers.pool import COMMAND, Program
-from localspec.errors import DaemonUnavailable, LocalspecError, of_system
+from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError, of_system
 from localspec.home import read_regular
 from localspec.protocol.messages import FULL, PROTOCOL, SUBPROTOCOL, Discovery
+from localspec.wording import printable
 
 log = logging.getLogger(__name__)
 
@@ -388,3 +393,75 @@ def notify_supervisor(state: str) -> None:
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as notices:
         notices.connect("\0" + address[1:] if address.startswith("@") else address)
         notices.send(state.encode())
+
+
+def main(serve_http: Serve, arguments: list[str] | None = None, worker: Program = COMMAND) -> int:
+    """Run a daemon, which mounts the HTTP server ``serve_http``; returns its exit code."""
+    parser = argparse.ArgumentParser(prog="python -m localspec.daemon", description="Run the daemon.")
+    parser.add_argument(
+        "--ready-fd", type=int, help="write one byte to this descriptor once a daemon listens"
+    )
+    parser.add_argument("--http", action="store_true", help="start the HTTP server, too")
+    parser.add_argument("--log", action="store_true", help="log to the home's daemon.log instead of stderr")
+    given = parser.parse_args(arguments)
+    os.umask(0o077)
+    raise_limit()
+    handler = logging.StreamHandler()
+    handler.setFormatter(OneLine())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    # Its errors are about refused handshakes, which are the clients' errors.
+    logging.getLogger("websockets").setLevel(logging.CRITICAL)
+    # Its warnings are a line for every message to a client that is gone: thousands.
+    logging.getLogger("asyncio").setLevel(logging.ERROR)
+    try:
+        if given.log:
+            redirect()
+        server = partial(Server, worker=worker, serve_http=serve_http, http=given.http)
+        by_hand = not (given.log or given.ready_fd is not None or os.environ.get("NOTIFY_SOCKET"))
+        return _run(given.ready_fd, server, bounded=given.log, must_be_mine=by_hand or given.http)
+    except LocalspecError as error:
+        if given.log:
+            log.error("%s. %s", error.message, error.remedy)
+        else:
+            sys.stderr.write(f"localspec: {printable(error.message)}. {printable(error.remedy)}\n")
+        return error.exit_code
+    except (OSError, sqlite3.Error) as error:
+        # For example a file that is a directory, or a full disk: one line, for the log and the caller.
+        log.error("the daemon's files cannot be used: %s. Run `localspec daemon run` to see more.", error)
+        return ExitCode.ERROR
+
+
+def _run(
+    ready_fd: int | None, server: Callable[[Config], Server], *, bounded: bool, must_be_mine: bool
+) -> int:
+    config = load_config()
+    lock = claim()
+    if lock is None and must_be_mine:
+        raise DaemonUnavailable("a daemon is already running", "Run `localspec daemon stop` first.")
+    if lock is None:
+        log.info("a daemon is already running")
+        _report_ready(ready_fd)
+        return ExitCode.OK
+    try:
+        asyncio.run(_serve(server(config), ready_fd, bounded=bounded))
+    finally:
+        lock.release()
+    return ExitCode.OK
+
+
+async def _serve(server: Server, ready_fd: int | None, *, bounded: bool) -> None:
+    keeping = asyncio.create_task(keep_small()) if bounded else None
+    try:
+        await server.run(on_ready=lambda: _report_ready(ready_fd))
+    finally:
+        if keeping is not None:
+            keeping.cancel()
+
+
+def _report_ready(ready_fd: int | None) -> None:
+    """Report to the client or the supervisor that started this process that a daemon listens."""
+    notify_supervisor("READY=1")
+    if ready_fd is not None:
+        with contextlib.suppress(BrokenPipeError):  # the client is gone; others may come
+            os.write(ready_fd, b"1")
+        os.close(ready_fd)

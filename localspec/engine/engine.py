@@ -25,8 +25,7 @@ import msgspec
 from localspec.backends.base import ANY_WIDTH, Backend, Interrupted, Logits, Span
 from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
-from localspec.constraints.constraint import Constraint, Grammars
-from localspec.constraints.grammar import grammar_of
+from localspec.constraints.constraint import Constraint, Grammars, grammar_of
 from localspec.engine.learning import Idle, Learning
 from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded, PromptEncoder

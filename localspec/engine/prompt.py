@@ -23,9 +23,8 @@ from localspec.engine.fim import PREFILL_S, Infill, fim_format
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
 from localspec.models.template import CHATML, CHATMLS, PLAIN, ChatTemplate
 from localspec.protocol.requests import ChatPrompt, FimPrompt, Prompt, TextPrompt, TokenPrompt
-from localspec.tools.families import HERMES, Family, Form, family_of, thought_of
+from localspec.tools.families import HERMES, Family, Form, family_of, guarded, thought_of, turns_for
 from localspec.tools.grammar import Marked
-from localspec.tools.turns import guarded, turns_for
 
 GUARD = "\ufdd0"
 """stands behind the first character of a name in a content: a noncharacter, which templates leave as it is"""

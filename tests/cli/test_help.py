@@ -13,7 +13,8 @@ import pytest
 from cyclopts import App
 from rich.console import Console
 
-from localspec.cli.app import EXAMPLES, app
+from localspec.cli.app import app
+from localspec.cli.output import EXAMPLES
 from localspec.errors import ExitCode
 from localspec.models.catalogue import bundled_model
 from tests.cli.harness import Cli

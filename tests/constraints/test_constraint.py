@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 from localspec.backends.toy import END, ToyVocabulary
-from localspec.constraints.constraint import Constraint, Grammars
-from localspec.constraints.grammar import grammar_of
+from localspec.constraints.constraint import Constraint, Grammars, grammar_of
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import LONGEST_GRAMMAR, Options, parse_options
 

@@ -16,10 +16,9 @@ from msgspec.structs import replace
 from localspec.errors import InvalidOptions
 from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import ChatPrompt, Message, Tool, ToolCall
-from localspec.tools.families import HERMES, Form, family_of, thought_of
+from localspec.tools.families import HERMES, Form, family_of, guarded, thought_of, turns_for
 from localspec.tools.grammar import Marked, answer_grammar
 from localspec.tools.parser import Parser
-from localspec.tools.turns import guarded, turns_for
 
 CITY = {"type": "string"}
 WEATHER = Tool(
