@@ -31,7 +31,7 @@ from localspec.protocol.options import LONGEST_GRAMMAR, Options
 
 LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
 HEADER = "%llguidance {}\n"
-LONGEST_GBNF = 1 << 16
+LONGEST_GBNF = 1 << 14
 """characters of a grammar in GBNF, which is converted by Python code"""
 MOST_NAMES = 10_000
 """keys of all objects in a schema: more take the library several seconds"""
@@ -199,7 +199,7 @@ class Grammars:
         """Return the constraint of one answer. Raises :class:`InvalidOptions` for a grammar that is not
         valid, too large, or of a kind that the library does not support."""
         with self._lock:
-            matcher = self._compiled(grammar).deep_copy()
+            matcher = self._compiled(grammar)
         return Constraint(matcher, self._vocabulary)
 
 
@@ -228,8 +228,9 @@ class Constraint:
     """
 
     def __init__(self, matcher: LLMatcher, vocabulary: Vocabulary) -> None:
-        self._matcher, self._size = matcher, vocabulary.size
-        self._ends = vocabulary.end_tokens
+        self._compiled, self._matcher = matcher, matcher.deep_copy()
+        self._size, self._ends = vocabulary.size, vocabulary.end_tokens
+        self._accepted: list[int] = []
         self._ahead: list[int] = []
         """tokens beyond the accepted ones that the matcher has consumed"""
         self._positions = [self._look([], 0)]
@@ -259,12 +260,17 @@ class Constraint:
         return self._at(drafted).forced
 
     def prefix(self, draft: Sequence[int]) -> int:
-        """Return how many tokens of a draft are allowed, one after the other; none follows an end token."""
+        """Return how many tokens of a draft are allowed, one after the other; none follows an end token, nor
+        leads to a position that is too complex: the target may never go there."""
         for i, token in enumerate(draft):
             if not self._at(draft[:i]).allows(token):
                 return i
             if token in self._ends:
                 return i + 1
+            try:
+                self._at(draft[: i + 1])
+            except InvalidOptions:
+                return i
         return len(draft)
 
     def forced(self, most: int) -> list[int]:
@@ -282,6 +288,7 @@ class Constraint:
         if self._ahead[:1] != [token]:
             self._rewind(0)
             self._consume(token)
+        self._accepted.append(token)
         del self._positions[0], self._ahead[0]
 
     def _at(self, drafted: Sequence[int]) -> _Position:
@@ -305,7 +312,12 @@ class Constraint:
     def _consume(self, token: int) -> None:
         last = self._positions[-1]
         self._matcher.consume_token(token)
-        self._positions.append(self._look(last.run, last.at + 1))
+        try:
+            self._positions.append(self._look(last.run, last.at + 1))
+        except InvalidOptions:  # a matcher does not leave this state
+            self._matcher = self._compiled.deep_copy()
+            self._matcher.consume_tokens([*self._accepted, *self._ahead])
+            raise
         self._ahead.append(token)
 
     def _look(self, run: list[int], at: int) -> _Position:

@@ -163,6 +163,15 @@ def test_a_grammar_that_becomes_too_complex_is_the_clients_error() -> None:
         constraint.accept(ord("a"))
 
 
+def test_a_draft_that_leads_to_a_position_too_complex_is_cut_before_it() -> None:
+    constraint = constraint_of({"grammar": 'start: "bc" | A{1000000}\nA: "a"'})
+    assert constraint.prefix([ord("a"), ord("a")]) == 1
+    assert constraint.prefix([ord("b"), ord("c")]) == 2
+    for token in b"bc":
+        constraint.accept(token)
+    assert constraint.ended
+
+
 def test_a_schema_nested_too_deeply_is_refused() -> None:
     schema: dict[str, Any] = {}
     for _ in range(5000):
