@@ -121,7 +121,17 @@ def test_settings_to_paste_have_the_address_and_the_state(monkeypatch: pytest.Mo
     assert is_open.startswith("The HTTP server is open at http://127.0.0.1:1.\nIts port changes at every")
     monkeypatch.setattr(server, "PACKAGES", ("starlette", "not_installed"))
     assert "It needs not_installed. Install it" in daemon.clients(HttpConfig(), RUNNING)
-    programs = ("curl", "llama.vim", "minuet", "CodeCompanion", "gptel", "aider", "AI SDK")
+    programs = (
+        "curl",
+        "llama.vim",
+        "minuet",
+        "CodeCompanion",
+        "gptel",
+        "aider",
+        "AI SDK",
+        "Claude Code",
+        "Codex",
+    )
     for program in (*programs, "Continue", "Zed", "Helix", "llm"):
         assert program in text
     assert ':host "127.0.0.1:4321"' in text and "HOST_PORT" not in text
