@@ -76,7 +76,8 @@ def not_offered(method: str, path: str) -> NothingThere:
     if path in OF_PATH:
         methods = {each.method for each in OF_PATH[path].endpoints if each.path == path}
         return NothingThere(message, f"Use {' or '.join(sorted(methods))}.")
-    offered = [each.path for each in dialect_at(path).endpoints if "{" not in each.path]
+    name = dialect_at(path).name
+    offered = [each for each, dialect in OF_PATH.items() if dialect.name == name and "{" not in each]
     return NothingThere(message, f"This dialect offers {', '.join(offered)}.")
 
 
