@@ -251,7 +251,7 @@ def _head(body: ResponsesBody, model: str, tools: Iterable[Any]) -> dict[str, An
         "store": body.store is not False,
         "temperature": body.temperature,
         "top_p": body.top_p,
-        "text": {"format": {"type": "text"} if format is None else format},
+        "text": {"format": {"type": "text"} if format is None or format.type == "text" else format},
         "tool_choice": body.tool_choice or "auto",
         "tools": [{"type": "function", "strict": None, **msgspec.to_builtins(tool)} for tool in tools],
         "truncation": body.truncation or "disabled",

@@ -91,10 +91,12 @@ class Sampling(msgspec.Struct, kw_only=True):
             self.temperature = max(0.0, self.temperature)  # negative values are greedy, as in llama.cpp
 
 
-class Format(msgspec.Struct):
-    """OpenAI's form of an answer; ``schema`` of its own is that of llama.cpp and of the responses."""
+class Format(msgspec.Struct, omit_defaults=True):
+    """OpenAI's form of an answer; ``schema`` of its own is that of llama.cpp and of the responses, ``name``
+    that of the responses."""
 
     type: str = "text"
+    name: str | None = None
     json_schema: Format | None = None
     schema: dict[str, Any] | None = None
 

@@ -152,3 +152,4 @@ def test_the_form_of_the_text(client: openai.OpenAI) -> None:
     answer = client.responses.create(input="options", text=format, max_output_tokens=9, **SAID)
     options = json.loads(answer.output_text)
     assert (options["schema"], options["max_tokens"]) == (SCHEMA, 9)
+    assert answer.model_dump(mode="json", exclude_unset=True, by_alias=True)["text"] == format
