@@ -40,6 +40,10 @@ MOST_PLACES = 500
 SCHEMA_ERROR = "failed to compile JSON schema: "
 APPENDED = re.compile(r"\n   1 \| |\n<non-verbose/>")
 """begins the listing of the whole grammar, or stands for the parser's state, at the end of messages"""
+REGEX_ERROR = re.compile(
+    r"^at \d+\(\d+\): (invalid regex .*) \(in regex\): regex parse error:\n.*\nerror:", re.DOTALL
+)
+"""a regular expression, and the drawing of the place of an error in it"""
 
 
 def grammar_of(options: Options) -> str | None:
@@ -98,6 +102,7 @@ def refusal(grammar: str, message: str, check: Callable[[str], str]) -> InvalidO
     said = message_of(message)
     _, is_schema, reason = said.partition(SCHEMA_ERROR)
     if not is_schema:
+        said = REGEX_ERROR.sub(r"\1:", said)
         return InvalidOptions(f"the answer's grammar cannot be used: {said}", "Correct or simplify it.")
     _, _, text = grammar.partition(" %json ")
     try:

@@ -138,7 +138,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ),
     ({"schema": {"$ref": "http://x/y"}}, "schema: at /: "),
     ({"schema": {"enum": ["x" * LONGEST_GRAMMAR]}}, "schema: it has"),
-    ({"regex": "(a"}, "unclosed group"),
+    ({"regex": "(a"}, 'cannot be used: invalid regex "[(]a": unclosed group$'),
     ({"regex": "(?=a)b"}, "look-around"),
     ({"schema": {"properties": {f"n{i}": {} for i in range(10_000)}}}, "schema: it has 10001 names"),
     ({"grammar": "start: foo"}, 'unknown name: "foo"'),
