@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import sys
 import time
 from pathlib import Path
 from typing import Literal, Protocol
@@ -24,7 +25,10 @@ MOST_TURNS = 20
 SHOWN_ARGUMENTS, SHOWN_RESULT = 4_000, 120
 """characters in the line of a call, and of its result"""
 FORMS = 'Give FILE.py with functions, or FILE.json with {"mcpServers": {NAME: {"command": …, "args": […]}}}.'
-NO_FUNCTION = "Of a Python file the public functions with a docstring and annotated parameters are tools."
+NO_FUNCTION = (
+    "Of a Python file the public functions with a docstring and annotated parameters are tools. "
+    f"It runs in localspec's Python, {sys.executable}: install there what it imports."
+)
 
 Consent = Literal["yes", "no", "always"]
 
@@ -47,8 +51,10 @@ def servers_in(path: Path) -> list[Server]:
         if path.suffix == ".py":
             return [Server(path.name, process.python("localspec.agent.functions", str(path)))]
         commands = msgspec.json.decode(data, type=_Commands).mcp_servers
-    except (OSError, msgspec.DecodeError, RecursionError, UnicodeError) as error:
-        raise InvalidOptions(f"{path} names no tools: {getattr(error, 'strerror', error)}", FORMS) from None
+    except OSError as error:
+        raise InvalidOptions(f"{path} cannot be read: {error.strerror}", FORMS) from None
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
+        raise InvalidOptions(f"{path} names no tools: {error}", FORMS) from None
     return [Server(name, (each.command, *each.args), each.env) for name, each in commands.items()]
 
 

@@ -164,7 +164,7 @@ async def test_results_that_are_late_or_large(tmp_path: Path, monkeypatch: pytes
         ("{", "names no tools: Input data was truncated"),
         ("{}", "names no tools: Object missing required field `mcpServers`"),
         ('{"mcpServers": {"far": {"url": "https://x"}}}', r"missing required field `command` - at `\$.mcpS"),
-        (None, "names no tools: No such file"),
+        (None, "cannot be read: No such file"),
     ],
 )
 def test_files_that_name_no_tools(tmp_path: Path, text: str | None, message: str) -> None:
