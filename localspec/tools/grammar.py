@@ -25,6 +25,8 @@ LAYOUT = {
 }
 """of JSON; what the library does not know in a schema is no constraint, so that any client's tools work"""
 FREE, BLANK, ID, KEY = r"/(.|\n)*/", r"/\n{0,2}/", "/[0-9A-Za-z]{1,9}/", r"/[\w.-]+/"
+MOST_CALLS = 16
+"""calls of one answer: a small model may go on with calls until its context is full"""
 OPEN = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
 """keys of schemas that may allow properties besides those that they list"""
 
@@ -103,7 +105,7 @@ class _Grammar:
         # The end token of a call is the answer's.
         ends = any(mark in family.tails[0] for mark in self._ends)
         several = self._prompt.parallel_tool_calls and self._prompt.tool is None and not ends
-        more = f"({self._literal(family.between + head)} {call})*" if several else ""
+        more = f"({self._literal(family.between + head)} {call}){{0,{MOST_CALLS - 1}}}" if several else ""
         begun = self._literal((family.opens + head)[len(first) :])
         return self._rule(f"{begun} {call} {more} {self._literal(family.closes)}")
 

@@ -17,7 +17,7 @@ from localspec.errors import InvalidOptions
 from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import ChatPrompt, Message, Tool, ToolCall
 from localspec.tools.families import HERMES, Form, family_of, guarded, thought_of, turns_for
-from localspec.tools.grammar import Marked, answer_grammar
+from localspec.tools.grammar import MOST_CALLS, Marked, answer_grammar
 from localspec.tools.parser import Parser
 
 CITY = {"type": "string"}
@@ -281,6 +281,12 @@ def test_the_grammar_takes_the_calls_that_the_tools_allow(row: Row) -> None:
     assert not takes(row.said, tool="now"), "a call of another tool than the one named"
     assert not takes(row.said, parallel_tool_calls=False), "two calls where one is possible"
     assert not takes(row.said + "."), "text behind the calls"
+
+
+def test_an_answer_has_a_number_of_calls_at_most() -> None:
+    row, call = ROWS["hermes"], '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
+    assert accepts(row.template, row.control, "\n".join([call] * MOST_CALLS))
+    assert not accepts(row.template, row.control, "\n".join([call] * (MOST_CALLS + 1)))
 
 
 def test_a_named_tool_must_be_one_of_the_tools() -> None:
