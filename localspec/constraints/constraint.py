@@ -35,6 +35,10 @@ LONGEST_GBNF = 1 << 14
 """characters of a grammar in GBNF, which is converted by Python code"""
 MOST_NAMES = 10_000
 """keys of all objects in a schema: more take the library several seconds"""
+OPEN = frozenset(("$ref", "anyOf", "oneOf", "patternProperties", "propertyNames"))
+OPEN |= {"additionalProperties", "unevaluatedProperties"}
+"""keys of schemas that say which properties there are besides the listed ones"""
+BRANCH = re.compile(r"/(anyOf|oneOf)/\d+$")
 MOST_PLACES = 500
 """parts of a schema that are tried one by one to find the place of an error"""
 SCHEMA_ERROR = "failed to compile JSON schema: "
@@ -62,7 +66,7 @@ def grammar_of(options: Options) -> str | None:
 def grammar_of_schema(schema: dict[str, Any]) -> str:
     """Return the grammar of a JSON schema. Raises :class:`InvalidOptions` if it is too large."""
     try:
-        text = json.dumps({**schema, "x-guidance": LAYOUT})
+        text = json.dumps({**_closed(json.loads(json.dumps(schema))), "x-guidance": LAYOUT})
     except RecursionError:
         raise InvalidOptions("schema: it is nested too deeply", "Send a flatter schema.") from None
     names = sum(len(part) for _, part in _parts(schema))
@@ -71,6 +75,20 @@ def grammar_of_schema(schema: dict[str, Any]) -> str:
             message = f"schema: it has {number} {what}, {most} are possible"
             raise InvalidOptions(message, "Send a smaller schema.")
     return f"{HEADER}start: %json {text}"
+
+
+def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+    """Close the objects that list their properties and do not mention others, as llama.cpp does: models go on
+    with properties of their own. What is combined of several schemas stays as it is."""
+    parts = list(_parts(schema))
+    if any("allOf" in part for _, part in parts):
+        return schema
+    for pointer, part in parts:
+        listed, needed = part.get("properties"), part.get("required", [])
+        is_whole = isinstance(listed, dict) and isinstance(needed, list) and not OPEN & part.keys()
+        if is_whole and set(needed) <= set(listed or ()) and not BRANCH.search(pointer):
+            part["additionalProperties"] = False
+    return schema
 
 
 def _unanchored(regex: str) -> str:

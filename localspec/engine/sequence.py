@@ -573,6 +573,9 @@ class Sequence:
         delta = self.text.take()
         if self.channels is not None:
             self.events.extend(self.channels.split(delta, ended=self.ended))
+            if self.channels.parser.full and not self.ended:
+                self.finish = "stop"
+                self.events.extend(self.channels.split(None, ended=True))
         elif delta is not None:
             self.events.append(delta)
 

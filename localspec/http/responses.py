@@ -233,7 +233,7 @@ def _size(message: Message) -> int:
 
 def _head(body: ResponsesBody, model: str, tools: Iterable[Any]) -> dict[str, Any]:
     """Return a response that has just begun."""
-    format = body.text and body.text.format
+    format = body.text.format if body.text else None
     return {
         "id": f"resp_{uuid.uuid4().hex}",
         "object": "response",

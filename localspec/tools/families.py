@@ -19,6 +19,8 @@ from localspec.protocol.requests import ChatPrompt, Message, Tool, ToolCall
 
 NAME = re.compile(r"[\w./-]+")
 TRIGGER = re.compile(r"<[^>\s@#]*>|\[\w+\]|[^@#\s]+")
+MOST_CALLS = 16
+"""calls of one answer: a small model may go on with calls until its context is full"""
 ALL = -1
 """a match that more text may complete"""
 

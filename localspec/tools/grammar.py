@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from localspec.errors import InvalidOptions
 from localspec.protocol.requests import ChatPrompt, Tool
-from localspec.tools.families import Form, as_json, trigger
+from localspec.tools.families import MOST_CALLS, Form, as_json, trigger
 from localspec.tools.parser import types_of
 
 LAYOUT = {
@@ -25,8 +25,6 @@ LAYOUT = {
 }
 """of JSON; what the library does not know in a schema is no constraint, so that any client's tools work"""
 FREE, BLANK, ID, KEY = r"/(.|\n)*/", r"/\n{0,2}/", "/[0-9A-Za-z]{1,9}/", r"/[\w.-]+/"
-MOST_CALLS = 16
-"""calls of one answer: a small model may go on with calls until its context is full"""
 OPEN = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
 """keys of schemas that may allow properties besides those that they list"""
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from localspec.protocol.requests import CallBegun, Channel, ToolCall
-from localspec.tools.families import ALL, Form, as_json, matched, trigger, undecided
+from localspec.tools.families import ALL, MOST_CALLS, Form, as_json, matched, trigger, undecided
 
 IDS = string.ascii_letters + string.digits
 STEP = re.compile(r'["\\{}\[\]]')
@@ -59,6 +59,8 @@ class Parser:
         self._state = self._thinking if form.opened else self._start
         self._fresh = form.opened
         """True behind markup, where whitespace is hidden"""
+        self.full = False
+        """True if one call more than possible has begun, at which the answer ends"""
         self._final = self._quoted = False
         self._depth = self._skipped = self._keys = 0
         self._types: Any = ()
@@ -176,9 +178,16 @@ class Parser:
 
     # Calls.
 
+    def _drop(self) -> bool:
+        self._hide(len(self._rest))
+        return False
+
     def _call(self, end: int, name: str) -> bool | None:
         if all(tool.name != name for tool in self._form.tools):
             return None
+        if len(self._calls) == MOST_CALLS:
+            self.full, self._state = True, self._drop
+            return True
         end -= len(self._object)
         if self._family.quote:
             return self._whole(end, name)

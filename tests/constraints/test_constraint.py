@@ -186,3 +186,18 @@ def test_constraints_exclude_each_other_and_replace_those_of_a_layer_below() -> 
     below = Options(grammar='root ::= "a"', grammar_syntax="gbnf", k=2)
     assert Options(regex="a").over(below) == Options(regex="a", k=2)
     assert Options(seed=1).over(below).grammar_syntax == "gbnf"
+
+
+@pytest.mark.parametrize(
+    ("schema", "is_closed"),
+    [
+        ({"properties": {"a": {"type": "integer"}}, "required": ["a"]}, True),
+        ({"properties": {"a": {"type": "integer"}}, "additionalProperties": True}, False),
+        ({"properties": {"a": {"type": "integer"}}, "required": ["b"]}, False),
+        ({"allOf": [{"properties": {"a": {"type": "integer"}}}, {"properties": {"b": {}}}]}, False),
+        ({"anyOf": [{"properties": {"a": {"type": "integer"}}}]}, False),
+    ],
+)
+def test_objects_that_list_their_properties_have_no_others(schema: dict[str, Any], is_closed: bool) -> None:
+    constraint = constraint_of({"schema": {"type": "object", **schema}})
+    assert (constraint.prefix(VOCABULARY.encode('{"b', special=False)) < 2) == is_closed

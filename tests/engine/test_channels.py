@@ -12,7 +12,7 @@ from localspec.engine.channels import Channels
 from localspec.engine.engine import Engine, Stream
 from localspec.errors import InvalidOptions
 from localspec.protocol.requests import ChatPrompt, Delta, Message, Request, Token, Tool
-from localspec.tools.families import FAMILIES, HERMES, Family, Form
+from localspec.tools.families import FAMILIES, HERMES, MOST_CALLS, Family, Form
 from localspec.tools.grammar import Marked, answer_grammar
 from tests.toys import scripted
 
@@ -24,7 +24,7 @@ class Thinker(ToyVocabulary):
 
 
 def answered(said: str, *tools: Tool) -> Stream:
-    engine = Engine(ToyBackend(scripted(b"user: hi" + said.encode()), vocabulary=Thinker()))
+    engine = Engine(ToyBackend(scripted(b"user: hi" + said.encode()), vocabulary=Thinker(), n_ctx=1024))
     return engine.stream(Request(prompt=ChatPrompt((Message("user", "hi"),), tools=tools)))
 
 
@@ -88,6 +88,11 @@ def test_the_deltas_of_a_call_carry_its_id_and_its_arguments() -> None:
     (begun,) = {delta.call for delta in deltas}
     assert begun is not None and begun.id == stream.result.tool_calls[0].id and begun.index == 0
     assert sum(len(delta.tokens) for delta in answered(CALL, Tool("now"))) == len(CALL)
+
+
+def test_an_answer_ends_after_a_number_of_calls_in_any_markup() -> None:
+    result = answered('{"name": "now", "arguments": {}}\n' * 20, Tool("now")).finish()
+    assert len(result.tool_calls) == MOST_CALLS and result.finish_reason == "tool_calls"
 
 
 def test_markup_of_calls_is_text_where_no_tools_were_given() -> None:

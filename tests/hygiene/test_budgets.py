@@ -30,7 +30,7 @@ CEILINGS = {
     "localspec/cli": 3550,
     "localspec/client": 950,
     "localspec/completion": 550,
-    "localspec/constraints": 350,
+    "localspec/constraints": 400,
     "localspec/daemon": 4700,
     "localspec/doctor": 650,
     "localspec/engine": 3650,
@@ -42,14 +42,14 @@ CEILINGS = {
     "localspec/protocol": 1850,
     "localspec/service": 350,
     "localspec/speculation": 2350,
-    "localspec/tools": 900,
+    "localspec/tools": 950,
     "localspec/tui": 4550,
     "localspec/worker": 700,
     "plugins/llm": 150,
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 47450,
+    "tests": 47500,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from localspec.errors import InvalidOptions
 from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import ChatPrompt, Message, Tool, ToolCall
-from localspec.tools.families import HERMES, Form, family_of, guarded, thought_of, turns_for
-from localspec.tools.grammar import MOST_CALLS, Marked, answer_grammar
+from localspec.tools.families import HERMES, MOST_CALLS, Form, family_of, guarded, thought_of, turns_for
+from localspec.tools.grammar import Marked, answer_grammar
 from localspec.tools.parser import Parser
 
 CITY = {"type": "string"}
@@ -287,6 +287,8 @@ def test_an_answer_has_a_number_of_calls_at_most() -> None:
     row, call = ROWS["hermes"], '<tool_call>\n{"name": "now", "arguments": {}}\n</tool_call>'
     assert accepts(row.template, row.control, "\n".join([call] * MOST_CALLS))
     assert not accepts(row.template, row.control, "\n".join([call] * (MOST_CALLS + 1)))
+    bare = '{"name": "now", "arguments": {}}\n' * (MOST_CALLS + 3)
+    assert read(form_of(row.template), bare, 7) == ("", "", [("now", {})] * MOST_CALLS)
 
 
 def test_a_named_tool_must_be_one_of_the_tools() -> None:
