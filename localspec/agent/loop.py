@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Literal, Protocol
@@ -27,7 +26,7 @@ SHOWN_ARGUMENTS, SHOWN_RESULT = 4_000, 120
 FORMS = 'Give FILE.py with functions, or FILE.json with {"mcpServers": {NAME: {"command": …, "args": […]}}}.'
 NO_FUNCTION = (
     "Of a Python file the public functions with a docstring and annotated parameters are tools. "
-    f"It runs in localspec's Python, {sys.executable}: install there what it imports."
+    f"It runs in localspec's Python, {process.python('localspec')[0]}: install there what it imports."
 )
 
 Consent = Literal["yes", "no", "always"]
