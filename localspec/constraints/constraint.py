@@ -86,7 +86,9 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
     for pointer, part in parts:
         listed, needed = part.get("properties"), part.get("required", [])
         is_whole = isinstance(listed, dict) and isinstance(needed, list) and not OPEN & part.keys()
-        if is_whole and set(needed) <= set(listed or ()) and not BRANCH.search(pointer):
+        # Names of another type are the library's to refuse.
+        is_whole = is_whole and all(name in (listed or ()) for name in map(str, needed))
+        if is_whole and not BRANCH.search(pointer):
             part["additionalProperties"] = False
     return schema
 

@@ -201,3 +201,8 @@ def test_constraints_exclude_each_other_and_replace_those_of_a_layer_below() -> 
 def test_objects_that_list_their_properties_have_no_others(schema: dict[str, Any], is_closed: bool) -> None:
     constraint = constraint_of({"schema": {"type": "object", **schema}})
     assert (constraint.prefix(VOCABULARY.encode('{"b', special=False)) < 2) == is_closed
+
+
+def test_names_that_are_no_texts_are_refused() -> None:
+    with pytest.raises(InvalidOptions, match="schema"):
+        constraint_of({"schema": {"type": "object", "properties": {"a": {}}, "required": [["a"]]}})
