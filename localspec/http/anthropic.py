@@ -59,6 +59,7 @@ WITH_PROGRESS = TimedSampling(return_progress=True)
 class InputBlock(msgspec.Struct):
     type: str
     text: str | None = None
+    thinking: str = ""
     id: str = ""
     name: str = ""
     input: dict[str, Any] = {}
@@ -153,6 +154,7 @@ def _messages(given: InputMessage) -> Iterator[Message]:
         yield message_of(given.role, given.content)
         return
     texts: list[str] = []
+    thoughts: list[str] = []
     calls: list[ToolCall] = []
     for block in given.content:
         if block.type == "tool_result":
@@ -161,10 +163,12 @@ def _messages(given: InputMessage) -> Iterator[Message]:
             calls.append(ToolCall(block.id, block.name, msgspec.json.encode(block.input).decode()))
         elif block.type == "text" and block.text is not None:
             texts.append(block.text)
-        elif block.type not in chats.THOUGHTS:
+        elif block.type in chats.THOUGHTS:
+            thoughts.append(block.thinking)
+        else:
             raise chats.unsupported("content", block.type, "Send blocks of text, tool_use and tool_result.")
     if texts or calls:
-        yield message_of(given.role, "\n".join(texts), tuple(calls))
+        yield message_of(given.role, "\n".join(texts), tuple(calls), "\n".join(thoughts))
 
 
 # Answers.

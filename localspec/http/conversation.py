@@ -22,10 +22,10 @@ ROLES: dict[str, Literal["system", "user", "assistant", "tool"]] = {
     "assistant": "assistant",
     "tool": "tool",
 }
-TEXTS = ("text", "input_text", "output_text", "refusal")
+TEXTS = ("text", "input_text", "output_text", "refusal", "reasoning_text")
 """the types of parts that are accepted"""
 THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
-"""the types of parts that are left out: thoughts of earlier turns"""
+"""the types of parts that are left out"""
 REFUSED: Refused = {"function_call": (), "images": ([],)}
 """fields of a message"""
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none"}
@@ -54,13 +54,17 @@ class Called(msgspec.Struct):
 
 
 class ChatMessage(msgspec.Struct):
-    """A message of OpenAI's, llama.cpp's and Ollama's chats; Ollama's results of tools name no call."""
+    """A message of OpenAI's, llama.cpp's and Ollama's chats; Ollama's results of tools name no call, and
+    ``thinking`` are its thoughts."""
 
     role: str
     content: Content | None = None
     tool_calls: list[Called] | None = None
     tool_call_id: str | None = None
     tool_name: str | None = None
+    reasoning_content: str | None = None
+    reasoning: str | None = None
+    thinking: str | None = None
 
 
 class GivenTool(msgspec.Struct):
@@ -113,7 +117,8 @@ def conversation_of(
         for call in calls:
             waiting[call.name].append(call.id)
             waiting[None].append(call.id)
-        messages.append(message_of(each.role, joined(each.content), calls))
+        thoughts = each.reasoning_content or each.reasoning or each.thinking or ""
+        messages.append(message_of(each.role, joined(each.content), calls, thoughts))
     return begun_of(messages, continues=continues)
 
 
@@ -134,11 +139,11 @@ def begun_of(messages: list[Message], *, continues: bool | None) -> tuple[tuple[
     return tuple(messages), is_begun and continues is not False
 
 
-def message_of(role: str, content: str, calls: tuple[ToolCall, ...] = ()) -> Message:
+def message_of(role: str, content: str, calls: tuple[ToolCall, ...] = (), thinking: str = "") -> Message:
     """Return a message of the wire. Raises :class:`InvalidOptions` for an unknown role."""
     if role not in ROLES:
         raise InvalidOptions(f"there is no role named {role[:60]!r}", f"Roles are {', '.join(ROLES)}.")
-    return Message(ROLES[role], content, calls)
+    return Message(ROLES[role], content, calls, thinking=thinking)
 
 
 def arguments_of(call: ToolCall) -> dict[str, Any]:
@@ -150,10 +155,10 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def add_calls(messages: list[Message], calls: tuple[ToolCall, ...]) -> None:
-    """Add calls to the assistant's turn at the end of ``messages``, or to a new one."""
-    if not messages or messages[-1].role != "assistant":
-        messages.append(Message("assistant", ""))
+def add_calls(messages: list[Message], calls: tuple[ToolCall, ...], thinking: str = "") -> None:
+    """Add calls to the assistant's turn at the end of ``messages``, or to a new one with these thoughts."""
+    if thinking or not messages or messages[-1].role != "assistant":
+        messages.append(Message("assistant", "", thinking=thinking))
     messages[-1] = replace(messages[-1], tool_calls=messages[-1].tool_calls + calls)
 
 

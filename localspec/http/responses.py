@@ -36,6 +36,8 @@ MOST_KEPT = 256
 MOST_KEPT_BYTES = 32 << 20
 EXTRAS = ("web_search", "web_search_preview", "image_generation")
 """types of tools that clients send with every request, and do without"""
+CALL, THOUGHTS = "function_call", "reasoning"
+"""types of items"""
 IN_SPACE = "/"
 """between a namespace and a function of it, in the name that the model reads; OpenAI's names have none"""
 PREFIXES = {"thinking": "rs", "answer": "msg", "call": "fc"}
@@ -204,28 +206,37 @@ def _full_name(namespace: str | None, name: str | None) -> str:
 def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Message, ...]:
     """Return a conversation as messages. Raises :class:`InvalidOptions`, :class:`NotKept`, and
     :class:`BodyTooLarge` if what it refers to makes it longer than a body may be."""
-    messages = list(before)
+    messages, thoughts = list(before), ""
     found = (RESPONSES.item(item.id or "") if item.type == "item_reference" else item for item in given)
-    for type, run in groupby((item for item in found if item.type != "reasoning"), lambda item: item.type):
-        if type == "function_call":
+    for type, run in groupby(found, lambda item: CALL if item.type == THOUGHTS else item.type):
+        if type == CALL:
+            made = [*run]
+            thoughts = "\n".join(joined(item.content) for item in made if item.type == THOUGHTS)
             calls = tuple(
-                ToolCall(item.call_id, _full_name(item.namespace, item.name), item.arguments) for item in run
+                ToolCall(item.call_id, _full_name(item.namespace, item.name), item.arguments)
+                for item in made
+                if item.type == CALL
             )
-            chats.add_calls(messages, calls)
+            if not calls:  # they are those of the next item
+                continue
+            chats.add_calls(messages, calls, thoughts)
         elif type == "message":
-            messages += [message_of(item.role, joined(item.content)) for item in run]
+            said = [message_of(item.role, joined(item.content)) for item in run]
+            messages += [replace(said[0], thinking=thoughts), *said[1:]]
         elif type == "function_call_output":
             messages += [Message("tool", joined(item.output), tool_call_id=item.call_id) for item in run]
         else:
             remedy = "Send messages, function calls and their outputs."
             raise chats.unsupported("an item", type, remedy)
+        thoughts = ""
     if sum(map(_size, messages)) > MAX_BODY:  # one reference to a long item is short
         raise BodyTooLarge(f"the conversation is longer than {MAX_BODY} characters")
     return tuple(messages)
 
 
 def _size(message: Message) -> int:
-    return len(message.content) + sum(len(call.arguments) for call in message.tool_calls)
+    texts = (message.content, message.thinking, *(call.arguments for call in message.tool_calls))
+    return sum(map(len, texts))
 
 
 # Answers.
@@ -280,7 +291,8 @@ def _ended(
         "localspec": statistics(result),
     }
     if head["store"]:
-        RESPONSES.keep(response, (*messages, Message("assistant", result.text, result.tool_calls)))
+        turn = message_of("assistant", result.text, result.tool_calls, result.thinking)
+        RESPONSES.keep(response, (*messages, turn))
     return response
 
 

@@ -429,6 +429,8 @@ _REMEDY = (
 )
 _Role = Literal["system", "user", "assistant", "tool"]
 _SYSTEMS: tuple[_Role, ...] = ("system", "user")
+_THOUGHTS = ("reasoning_content", "reasoning", "thinking")
+"""names that templates have for the thoughts of a turn"""
 
 
 class ChatTemplate:
@@ -508,6 +510,8 @@ def _turns(messages: Iterable[Message], *, as_text: bool, nested: bool) -> list[
                 "function": {"name": call.name, "arguments": arguments},
             }
             turn.setdefault("tool_calls", []).append(made)
+        if message.thinking:
+            turn |= dict.fromkeys(_THOUGHTS, message.thinking)
         name = names.get(message.tool_call_id, "")
         if message.role == "tool" and nested and turns:
             result = {"name": name, "response": message.content}

@@ -76,13 +76,15 @@ class Tool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_field
 
 
 class Message(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """One turn of a conversation. ``tool_calls`` are those of an assistant's turn; a turn of the role
-    ``tool`` has the result of the call ``tool_call_id``."""
+    """One turn of a conversation. ``tool_calls`` and ``thinking`` are those of an assistant's turn; a turn of
+    the role ``tool`` has the result of the call ``tool_call_id``."""
 
     role: Literal["system", "user", "assistant", "tool"]
     content: str
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: Identity = ""
+    thinking: str = ""
+    """the template decides which turns keep theirs: mostly those since the user's last one"""
 
 
 ToolChoice = Literal["auto", "none", "required"]

@@ -340,7 +340,7 @@ def guarded(prompt: ChatPrompt, guard: Callable[[Any], Any]) -> ChatPrompt:
 
     def message(turn: Message) -> Message:
         calls, id = tuple(map(call, turn.tool_calls)), guard(turn.tool_call_id)
-        return Message(turn.role, guard(turn.content), calls, id)
+        return Message(turn.role, guard(turn.content), calls, id, guard(turn.thinking))
 
     def tool(given: Tool) -> Tool:
         texts = guard([given.name, given.description, given.parameters])

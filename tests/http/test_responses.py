@@ -77,7 +77,12 @@ def test_the_next_turn_of_a_response(client: openai.OpenAI) -> None:
     ]
     conversation = [
         {"role": "user", "content": "call"},
-        {"role": "assistant", "content": "I look.", "tool_calls": calls},
+        {
+            "role": "assistant",
+            "content": "I look.",
+            "tool_calls": calls,
+            "thinking": "They ask for two.",
+        },
         {"role": "tool", "content": "rain", "tool_call_id": "call_1"},
         {"role": "user", "content": "prompt"},
     ]

@@ -76,7 +76,7 @@ def test_what_reaches_the_model(echo: HttpServer) -> None:
     history: list[dict[str, Any]] = [
         {"role": "developer", "content": "brief"},
         {"role": "user", "content": [{"type": "text", "text": "Oslo?"}]},
-        {"role": "assistant", "content": None, "tool_calls": [CALLED]},
+        {"role": "assistant", "content": None, "reasoning_content": "Hm.", "tool_calls": [CALLED]},
         {"role": "tool", "tool_call_id": "c1", "content": "rain"},
         {"role": "user", "content": "prompt"},
     ]
@@ -90,6 +90,7 @@ def test_what_reaches_the_model(echo: HttpServer) -> None:
             "role": "assistant",
             "content": "",
             "tool_calls": [{"id": "c1", "name": "weather", "arguments": "{}"}],
+            "thinking": "Hm.",
         },
         {"role": "tool", "content": "rain", "tool_call_id": "c1"},
     ]
@@ -241,6 +242,7 @@ def test_what_reaches_the_model_of_anthropics_messages(echo: HttpServer) -> None
             "role": "assistant",
             "content": "I look.",
             "tool_calls": [{"id": "c1", "name": "weather", "arguments": '{"city":"Oslo"}'}],
+            "thinking": "hm",
         },
         {"role": "tool", "content": "rain", "tool_call_id": "c1"},
         {"role": "user", "content": "prompt"},

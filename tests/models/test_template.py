@@ -44,6 +44,13 @@ def test_variables_stand_beside_the_templates_own_and_take_the_place_of_none() -
     assert ChatTemplate(source, bos="<s>").render(CONVERSATION, variables) == "False <s> 4"
 
 
+@pytest.mark.parametrize("name", ["reasoning_content", "reasoning", "thinking"])
+def test_a_turns_thoughts_have_the_name_that_the_template_has_for_them(name: str) -> None:
+    turns = [Message("assistant", "a", thinking="hm"), Message("user", "b")]
+    source = f"{{% for m in messages %}}{{% if m.{name} %}}<{{{{ m.{name} }}}}>{{% endif %}}{{% endfor %}}"
+    assert ChatTemplate(source).render(turns) == "<hm>"
+
+
 @pytest.mark.parametrize("source", [None, "", BUNDLED])
 def test_chatml_is_the_bundled_template_and_the_fallback(source: str | None) -> None:
     assert render(source) == (

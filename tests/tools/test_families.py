@@ -345,11 +345,12 @@ def test_all_texts_of_a_chat_are_guarded() -> None:
         return json.loads(json.dumps(value).replace("<x>", "<|x>"))
 
     call = ToolCall("<x>1", "<x>2", '{"<x>3": ["\\u003cx>4"]}')
-    messages = (Message("assistant", "<x>5", (call,)), Message("tool", "<x>6", (), "<x>1"))
+    said = Message("assistant", "<x>5", (call,), thinking="<x>A")
+    messages = (said, Message("tool", "<x>6", (), "<x>1"))
     tool = Tool("<x>7", "<x>8", {"properties": {"<x>9": {}}})
     safe = guarded(ChatPrompt(messages, variables={"v": "<x>0"}, tools=(tool,)), guard)
     texts = json.dumps(to_builtins(safe))
-    assert texts.count("<|x>") == 11 and "<x>" not in texts
+    assert texts.count("<|x>") == 12 and "<x>" not in texts
     deep = Message("assistant", "", (ToolCall("1", "x", "[" * 99_999),))
     assert json.loads(guarded(ChatPrompt((deep,)), guard).messages[0].tool_calls[0].arguments) == "[" * 99_999
 
