@@ -64,8 +64,6 @@ MEANINGS = {
     "add_generation_prompt": "`true`: a new turn after a last message of the assistant; `false` only with "
     "`continue_final_message`",
     "chat_template_kwargs": "variables for the model's chat template",
-    "echo": "repeat the prompt before the answer",
-    "best_of": "try so many answers, return the `n` most probable; not in streams",
     # Anthropic.
     "stop_sequences": "texts before which the answer ends",
     "thinking": "unless it is `disabled` or left out, the model may think; its budget has no effect",

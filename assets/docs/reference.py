@@ -33,9 +33,17 @@ WORDS: dict[type[inspect.Type], str] = {
 }
 SHARED = sampling.TimedSampling
 BODIES: tuple[tuple[str, type[msgspec.Struct], Any], ...] = (
-    ("POST /v1/chat/completions, POST /chat/completions", openai.ChatBody, openai.REFUSED_OF_CHATS),
+    (
+        "POST /v1/chat/completions, POST /chat/completions, each of them also with /input_tokens",
+        openai.ChatBody,
+        openai.REFUSED_OF_CHATS,
+    ),
     ("POST /v1/completions", openai.TextBody, openai.REFUSED_OF_TEXTS),
-    ("POST /v1/responses", responses.ResponsesBody, responses.REFUSED),
+    (
+        "POST /v1/responses, POST /responses, POST /v1/responses/input_tokens",
+        responses.ResponsesBody,
+        responses.REFUSED,
+    ),
     (
         "POST /v1/messages, POST /v1/messages/count_tokens",
         anthropic.MessagesBody,

@@ -11,6 +11,7 @@ from itertools import accumulate
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec.structs import replace
 
 from localspec.client import Stream
 from localspec.errors import ShuttingDown
@@ -68,10 +69,23 @@ async def _timed(found: AsyncIterator[Piece], body: TimedSampling) -> AsyncItera
             progress = {"prompt_progress": pace.read(event)}
             if body.return_progress:
                 yield piece._replace(more=progress)
-        elif isinstance(event, StreamDelta) and body.timings_per_token:
-            yield piece._replace(more={"timings": pace.after(event.tokens)})
+        elif isinstance(event, StreamDelta):
+            for delta in _rated(event):
+                more = {"timings": pace.after(delta.tokens)} if body.timings_per_token else {}
+                yield piece._replace(event=delta, more=more)
         else:
             yield piece
+
+
+def _rated(delta: StreamDelta) -> Iterator[StreamDelta]:
+    """Yield a delta; one with probabilities token by token: clients read those of the first one alone."""
+    if len(delta.tokens) < 2 or delta.tokens[0].logprob is None:
+        yield delta
+        return
+    at = 0
+    for token in delta.tokens:
+        yield replace(delta, text=delta.text[at : at + token.chars], tokens=(token,))
+        at += token.chars
 
 
 async def _feed(queue: Queue, number: int, stream: Stream[Result]) -> None:
@@ -232,9 +246,3 @@ def columns(text: str, tokens: Iterable[Token], offset: int, top: int) -> dict[s
         "top_logprobs": likely if top else None,
         "text_offset": list(starts) if each else [],
     }
-
-
-def mean(tokens: Iterable[Token]) -> float:
-    """Return the mean log-probability of an answer's tokens; minus infinity if it has none."""
-    known = [token.logprob for token in tokens if token.logprob is not None]
-    return sum(known) / len(known) if known else float("-inf")

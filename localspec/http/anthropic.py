@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from localspec.client import Client
-from localspec.errors import ContextExceeded, LocalspecError
+from localspec.errors import LocalspecError
 from localspec.http import answers, sampling
 from localspec.http import conversation as chats
 from localspec.http.answers import Piece, statistics, uncut
@@ -23,8 +23,8 @@ from localspec.http.blocks import Block, Step, blocks_of, steps_of
 from localspec.http.conversation import Choice, Content, GivenTool, joined, message_of
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused
-from localspec.http.models import DEFAULT_MODEL, model_of
-from localspec.http.sampling import Format, Ours, Sampling, TimedSampling, options_of
+from localspec.http.models import DEFAULT_MODEL
+from localspec.http.sampling import Format, TimedSampling, options_of
 from localspec.protocol.messages import StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, FinishReason, Message, Result, ToolCall
@@ -53,7 +53,6 @@ DELTAS = {
     "call": ("input_json_delta", "partial_json"),
 }
 """the type of a delta and the field of its text, by channel"""
-WITH_PROGRESS = TimedSampling(return_progress=True)
 
 
 class InputBlock(msgspec.Struct):
@@ -81,19 +80,23 @@ class OutputConfig(msgspec.Struct):
     format: Format | None = None
 
 
-class MessagesBody(Sampling, kw_only=True):
-    model: str | None = None
+class MessagesBody(TimedSampling, kw_only=True):
     messages: list[InputMessage]
     system: Content | None = None
-    max_tokens: int | None = None
     stop_sequences: list[str] | None = None
-    stream: bool | None = None
     tools: list[GivenTool] | None = None
     tool_choice: Choice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     output_format: Format | None = None
-    localspec: Ours | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.return_progress = True  # the first event has the size of the prompt
+        if self.stop_sequences is not None:
+            self.stop = self.stop_sequences
+        config = self.output_config or OutputConfig()
+        self.response_format = config.format or self.output_format or self.response_format
 
     @property
     def thinks(self) -> bool:
@@ -101,32 +104,23 @@ class MessagesBody(Sampling, kw_only=True):
         return self.thinking is not None and self.thinking.type != "disabled"
 
 
-REFUSED: Refused = {**sampling.REFUSED, **sampling.UNLIMITED, "mcp_servers": ([],), "container": ()}
+REFUSED: Refused = {**sampling.REFUSED, "mcp_servers": ([],), "container": ()}
 
 
 async def messages(client: Client, body: MessagesBody) -> Answer:
     """Answer a conversation, or continue an answer that is its last message."""
-    asked, config = chat_by(body), body.output_config or OutputConfig()
-    others: Ours = {"model": body.model, "max_tokens": body.max_tokens}
-    others["stop"] = body.stop if body.stop_sequences is None else body.stop_sequences
-    if (format := config.format or body.output_format) is not None:
-        others |= format.options()
-    options = await options_of(client, body, others, body.localspec, {"stop": "stop_sequences"})
-    stream = chats.answer(client, asked, options, progress=bool(body.stream))
+    asked, options = chat_by(body), await options_of(client, body, {"stop": "stop_sequences"})
+    stream = chats.answer(client, asked, options, **body.generating())
     if body.stream:
-        return _events(body, _head(options), await answers.pieces([stream], WITH_PROGRESS))
+        return _events(body, _head(options), await answers.pieces([stream], body))
     result = await stream.result()
     content = [content_of(block) for block in blocks_of(result, thoughts=body.thinks)]
     return {**_head(options), "content": content, **_end(result), "localspec": statistics(result)}
 
 
 async def count(client: Client, body: MessagesBody) -> Answer:
-    """Return the number of tokens of a conversation, also of one that the context does not hold."""
-    try:
-        tokens = await client.tokenize(chat_by(body), model=model_of(body.model))
-    except ContextExceeded as error:
-        return {"input_tokens": context_numbers(error)["n_prompt_tokens"]}
-    return {"input_tokens": len(tokens)}
+    """Return the number of tokens of a conversation."""
+    return await chats.counted(client, chat_by(body), body.model)
 
 
 # Requests.
@@ -235,7 +229,7 @@ async def _events(
 ) -> AsyncIterator[dict[str, Any]]:
     """Yield the events of an answer. The first one has the usage that is known then."""
     has_begun = False
-    async for event in steps_of(pieces, thoughts=body.thinks):
+    async for event, _ in steps_of(pieces, thoughts=body.thinks):
         if not has_begun:
             read = (event.total, event.cached) if isinstance(event, StreamProgress) else (0, 0)
             yield {"type": "message_start", "message": {**head, "usage": _usage(*read, 0)}}

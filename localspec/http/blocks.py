@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from localspec.http.answers import Piece
 from localspec.protocol.messages import StreamProgress
@@ -31,31 +31,31 @@ class Step(NamedTuple):
 
 async def steps_of(
     pieces: AsyncIterator[Piece], *, thoughts: bool = True
-) -> AsyncIterator[Step | StreamProgress | Result]:
-    """Yield the steps of an answer's blocks, the progress of its prompt, and its result; ``thoughts``: with
-    the blocks of the channel ``thinking``."""
+) -> AsyncIterator[tuple[Step | StreamProgress | Result, dict[str, Any]]]:
+    """Yield the steps of an answer's blocks, the progress of its prompt, and its result, each with further
+    fields for its events; ``thoughts``: with the blocks of the channel ``thinking``."""
     block, number = None, 0
-    async for _, event, _ in pieces:
+    async for _, event, more in pieces:
         if isinstance(event, StreamProgress):
-            yield event
+            yield event, more
             continue
         if isinstance(event, Result):
             if block is None:  # an answer without a text has an empty one
-                yield Step("begun", block := Block(number, "answer"))
-            yield Step("ended", block)
-            yield event
+                yield Step("begun", block := Block(number, "answer")), {}
+            yield Step("ended", block), {}
+            yield event, more
             continue
         if (event.channel == "thinking" and not thoughts) or not (event.text or event.call):
             continue
         if block is not None and (block.channel, block.call) != (event.channel, event.call):
-            yield Step("ended", block)
+            yield Step("ended", block), {}
             block, number = None, number + 1
         if block is None:
             block = Block(number, event.channel, event.call)
-            yield Step("begun", block)
+            yield Step("begun", block), {}
         block.text += event.text
         if event.text:
-            yield Step("grown", block, event.text)
+            yield Step("grown", block, event.text), more
 
 
 def blocks_of(result: Result, *, thoughts: bool = True) -> list[Block]:

@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from typing import Any, Literal, Unpack
 
 import msgspec
-from msgspec.structs import replace
+from msgspec.structs import asdict, replace
 
 from localspec.client import Client, Following, Stream
-from localspec.errors import InvalidOptions
+from localspec.errors import ContextExceeded, InvalidOptions
+from localspec.http.dialect import context_numbers
 from localspec.http.endpoint import Refused
+from localspec.http.models import model_of
 from localspec.protocol.options import LONGEST_SHOWN, Options
 from localspec.protocol.requests import ChatPrompt, Message, Result, Tool, ToolCall, ToolChoice
 
@@ -227,17 +229,15 @@ def chat_of(
 
 def answer(client: Client, chat: ChatPrompt, options: Options, **how: Unpack[Following]) -> Stream[Result]:
     """Return the stream of the answer to a chat."""
-    return client.generate(
-        messages=chat.messages,
-        options=options,
-        prefilled=chat.prefilled,
-        variables=chat.variables,
-        tools=chat.tools,
-        tool_choice=chat.tool_choice,
-        tool=chat.tool,
-        parallel_tool_calls=chat.parallel_tool_calls,
-        **how,
-    )
+    return client.generate(options=options, **asdict(chat), **how)
+
+
+async def counted(client: Client, chat: ChatPrompt, model: str | None) -> dict[str, Any]:
+    """Return the number of tokens of a chat, also of one that the context does not hold."""
+    try:
+        return {"input_tokens": len(await client.tokenize(chat, model=model_of(model)))}
+    except ContextExceeded as error:
+        return {"input_tokens": context_numbers(error)["n_prompt_tokens"]}
 
 
 def _tool(given: GivenTool) -> Tool:

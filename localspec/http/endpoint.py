@@ -98,20 +98,15 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
 async def begun(pieces: AsyncIterator[T]) -> AsyncIterator[T]:
     """Await the first piece of an answer, up to :data:`SILENCE_S`, then return all: an error until then has
     its own HTTP status."""
-    first = asyncio.ensure_future(_next(pieces))
-    try:
-        await asyncio.wait([first], timeout=SILENCE_S)
-    except asyncio.CancelledError:
-        await _ended(first)
-        raise
-    if first.done():
-        first.result()
+    noted = noting_silence(pieces)
+    first = await _next(noted)
 
     async def all_of_it() -> AsyncIterator[T]:
-        if (piece := await first) is not None:
-            yield piece
-        async for piece in pieces:
-            yield piece
+        if first is not None:
+            yield first
+        async for piece in noted:
+            if piece is not None:
+                yield piece
 
     return all_of_it()
 

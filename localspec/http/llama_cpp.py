@@ -250,15 +250,10 @@ def _probable(body: GenerationBody, text: str, tokens: Iterable[Token]) -> dict[
 
 
 async def _options(client: Client, body: GenerationBody) -> Options:
-    others = {
-        "model": body.model,
-        "max_tokens": body.longest,
-        "logprobs": bool(body.n_probs) or None,
-        "top_logprobs": body.n_probs or None,
-        **body.limits(),
-        **body.drafts(),
-    }
-    return await options_of(client, body, others, body.localspec, {"top_logprobs": "n_probs"})
+    top = body.n_probs or None
+    return await options_of(
+        client, body, {"top_logprobs": "n_probs"}, logprobs=top and True, top_logprobs=top
+    )
 
 
 def _request_fields(body: GenerationBody, options: Options, prompt: prompts.Single) -> dict[str, Any]:
@@ -488,7 +483,10 @@ DIALECT = Dialect(
 )
 CHAT = Dialect(
     "llama.cpp",
-    (Endpoint("POST", "/chat/completions", openai.ChatBody, openai.chat, openai.REFUSED_OF_CHATS),),
+    tuple(
+        Endpoint("POST", f"/chat/completions{path}", openai.ChatBody, handler, openai.REFUSED_OF_CHATS)
+        for path, handler in (("", openai.chat), ("/input_tokens", openai.count_tokens))
+    ),
     error,
     SSE,
 )

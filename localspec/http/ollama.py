@@ -56,8 +56,6 @@ class ModelOptions(Sampling, kw_only=True):
     """The field ``options`` of a request."""
 
     num_predict: int | None = None
-    localspec: Ours | None = None
-    """here, too: some clients can add fields to ``options`` only"""
 
 
 class GenerationBody(msgspec.Struct, kw_only=True):
@@ -298,10 +296,10 @@ def _time(seconds: float) -> str:
 
 async def _requested(client: Client, body: GenerationBody) -> Options:
     given = body.options or ModelOptions()
-    overflow = "cut" if body.truncate else None
-    others: Ours = {"model": body.model, "max_tokens": length_of(given.num_predict), "overflow": overflow}
-    others["schema"] = schema_of(body.format)
-    return await options_of(client, given, others, (given.localspec or {}) | (body.localspec or {}))
+    given.localspec = (given.localspec or {}) | (body.localspec or {})
+    others: Ours = {"model": body.model, "max_tokens": length_of(given.num_predict)}
+    others |= {"overflow": "cut" if body.truncate else None, "schema": schema_of(body.format)}
+    return await options_of(client, given, **others)
 
 
 def schema_of(format: str | dict[str, Any] | None) -> dict[str, Any] | None:

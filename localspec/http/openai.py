@@ -20,7 +20,7 @@ from localspec._version import __version__
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import answers, conversation, prompts, sampling
-from localspec.http.answers import Answered, Piece, statistics, timings, uncut
+from localspec.http.answers import Piece, statistics, timings, uncut
 from localspec.http.conversation import ChatMessage, Choice, GivenTool
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
@@ -76,12 +76,10 @@ class ChatBody(GenerationBody, kw_only=True):
 class TextBody(GenerationBody, kw_only=True):
     prompt: prompts.Prompt
     suffix: str | None = None
-    echo: bool | None = None
-    best_of: int | None = None
     logprobs: int | None = None
 
 
-REFUSED: Refused = {**sampling.REFUSED, "n_indent": (0,)}
+REFUSED: Refused = {**sampling.REFUSED, "n_indent": (0,), "best_of": (1,), "echo": (False,)}
 REFUSED_OF_TEXTS: Refused = {**REFUSED, "add_special_tokens": (True,), "prompt_embeds": ()}
 REFUSED_OF_CHATS: Refused = {
     **REFUSED,
@@ -90,8 +88,6 @@ REFUSED_OF_CHATS: Refused = {
     **dict.fromkeys(("chat_template", "web_search_options"), ()),
     "messages": conversation.REFUSED,
     "modalities": (["text"],),
-    "echo": (False,),
-    "best_of": (1,),
     "add_special_tokens": (False,),
 }
 
@@ -169,7 +165,12 @@ async def chat(client: Client, body: ChatBody) -> Answer:
         for tokens, result in found
     ]
     results = [answered.result for answered in found]
-    return _end(envelope, choices, results, _usage(results, len(results)))
+    return _end(envelope, choices, results, len(results))
+
+
+async def count_tokens(client: Client, body: ChatBody) -> Answer:
+    """Return the number of tokens of a conversation."""
+    return await conversation.counted(client, chat_by(body), body.model)
 
 
 def chat_by(body: ChatBody) -> ChatPrompt:
@@ -222,54 +223,40 @@ async def text(client: Client, body: TextBody) -> Answer:
     """Continue texts, or fill the gap before ``suffix``."""
     if body.suffix and any(body.limits().values()):
         raise InvalidOptions("response_format is not supported with suffix", "Leave one of them out.")
-    if body.logprobs is not None and (body.suffix or body.echo):
-        raise InvalidOptions("logprobs is not supported with suffix or echo", "Leave logprobs out.")
+    if body.suffix and body.logprobs is not None:
+        raise InvalidOptions("logprobs is not supported with suffix", "Leave logprobs out.")
     count = count_of(body.n, MOST_FILLED if body.suffix else prompts.MOST, "n")
-    tried = max(count, body.best_of or 1)
-    if tried > count and (body.stream or body.suffix):
-        message = "best_of above n is not supported with stream or suffix"
-        raise InvalidOptions(message, "Leave best_of, stream or suffix out.")
     if body.suffix:
         return await _filled(client, body, count)
     each_prompt = prompts.prompts_of(body.prompt)
-    before = [prompts.text_of(prompt, "with echo") if body.echo else "" for prompt in each_prompt]
-    is_rated = body.logprobs is not None or tried > count
+    is_rated = body.logprobs is not None
     options = await _options(client, body, logprobs=is_rated or None, top_logprobs=body.logprobs)
-    streams = await prompts.continued(client, each_prompt, options, tried, body.generating())
+    streams = await prompts.continued(client, each_prompt, options, count, body.generating())
     envelope = _envelope("cmpl", "text_completion", options)
-    before = [text for text in before for _ in range(count)]
 
     def columns(text: str, tokens: Iterable[Token], offset: int = 0) -> dict[str, Any] | None:
         return None if body.logprobs is None else answers.columns(text, tokens, offset, body.logprobs)
 
     if body.stream:
-        begin = [{"text": prompt, "logprobs": None} if prompt else {} for prompt in before]
-        offsets = [0] * len(before)
+        offsets = [0] * len(streams)
 
         def shape(index: int, piece: StreamDelta) -> dict[str, Any]:
             offset, offsets[index] = offsets[index], offsets[index] + len(piece.text)
             return {"text": piece.text, "logprobs": columns(piece.text, piece.tokens, offset)}
 
         last = {"text": "", "logprobs": None}
-        return _chunks(envelope, body, begin, await answers.pieces(streams, body), shape, last)
-    whole = await answers.whole(streams)
-    usage = _usage([answered.result for answered in whole], tried)
-    found = _best(whole, tried, count)
-    choices = [
-        {"text": prompt + result.text, "logprobs": columns(result.text, tokens)}
-        for prompt, (tokens, result) in zip(before, found, strict=True)
-    ]
-    return _end(envelope, choices, [answered.result for answered in found], usage)
+        return _chunks(envelope, body, [], await answers.pieces(streams, body), shape, last)
+    found = await answers.whole(streams)
+    choices = [{"text": end.text, "logprobs": columns(end.text, tokens)} for tokens, end in found]
+    return _end(envelope, choices, [answered.result for answered in found], count)
 
 
 async def _filled(client: Client, body: TextBody, count: int) -> Answer:
     """Answer with the text between one prompt and its suffix. Raises :class:`InvalidOptions`."""
-    first, *more = prompts.prompts_of(body.prompt)
-    if more:
-        raise InvalidOptions(
-            "several prompts are not supported with suffix", "Send one request for each prompt."
-        )
-    prompt = prompts.text_of(first, "with suffix")
+    prompt, *more = prompts.prompts_of(body.prompt)
+    if more or not isinstance(prompt, str):
+        what = "several prompts are" if more else "a prompt of tokens is"
+        raise InvalidOptions(f"{what} not supported with suffix", "Give one prompt, as a string.")
     if body.temperature is None and configured().options.temperature is None:
         body.temperature = FILL_TEMPERATURE
     options = await _options(client, body)
@@ -278,27 +265,16 @@ async def _filled(client: Client, body: TextBody, count: int) -> Answer:
     )
     done = await stream.result()
     envelope = _envelope("cmpl", "text_completion", options)
-    before = prompt if body.echo else ""
     texts = [item.text for item in done.items] or [""]
-    choices: list[dict[str, Any]] = [{"text": before + text, "logprobs": None} for text in texts]
+    choices: list[dict[str, Any]] = [{"text": text, "logprobs": None} for text in texts]
     if body.stream:  # it is known only once it is whole
         return each(_last(envelope | _no_usage(body), choices, body, [done.result]))
-    return _end(envelope, choices, [done.result], _usage([done.result], 1))
-
-
-def _best(found: list[Answered], tried: int, count: int) -> list[Answered]:
-    """Return the ``count`` most probable of each prompt's ``tried`` answers, by mean log-probability."""
-    if tried == count:
-        return found
-    groups = (found[i : i + tried] for i in range(0, len(found), tried))
-    rated = (sorted(group, key=lambda one: -answers.mean(one.tokens)) for group in groups)
-    return [one for group in rated for one in group[:count]]
+    return _end(envelope, choices, [done.result], 1)
 
 
 async def _options(client: Client, body: GenerationBody, **others: Any) -> Options:
     names = {"top_logprobs": "logprobs"} if isinstance(body, TextBody) else {}
-    others |= {"model": body.model, "max_tokens": body.longest, **body.limits(), **body.drafts()}
-    return await options_of(client, body, others, body.localspec, names)
+    return await options_of(client, body, names, **others)
 
 
 # Answers.
@@ -315,13 +291,14 @@ def _envelope(prefix: str, kind: str, options: Options) -> dict[str, Any]:
 
 
 def _end(
-    envelope: dict[str, Any], choices: list[dict[str, Any]], results: list[Result], usage: dict[str, Any]
+    envelope: dict[str, Any], choices: list[dict[str, Any]], results: list[Result], each: int
 ) -> dict[str, Any]:
-    """Return the body with all answers; statistics and timings are the first one's."""
+    """Return the body with all answers, ``each`` to every prompt; statistics and timings are the first
+    one's."""
     return {
         **envelope,
         "choices": _ended(choices, results),
-        "usage": usage,
+        "usage": _usage(results, each),
         "timings": timings(results[0]),
         "localspec": statistics(results[0]),
     }
@@ -362,13 +339,12 @@ async def _chunks(
     shape: Shape,
     last: dict[str, Any],
 ) -> AsyncIterator[Any]:
-    """Yield the chunks of all answers; ``begin`` has the content of each one's first chunk, ``last`` is that
-    of its last one."""
+    """Yield the chunks of all answers; ``begin`` has the contents of first chunks, ``last`` is that of each
+    answer's last one."""
     envelope = envelope | _no_usage(body)
     ended: dict[int, Result] = {}
     for index, content in enumerate(begin):
-        if content:
-            yield _chunk(envelope, index, content)
+        yield _chunk(envelope, index, content)
     async for index, event, more in pieces:
         if isinstance(event, Result):
             ended[index] = event
@@ -388,7 +364,7 @@ def _last(
     envelope: dict[str, Any], choices: list[dict[str, Any]], body: GenerationBody, results: list[Result]
 ) -> list[dict[str, Any]]:
     """Return the last chunks of a stream: one for each answer, and one with the usage if it was requested."""
-    end = _end(envelope, choices, results, _usage(results, count_of(body.n, prompts.MOST, "n")))
+    end = _end(envelope, choices, results, body.n or 1)
     usage, none = end.pop("usage"), _no_usage(body)
     *others, choice = end["choices"]
     chunks = [{**envelope, "choices": [other]} for other in others]
@@ -421,6 +397,7 @@ DIALECT = Dialect(
         Endpoint("GET", "/v1/models", Nothing, models),
         Endpoint("GET", "/v1/models/{id:path}", ModelName, model),
         Endpoint("POST", "/v1/chat/completions", ChatBody, chat, REFUSED_OF_CHATS),
+        Endpoint("POST", "/v1/chat/completions/input_tokens", ChatBody, count_tokens, REFUSED_OF_CHATS),
         Endpoint("POST", "/v1/completions", TextBody, text, REFUSED_OF_TEXTS),
     ),
     error,

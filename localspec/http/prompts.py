@@ -56,13 +56,6 @@ def _single(given: str | Mixed | PromptObject) -> Single:
     return given.prompt_string
 
 
-def text_of(prompt: Single, why: str) -> str:
-    """Return a prompt that must be a text. Raises :class:`InvalidOptions`, which ends with ``why``."""
-    if isinstance(prompt, str):
-        return prompt
-    raise InvalidOptions(f"a prompt of tokens is not supported {why}", "Give the prompt as a string.")
-
-
 async def continued(
     client: Client, given: list[Single], options: Options, count: int, how: Following
 ) -> list[Stream[Result]]:

@@ -21,15 +21,16 @@ from localspec.client import Client
 from localspec.errors import LocalspecError
 from localspec.http import answers, openai, sampling
 from localspec.http import conversation as chats
-from localspec.http.answers import Piece, statistics, uncut
+from localspec.http.answers import Piece, statistics, timings, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
 from localspec.http.conversation import Choice, Content, GivenTool, joined, message_of
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, Refused
 from localspec.http.models import DEFAULT_MODEL
-from localspec.http.sampling import Format, Ours, Sampling, options_of
+from localspec.http.sampling import Format, TimedSampling, options_of
+from localspec.protocol.messages import StreamProgress
 from localspec.protocol.options import LONGEST_SHOWN
-from localspec.protocol.requests import Message, Result, ToolCall
+from localspec.protocol.requests import ChatPrompt, Message, Result, ToolCall
 
 MOST_KEPT = 256
 """responses"""
@@ -74,13 +75,11 @@ class Text(msgspec.Struct):
     format: Format | None = None
 
 
-class ResponsesBody(Sampling, kw_only=True):
-    model: str | None = None
+class ResponsesBody(TimedSampling, kw_only=True):
     input: str | list[Item]
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
-    stream: bool | None = None
     tools: list[GivenTool] | None = None
     tool_choice: str | Choice | None = None
     parallel_tool_calls: bool | None = None
@@ -89,12 +88,15 @@ class ResponsesBody(Sampling, kw_only=True):
     text: Text | None = None
     truncation: str | None = None
     metadata: dict[str, Any] | None = None
-    localspec: Ours | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.text is not None and self.text.format is not None:
+            self.response_format = self.text.format
 
 
 REFUSED: Refused = {
     **sampling.REFUSED,
-    **sampling.UNLIMITED,
     "background": (False,),
     "top_logprobs": (0,),
     **dict.fromkeys(("conversation", "prompt"), ()),
@@ -158,6 +160,28 @@ RESPONSES = Responses()
 
 async def respond(client: Client, body: ResponsesBody) -> Answer:
     """Answer a conversation, or the next turn of a response that is kept."""
+    messages, asked = chat_by(body)
+    overflow = "cut" if body.truncation == "auto" else None
+    names = {"max_tokens": "max_output_tokens"}
+    options = await options_of(client, body, names, max_tokens=body.max_output_tokens, overflow=overflow)
+    stream = chats.answer(client, asked, options, **body.generating())
+    head = _head(body, options.model or DEFAULT_MODEL, asked.tools)
+    if body.stream:
+        return _events(body, head, messages, await answers.pieces([stream], body))
+    return _ended(body, head, messages, await stream.result())
+
+
+async def count_tokens(client: Client, body: ResponsesBody) -> Answer:
+    """Return the number of tokens of a conversation."""
+    _, asked = chat_by(body)
+    return {"object": "response.input_tokens", **await chats.counted(client, asked, body.model)}
+
+
+def chat_by(body: ResponsesBody) -> tuple[tuple[Message, ...], ChatPrompt]:
+    """Return the messages of a body without the instructions, and the chat that it asks for.
+
+    Raises :class:`InvalidOptions`, :class:`NotKept`.
+    """
     before = RESPONSES.find(body.previous_response_id).messages if body.previous_response_id else ()
     given = [Item(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     messages = messages_of(before, given)
@@ -166,17 +190,7 @@ async def respond(client: Client, body: ResponsesBody) -> Answer:
     variables = chats.thinking_of((body.reasoning or Reasoning()).effort)
     choice, parallel = body.tool_choice, body.parallel_tool_calls
     tools = [*functions_of(body.tools or ())]
-    asked = chats.chat_of(turns, variables, tools, choice, parallel, extras=EXTRAS)
-    others: Ours = {"model": body.model, "max_tokens": body.max_output_tokens}
-    others["overflow"] = "cut" if body.truncation == "auto" else None
-    if body.text is not None and body.text.format is not None:
-        others |= body.text.format.options()
-    options = await options_of(client, body, others, body.localspec, {"max_tokens": "max_output_tokens"})
-    stream = chats.answer(client, asked, options, progress=bool(body.stream))
-    head = _head(body, options.model or DEFAULT_MODEL, asked.tools)
-    if body.stream:
-        return _events(body, head, messages, await answers.pieces([stream]))
-    return _ended(body, head, messages, await stream.result())
+    return messages, chats.chat_of(turns, variables, tools, choice, parallel, extras=EXTRAS)
 
 
 async def kept(client: Client, body: ResponseId) -> Answer:
@@ -354,13 +368,15 @@ async def _events(
     yield event_of(head, "created")
     yield event_of(head, "in_progress")
     try:
-        async for event in steps_of(pieces):
+        async for event, more in steps_of(pieces):
             if isinstance(event, Step):
                 for each in events_of(event, head["id"]):
-                    yield {**each, "sequence_number": next(numbers)}
-            elif isinstance(event, Result):
+                    yield {**each, **more, "sequence_number": next(numbers)}
+            elif isinstance(event, StreamProgress):
+                yield event_of(head, "in_progress") | more
+            else:
                 response = _ended(body, head, messages, event)
-                yield event_of(response, response["status"])
+                yield event_of(response, response["status"]) | {"timings": timings(event)}
     except LocalspecError as error:
         why = {"code": openai.CODES.get(error.code, error.code), "message": sentence(error)}
         yield event_of({**head, "error": why, "status": "failed"}, "failed")
@@ -370,6 +386,8 @@ DIALECT = Dialect(
     "openai",
     (
         Endpoint("POST", "/v1/responses", ResponsesBody, respond, REFUSED),
+        Endpoint("POST", "/responses", ResponsesBody, respond, REFUSED),
+        Endpoint("POST", "/v1/responses/input_tokens", ResponsesBody, count_tokens, REFUSED),
         Endpoint("GET", "/v1/responses/{id}", ResponseId, kept),
         Endpoint("DELETE", "/v1/responses/{id}", ResponseId, delete),
     ),

@@ -79,6 +79,7 @@ class Sampling(msgspec.Struct, kw_only=True):
     seed: Seed | None = None
     stop: str | list[str] | None = None
     logit_bias: Bias | None = None
+    localspec: Ours | None = None
 
     def __post_init__(self) -> None:
         if self.seed in CHANCE:
@@ -89,6 +90,10 @@ class Sampling(msgspec.Struct, kw_only=True):
             self.top_k = max(0, self.top_k)  # negative values and 0 both switch it off
         if self.temperature is not None:
             self.temperature = max(0.0, self.temperature)  # negative values are greedy, as in llama.cpp
+
+    def others(self) -> Ours:
+        """Return the further options. Raises :class:`InvalidOptions`."""
+        return {}
 
 
 class Format(msgspec.Struct, omit_defaults=True):
@@ -114,8 +119,8 @@ class Format(msgspec.Struct, omit_defaults=True):
 
 
 class TimedSampling(Sampling, kw_only=True):
-    """Fields that the texts and chats of OpenAI and llama.cpp share: number and length of answers, limits of
-    time in ms (0 and less: none), timings and progress in streams, the form of the text, and drafts."""
+    """Fields that all dialects but Ollama's share: number and length of answers, limits of time in ms (0 and
+    less: none), timings and progress in streams, the form of the text, and drafts."""
 
     model: str | None = None
     stream: bool | None = None
@@ -123,7 +128,6 @@ class TimedSampling(Sampling, kw_only=True):
     n_predict: int | None = None
     max_completion_tokens: int | None = None
     max_tokens: int | None = None
-    localspec: Ours | None = None
     t_max_prompt_ms: float | None = None
     t_max_predict_ms: float | None = None
     timings_per_token: bool | None = None
@@ -133,6 +137,11 @@ class TimedSampling(Sampling, kw_only=True):
     grammar: str | None = None
     most_drafted: int | None = msgspec.field(default=None, name="speculative.n_max")
     drafted_by: str | None = msgspec.field(default=None, name="speculative.type")
+
+    def others(self) -> Ours:
+        """Return the options for model, length, form and drafts. Raises :class:`InvalidOptions`."""
+        longest = length_of(self.n_predict, self.max_completion_tokens, self.max_tokens)
+        return {"model": self.model, "max_tokens": longest, **self.limits(), **self.drafts()}
 
     def limits(self) -> Ours:
         """Return the options for the form of the text. Raises :class:`InvalidOptions`."""
@@ -147,11 +156,6 @@ class TimedSampling(Sampling, kw_only=True):
         kind = (self.drafted_by or "").partition("-")[0]
         k = None if self.most_drafted is None else min(self.most_drafted, MOST_DRAFTED)
         return {"k": k, "proposer": {"ngram": LOOKUP.name, "draft": DRAFT.name}.get(kind)}
-
-    @property
-    def longest(self) -> int | None:
-        """The limit of the answer in tokens."""
-        return length_of(self.n_predict, self.max_completion_tokens, self.max_tokens)
 
     def generating(self) -> Following:
         """Return the deadlines; by its ``progress`` a stream begins once the prompt is accepted."""
@@ -198,19 +202,16 @@ UNLIMITED: Refused = {
 
 
 async def options_of(
-    client: Client,
-    sampling: Sampling,
-    others: dict[str, Any],
-    own: dict[str, Any] | None,
-    names: Mapping[str, str] = MappingProxyType({}),
+    client: Client, sampling: Sampling, names: Mapping[str, str] = MappingProxyType({}), **others: Any
 ) -> Options:
     """Return the options of a request in a dialect.
 
-    ``others`` are further values by the names of :class:`Options`. ``own`` are values of the field
-    ``localspec``, which take precedence. ``names`` are the dialect's names of options, for error messages.
-    None stands for a value that was not given. Raises :class:`InvalidOptions`.
+    ``others`` are further values by the names of :class:`Options`; those of the field ``localspec`` take
+    precedence. ``names`` are the dialect's names of options, for error messages. None stands for a value that
+    was not given. Raises :class:`InvalidOptions`.
     """
-    model, own = model_of(others.get("model")), own or {}
+    others, own = sampling.others() | others, sampling.localspec or {}
+    model = model_of(others.get("model"))
     bias = await _bias(client, sampling.logit_bias, model)
     given = {name: getattr(sampling, name) for name in SAMPLED} | others
     given |= {"model": model, "logit_bias": bias}

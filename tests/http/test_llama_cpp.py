@@ -128,6 +128,7 @@ def test_several_prompts_and_what_was_probable(http: HttpServer) -> None:
     text = http.ask("POST", "/completion", said | {"stream": True}).text
     *pieces, end = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
     streamed = [each for piece in pieces for each in piece["completion_probabilities"]]
+    assert len(streamed) == len(pieces), "clients read the first one alone"
     assert_nearly_the_same(streamed, one["completion_probabilities"])
     assert pieces[-1]["timings"]["predicted_n"] == end["timings"]["predicted_n"]
 

@@ -15,6 +15,9 @@ import sys
 import tempfile
 from pathlib import Path
 
+PORTS = ("", ":3000", ":8080")
+LOCALHOST = tuple(f"http://{host}{port}" for host in ("localhost", "127.0.0.1", "[::1]") for port in PORTS)
+"""what ``--cors-origins localhost`` means, at the ports of the tests"""
 HOMES, MODEL = "LOCALSPEC_PEERS_HOME", "LOCALSPEC_PEERS_MODEL"
 COPY = (sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force", "--chat-template")
 BUNDLED = Path(__file__).parents[2] / "assets/models/stdlib-6m/stdlib-6m.gguf"
@@ -62,6 +65,8 @@ def settings(said: argparse.Namespace, model: Path | None) -> str:
         tables["engine"]["n_ctx"] = said.ctx_size // sequences
     if said.n_predict >= 0:
         tables["options"]["max_tokens"] = said.n_predict
+    if said.cors_origins == "localhost":
+        tables["http"]["origins"] = LOCALHOST
     if not said.api_key:
         tables["http"]["without_token"] = ["anthropic", "llama.cpp", "openai"]
     return "".join(
