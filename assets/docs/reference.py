@@ -211,7 +211,7 @@ def _fields(struct: type[msgspec.Struct], refused: Any, left_out: Sequence[str])
         for each in msgspec.structs.fields(struct)
         if each.name not in (*left_out, *harmless)
     ]
-    for name in (each for each in harmless if each not in left_out or each in sampling.UNLIMITED):
+    for name in (each for each in harmless if each not in left_out or each in SHARED.__struct_fields__):
         others = " or ".join(f"`{json.dumps(each)}`" for each in harmless[name])
         rows.append((f"`{name}`", "", "refused" + (f", unless {others}" if others else ""), ""))
     return table(("field", "takes", "treatment", "meaning"), rows)

@@ -104,7 +104,7 @@ class MessagesBody(TimedSampling, kw_only=True):
         return self.thinking is not None and self.thinking.type != "disabled"
 
 
-REFUSED: Refused = {**sampling.REFUSED, "mcp_servers": ([],), "container": ()}
+REFUSED: Refused = {**sampling.REFUSED, "n": (1,), "mcp_servers": ([],), "container": ()}
 
 
 async def messages(client: Client, body: MessagesBody) -> Answer:

@@ -97,6 +97,7 @@ class ResponsesBody(TimedSampling, kw_only=True):
 
 REFUSED: Refused = {
     **sampling.REFUSED,
+    "n": (1,),
     "background": (False,),
     "top_logprobs": (0,),
     **dict.fromkeys(("conversation", "prompt"), ()),

@@ -84,7 +84,7 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: Identity = ""
     thinking: str = ""
-    """the template decides which turns keep theirs: mostly those since the user's last one"""
+    """the template decides which turns keep it, mostly those since the last question"""
 
 
 ToolChoice = Literal["auto", "none", "required"]
