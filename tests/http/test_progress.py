@@ -10,22 +10,15 @@ import pytest
 from tests.http.server import HttpServer
 
 GREEDY = {"prompt": "def fib(n):\n", "n_predict": 16, "temperature": 0, "seed": -1}
+FIELDS = {"/completion": "prompt", "/v1/completions": "prompt", "/v1/chat/completions": "messages"}
+FIELDS["/responses"] = "input"
+"""the field of the prompt by path"""
 
 
-@pytest.mark.parametrize(
-    ("path", "field"),
-    [
-        ("/completion", "prompt"),
-        ("/v1/completions", "prompt"),
-        ("/v1/chat/completions", "messages"),
-        ("/responses", "input"),
-    ],
-)
-def test_progress_of_a_short_prompt_comes_before_and_after_it_is_read(
-    http: HttpServer, path: str, field: str
-) -> None:
+@pytest.mark.parametrize("path", FIELDS)
+def test_progress_of_a_short_prompt_comes_before_and_after_it_is_read(http: HttpServer, path: str) -> None:
     text = f"def short_{path.count('/')}{len(path)}(x):\n"
-    said = {field: [{"role": "user", "content": text}] if field == "messages" else text}
+    said: dict[str, Any] = {FIELDS[path]: [{"role": "user", "content": text}] if "chat" in path else text}
     for _ in range(2):
         begin, *more = seen = _progress(http, path, said)
         end = more[-1]

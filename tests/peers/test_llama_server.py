@@ -33,56 +33,34 @@ FILES = ("basic", "chat_completion", "compat_anthropic", "compat_oai_responses",
 FILES += ("ignore_eos", "infill", "metrics", "security", "template", "tokenize", "tool_call")
 EXCEPTIONS = {
     "the words, the tokens or the images of the models that they download": """
-        basic::test_load_split_model
-        chat_completion::test_chat_completion[
-        chat_completion::test_chat_completion_cached_tokens
-        chat_completion::test_chat_completion_stream[
-        chat_completion::test_chat_completion_with_openai_library
-        chat_completion::test_completion_with_response_format[response_format1
-        chat_completion::test_return_progress
-        compat_anthropic::test_anthropic_vision_base64_with_multimodal_model
-        compat_oai_responses::test_responses_with_openai_library
-        completion::test_completion[
-        completion::test_completion_prompt_cache
-        completion::test_completion_response_fields[I believe the meaning of life is-32
-        completion::test_completion_stream[
-        completion::test_completion_stream_with_openai_library
-        completion::test_completion_with_openai_library
-        ctx_shift::
-        infill::test_infill_with
-        metrics::test_metrics_embedding_prompt_is_counted
-        security::test_local_media_file
-        tokenize::test_tokenize_with_bos
+        basic::load_split_model chat_completion::chat_completion[
+        chat_completion::chat_completion_cached_tokens chat_completion::chat_completion_stream[
+        chat_completion::chat_completion_with_openai_library
+        chat_completion::completion_with_response_format[response_format1 chat_completion::return_progress
+        compat_anthropic::anthropic_vision_base64_with_multimodal_model
+        compat_oai_responses::responses_with_openai_library completion::completion[
+        completion::completion_prompt_cache completion::completion_response_fields
+        completion::completion_stream[ completion::completion_stream_with_openai_library
+        completion::completion_with_openai_library ctx_shift:: infill::infill_with
+        metrics::metrics_embedding_prompt_is_counted security::local_media_file tokenize::tokenize_with_bos
     """,
     "a field that is refused by name, or with another status": """
-        compat_anthropic::test_anthropic_empty_messages
-        compat_anthropic::test_anthropic_tool_result_with_image
-        compat_anthropic::test_anthropic_vision_format_accepted
-        completion::test_n_probs_post
-        ignore_eos::test_ignore_eos_populates_logit_bias
-        template::test_add_generation_prompt[
+        compat_anthropic::anthropic_empty_messages compat_anthropic::anthropic_tool_result_with_image
+        compat_anthropic::anthropic_vision_format_accepted completion::n_probs_post
+        ignore_eos::ignore_eos_populates_logit_bias template::add_generation_prompt[
     """,
     "a cut response that ends as OpenAI's do, incomplete": """
-        compat_oai_responses::test_responses_stream_with_llama_telemetry
+        compat_oai_responses::responses_stream_with_llama_telemetry
     """,
     "a flag, a template or a page of llama-server's own": """
-        basic::test_no_ui
-        basic::test_server_model
-        basic::test_server_multiple_addresses
-        basic::test_server_slots
-        chat_completion::test_apply_chat_template
-        chat_completion::test_chat_template
-        chat_completion::test_verbose_debug
-        metrics::test_metrics_disabled
-        metrics::test_metrics_prometheus_format
-        security::test_access_static_assets
-        security::test_cors_options
-        security::test_cors_origins_defaults
-        security::test_cors_origins_localhost_rejects
-        security::test_cors_proxy
+        basic::no_ui basic::server_model basic::server_multiple_addresses basic::server_slots
+        chat_completion::apply_chat_template chat_completion::chat_template chat_completion::verbose_debug
+        metrics::metrics_disabled metrics::metrics_prometheus_format security::access_static_assets
+        security::cors_options security::cors_origins_defaults security::cors_origins_localhost_rejects
+        security::cors_proxy
     """,
 }
-"""tests that fail, by what they need; all others of the files must pass"""
+"""tests that fail, as FILE::BEGINNING, by what they need; all others of the files must pass"""
 
 
 def source() -> Path:
@@ -105,12 +83,11 @@ def test_llama_cpps_own_tests_of_what_is_offered(tmp_path: Path) -> None:
     # Their session begins with a server for each of seven models, which are all the bundled pair here.
     preset = tmp_path / "once.py"
     preset.write_text(ONCE)
-    lines = "".join(EXCEPTIONS.values()).splitlines()
-    exceptions = [name for line in lines if (name := line.strip())]
+    exceptions = (name.split("::") for names in EXCEPTIONS.values() for name in names.split())
     done = subprocess.run(
         (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "once", "--tb=line", "-rA")
         + ("-m", "not slow", *(f"unit/test_{name}.py" for name in FILES))
-        + tuple(f"--deselect=unit/test_{name.replace('::', '.py::', 1)}" for name in exceptions),
+        + tuple(f"--deselect=unit/test_{file}.py::test_{test}" for file, test in exceptions),
         cwd=tests,
         env={
             **os.environ,
