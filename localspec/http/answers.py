@@ -21,13 +21,6 @@ from localspec.protocol.messages import StreamDelta, StreamProgress
 from localspec.protocol.requests import Result, Token
 
 
-class Answered(NamedTuple):
-    """A complete answer, and the tokens of its text."""
-
-    tokens: list[Token]
-    result: Result
-
-
 class Piece(NamedTuple):
     """An event of the answer ``number``: a piece of text, the progress of its prompt, or its result."""
 
@@ -40,14 +33,14 @@ class Piece(NamedTuple):
 Queue = asyncio.Queue[Piece | BaseException]
 
 
-async def whole(streams: Iterable[Stream[Result]]) -> list[Answered]:
-    """Return all answers once all are complete."""
-    return await asyncio.gather(*map(_whole, streams))
+async def whole(streams: Iterable[Stream[Result]]) -> list[tuple[list[Token], Result]]:
+    """Return all answers once all are complete, each with the tokens of its text."""
 
+    async def ended(stream: Stream[Result]) -> tuple[list[Token], Result]:
+        tokens = [token async for delta in stream if delta.channel == "answer" for token in delta.tokens]
+        return tokens, await stream.result()
 
-async def _whole(stream: Stream[Result]) -> Answered:
-    tokens = [token async for delta in stream if delta.channel == "answer" for token in delta.tokens]
-    return Answered(tokens, await stream.result())
+    return await asyncio.gather(*map(ended, streams))
 
 
 async def pieces(

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Iterable
 from contextlib import suppress
-from functools import reduce
+from functools import partial, reduce
 from http import HTTPStatus
 from itertools import takewhile
 from operator import getitem
@@ -158,11 +158,11 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, MOST_ANSWERS, "n_cmpl")
     prefix, options = body.input_prefix + body.prompt, await _options(client, body)
     extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
-    repeated = _request_fields(body, options, prefix)
+    facts_of = partial(_facts, body, options, prefix)
     if body.n_predict == 0:
         # No client waits for its text, so no time limit ends it either.
         warmed = await client.warm(None, prefix, body.input_suffix, extra=extra, options=options).result()
-        return _picked(body, _facts(_read_only(options, warmed), "", **repeated))
+        return _picked(body, facts_of(_read_only(options, warmed), ""))
     done = await client.complete(
         prefix,
         body.input_suffix,
@@ -175,7 +175,7 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     texts = [_indented(item.text, body.n_indent) for item in done.items] or [""]
     first, *others = texts
     more = [{"index": i, "content": text, "stop": True} for i, text in enumerate(others, 1)]
-    found = [_picked(body, facts) for facts in (_facts(done.result, first, **repeated), *more)]
+    found = [_picked(body, facts) for facts in (facts_of(done.result, first), *more)]
     if body.stream:
         return each(found)
     return found if count > 1 else found[0]
@@ -194,7 +194,7 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
     for i, (prompt, (tokens, result)) in enumerate(
         zip(each_prompt, await answers.whole(streams), strict=True)
     ):
-        facts = _facts(result, result.text, **_request_fields(body, options, prompt))
+        facts = _facts(body, options, prompt, result, result.text)
         facts |= {"index": i, "tokens": [token.id for token in tokens] if body.return_tokens else []}
         found.append(_picked(body, facts | _probable(body, result.text, tokens)))
     return found if len(found) > 1 or isinstance(body.prompt, list) and len(given) > 1 else found[0]
@@ -234,8 +234,8 @@ async def _chunks(
 ) -> AsyncIterator[Any]:
     async for index, event, more in pieces:
         if isinstance(event, Result):
-            repeated = _request_fields(body, options, each_prompt[index])
-            yield _picked(body, _facts(event, "", **repeated) | {"index": index})
+            facts = _facts(body, options, each_prompt[index], event, "")
+            yield _picked(body, facts | {"index": index})
             continue
         if isinstance(event, StreamProgress):
             yield {"index": index, "content": "", "tokens": [], "stop": False, **more}
@@ -254,11 +254,6 @@ async def _options(client: Client, body: GenerationBody) -> Options:
     return await options_of(
         client, body, {"top_logprobs": "n_probs"}, logprobs=top and True, top_logprobs=top
     )
-
-
-def _request_fields(body: GenerationBody, options: Options, prompt: prompts.Single) -> dict[str, Any]:
-    """Return the fields of an answer that describe its request: ``prompt`` and ``generation_settings``."""
-    return {"prompt": prompt, "generation_settings": generation_settings(options, body)}
 
 
 def _indented(text: str, least: int | None) -> str:
@@ -285,8 +280,10 @@ def _read_only(options: Options, warmed: Warmed) -> Result:
     )
 
 
-def _facts(result: Result, text: str, **repeated: Any) -> dict[str, Any]:
-    """Return all fields of an answer; ``repeated`` are those that describe its request."""
+def _facts(
+    body: GenerationBody, options: Options, prompt: prompts.Single, result: Result, text: str
+) -> dict[str, Any]:
+    """Return all fields of an answer to a prompt."""
     return {
         "index": 0,
         "content": text,
@@ -303,7 +300,8 @@ def _facts(result: Result, text: str, **repeated: Any) -> dict[str, Any]:
         "tokens_cached": result.prompt_tokens + result.completion_tokens,
         "timings": timings(result),
         "localspec": statistics(result),
-        **repeated,
+        "prompt": prompt,
+        "generation_settings": generation_settings(options, body),
     }
 
 

@@ -157,15 +157,8 @@ async def chat(client: Client, body: ChatBody) -> Answer:
         envelope |= {"object": "chat.completion.chunk"}
         return _chunks(envelope, body, begin, await answers.pieces(streams, body), shape, {"delta": {}})
     found = await answers.whole(streams)
-    choices = [
-        {
-            "message": turn_of(result),
-            "logprobs": entries(result.text, tokens),
-        }
-        for tokens, result in found
-    ]
-    results = [answered.result for answered in found]
-    return _end(envelope, choices, results, len(results))
+    choices = [{"message": turn_of(end), "logprobs": entries(end.text, tokens)} for tokens, end in found]
+    return _end(envelope, choices, [result for _, result in found], len(found))
 
 
 async def count_tokens(client: Client, body: ChatBody) -> Answer:
@@ -248,7 +241,7 @@ async def text(client: Client, body: TextBody) -> Answer:
         return _chunks(envelope, body, [], await answers.pieces(streams, body), shape, last)
     found = await answers.whole(streams)
     choices = [{"text": end.text, "logprobs": columns(end.text, tokens)} for tokens, end in found]
-    return _end(envelope, choices, [answered.result for answered in found], count)
+    return _end(envelope, choices, [result for _, result in found], count)
 
 
 async def _filled(client: Client, body: TextBody, count: int) -> Answer:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
@@ -163,12 +163,9 @@ class TimedSampling(Sampling, kw_only=True):
 
     def deadlines(self) -> Deadlines:
         """Return the limits that are set, as the client takes them."""
-        times: Deadlines = {}
-        if self.t_max_prompt_ms is not None and self.t_max_prompt_ms > 0:
-            times["max_prompt_ms"] = _ms(self.t_max_prompt_ms)
-        if self.t_max_predict_ms is not None and self.t_max_predict_ms > 0:
-            times["max_predict_ms"] = _ms(self.t_max_predict_ms)
-        return times
+        given = {"max_prompt_ms": self.t_max_prompt_ms, "max_predict_ms": self.t_max_predict_ms}
+        limits = {name: max(1, min(round(ms), LONGEST_MS)) for name, ms in given.items() if ms and ms > 0}
+        return cast(Deadlines, limits)
 
 
 SAMPLED = tuple(
@@ -250,10 +247,6 @@ def count_of(given: int | None, most: int, name: str) -> int:
             f"Set {name} to at most {most}; send several requests for more.",
         )
     return count
-
-
-def _ms(given: float) -> int:
-    return max(1, min(round(given), LONGEST_MS))
 
 
 # Samplers.

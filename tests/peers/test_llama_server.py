@@ -34,9 +34,9 @@ FILES += ("ignore_eos", "infill", "metrics", "security", "template", "tokenize",
 EXCEPTIONS = {
     "the words, the tokens or the images of the models that they download": """
         basic::load_split_model chat_completion::chat_completion[
-        chat_completion::chat_completion_cached_tokens chat_completion::chat_completion_stream[
+        chat_completion::chat_completion_stream[
         chat_completion::chat_completion_with_openai_library
-        chat_completion::completion_with_response_format[response_format1 chat_completion::return_progress
+        chat_completion::completion_with_response_format[response_format1
         compat_anthropic::anthropic_vision_base64_with_multimodal_model
         compat_oai_responses::responses_with_openai_library completion::completion[
         completion::completion_prompt_cache completion::completion_response_fields
@@ -48,6 +48,10 @@ EXCEPTIONS = {
         compat_anthropic::anthropic_empty_messages compat_anthropic::anthropic_tool_result_with_image
         compat_anthropic::anthropic_vision_format_accepted completion::n_probs_post
         ignore_eos::ignore_eos_populates_logit_bias template::add_generation_prompt[
+    """,
+    "prompts that are reused by whole pieces, so that no text depends on it": """
+        chat_completion::chat_completion_cached_tokens chat_completion::return_progress
+        metrics::metrics_prompt_processed_and_cached
     """,
     "a cut response that ends as OpenAI's do, incomplete": """
         compat_oai_responses::responses_stream_with_llama_telemetry
