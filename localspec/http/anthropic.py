@@ -24,7 +24,7 @@ from localspec.http.conversation import Choice, Content, GivenTool, joined, mess
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused
 from localspec.http.models import DEFAULT_MODEL
-from localspec.http.sampling import Format, TimedSampling, options_of
+from localspec.http.sampling import Format, OutputConfig, TimedSampling, options_of
 from localspec.protocol.messages import StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, FinishReason, Message, Result, ToolCall
@@ -73,11 +73,6 @@ class InputMessage(msgspec.Struct):
 
 class Thinking(msgspec.Struct):
     type: str
-
-
-class OutputConfig(msgspec.Struct):
-    effort: str | None = None
-    format: Format | None = None
 
 
 class MessagesBody(TimedSampling, kw_only=True):

@@ -53,6 +53,12 @@ class Endpoint(NamedTuple):
     open: bool = False
 
 
+class PathId(msgspec.Struct):
+    """The id at the end of a path."""
+
+    id: str
+
+
 class TooSlow(LocalspecError):
     """A body that did not arrive in time."""
 

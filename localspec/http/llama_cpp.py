@@ -80,8 +80,6 @@ METRICS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
 """counters by name: the meaning, and the prefixes of the names of the daemon's totals that are summed"""
 
 NO_OPTIONS = Options()
-RANDOM_SEED = 2**32 - 1
-"""stands for a random seed"""
 DEFAULTS: dict[str, Any] = {
     "temperature": 0.7,
     "top_k": 0,
@@ -92,7 +90,7 @@ DEFAULTS: dict[str, Any] = {
     "presence_penalty": 0.0,
     "frequency_penalty": 0.0,
     "max_tokens": -1,
-    "seed": RANDOM_SEED,
+    "seed": sampling.CHANCE[1],
     "stop": (),
 }
 """values of options that neither the request nor the configuration sets; a model may have its own"""

@@ -23,7 +23,7 @@ from localspec.http import answers, conversation, prompts, sampling
 from localspec.http.answers import Piece, statistics, timings, uncut
 from localspec.http.conversation import ChatMessage, Choice, GivenTool
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
-from localspec.http.endpoint import Answer, Endpoint, Refused, each
+from localspec.http.endpoint import Answer, Endpoint, PathId, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
 from localspec.http.sampling import TimedSampling, count_of, options_of
 from localspec.models.fit import context_size
@@ -42,12 +42,6 @@ FILL_TEMPERATURE = 1.0
 CODES = {"context_exceeded": "context_length_exceeded", "unauthorized": "invalid_api_key"}
 CODES |= dict.fromkeys(("queue_full", "engine_busy"), "rate_limit_exceeded")
 """codes of errors that OpenAI names"""
-
-
-class ModelName(msgspec.Struct):
-    """The name of a model, from the path."""
-
-    id: str
 
 
 class StreamOptions(msgspec.Struct):
@@ -97,7 +91,7 @@ async def models(client: Client, body: Nothing) -> Answer:
     return {"object": "list", "data": await _cards(await named_models(client))}
 
 
-async def model(client: Client, body: ModelName) -> Answer:
+async def model(client: Client, body: PathId) -> Answer:
     """Return one model, by any of its names."""
     (card,) = await _cards({body.id: await model_named(client, body.id)})
     return card
@@ -388,7 +382,7 @@ DIALECT = Dialect(
     "openai",
     (
         Endpoint("GET", "/v1/models", Nothing, models),
-        Endpoint("GET", "/v1/models/{id:path}", ModelName, model),
+        Endpoint("GET", "/v1/models/{id:path}", PathId, model),
         Endpoint("POST", "/v1/chat/completions", ChatBody, chat, REFUSED_OF_CHATS),
         Endpoint("POST", "/v1/chat/completions/input_tokens", ChatBody, count_tokens, REFUSED_OF_CHATS),
         Endpoint("POST", "/v1/completions", TextBody, text, REFUSED_OF_TEXTS),

@@ -25,9 +25,9 @@ from localspec.http.answers import Piece, statistics, timings, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
 from localspec.http.conversation import Choice, Content, GivenTool, joined, message_of
 from localspec.http.dialect import SSE, Dialect, sentence
-from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, Refused
+from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, PathId, Refused
 from localspec.http.models import DEFAULT_MODEL
-from localspec.http.sampling import Format, TimedSampling, options_of
+from localspec.http.sampling import OutputConfig, TimedSampling, options_of
 from localspec.protocol.messages import StreamProgress
 from localspec.protocol.options import LONGEST_SHOWN
 from localspec.protocol.requests import ChatPrompt, Message, Result, ToolCall
@@ -47,12 +47,6 @@ TEXTS = {"thinking": "reasoning_text", "answer": "output_text", "call": "functio
 """names of the events and of the parts that have an item's text"""
 
 
-class ResponseId(msgspec.Struct):
-    """The id of a response, from the path."""
-
-    id: str
-
-
 class Item(msgspec.Struct):
     """An item of a conversation: a message, a call, its result, or a reference to an earlier item."""
 
@@ -67,14 +61,6 @@ class Item(msgspec.Struct):
     output: Content | None = None
 
 
-class Reasoning(msgspec.Struct):
-    effort: str | None = None
-
-
-class Text(msgspec.Struct):
-    format: Format | None = None
-
-
 class ResponsesBody(TimedSampling, kw_only=True):
     input: str | list[Item]
     instructions: str | None = None
@@ -84,8 +70,8 @@ class ResponsesBody(TimedSampling, kw_only=True):
     tool_choice: str | Choice | None = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None
-    reasoning: Reasoning | None = None
-    text: Text | None = None
+    reasoning: OutputConfig | None = None
+    text: OutputConfig | None = None
     truncation: str | None = None
     metadata: dict[str, Any] | None = None
 
@@ -188,18 +174,18 @@ def chat_by(body: ResponsesBody) -> tuple[tuple[Message, ...], ChatPrompt]:
     messages = messages_of(before, given)
     system = (Message("system", body.instructions),) if body.instructions else ()
     turns = chats.begun_of([*system, *messages], continues=False)
-    variables = chats.thinking_of((body.reasoning or Reasoning()).effort)
+    variables = chats.thinking_of((body.reasoning or OutputConfig()).effort)
     choice, parallel = body.tool_choice, body.parallel_tool_calls
     tools = [*functions_of(body.tools or ())]
     return messages, chats.chat_of(turns, variables, tools, choice, parallel, extras=EXTRAS)
 
 
-async def kept(client: Client, body: ResponseId) -> Answer:
+async def kept(client: Client, body: PathId) -> Answer:
     """Return a response that is kept."""
     return RESPONSES.find(body.id).response
 
 
-async def delete(client: Client, body: ResponseId) -> Answer:
+async def delete(client: Client, body: PathId) -> Answer:
     """Forget a response."""
     RESPONSES.drop(body.id)
     return {"id": body.id, "object": "response", "deleted": True}
@@ -389,8 +375,8 @@ DIALECT = Dialect(
         Endpoint("POST", "/v1/responses", ResponsesBody, respond, REFUSED),
         Endpoint("POST", "/responses", ResponsesBody, respond, REFUSED),
         Endpoint("POST", "/v1/responses/input_tokens", ResponsesBody, count_tokens, REFUSED),
-        Endpoint("GET", "/v1/responses/{id}", ResponseId, kept),
-        Endpoint("DELETE", "/v1/responses/{id}", ResponseId, delete),
+        Endpoint("GET", "/v1/responses/{id}", PathId, kept),
+        Endpoint("DELETE", "/v1/responses/{id}", PathId, delete),
     ),
     openai.error,
     SSE._replace(end=b"", named=True),

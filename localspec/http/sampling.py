@@ -118,6 +118,13 @@ class Format(msgspec.Struct, omit_defaults=True):
         return {"schema": ANY_OBJECT if schema is None else schema}
 
 
+class OutputConfig(msgspec.Struct):
+    """The form of an answer, and how much to think before it."""
+
+    effort: str | None = None
+    format: Format | None = None
+
+
 class TimedSampling(Sampling, kw_only=True):
     """Fields that all dialects but Ollama's share: number and length of answers, limits of time in ms (0 and
     less: none), timings and progress in streams, the form of the text, and drafts."""
