@@ -22,14 +22,20 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper, regex_to_lark
-from llguidance.gbnf_to_lark import gbnf_to_lark
+from llguidance.gbnf_to_lark import RepetitionNode, gbnf_to_lark
 from numpy.typing import NDArray
 
 from localspec.backends.base import Vocabulary
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import LONGEST_GRAMMAR, Options
 
-LAYOUT = {"whitespace_flexible": False, "item_separator": ", ", "key_separator": ": "}
+LAYOUT = {
+    "whitespace_flexible": False,
+    "item_separator": ", ",
+    "key_separator": ": ",
+    "json_allowed_escapes": 'nrbtf\\"',
+}
+"""of JSON; without ``\\u`` there is one way to write a character, and a name cannot be given in another"""
 HEADER = "%llguidance {}\n"
 LONGEST_GBNF = 1 << 14
 """characters of a grammar in GBNF, which is converted by Python code"""
@@ -39,15 +45,42 @@ OPEN = frozenset(("$ref", "anyOf", "oneOf", "patternProperties", "propertyNames"
 OPEN |= {"additionalProperties", "unevaluatedProperties"}
 """keys of schemas that say which properties there are besides the listed ones"""
 BRANCH = re.compile(r"/(anyOf|oneOf)/\d+$")
+MAPS = r"properties|patternProperties|definitions|\$defs"
+VALUE = re.compile(
+    rf"{''.join(f'(?<!/{name})' for name in MAPS.split('|'))}/((const|enum|default|examples)(/|$)|({MAPS})$)"
+)
+"""a pointer to what is no schema"""
+TOKEN = re.compile(r"\\.|\[(?>\\.|[^\]\\])*+\]?|\.", re.DOTALL)
+"""an escape, a class or a dot of a regular expression"""
+WHITE = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
+MEANT = {".": r"[^\n\r\u2028\u2029]", r"\s": f"[{WHITE}]", r"\S": f"[^{WHITE}]"}
+"""what these are in JavaScript's regular expressions, which are those of JSON schemas, but not in Rust's"""
+SET = re.compile(r"\\\\|\[(?>\\(?:x..|u....|.)|[^\]\\]){2,}+\]?|(\\.)", re.DOTALL)
+"""an escaped backslash, a class of several characters, or another escape"""
+CONTROL = re.compile(r"[\0-\x07\x0b\x0e-\x1f\x7f]|\\(u00|x)(0[0-7bef]|1.|7f)|\\[0cv]", re.IGNORECASE)
+LEAP = r"([0-9]{2}(0[48]|[2468][048]|[13579][26])|([02468][048]|[13579][26])00)"
+DATE = f"^({LEAP}-02-29|[0-9]{{4}}-(02-([01]|2[0-8])|0[^2]|1))"
+LABEL = "([^.]{1,3}|[^.]{2}([^.-]|-[^.-])[^.]*)"
+NARROW: dict[str, dict[str, Any]] = {
+    "date": {"pattern": DATE},
+    "date-time": {"pattern": f"{DATE}[^tT]*[tT].{{6}}[0-5]"},
+    "time": {"pattern": "^.{6}[0-5]"},
+    "hostname": {"pattern": rf"^{LABEL}(\.{LABEL})*$", "maxLength": 253},
+    "email": {"pattern": r"^[^@]{1,64}@([^.]{1,63}\.)*[^.]{1,63}$", "maxLength": 254},
+}
+"""The library's formats let other things through: 29 February in all years, leap seconds at any time, names
+that only seem to be ``xn--``, parts that are too long."""
 MOST_PLACES = 500
 """parts of a schema that are tried one by one to find the place of an error"""
 SCHEMA_ERROR = "failed to compile JSON schema: "
-APPENDED = re.compile(r"\n   1 \| |\n<non-verbose/>")
-"""begins the listing of the whole grammar, or stands for the parser's state, at the end of messages"""
+APPENDED = re.compile(r"\n *\d+ \| |\n<non-verbose/>")
+"""begins a listing of the grammar, or stands for the parser's state, at the end of messages"""
 REGEX_ERROR = re.compile(
     r"^at \d+\(\d+\): (invalid regex .*) \(in regex\): regex parse error:\n.*\nerror:", re.DOTALL
 )
 """a regular expression, and the drawing of the place of an error in it"""
+# Or the library writes (x{1,2}){3} as x{1,2}{3}, which it refuses.
+RepetitionNode.is_atomic = lambda self: False  # type: ignore[method-assign]
 
 
 def grammar_of(options: Options) -> str | None:
@@ -64,25 +97,32 @@ def grammar_of(options: Options) -> str | None:
 
 
 def grammar_of_schema(schema: dict[str, Any]) -> str:
-    """Return the grammar of a JSON schema. Raises :class:`InvalidOptions` if it is too large."""
+    """Return the grammar of a JSON schema. Raises :class:`InvalidOptions` if it is too large, or of a kind
+    that the library does not follow, though it takes it."""
     try:
-        text = json.dumps({**_closed(json.loads(json.dumps(schema))), "x-guidance": LAYOUT})
+        said = json.dumps(schema)
+        names = sum(len(part) for _, part in _parts(schema))
+        for what, number, most in (("characters", len(said), LONGEST_GRAMMAR), ("names", names, MOST_NAMES)):
+            if number > most:
+                message = f"schema: it has {number} {what}, {most} are possible"
+                raise InvalidOptions(message, "Send a smaller schema.")
+        whole = json.loads(said)
+        parts = [(pointer, part) for pointer, part in _parts(whole) if not VALUE.search(pointer)]
+        _close(parts)
+        for pointer, part in parts:
+            if why := _amiss(part):
+                raise InvalidOptions(f"schema: at {pointer or '/'}: {why}", "Leave that out, or replace it.")
+            _narrow(part)
+        return f"{HEADER}start: %json {json.dumps({**whole, 'x-guidance': LAYOUT})}"
     except RecursionError:
         raise InvalidOptions("schema: it is nested too deeply", "Send a flatter schema.") from None
-    names = sum(len(part) for _, part in _parts(schema))
-    for what, number, most in (("characters", len(text), LONGEST_GRAMMAR), ("names", names, MOST_NAMES)):
-        if number > most:
-            message = f"schema: it has {number} {what}, {most} are possible"
-            raise InvalidOptions(message, "Send a smaller schema.")
-    return f"{HEADER}start: %json {text}"
 
 
-def _closed(schema: dict[str, Any]) -> dict[str, Any]:
+def _close(parts: list[tuple[str, dict[str, Any]]]) -> None:
     """Close the objects that list their properties and do not mention others, as llama.cpp does: models go on
     with properties of their own. What is combined of several schemas stays as it is."""
-    parts = list(_parts(schema))
     if any("allOf" in part for _, part in parts):
-        return schema
+        return
     for pointer, part in parts:
         listed, needed = part.get("properties"), part.get("required", [])
         is_whole = isinstance(listed, dict) and isinstance(needed, list) and not OPEN & part.keys()
@@ -90,7 +130,43 @@ def _closed(schema: dict[str, Any]) -> dict[str, Any]:
         is_whole = is_whole and all(name in (listed or ()) for name in map(str, needed))
         if is_whole and not BRANCH.search(pointer):
             part["additionalProperties"] = False
-    return schema
+
+
+def _amiss(part: dict[str, Any]) -> str | None:
+    """What the library takes, but does not follow; None without such."""
+    patterns, least, needed = (part.get(key) for key in ("patternProperties", "minProperties", "required"))
+    texts = [SET.sub(r"\1", str(each)) for each in (part.get("pattern"), *_names(patterns))]
+    texts += [json.dumps(part.get(key)).replace(r"\\", "") for key in ("const", "enum")]
+    if any(map(CONTROL.search, texts)):
+        return "a control character in const, enum or pattern"
+    if isinstance(least, int) and least > len(_names(needed)) + 1:
+        return "minProperties of several names that are not required: one could be given twice"
+    return None
+
+
+def _names(value: Any) -> list[Any]:
+    return list(value) if isinstance(value, dict | list) else []
+
+
+def _narrow(part: dict[str, Any]) -> None:
+    """Mend what the library takes for more than it is."""
+    if isinstance(pattern := part.get("pattern"), str):
+        part["pattern"] = _meant(pattern)
+    if isinstance(patterns := part.get("patternProperties"), dict):
+        part["patternProperties"] = {_meant(each): of for each, of in patterns.items()}
+    limit = NARROW.get(str(part.get("format")))
+    if limit and isinstance(both := part.setdefault("allOf", []), list):
+        both.append(limit)
+
+
+def _meant(regex: str) -> str:
+    """The JavaScript expression as Rust writes it."""
+
+    def of(token: re.Match[str]) -> str:
+        known = MEANT.get(token[0])
+        return known or re.sub(r"\\.", lambda inner: MEANT.get(inner[0], inner[0]), token[0])
+
+    return TOKEN.sub(of, regex)
 
 
 def _unanchored(regex: str) -> str:

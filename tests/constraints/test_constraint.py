@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from localspec.backends.toy import END, ToyVocabulary
-from localspec.constraints.constraint import Constraint, Grammars, grammar_of
+from localspec.constraints.constraint import Constraint, Grammars, grammar_of, grammar_of_schema
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import LONGEST_GRAMMAR, Options, parse_options
 
@@ -49,7 +49,7 @@ class Spaced(Merged):
 
 
 VOCABULARY = Merged()
-GRAMMARS = Grammars(VOCABULARY)
+GRAMMARS, BYTES = Grammars(VOCABULARY), Grammars(ToyVocabulary())
 RECORD = {
     "type": "object",
     "properties": {"name": {"type": "string", "maxLength": 6}, "age": {"enum": [12, 123, 1]}},
@@ -63,6 +63,7 @@ KINDS: list[tuple[dict[str, Any], str]] = [
     ({"choice": ["abc", 'na"me', "ab\n/é"]}, 'abc|na"me|ab\n/é'),
     ({"grammar": 'start: "ab" NUM\nNUM: /[1-3]+/'}, "ab[1-3]+"),
     ({"grammar": 'root ::= "ab" num\nnum ::= [1-3]+', "grammar_syntax": "gbnf"}, "ab[1-3]+"),
+    ({"grammar": 'root ::= ("ab"{1,2} [1-3]?){2}', "grammar_syntax": "gbnf"}, "((ab){1,2}[1-3]?){2}"),
 ]
 
 
@@ -141,6 +142,9 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"regex": "(a"}, 'cannot be used: invalid regex "[(]a": unclosed group$'),
     ({"regex": "(?=a)b"}, "look-around"),
     ({"schema": {"properties": {f"n{i}": {} for i in range(10_000)}}}, "schema: it has 10001 names"),
+    ({"schema": {"items": {"const": ["a\x7f"]}}}, "at /items: a control character"),
+    ({"schema": {"pattern": r"^[^\x00-\x1f]\x1b"}}, "at /: a control character"),
+    ({"schema": {"minProperties": 3, "required": ["a"]}}, "at /: minProperties"),
     ({"grammar": "start: foo"}, 'unknown name: "foo"'),
     ({"grammar": 'start: %json {"type": "strung"}'}, "a JSON schema cannot be used: .*strung"),
     ({"grammar": "start: %json 5"}, "a JSON schema cannot be used"),
@@ -149,6 +153,50 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"grammar": "foo ::= 'a'", "grammar_syntax": "gbnf"}, "it is not valid GBNF"),
     ({"grammar": "root ::= " + "(" * 9999, "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
 ]
+
+
+INVALID: list[tuple[dict[str, Any], str, list[str]]] = [
+    (
+        {"properties": {"ab": {"type": "null"}}, "additionalProperties": {}},
+        '{"ab": null, "c": 1}',
+        ['{"a\\u0062": 1}'],
+    ),
+    ({"patternProperties": {"^é+$": {"type": "null"}}}, '{"é": null}', ['{"\\u00e9": 1}']),
+    ({"pattern": r"^\S.\s$"}, '"é. "', [f'"{c}"' for c in ("\ufeffa ", "a\u2028 ", "aa\x85")]),
+    ({"pattern": r"^[\s.\\]\\s\.$"}, r'"\\\\s."', ['"a\\\\s."', r'"\\ ."']),
+    ({"format": "date"}, '"2024-02-29"', ['"2023-02-29"', '"1900-02-29"']),
+    (
+        {"format": "date-time"},
+        '"2000-02-29T23:59:59.5Z"',
+        ['"2100-02-29T23:59:59Z"', '"2024-02-28T22:00:60Z"'],
+    ),
+    ({"format": "time", "pattern": "Z$"}, '"23:59:59Z"', ['"12:00:60Z"', '"12:00:00+00:00"']),
+    (
+        {"format": "hostname"},
+        '"a-b.ab--c.example"'.replace("ab--c", "abc--d"),
+        ['"xn--x"', f'"{"a." * 127}a"'],
+    ),
+    ({"format": "email"}, f'"{"a" * 64}@b.c"', [f'"{"a" * 65}@b.c"', f'"a@{"b" * 64}"']),
+    (
+        {"properties": {"properties": {"properties": {"const": {"format": "time"}}}}},
+        '{"properties": {"const": "12:00:00Z"}}',
+        ['{"properties": {"const": "12:00:60Z"}}', '{"properties": {"a": 1}}'],
+    ),
+    ({"const": {"format": "date"}}, '{"format": "date"}', ["{}"]),
+]
+
+
+@pytest.mark.parametrize(("schema", "valid", "invalid"), INVALID)
+def test_an_invalid_text_is_no_answer(schema: dict[str, Any], valid: str, invalid: list[str]) -> None:
+    """Found in the JSON-Schema test suite, or with its schemas."""
+
+    def is_answer(text: str) -> bool:
+        constraint, tokens = BYTES.constraint(grammar_of_schema(schema)), list(text.encode())
+        return constraint.prefix([*tokens, END]) > len(tokens) or (
+            constraint.prefix(tokens) == len(tokens) and not constraint.allowed(tokens).any()
+        )
+
+    assert is_answer(valid) and not any(map(is_answer, invalid))
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED)

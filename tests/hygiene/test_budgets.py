@@ -30,7 +30,7 @@ CEILINGS = {
     "localspec/cli": 3550,
     "localspec/client": 950,
     "localspec/completion": 550,
-    "localspec/constraints": 400,
+    "localspec/constraints": 450,
     "localspec/daemon": 4700,
     "localspec/doctor": 650,
     "localspec/engine": 3650,
@@ -49,7 +49,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 47500,
+    "tests": 47750,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
