@@ -133,7 +133,7 @@ def _close(parts: list[tuple[str, dict[str, Any]]]) -> None:
 
 
 def _amiss(part: dict[str, Any]) -> str | None:
-    """What the library takes, but does not follow; None without such."""
+    """Return what the library takes but does not follow; None without such."""
     patterns, least, needed = (part.get(key) for key in ("patternProperties", "minProperties", "required"))
     texts = [SET.sub(r"\1", str(each)) for each in (part.get("pattern"), *_names(patterns))]
     texts += [json.dumps(part.get(key)).replace(r"\\", "") for key in ("const", "enum")]
