@@ -45,6 +45,7 @@ OPEN = frozenset(("$ref", "anyOf", "oneOf", "patternProperties", "propertyNames"
 OPEN |= {"additionalProperties", "unevaluatedProperties"}
 """keys of schemas that say which properties there are besides the listed ones"""
 BRANCH = re.compile(r"/(anyOf|oneOf)/\d+$")
+BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 MAPS = r"properties|patternProperties|definitions|\$defs"
 VALUE = re.compile(
     rf"{''.join(f'(?<!/{name})' for name in MAPS.split('|'))}/((const|enum|default|examples)(/|$)|({MAPS})$)"
@@ -141,6 +142,10 @@ def _amiss(part: dict[str, Any]) -> str | None:
         return "a control character in const, enum or pattern"
     if isinstance(least, int) and least > len(_names(needed)) + 1:
         return "minProperties of several names that are not required: one could be given twice"
+    bounds = {key: part[key] for key in BOUNDS if type(part.get(key)) in (int, float)}
+    whole = any(key.startswith("exclusive") and value % 1 == 0 for key, value in bounds.items())
+    if whole and 0 < max(bounds.values()) - min(bounds.values()) < 1:
+        return "a whole number as an exclusive bound less than 1 from the other bound"
     return None
 
 

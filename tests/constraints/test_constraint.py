@@ -145,6 +145,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schema": {"items": {"const": ["a\x7f"]}}}, "at /items: a control character"),
     ({"schema": {"pattern": r"^[^\x00-\x1f]\x1b"}}, "at /: a control character"),
     ({"schema": {"minProperties": 3, "required": ["a"]}}, "at /: minProperties"),
+    ({"schema": {"exclusiveMinimum": 1, "maximum": 1.5}}, "at /: a whole number as an exclusive bound"),
     ({"grammar": "start: foo"}, 'unknown name: "foo"'),
     ({"grammar": 'start: %json {"type": "strung"}'}, "a JSON schema cannot be used: .*strung"),
     ({"grammar": "start: %json 5"}, "a JSON schema cannot be used"),
