@@ -1,27 +1,36 @@
-"""Generated schemas on the bundled pair: every answer is valid, and that of plain decoding."""
+"""Generated forms on the bundled pair and both backends: answers are valid, and those of plain decoding."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
-from collections.abc import Iterator
-from typing import Any
+from collections import Counter
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any, NamedTuple
 
 import pytest
 
 import localspec
 from localspec.engine.engine import Engine
+from localspec.engine.sequence import Sequence
+from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
+from tests.parity.loaded import measured
 from tests.slow.share import share
 from tests.toys import run_all
 
 pytestmark = pytest.mark.slow
 
-SCHEMAS = share(1000)
+FORMS = share(1000)
+PARTS = 8
+"""tests of one backend that share the forms"""
+TOKENS = 120
 WORDS = ("name", "path", "size", "return", "self", "text wrap", "été", 'a"b', "x/y", "default_value")
-PROPOSERS = ("none", "auto", "prompt-lookup", "draft")
+PROPOSERS = {"none": None, "auto": None, "prompt-lookup": 5, "draft": 5}
+"""and their ``k``"""
 TYPES: dict[str, type | tuple[type, ...]] = {
     "string": str,
     "integer": int,
@@ -36,11 +45,11 @@ TYPES: dict[str, type | tuple[type, ...]] = {
 def schema(dice: random.Random, depth: int = 2) -> dict[str, Any]:
     """A schema of bounded answers."""
     kinds = ("text", "pattern", "integer", "number", "boolean", "enum", "any")
-    kind = dice.choice((*kinds, *("array", "object") * 2 * bool(depth)))
+    kind = dice.choice((*kinds, *("array", "object") * 2**depth * bool(depth)))
     low = dice.randrange(3)
     match kind:
         case "text":
-            return {"type": "string", "minLength": low, "maxLength": low + dice.randrange(9)}
+            return {"type": "string", "minLength": low, "maxLength": low + dice.randrange(30)}
         case "pattern":
             return {
                 "type": "string",
@@ -72,7 +81,7 @@ def is_valid(value: Any, of: dict[str, Any]) -> bool:
     if not isinstance(value, TYPES[of["type"]]) or (isinstance(value, bool) and of["type"] != "boolean"):
         return False
     if isinstance(value, str):
-        long_enough = bool(of.get("minLength", 0) <= len(value) <= of.get("maxLength", 99))
+        long_enough = bool(of.get("minLength", 0) <= len(value) <= of.get("maxLength", 999))
         return long_enough and re.search(of.get("pattern", ""), value) is not None
     if isinstance(value, int | float):
         return isinstance(value, bool) or bool(of["minimum"] <= value <= of["maximum"])
@@ -85,38 +94,95 @@ def is_valid(value: Any, of: dict[str, Any]) -> bool:
     return value is None
 
 
-@pytest.fixture(scope="module")
-def engine() -> Iterator[Engine]:
-    with localspec.load("bundled", threads=1, n_ctx=1024) as engine:
-        while engine.rest():
-            pass
-        yield engine
+class Words(NamedTuple):
+    """A bounded language as a regular expression, and as an expression of Lark and of GBNF."""
+
+    regex: str
+    lark: str
+    gbnf: str
 
 
-def answers(engine: Engine, options: list[dict[str, Any]], prompt: str, number: int) -> list[str]:
-    """The texts of requests that run together, over no cells of others."""
+def words(dice: random.Random, depth: int = 3) -> Words:
+    kind = dice.choice(("word", "letters", *("one of", "row", "again") * bool(depth)))
+    if kind == "word":
+        word = dice.choice(WORDS)
+        return Words(re.escape(word), *[json.dumps(word, ensure_ascii=False)] * 2)
+    if kind == "letters":
+        letters = dice.choice(("[a-f]", "[0-9]", "[^a-z\\n]", "[é-ü_]"))
+        return Words(letters, f"/{letters}/", letters)
+    if kind == "again":
+        one, low = words(dice, depth - 1), dice.randrange(3)
+        return Words(*(f"({each}){{{low},{low + 2}}}" for each in one))
+    parts = [words(dice, depth - 1) for _ in range(dice.randrange(2, 4))]
+    between = Words("|", " | ", " | ") if kind == "one of" else Words("", " ", " ")
+    return Words(*(f"({by.join(each)})" for by, each in zip(between, zip(*parts, strict=True), strict=True)))
+
+
+def form(dice: random.Random) -> tuple[dict[str, Any], Callable[[str], bool]]:
+    """Options that ask for a form, a JSON schema in 3 of 5 cases; and what says if an answer has it."""
+    kind = dice.choice(("schema",) * 6 + ("regex", "choice", "lark", "gbnf"))
+    if kind == "schema":
+        of = schema(dice)
+        return {"schema": of}, lambda text: is_valid(json.loads(text), of)
+    if kind == "choice":
+        texts = dice.sample(WORDS, 3)
+        return {"choice": texts}, texts.__contains__
+    of = words(dice)
+    fits = partial(re.fullmatch, of.regex)
+    asks = {"lark": f"start: {of.lark}", "gbnf": f"root ::= {of.gbnf}"}
+    if kind == "regex":
+        return {"regex": of.regex}, lambda text: fits(text) is not None
+    return {"grammar": asks[kind], "grammar_syntax": kind}, lambda text: fits(text) is not None
+
+
+@pytest.fixture(scope="module", params=("gguf", "mlx"))
+def engine(request: pytest.FixtureRequest) -> Iterator[tuple[Engine, str]]:
+    names = {"model": "bundled", "draft": "auto"}
+    if request.param == "mlx":
+        pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
+        from tests.mlx_pair import mlx_model
+
+        names = {"model": str(mlx_model(BUNDLED_TARGET)), "draft": str(mlx_model(BUNDLED_DRAFT))}
+    with localspec.load(**names, threads=1, n_ctx=1024) as engine:
+        measured(engine.target)
+        yield engine, request.param
+
+
+def answers(engine: Engine, options: list[dict[str, Any]], prompt: str) -> list[Sequence]:
+    """The answers to requests that run together, over no cells of others."""
     engine.forget("run")
-    running = [
-        engine.submit(Request(prompt=TextPrompt(prompt), options=Options(exactness="strict", **each)))
-        for each in options
-    ]
+    running = [engine.submit(Request(prompt=TextPrompt(prompt), options=Options(**each))) for each in options]
     run_all(engine, running)
-    assert all(each.error is None for each in running), number
-    return [f"{each.finish}: {each.text.text}" for each in running]
+    assert all(each.error is None for each in running), options
+    return running
 
 
-@pytest.mark.parametrize("part", range(4))
-def test_every_proposer_gives_the_same_valid_answer(engine: Engine, part: int) -> None:
-    ended = 0
-    for number in range(part, SCHEMAS, 4):
+def said(running: Sequence) -> tuple[str | None, str]:
+    return running.finish, running.text.text
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_every_proposer_gives_the_same_valid_answer(engine: tuple[Engine, str], part: int) -> None:
+    """``strict`` always, ``auto`` where the receipt says ``exact``; behind an earlier answer of the form."""
+    (one, backend), counts = engine, Counter[str]()
+    for number in range(part, FORMS, PARTS):
         dice = random.Random(number)
-        form, prompt = schema(dice), f"def {dice.choice(WORDS[:5])}(self):\n    return "
+        (asked, fits), prompt = form(dice), f"def {dice.choice(WORDS[:5])}(self):\n    return "
         how = dice.choice(({"temperature": 0.0}, {"temperature": 0.9, "seed": number}))
-        asks = [{"schema": form, "proposer": p, "max_tokens": 200, **how} for p in PROPOSERS]
-        alone = {answers(engine, [ask], prompt, number)[0] for ask in asks}
-        assert alone == set(answers(engine, asks, prompt, number)) and len(alone) == 1, (number, form, alone)
-        finish, _, text = alone.pop().partition(": ")
-        if finish == "stop":
-            ended += 1
-            assert is_valid(json.loads(text), form), (number, form, text)
-    assert ended >= 0.5 * SCHEMAS / 4
+        asked |= {"max_tokens": TOKENS, **how}
+        prompt = f"# {answers(one, [asked], prompt)[0].text.text}\n{prompt}"
+        for exactness in ("strict", "auto"):
+            asks = [{"proposer": p, "k": k, "exactness": exactness, **asked} for p, k in PROPOSERS.items()]
+            runs = [answers(one, [ask], prompt)[0] for ask in asks] + answers(one, asks, prompt)
+            for run in runs:
+                receipt, equal = str(run.stats.exactness), said(run) == said(runs[0])
+                may_differ = exactness == "auto" and receipt != "exact"
+                assert equal or may_differ, (number, asked, *map(said, runs))
+                assert run.finish != "stop" or fits(run.text.text), (number, asked, said(run))
+                counts[f"{exactness}, {run.finish}"] += 1
+                counts[f"{exactness}, {receipt}, {'equal' if equal else 'differs'}"] += 1
+                counts[f"{exactness}, drafted"] += run.stats.drafted
+                counts[f"{exactness}, forced"] += getattr(run.stats.proposers.get("grammar"), "accepted", 0)
+    print(f"{backend}, part {part}: {dict(counts)}")
+    assert counts["auto, stop"] >= 0.5 * len(range(part, FORMS, PARTS)) * 2 * len(PROPOSERS)
+    assert counts["auto, drafted"] and counts["auto, forced"] or FORMS < 1000
