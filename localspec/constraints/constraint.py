@@ -292,8 +292,7 @@ class Grammars:
 
     def _compile(self, grammar: str) -> LLMatcher:
         matcher = self._matcher(grammar)
-        if not matcher.compute_ff_tokens():
-            matcher.compute_bitmask()  # a grammar can be too complex from its beginning on
+        matcher.compute_bitmask()  # a grammar can be too complex from its beginning on
         if matcher.is_error():
             raise refusal(grammar, matcher.get_error(), lambda part: self._matcher(part).get_error())
         return matcher
@@ -428,10 +427,11 @@ class Constraint:
 
     def _look(self, run: list[int], at: int) -> _Position:
         """Return the matcher's position, at token ``at`` of the run that led to it."""
-        matcher = self._matcher
+        matcher, bits = self._matcher, b""
         if at >= len(run):
+            # The mask first: the library then goes through a forced text without holding Python's lock.
+            bits = matcher.compute_bitmask()
             run, at = matcher.compute_ff_tokens(), 0
-        bits = b"" if run else matcher.compute_bitmask()
         if matcher.is_error():
             said = message_of(matcher.get_error())
             raise InvalidOptions(f"the answer's grammar is too complex: {said}", "Simplify it.")

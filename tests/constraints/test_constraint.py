@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 import re
+import threading
 from typing import Any
 
 import numpy as np
@@ -255,3 +256,19 @@ def test_objects_that_list_their_properties_have_no_others(schema: dict[str, Any
 def test_names_that_are_no_texts_are_refused() -> None:
     with pytest.raises(InvalidOptions, match="schema"):
         constraint_of({"schema": {"type": "object", "properties": {"a": {}}, "required": [["a"]]}})
+
+
+def test_other_threads_run_while_a_long_forced_text_is_read() -> None:
+    ticks, ended = 0, threading.Event()
+
+    def tick() -> None:
+        nonlocal ticks
+        while not ended.wait(0.001):
+            ticks += 1
+
+    thread = threading.Thread(target=tick)
+    thread.start()
+    constraint_of({"regex": "q{200000}"})
+    ended.set()
+    thread.join()
+    assert ticks > 20
