@@ -20,7 +20,7 @@ from localspec.http import answers, sampling
 from localspec.http import conversation as chats
 from localspec.http.answers import Piece, statistics, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
-from localspec.http.conversation import Choice, Content, GivenTool, joined, message_of
+from localspec.http.conversation import Choice, Content, Tools, joined, message_of
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused
 from localspec.http.models import DEFAULT_MODEL
@@ -79,7 +79,7 @@ class MessagesBody(TimedSampling, kw_only=True):
     messages: list[InputMessage]
     system: Content | None = None
     stop_sequences: list[str] | None = None
-    tools: list[GivenTool] | None = None
+    tools: Tools | None = None
     tool_choice: Choice | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None

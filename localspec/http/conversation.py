@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict, deque
 from collections.abc import Sequence
-from typing import Any, Literal, Unpack
+from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
 from msgspec.structs import asdict, replace
@@ -15,7 +15,7 @@ from localspec.http.dialect import context_numbers
 from localspec.http.endpoint import Refused
 from localspec.http.models import model_of
 from localspec.protocol.options import LONGEST_SHOWN, Options
-from localspec.protocol.requests import ChatPrompt, Message, Result, Tool, ToolCall, ToolChoice
+from localspec.protocol.requests import MOST_TOOLS, ChatPrompt, Message, Result, Tool, ToolCall, ToolChoice
 
 ROLES: dict[str, Literal["system", "user", "assistant", "tool"]] = {
     "developer": "system",
@@ -80,6 +80,9 @@ class GivenTool(msgspec.Struct):
     parameters: dict[str, Any] | None = None
     input_schema: dict[str, Any] | None = None
     tools: list[GivenTool] = []
+
+
+Tools = Annotated[list[GivenTool], msgspec.Meta(max_length=MOST_TOOLS)]
 
 
 class Choice(msgspec.Struct, omit_defaults=True):
@@ -197,7 +200,7 @@ def unsupported(what: str, type: str, remedy: str) -> InvalidOptions:
 def chat_of(
     turns: tuple[tuple[Message, ...], bool],
     variables: dict[str, Any],
-    tools: list[GivenTool] | None = None,
+    tools: Tools | None = None,
     choice: str | Choice | None = None,
     parallel: bool | None = None,
     *,

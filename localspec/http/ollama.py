@@ -23,7 +23,7 @@ from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import answers, conversation, models, sampling
 from localspec.http.answers import answer_s, prompt_s, statistics, uncut
-from localspec.http.conversation import ChatMessage, GivenTool, arguments_of, message_of, thinking_of
+from localspec.http.conversation import ChatMessage, Tools, arguments_of, message_of, thinking_of
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each, noting_silence
 from localspec.http.models import configured, is_at, model_named, modified_s, named_models
@@ -80,7 +80,7 @@ class GenerateBody(GenerationBody, kw_only=True):
 
 class ChatBody(GenerationBody, kw_only=True):
     messages: list[ChatMessage] | None = None
-    tools: list[GivenTool] | None = None
+    tools: Tools | None = None
 
 
 class ShowBody(msgspec.Struct):

@@ -23,7 +23,7 @@ from localspec.http import answers, openai, sampling
 from localspec.http import conversation as chats
 from localspec.http.answers import Piece, statistics, timings, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
-from localspec.http.conversation import Choice, Content, GivenTool, joined, message_of
+from localspec.http.conversation import Choice, Content, GivenTool, Tools, joined, message_of
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, PathId, Refused
 from localspec.http.models import DEFAULT_MODEL
@@ -66,7 +66,7 @@ class ResponsesBody(TimedSampling, kw_only=True):
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
-    tools: list[GivenTool] | None = None
+    tools: Tools | None = None
     tool_choice: str | Choice | None = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None

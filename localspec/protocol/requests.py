@@ -109,6 +109,10 @@ class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
     tokens: tuple[int, ...]
 
 
+MOST_TOOLS = 1024
+"""tools of one chat"""
+
+
 class ChatPrompt(msgspec.Struct, frozen=True, omit_defaults=True, tag="chat"):
     """Answer the last message, through the model's chat template.
 
@@ -120,7 +124,7 @@ class ChatPrompt(msgspec.Struct, frozen=True, omit_defaults=True, tag="chat"):
     messages: tuple[Message, ...]
     prefilled: bool = False
     variables: dict[str, Any] = {}
-    tools: Annotated[tuple[Tool, ...], Meta(max_length=1024)] = ()
+    tools: Annotated[tuple[Tool, ...], Meta(max_length=MOST_TOOLS)] = ()
     tool_choice: ToolChoice = "auto"
     tool: Identity | None = None
     parallel_tool_calls: bool = True

@@ -12,6 +12,7 @@ import ollama
 import openai
 import pytest
 
+from localspec.http.app import DIALECTS
 from localspec.http.conversation import Called, CalledFunction, ChatMessage, conversation_of
 from localspec.http.responses import Item, messages_of
 from localspec.protocol.requests import ToolCall
@@ -133,6 +134,16 @@ def test_the_form_of_an_answer_and_its_drafts(
 def test_the_format_of_ollama(echo: HttpServer, format: Any, schema: Any) -> None:
     body = {"model": "localspec", "prompt": "options", "raw": True, "stream": False, "format": format}
     assert json.loads(echo.post("/api/generate", body)["response"]).get("schema") == schema
+
+
+def test_too_many_tools_are_refused_while_the_body_is_read() -> None:
+    bodies = {endpoint.body for dialect in DIALECTS for endpoint in dialect.endpoints}
+    bodies = {body for body in bodies if "tools" in body.__struct_fields__}
+    said = {"model": "localspec", "max_tokens": 1, "messages": [], "input": "", "tools": [TOOL] * 1025}
+    for body in bodies:
+        with pytest.raises(msgspec.ValidationError, match="length <= 1024 - at `.[.]tools`"):
+            msgspec.convert(said, body)
+    assert len(bodies) >= 4
 
 
 def test_results_without_ids_belong_to_the_calls_in_order() -> None:
