@@ -50,6 +50,13 @@ class Generating(Following, total=False):
     parallel_tool_calls: bool
 
 
+class Answering(TypedDict, total=False):
+    """``tools`` may be called by the answer."""
+
+    tools: tuple[Tool, ...]
+    options: Options
+
+
 class Where(Deadlines, total=False):
     """Optional parameters of a completion besides its prefix and suffix."""
 
@@ -117,24 +124,29 @@ class Client:
         params = wire.Generate(prompt=prompt, messages=messages, options=options, **how)
         return self._wire.request("generate", params, Result)
 
-    def chat(self, session: str, content: str, *, options: Options = NO_OPTIONS) -> Stream[Result]:
+    def chat(self, session: str, content: str, **how: Unpack[Answering]) -> Stream[Result]:
         """Send a message in a session, and stream its answer."""
-        params = wire.ChatSend(session=session, content=content, options=options)
+        params = wire.ChatSend(session=session, content=content, **how)
         return self._wire.request("chat/send", params, Result)
 
-    def edit(
-        self, session: str, message: int, content: str, *, options: Options = NO_OPTIONS
-    ) -> Stream[Result]:
+    def edit(self, session: str, message: int, content: str, **how: Unpack[Answering]) -> Stream[Result]:
         """Replace an earlier message, dropping the messages after it, and stream the answer."""
-        params = wire.ChatEdit(session=session, message=message, content=content, options=options)
+        params = wire.ChatEdit(session=session, message=message, content=content, **how)
         return self._wire.request("chat/edit", params, Result)
 
     def regenerate(
-        self, session: str, message: int | None = None, *, options: Options = NO_OPTIONS
+        self, session: str, message: int | None = None, **how: Unpack[Answering]
     ) -> Stream[Result]:
         """Answer anew: a user's message, the message that an answer belongs to, or the last one."""
-        params = wire.ChatRegenerate(session=session, message=message, options=options)
+        params = wire.ChatRegenerate(session=session, message=message, **how)
         return self._wire.request("chat/regenerate", params, Result)
+
+    def results(
+        self, session: str, results: tuple[wire.CallResult, ...], **how: Unpack[Answering]
+    ) -> Stream[Result]:
+        """Send the results of the last answer's tool calls, and stream what follows."""
+        params = wire.ChatResults(session=session, results=results, **how)
+        return self._wire.request("chat/results", params, Result)
 
     def resume(self, stream: str, after_seq: int = -1) -> Stream[Result]:
         """Resume a stream whose connection was lost, from its :attr:`Stream.name` and ``seq``.

@@ -9,7 +9,7 @@ import secrets
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -29,11 +29,12 @@ from localspec.errors import (
     SessionNotFound,
     of_system,
 )
-from localspec.protocol.messages import SessionQuery, SessionSummary, Status, StoredMessage
+from localspec.protocol.messages import CallResult, SessionQuery, SessionSummary, Status, StoredMessage
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message
+from localspec.protocol.requests import Message, ToolCall
 
 TITLE_CHARS = 60
+CALLS = msgspec.json.Decoder(tuple[ToolCall, ...])
 SETTINGS = (
     "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
     "PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY"
@@ -70,6 +71,11 @@ MIGRATIONS = (
     DROP TABLE numbered;
     CREATE INDEX sessions_by_use ON sessions (used);
     """,
+    # The calls of an answer, as JSON, and the call that a message of the role `tool` has the result of.
+    """
+    ALTER TABLE messages ADD COLUMN tool_calls TEXT NOT NULL DEFAULT '[]';
+    ALTER TABLE messages ADD COLUMN tool_call_id TEXT NOT NULL DEFAULT '';
+    """,
 )
 """``user_version`` is the number of these that were applied to a file."""
 LISTED = """
@@ -102,18 +108,21 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
 class Turn(NamedTuple):
     """A request for an answer: to new ``content``, which replaces the user's ``message`` if one is given.
 
-    Without ``content`` the answer to ``message``, else the last one, is generated anew.
+    With ``results`` of its calls the last answer goes on. Without either, the answer to ``message``, else the
+    last one, is generated anew.
     """
 
     content: str | None = None
     message: int | None = None
+    results: tuple[CallResult, ...] = ()
 
 
 class Begun(NamedTuple):
-    """A turn as stored: the messages ``before``, the ``question``, and the row of the ``answer`` to come."""
+    """A turn as stored: the answered ones ``before``, its own messages ``now``, which are the question and
+    then calls with their results, and the row of the ``answer`` to come."""
 
     before: tuple[Message, ...]
-    question: str
+    now: tuple[Message, ...]
     answer: int
 
 
@@ -200,9 +209,9 @@ class Store:
                 _place(self.messages(origin.id), message)
             self.add(copy)
             self._db.execute(
-                "INSERT INTO messages (session, role, content, status, created) SELECT ?, role, content, "
-                "CASE status WHEN 'streaming' THEN 'cancelled' ELSE status END, created "
-                "FROM messages WHERE session = ? AND id <= ? ORDER BY id",
+                "INSERT INTO messages (session, role, content, status, created, tool_calls, tool_call_id) "
+                "SELECT ?, role, content, CASE status WHEN 'streaming' THEN 'cancelled' ELSE status END, "
+                "created, tool_calls, tool_call_id FROM messages WHERE session = ? AND id <= ? ORDER BY id",
                 (copy.id, origin.id, 2**63 - 1 if message is None else message),
             )
 
@@ -210,30 +219,34 @@ class Store:
 
     def messages(self, session: str) -> tuple[StoredMessage, ...]:
         rows = self._db.execute(
-            "SELECT id, role, content, status, created FROM messages WHERE session = ? ORDER BY id",
+            "SELECT id, role, content, status, created, tool_calls, tool_call_id FROM messages "
+            "WHERE session = ? ORDER BY id",
             (session,),
         )
-        return tuple(StoredMessage(*row) for row in rows)
+        return tuple(StoredMessage(*row, CALLS.decode(calls), id) for *row, calls, id in rows)
 
     def begin_turn(self, session: str, turn: Turn) -> Begun:
-        """Store the question and an empty answer, dropping the messages that ``turn`` replaces.
+        """Store the question or the results, and an empty answer; drop the messages that ``turn`` replaces.
 
         Raises :class:`SessionNotFound`, :class:`MessageNotFound`, and :class:`InvalidOptions` for a message
-        that cannot be edited or answered; then nothing is changed.
+        that cannot be edited or answered, and for results of other calls; then nothing is changed.
         """
         with self._transaction():
             stored = self.messages(session)
+            if turn.results:
+                _check_results(stored, turn.results)
             question, at = _question(stored, turn)
             first = stored[0].content if stored else ""
-            before = tuple(Message(each.role, each.content) for each in stored[:at] if each.content)
+            before = tuple(_answered(stored[:at]))
             # A title that was taken from a dropped message is replaced.
-            titles = ("" if before else _title(first), _title(question))
+            titles = ("" if at else _title(first), _title(question))
             self._change(
                 "UPDATE sessions SET title = CASE WHEN title IN ('', ?) THEN ? ELSE title END, updated = ?, "
                 f"used = {NEXT_USE} WHERE id = ?",
                 *(*titles, time.time(), session),
             )
-            dropped = stored[at if turn.content is not None else at + 1 :]
+            kept = stored if turn.results else stored[: at + (turn.content is None)]
+            dropped = stored[len(kept) :]
             if dropped:
                 self._db.execute(
                     "DELETE FROM messages WHERE session = ? AND id >= ?", (session, dropped[0].id)
@@ -242,20 +255,27 @@ class Store:
             self._db.execute(
                 "UPDATE messages SET status = 'failed' WHERE session = ? AND status = 'streaming'", (session,)
             )
+            new = [Message("tool", each.content, (), each.tool_call_id) for each in turn.results]
             if turn.content is not None:
-                self._insert(session, "user", question, "complete")
-            answer = self._insert(session, "assistant", "", "streaming")
+                new = [Message("user", question)]
+            for each in new:
+                self._insert(session, each, "complete")
+            answer = self._insert(session, Message("assistant", ""), "streaming")
         if dropped:
             self._wipe()
-        return Begun(before, question, answer)
+        return Begun(before, (*map(_message, kept[at:]), *new), answer)
 
-    def write_answer(self, answer: int, text: str, status: Status) -> None:
-        self._db.execute("UPDATE messages SET content = ?, status = ? WHERE id = ?", (text, status, answer))
+    def write_answer(self, answer: int, text: str, status: Status, calls: tuple[ToolCall, ...] = ()) -> None:
+        self._db.execute(
+            "UPDATE messages SET content = ?, status = ?, tool_calls = ? WHERE id = ?",
+            (text, status, _encoded(calls), answer),
+        )
 
-    def _insert(self, session: str, role: str, content: str, status: Status) -> int:
+    def _insert(self, session: str, message: Message, status: Status) -> int:
         row = self._db.execute(
-            "INSERT INTO messages (session, role, content, status, created) VALUES (?, ?, ?, ?, ?)",
-            (session, role, content, status, time.time()),
+            "INSERT INTO messages (session, role, content, status, created, tool_call_id) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            (session, message.role, message.content, status, time.time(), message.tool_call_id),
         )
         return cast(int, row.lastrowid)
 
@@ -291,7 +311,7 @@ def _question(stored: tuple[StoredMessage, ...], turn: Turn) -> tuple[str, int]:
             return turn.content, len(stored)
         if stored[at].role != "user":
             raise InvalidOptions(
-                f"message {turn.message} is an answer, which cannot be edited",
+                f"message {turn.message} is not the user's, and so cannot be edited",
                 "Edit the user's message before it, or generate the answer anew.",
             )
         return turn.content, at
@@ -302,8 +322,38 @@ def _question(stored: tuple[StoredMessage, ...], turn: Turn) -> tuple[str, int]:
     return stored[at].content, at
 
 
-def _encoded(options: Options) -> str:
-    return msgspec.json.encode(options).decode()
+def _check_results(stored: tuple[StoredMessage, ...], results: tuple[CallResult, ...]) -> None:
+    """Raise :class:`InvalidOptions` if these are not the results of the last message's calls, in order."""
+    called = [call.id for call in stored[-1].tool_calls] if stored else []
+    if called != [result.tool_call_id for result in results]:
+        expected = f"its calls are {', '.join(called)}" if called else "it has no calls"
+        raise InvalidOptions(
+            f"the results are not those of the last message: {expected[:200]}",
+            "Send a result for each call of the last answer, in their order.",
+        )
+
+
+def _message(stored: StoredMessage) -> Message:
+    return Message(stored.role, stored.content, stored.tool_calls, stored.tool_call_id)
+
+
+def _answered(stored: Sequence[StoredMessage]) -> list[Message]:
+    """The turns with an answer, which after results may be empty: chat templates require a question, calls
+    with their results, and an answer."""
+    found: list[Message] = []
+    turn: list[Message] = []
+    for each in map(_message, stored):
+        if each.role == "user":
+            turn = []
+        turn.append(each)
+        if each.role == "assistant" and not each.tool_calls:
+            found += turn if each.content or len(turn) > 2 else []
+            turn = []
+    return found
+
+
+def _encoded(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _title(content: str) -> str:

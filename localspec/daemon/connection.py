@@ -39,6 +39,7 @@ HANDLERS: dict[str, Handler] = {
     "chat/send": chat.send,
     "chat/edit": chat.edit,
     "chat/regenerate": chat.regenerate,
+    "chat/results": chat.results,
     "stream/resume": generation.resume,
     "generate": generation.generate_text,
     "tokenize": generation.tokenize,
@@ -57,7 +58,8 @@ HANDLERS: dict[str, Handler] = {
 
 NEED_A_MODEL = frozenset(
     {
-        *("models/load", "session/open", "session/configure", "chat/send", "chat/edit", "chat/regenerate"),
+        *("models/load", "session/open", "session/configure"),
+        *("chat/send", "chat/edit", "chat/regenerate", "chat/results"),
         *("generate", "tokenize", "completion/inline", "completion/warm"),
     }
 )

@@ -36,8 +36,9 @@ from localspec.protocol.requests import (
     Message,
     Result,
     Stats,
-    Tool,
+    ToolCall,
     ToolChoice,
+    Tools,
 )
 
 PROTOCOL = 1
@@ -121,7 +122,7 @@ class Generate(Timed):
     raw: bool = False
     prefilled: bool = False
     variables: dict[str, Any] = {}
-    tools: Annotated[tuple[Tool, ...], Meta(max_length=1024)] = ()
+    tools: Tools = ()
     tool_choice: ToolChoice = "auto"
     tool: Identity | None = None
     parallel_tool_calls: bool = True
@@ -240,9 +241,15 @@ class SessionFork(SessionId):
     message: MessageId | None = None
 
 
-class ChatSend(SessionId):
-    content: Content
+class ChatTurn(SessionId, kw_only=True):
+    """The answer may call ``tools``: it then ends with ``tool_calls``, and goes on by ``chat/results``."""
+
+    tools: Tools = ()
     options: Options = Options()
+
+
+class ChatSend(ChatTurn, kw_only=True):
+    content: Content
 
 
 class ChatEdit(ChatSend, kw_only=True):
@@ -251,11 +258,23 @@ class ChatEdit(ChatSend, kw_only=True):
     message: MessageId
 
 
-class ChatRegenerate(SessionId):
+class ChatRegenerate(ChatTurn, kw_only=True):
     """Answer anew: the user's ``message``, or that before the answer ``message``; else the last one."""
 
     message: MessageId | None = None
-    options: Options = Options()
+
+
+class CallResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The result of the tool call of this id, or its failure in words."""
+
+    tool_call_id: Identity
+    content: str
+
+
+class ChatResults(ChatTurn, kw_only=True):
+    """Go on with an answer that ended with calls: ``results`` has one for each of them, in their order."""
+
+    results: Annotated[tuple[CallResult, ...], Meta(min_length=1, max_length=1024)]
 
 
 class StreamResume(Params):
@@ -294,6 +313,7 @@ METHODS: dict[str, type[Params]] = {
     "chat/send": ChatSend,
     "chat/edit": ChatEdit,
     "chat/regenerate": ChatRegenerate,
+    "chat/results": ChatResults,
     "stream/resume": StreamResume,
     "generate": Generate,
     "tokenize": Tokenize,
@@ -565,14 +585,17 @@ class SessionList(msgspec.Struct, frozen=True):
 
 
 class StoredMessage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One message; ``id`` is never reused, ``created`` is in seconds since 1970. ``stream`` is the id, for
-    ``stream/resume``, of an answer that is still generated after its client was lost."""
+    """One message; ``id`` is never reused, ``created`` is in seconds since 1970. ``tool_calls`` are those of
+    an answer; a message of the role ``tool`` has the result of the call ``tool_call_id``. ``stream`` is the
+    id, for ``stream/resume``, of an answer that is still generated after its client was lost."""
 
     id: int
-    role: Literal["user", "assistant"]
+    role: Literal["user", "assistant", "tool"]
     content: str
     status: Status
     created: float
+    tool_calls: tuple[ToolCall, ...] = ()
+    tool_call_id: str = ""
     stream: str | None = None
 
 

@@ -87,6 +87,9 @@ class Message(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fi
     """the template decides which turns keep it, mostly those since the last question"""
 
 
+MOST_TOOLS = 1024
+"""tools of one chat"""
+Tools = Annotated[tuple[Tool, ...], Meta(max_length=MOST_TOOLS)]
 ToolChoice = Literal["auto", "none", "required"]
 
 
@@ -109,10 +112,6 @@ class TokenPrompt(msgspec.Struct, frozen=True, tag="tokens"):
     tokens: tuple[int, ...]
 
 
-MOST_TOOLS = 1024
-"""tools of one chat"""
-
-
 class ChatPrompt(msgspec.Struct, frozen=True, omit_defaults=True, tag="chat"):
     """Answer the last message, through the model's chat template.
 
@@ -124,7 +123,7 @@ class ChatPrompt(msgspec.Struct, frozen=True, omit_defaults=True, tag="chat"):
     messages: tuple[Message, ...]
     prefilled: bool = False
     variables: dict[str, Any] = {}
-    tools: Annotated[tuple[Tool, ...], Meta(max_length=MOST_TOOLS)] = ()
+    tools: Tools = ()
     tool_choice: ToolChoice = "auto"
     tool: Identity | None = None
     parallel_tool_calls: bool = True

@@ -95,6 +95,43 @@ async def test_a_draft_stays_with_the_model_it_was_paired_with(
     assert again.stop() == 0
 
 
+async def test_calls_and_their_results_stay_in_the_chat(client: Raw) -> None:
+    tools = [{"name": "weather", "parameters": {"type": "object"}}]
+    calls = [
+        {"id": "call_1", "name": "weather", "arguments": '{"city": "Oslo"}'},
+        {"id": "call_2", "name": "time", "arguments": "{}"},
+    ]
+    results = [
+        {"role": "tool", "content": "", "tool_call_id": "call_1"},
+        {"role": "tool", "content": "prompt", "tool_call_id": "call_2"},
+    ]
+    sent = [{key: each[key] for key in ("content", "tool_call_id")} for each in results]
+    said = [
+        {"role": "user", "content": "call"},
+        {"role": "assistant", "content": "I look.", "tool_calls": calls},
+    ]
+    session = await open_session(client)
+    called = await client.result(1, "chat/send", session=session, content="call", tools=tools)
+    assert called["finish_reason"] == "tool_calls" and called["tool_calls"] == calls
+    for wrong in (sent[:1], sent[::-1]):
+        refused = await client.call(2, "chat/results", session=session, results=wrong)
+        assert code(refused) == "invalid_options" and "call_1, call_2" in refused["error"]["message"]
+    answer = await client.result(3, "chat/results", session=session, results=sent, tools=tools)
+    assert json.loads(answer["text"]) == {"type": "chat", "messages": said + results, "tools": tools}
+    assert code(await client.call(4, "chat/results", session=session, results=sent)) == "invalid_options"
+    copy = (await client.result(5, "session/fork", session=session))["session"]
+    again = json.loads((await client.result(6, "chat/send", session=copy, content="prompt"))["text"])
+    said += [*results, {"role": "assistant", "content": answer["text"]}]
+    assert again["messages"] == [*said, {"role": "user", "content": "prompt"}]
+    stored = (await get(client, copy))["messages"][:5]
+    assert [{key: each[key] for key in each if key in said[1] | results[0]} for each in stored] == said
+    # The results of an answer that is generated anew are dropped, and an answer without results is left out.
+    question = stored[0]["id"]
+    await client.result(7, "chat/regenerate", session=copy, message=question, tools=tools)
+    again = json.loads((await client.result(8, "chat/send", session=copy, content="prompt"))["text"])
+    assert again["messages"] == [{"role": "user", "content": "prompt"}]
+
+
 async def test_an_edit_waits_for_the_answer_that_streams(client: Raw, other: Raw) -> None:
     session = await open_session(client)
     await client.begin(1, "chat/send", session=session, content="stall")

@@ -80,9 +80,10 @@ class Chats(RuleBasedStateMachine):
     def begun(self, id: str, turn: Turn, kept: list[Row], question: str) -> None:
         """The turn is stored behind ``kept``; a user's message comes first unless it is there already."""
         begun = self.store.begin_turn(id, turn)
-        assert begun.question == question
-        before = kept if turn.content is not None else kept[:-1]
-        assert [(m.role, m.content) for m in begun.before] == [(r, c) for _, r, c, _ in before if c]
+        assert [(m.role, m.content) for m in begun.now] == [("user", question)]
+        before = [(r, c) for _, r, c, _ in (kept if turn.content is not None else kept[:-1]) if c]
+        pairs = (pair for pair in zip(before, before[1:], strict=False) if pair[0][0] == "user" != pair[1][0])
+        assert [(m.role, m.content) for m in begun.before] == [each for pair in pairs for each in pair]
         stored = self.store.messages(id)
         new: list[Row] = [(m.id, m.role, m.content, m.status) for m in stored[len(kept) :]]
         assert new[-1] == (begun.answer, "assistant", "", "streaming")
@@ -298,14 +299,16 @@ def test_of_what_is_dropped_nothing_stays_in_the_files(store: Store, path: Path,
     assert said(store, "b")[0] == ("user", "stays", "complete")
 
 
-def version_one(path: Path) -> None:
-    """A file as the first version wrote it, with its message 1 deleted and its log not merged in."""
+def version(path: Path, number: int = 1) -> None:
+    """A file of the first version, as a later one has left it, with its message 1 deleted and its log not
+    merged in."""
     db = sqlite3.connect(path, isolation_level=None)
     db.executescript(f"PRAGMA journal_mode = WAL; {MIGRATIONS[0]} PRAGMA user_version = 1;")
     db.execute("INSERT INTO sessions VALUES ('s', 'title', 1.5, 2.5, '{\"seed\":3}', 'be brief')")
     rows = [(2, "user", "hello", "complete"), (3, "assistant", "half an ans", "streaming")]
     for id, role, content, status in rows:
         db.execute("INSERT INTO messages VALUES (?, 's', ?, ?, ?, 1.0)", (id, role, content, status))
+    db.executescript(f"{' '.join(MIGRATIONS[1:number])} PRAGMA user_version = {number};")
     db.close()
 
 
@@ -313,7 +316,10 @@ def check_migrated(path: Path) -> None:
     store = Store(str(path))
     try:
         assert said(store, "s") == [("user", "hello", "complete"), ("assistant", "half an ans", "failed")]
-        assert [m.id for m in store.messages("s")] == [2, 3]
+        assert [(m.id, m.tool_calls, m.tool_call_id) for m in store.messages("s")] == [
+            (2, (), ""),
+            (3, (), ""),
+        ]
         found = store.find("s", False)
         assert found is not None and (found.options, found.system) == (Options(seed=3), "be brief")
         dropped = store.begin_turn("s", Turn(message=3)).answer
@@ -328,13 +334,14 @@ def check_migrated(path: Path) -> None:
     db.close()
 
 
-def test_a_file_of_the_first_version_is_migrated(path: Path) -> None:
-    version_one(path)
+@pytest.mark.parametrize("number", range(1, len(MIGRATIONS)))
+def test_a_file_of_an_earlier_version_is_migrated(path: Path, number: int) -> None:
+    version(path, number)
     check_migrated(path)
 
 
 def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    version_one(path)
+    version(path)
     with monkeypatch.context() as defect:
         defect.setattr(store_module, "MIGRATIONS", (MIGRATIONS[0], f"{MIGRATIONS[1]} no statement;"))
         with pytest.raises(sqlite3.OperationalError, match="syntax"):

@@ -12,6 +12,7 @@ from localspec.protocol.jsonrpc import Call, Params, ProtocolFault
 from localspec.protocol.messages import (
     METHODS,
     NOTIFICATIONS,
+    CallResult,
     ClientInfo,
     ModelList,
     SpeculationDegraded,
@@ -44,6 +45,7 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "chat/send": {"session": "s", "content": "hi"},
     "chat/edit": {"session": "s", "content": "hi", "message": 3},
     "chat/regenerate": {"session": "s", "message": 3},
+    "chat/results": {"session": "s", "results": [{"tool_call_id": "call_1", "content": "rain"}]},
     "stream/resume": {"stream": "x", "after_seq": 7},
     "generate": {"messages": [{"role": "user", "content": "hi"}], "options": {"stop": ["a"]}},
     "tokenize": {"text": "a", "model": "m", "start": True, "special": True, "pieces": True},
@@ -73,6 +75,7 @@ READ: dict[str, dict[str, Any]] = {
     "completion/inline": {"extra": (File("p", "t"),)},
     "memory/prime": {"paths": ("/w",), "texts": (File("/p", "t"),)},
     "events/subscribe": {"kinds": ("round", "model")},
+    "chat/results": {"results": (CallResult("call_1", "rain"),)},
 }
 """the fields of them that are no text or number"""
 

@@ -24,9 +24,17 @@ from localspec.daemon.workers.pool import key_of
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol import messages as wire
 from localspec.protocol.frames import DELTA, Ready, Streamed
-from localspec.protocol.messages import ChatEdit, ChatRegenerate, ChatSend, Nothing, Status
+from localspec.protocol.messages import (
+    ChatEdit,
+    ChatRegenerate,
+    ChatResults,
+    ChatSend,
+    ChatTurn,
+    Nothing,
+    Status,
+)
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Channel, ChatPrompt, Message, Request, Result
+from localspec.protocol.requests import Channel, ChatPrompt, Message, Request, Result, ToolCall, Tools
 
 
 async def open_new(daemon: Daemon, exchange: Exchange, params: wire.SessionOpen) -> wire.SessionOpened:
@@ -157,9 +165,11 @@ async def regenerate(daemon: Daemon, exchange: Exchange, params: ChatRegenerate)
     return await _take_turn(daemon, exchange, params, Turn(message=params.message))
 
 
-async def _take_turn(
-    daemon: Daemon, exchange: Exchange, params: ChatSend | ChatRegenerate, turn: Turn
-) -> Result:
+async def results(daemon: Daemon, exchange: Exchange, params: ChatResults) -> Result:
+    return await _take_turn(daemon, exchange, params, Turn(results=params.results))
+
+
+async def _take_turn(daemon: Daemon, exchange: Exchange, params: ChatTurn, turn: Turn) -> Result:
     """Answer as a stream, which goes on for a while when its client is lost."""
     session = await daemon.history.session(params.session)
     options = params.options.over(session.options)
@@ -168,7 +178,7 @@ async def _take_turn(
     options = await merged(daemon, options)
     return await daemon.streams.run(
         exchange,
-        lambda stream: answer(daemon, stream, session, turn, options),
+        lambda stream: answer(daemon, stream, session, turn, options, params.tools),
         session=session.id,
         patience=daemon.streams.grace,
     )
@@ -198,10 +208,16 @@ class Answer:
             self._unread.append(event.params)
         self._stream.take(event)
 
-    async def end(self, status: Status, text: str | None = None) -> None:
-        """Store ``text``, or the text so far. A failure to store it does not end the stream: it is logged."""
+    async def end(self, result: Result | None) -> None:
+        """Store the answer, or the text so far as failed. A failure to store it does not end the stream: it
+        is logged."""
         try:
-            await self._write(status, text)
+            if result is None:
+                await self._write("failed")
+            else:
+                calls = result.tool_calls if result.finish_reason == "tool_calls" else ()
+                status: Status = "cancelled" if result.finish_reason == "cancelled" else "complete"
+                await self._write(status, result.text, calls)
         except LocalspecError as error:
             log.error("an answer could not be stored: %s", error)
             self._daemon.publish(self._session, "unsaved")
@@ -219,7 +235,7 @@ class Answer:
                 writing.cancel()
                 await asyncio.wait([writing])
         except BaseException:
-            await self.end("failed")
+            await self.end(None)
             raise
 
     async def _checkpoint(self) -> None:
@@ -229,18 +245,20 @@ class Answer:
                 if self._unread:
                     await self._write("streaming")
 
-    async def _write(self, status: Status, text: str | None = None) -> None:
+    async def _write(self, status: Status, text: str | None = None, calls: tuple[ToolCall, ...] = ()) -> None:
         if text is None:
             unread, self._unread = self._unread, []
             deltas = (msgspec.json.decode(params, type=Text) for params in unread)
             self._text += "".join(delta.text for delta in deltas if delta.channel == "answer")
             text = self._text
         await self._daemon.history.use(
-            self._session, lambda store: store.write_answer(self._row, text, status)
+            self._session, lambda store: store.write_answer(self._row, text, status, calls)
         )
 
 
-async def answer(daemon: Daemon, stream: Stream, session: Session, turn: Turn, options: Options) -> Result:
+async def answer(
+    daemon: Daemon, stream: Stream, session: Session, turn: Turn, options: Options, tools: Tools
+) -> Result:
     """Answer ``turn`` with all messages before it as context; ``options`` are merged already.
 
     The question is stored when the session's lock is taken, before anything is generated.
@@ -256,16 +274,9 @@ async def answer(daemon: Daemon, stream: Stream, session: Session, turn: Turn, o
         reply = Answer(daemon, stream, session, begun.answer)
         async with reply.checkpointed():
             daemon.publish(session, "changed")
-            messages = [*_alternating(begun.before), Message("user", begun.question)]
-            if session.system is not None:
-                messages.insert(0, Message("system", session.system))
-            request = Request(prompt=ChatPrompt(tuple(messages)), options=options, source=session.source)
+            system = () if session.system is None else (Message("system", session.system),)
+            prompt = ChatPrompt((*system, *begun.before, *begun.now), tools=tools)
+            request = Request(prompt=prompt, options=options, source=session.source)
             result = await generate(daemon, stream, request, reply.take)
-        await reply.end("cancelled" if result.finish_reason == "cancelled" else "complete", result.text)
+        await reply.end(result)
         return result
-
-
-def _alternating(messages: tuple[Message, ...]) -> list[Message]:
-    """The turns that were answered: chat templates require user and assistant in alternation."""
-    pairs = zip(messages, messages[1:], strict=False)
-    return [m for pair in pairs if (pair[0].role, pair[1].role) == ("user", "assistant") for m in pair]
