@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 import time
+from collections.abc import Coroutine
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -15,7 +17,8 @@ from localspec import process
 from localspec.agent.server import Server, ToolError
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.jsonrpc import shortened
-from localspec.protocol.requests import Message, Result, Tool, ToolCall
+from localspec.protocol.messages import CallResult
+from localspec.protocol.requests import Tool, ToolCall
 from localspec.tools.families import as_json, object_of
 from localspec.wording import duration, one_line
 
@@ -58,27 +61,47 @@ def servers_in(path: Path) -> list[Server]:
 
 
 class Toolbox:
-    """The tools of programs, which run from :meth:`open` to :meth:`close`."""
+    """The tools of programs, which run until they are closed, and the user's lasting consents."""
 
-    def __init__(self, servers: list[Server]) -> None:
-        self._servers = servers
+    def __init__(self) -> None:
+        self._servers: list[Server] = []
         self._places: dict[str, tuple[Server, Tool]] = {}
+        self.allowed: set[str] = set()
+        """the tools that are called without a question"""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
         return tuple(replace(tool, name=name) for name, (_, tool) in self._places.items())
 
-    async def open(self) -> list[str]:
-        """Start the programs; returns sentences on tools that are missing. Of two tools with one name the
-        second gets its program's before it. Raises :class:`LocalspecError` if there is no tool at all."""
-        listed = await asyncio.gather(*(server.tools() for server in self._servers))
-        for server, (tools, _) in zip(self._servers, listed, strict=True):
+    @property
+    def listing(self) -> str:
+        """A line for each program, with its tools."""
+        lines: dict[str, list[str]] = {}
+        for name, (server, _) in self._places.items():
+            lines.setdefault(server.name, []).append(f"{name} (allowed)" if name in self.allowed else name)
+        return "\n".join(f"{program}: {', '.join(names)}" for program, names in lines.items())
+
+    async def open(self, servers: list[Server]) -> list[str]:
+        """Start programs besides those that run, in place of those that were started by the same command;
+        returns sentences on tools that are missing. Of two tools with one name the second gets its program's
+        before it. Raises :class:`LocalspecError` if these programs have no tool at all."""
+        try:
+            listed = await asyncio.gather(*(server.tools() for server in servers))
+            remarks = [remark for _, remark in listed if remark]
+            if not any(tools for tools, _ in listed):
+                raise LocalspecError("; ".join(remarks) or "there are no tools", NO_FUNCTION)
+        except BaseException:
+            await _end(servers)
+            raise
+        replaced = [each for each in self._servers if each.command in [new.command for new in servers]]
+        self._places = {name: at for name, at in self._places.items() if at[0] not in replaced}
+        self.allowed.intersection_update(self._places)
+        self._servers = [*(each for each in self._servers if each not in replaced), *servers]
+        for server, (tools, _) in zip(servers, listed, strict=True):
             for tool in tools:
                 full = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server.name[:20]}_{tool.name}")
                 self._places[full if tool.name in self._places else tool.name] = (server, tool)
-        remarks = [remark for _, remark in listed if remark]
-        if not self._places:
-            raise LocalspecError("; ".join(remarks) or "there are no tools", NO_FUNCTION)
+        await _end(replaced)
         return remarks
 
     async def call(self, call: ToolCall) -> str:
@@ -90,54 +113,93 @@ class Toolbox:
         return await server.call(tool.name, arguments)
 
     async def close(self) -> None:
-        await asyncio.gather(*(server.close() for server in self._servers))
+        """End the programs; there are no tools any more."""
+        servers, self._servers, self._places = self._servers, [], {}
+        self.allowed.clear()
+        await _end(servers)
+
+
+async def _end(servers: list[Server]) -> None:
+    await asyncio.gather(*(server.close() for server in servers))
+
+
+@dataclass(eq=False)
+class Made:
+    """A call that is made, then its ``text``: the result, or the refusal or failure in words."""
+
+    call: ToolCall
+    text: str | None = None
+    began: float | None = None
+    seconds: float | None = None
+    """the time that it took; None: it runs, or the time is not known"""
+
+    @property
+    def begun(self) -> str:
+        """The tool with its arguments, in a line."""
+        return called(self.call)
+
+    @property
+    def ended(self) -> str:
+        """The tool with the beginning of the result and the time taken, in a line."""
+        text = one_line(shortened(" ".join((self.text or "").split()), SHOWN_RESULT))
+        return f"{one_line(self.call.name)}: {text}{self.took}"
+
+    @property
+    def took(self) -> str:
+        """The time that it took, or takes so far, in brackets."""
+        so_far = None if self.began is None else time.monotonic() - self.began
+        seconds = so_far if self.seconds is None else self.seconds
+        return "" if seconds is None else f" ({duration(seconds)})"
+
+
+def called(call: ToolCall) -> str:
+    """A call in a line."""
+    return one_line(f"{call.name} {shortened(as_json(object_of(call.arguments)), SHOWN_ARGUMENTS)}")
 
 
 class Front(Protocol):
-    """The model and the user, as a front end has them."""
+    """The chat and the user, as a front end has them."""
 
-    async def answer(self, messages: tuple[Message, ...]) -> Result: ...
-    async def consent(self, tool: str) -> Consent: ...
+    async def answer(self, results: tuple[CallResult, ...]) -> tuple[ToolCall, ...]:
+        """Have the question answered, or the answer go on after these results; returns its calls."""
+
+    async def consent(self, made: Made) -> Consent: ...
+    async def work(self, call: Coroutine[Any, Any, str]) -> str:
+        """Run a call. Raises :class:`ToolError` if the user cancels it, but goes on."""
+
+    def show(self, made: Made) -> None:
+        """Show a call, before the user is asked and after its end."""
+
     def note(self, line: str) -> None: ...
 
 
-async def converse(messages: list[Message], box: Toolbox, front: Front) -> Result:
-    """Answer a conversation, making the calls that the user consents to; returns the last answer. All
-    answers and results are appended to ``messages``."""
-    always: set[str] = set()
+async def converse(box: Toolbox, front: Front) -> None:
+    """Have a question answered, making the calls that the user consents to, until an answer has none."""
+    calls = await front.answer(())
     for _ in range(MOST_TURNS):
-        answer = await front.answer(tuple(messages))
-        messages.append(Message("assistant", answer.text, answer.tool_calls))
-        if answer.finish_reason != "tool_calls":
-            break
-        for call in answer.tool_calls:
-            arguments = shortened(as_json(object_of(call.arguments)), SHOWN_ARGUMENTS)
-            front.note(one_line(f"{call.name} {arguments}"))
-            text = await _called(call, box, front, always)
-            messages.append(Message("tool", text, tool_call_id=call.id))
-    else:
+        if not calls:
+            return
+        results = [CallResult(call.id, await _result(call, box, front)) for call in calls]
+        calls = await front.answer(tuple(results))
+    if calls:
         front.note(f"ended after {MOST_TURNS} answers with calls")
-    return answer
 
 
-async def _called(call: ToolCall, box: Toolbox, front: Front, always: set[str]) -> str:
-    """The result of a call, or its refusal or failure in words. A cancel, as by Ctrl-C, cancels only the call
-    if it is the first one of this task."""
-    consent = "always" if call.name in always else await front.consent(call.name)
+async def _result(call: ToolCall, box: Toolbox, front: Front) -> str:
+    """The result of a call, or its refusal or failure in words."""
+    made = Made(call)
+    front.show(made)
+    consent = "yes" if call.name in box.allowed else await front.consent(made)
     if consent == "no":
-        return "The user refused this call."
-    if consent == "always":
-        always.add(call.name)
-    began = time.monotonic()
-    try:
-        text = await box.call(call)
-    except ToolError as error:
-        text = f"error: {error}"
-    except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is None or task.cancelling() > 1:
-            raise
-        text = "The user cancelled this call."
-    shown = one_line(shortened(" ".join(text.split()), SHOWN_RESULT))
-    front.note(f"{call.name}: {shown} ({duration(time.monotonic() - began)})")
-    return text
+        made.text = "The user refused this call."
+    else:
+        if consent == "always":
+            box.allowed.add(call.name)
+        made.began = time.monotonic()
+        try:
+            made.text = await front.work(box.call(call))
+        except ToolError as error:
+            made.text = f"error: {error}"
+        made.seconds = time.monotonic() - made.began
+    front.show(made)
+    return made.text

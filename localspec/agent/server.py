@@ -79,8 +79,10 @@ class Server:
     environment. Requests are sent one after another."""
 
     def __init__(self, name: str, command: tuple[str, ...], added: Mapping[str, str] = NOTHING_ADDED) -> None:
-        self.name = name
-        self._command, self._added = command, added
+        self.name, self.command = name, command
+        self._added = added
+        self._turn = asyncio.Lock()
+        """held during a call"""
         self._process: Process | None = None
         self._errors = b""
         self._id = 0
@@ -106,8 +108,12 @@ class Server:
         return tools, f"{self.name} has {len(found):,} tools, of which {left:,} are left out" * bool(left)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> str:
-        """The result of a call as text; raises :class:`ToolError`. A call that is cancelled or takes too long
-        is cancelled in the program, which is ended if it does not react."""
+        """The result of a call as text, after earlier ones; raises :class:`ToolError`. One that is cancelled
+        or takes too long is cancelled in the program, which is ended if it does not react."""
+        async with self._turn:
+            return await self._called(tool, arguments)
+
+    async def _called(self, tool: str, arguments: dict[str, Any]) -> str:
         try:
             async with asyncio.timeout(CALL_S):
                 await self._connect()
@@ -147,11 +153,11 @@ class Server:
         around: dict[str, Any] = {"env": {**os.environ, **self._added}, "start_new_session": True}
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LONGEST_MESSAGE, **around
+                *self.command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LONGEST_MESSAGE, **around
             )
         except (OSError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise ToolError(f"{self.name} cannot be started: {self._command[0]}: {reason}") from None
+            raise ToolError(f"{self.name} cannot be started: {self.command[0]}: {reason}") from None
         assert self._process.stderr is not None
         self._drainer = asyncio.create_task(self._drain(self._process.stderr))
         about = {"name": "localspec", "version": __version__}

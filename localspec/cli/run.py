@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -94,14 +95,9 @@ class RunFlags(AnswerFlags):
             raise InvalidOptions(message, "Drop --raw or --system.")
 
     def _check_tools(self) -> None:
-        others = {
-            "-c": self.go_on,
-            "--session": self.session,
-            "--raw": self.raw,
-            "--no-daemon": self.no_daemon,
-        }
-        if given := [flag for flag, value in others.items() if value]:
-            raise InvalidOptions(f"--tools cannot be combined with {given[0]}", f"Drop {given[0]}.")
+        if self.raw or self.no_daemon:
+            given = "--raw" if self.raw else "--no-daemon"
+            raise InvalidOptions(f"--tools cannot be combined with {given}", f"Drop {given}.")
         if not (self.yes or can_ask()):
             raise InvalidOptions(
                 "stdin is not a terminal, so calls of tools cannot be confirmed",
@@ -169,17 +165,15 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
 
     async def ask(client: Client) -> Result:
         if how.tools:
-            from localspec.cli.tools import converse
+            from localspec.cli.tools import Terminal, opened
 
             printer.messages.extend(how.messages(text))
-            return await converse(client, how.tools, constrained, printer, yes=how.yes)
+            async with opened(how.tools) as box, _kept(client, how, options, printer) as session:
+                return await Terminal(client, session, box, printer, yes=how.yes).converse(text, constrained)
         if how.raw:
             return await answer.show(client.generate(text, raw=True, options=constrained), printer)
-        if how.private:
-            messages = how.messages(text)
-            return await answer.show(client.generate(messages=messages, options=constrained), printer)
-        session = await _session(client, how, options, printer)
-        return await answer.show(client.chat(session, text, options=constrained), printer)
+        async with _kept(client, how, options, printer) as session:
+            return await answer.show(client.chat(session, text, options=constrained), printer)
 
     return _answered(how, flags, printer, local, ask)
 
@@ -299,7 +293,19 @@ async def _session(client: Client, how: RunFlags, options: Options, printer: Pri
         if how.stats:
             note(f"session {session}")
         return session
-    opened = await answer.show(client.open(system=how.system, options=options), printer)
+    stream = client.open(system=how.system, private=how.private, options=options)
+    opened = await answer.show(stream, printer)
     if how.stats:
         note(f"{pairing_line(opened.pairing)}; session {opened.session}")
     return opened.session
+
+
+@asynccontextmanager
+async def _kept(client: Client, how: RunFlags, options: Options, printer: Printer) -> AsyncIterator[str]:
+    """The session of a run, which is kept unless it is private."""
+    session = await _session(client, how, options, printer)
+    try:
+        yield session
+    finally:
+        if how.private:
+            await client.close_session(session)

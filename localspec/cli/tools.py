@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 import sys
 import termios
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from localspec.agent import loop
-from localspec.agent.loop import Consent, Toolbox, servers_in
+from localspec.agent.loop import Consent, Made, Toolbox, servers_in
+from localspec.agent.server import ToolError
 from localspec.cli.answer import show
 from localspec.cli.output import Printer, note
+from localspec.protocol.messages import CallResult
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message, Result
+from localspec.protocol.requests import Message, Result, ToolCall
 
 if TYPE_CHECKING:
     from localspec.client import Client
@@ -23,34 +27,46 @@ CONSENTS: dict[str, Consent] = {
 }
 
 
-async def converse(
-    client: Client, files: tuple[Path, ...], options: Options, printer: Printer, *, yes: bool
-) -> Result:
-    """Answer the printer's messages with the tools of these files; with ``yes``, make all calls."""
-    box = Toolbox([server for file in files for server in servers_in(file)])
+@asynccontextmanager
+async def opened(files: tuple[Path, ...]) -> AsyncIterator[Toolbox]:
+    """The tools of these files; says which are missing."""
+    box = Toolbox()
     try:
-        for remark in await box.open():
+        for remark in await box.open([server for file in files for server in servers_in(file)]):
             note(f"localspec: {remark}.")
-        return await loop.converse(printer.messages, box, Terminal(client, box, options, printer, yes))
+        yield box
     finally:
         await box.close()
 
 
 class Terminal:
-    """Sends requests to the daemon, and questions to stderr."""
+    """A session with tools, whose questions and calls go to stderr; with ``yes`` without questions."""
 
-    def __init__(self, client: Client, box: Toolbox, options: Options, printer: Printer, yes: bool) -> None:
-        self._client, self._printer = client, printer
-        self._tools, self._options, self._yes = box.tools, options, yes
+    def __init__(self, client: Client, session: str, box: Toolbox, printer: Printer, *, yes: bool) -> None:
+        self._client, self._session, self._box = client, session, box
+        self._printer, self._yes = printer, yes
 
-    async def answer(self, messages: tuple[Message, ...]) -> Result:
-        stream = self._client.generate(messages=messages, tools=self._tools, options=self._options)
-        result = await show(stream, self._printer)
-        if result.tool_calls:
-            self._printer.calls()
-        return result
+    async def converse(self, text: str, options: Options) -> Result:
+        """The last answer to a text; the answers and results before it go to the printer."""
+        self._text, self._options = text, options
+        await loop.converse(self._box, self)
+        return self._result
 
-    async def consent(self, tool: str) -> Consent:
+    async def answer(self, results: tuple[CallResult, ...]) -> tuple[ToolCall, ...]:
+        said, session = self._printer.messages, self._session
+        said += [Message("tool", each.content, (), each.tool_call_id) for each in results]
+        if results:
+            stream = self._client.results(session, results, tools=self._box.tools, options=self._options)
+        else:
+            stream = self._client.chat(session, self._text, tools=self._box.tools, options=self._options)
+        self._result = result = await show(stream, self._printer)
+        said.append(Message("assistant", result.text, result.tool_calls))
+        if result.finish_reason != "tool_calls":
+            return ()
+        self._printer.calls()
+        return result.tool_calls
+
+    async def consent(self, made: Made) -> Consent:
         """Ask until the answer is clear; the end of the input means no."""
         while not self._yes:
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # typed before the call was shown
@@ -60,6 +76,19 @@ class Terminal:
             if not line or word in CONSENTS:
                 return CONSENTS.get(word, "no")
         return "always"
+
+    async def work(self, call: Coroutine[Any, Any, str]) -> str:
+        """Run a call; the first Ctrl-C of a run cancels only the call."""
+        try:
+            return await call
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling() > 1:
+                raise
+            raise ToolError("the user cancelled this call") from None
+
+    def show(self, made: Made) -> None:
+        self.note(made.begun if made.text is None else made.ended)
 
     def note(self, line: str) -> None:
         note(f"localspec: {line}")

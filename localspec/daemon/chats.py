@@ -223,7 +223,10 @@ class Store:
             "WHERE session = ? ORDER BY id",
             (session,),
         )
-        return tuple(StoredMessage(*row, CALLS.decode(calls), id) for *row, calls, id in rows)
+        return tuple(
+            StoredMessage(id, role, content, status, created, CALLS.decode(calls), call)
+            for id, role, content, status, created, calls, call in rows
+        )
 
     def begin_turn(self, session: str, turn: Turn) -> Begun:
         """Store the question or the results, and an empty answer; drop the messages that ``turn`` replaces.

@@ -6,19 +6,24 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pexpect
 import pytest
 
 from localspec.agent import server
-from localspec.agent.loop import MOST_TURNS, Consent, Toolbox, converse, servers_in
+from localspec.agent.loop import MOST_TURNS, Consent, Made, Toolbox, converse, servers_in
 from localspec.agent.server import ToolError
+from localspec.cli.output import Printer
+from localspec.cli.tools import Terminal
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.protocol.requests import Message, Result, Tool, ToolCall
+from localspec.protocol.messages import CallResult, StoredMessage
+from localspec.protocol.options import Options
+from localspec.protocol.requests import Tool, ToolCall
 from tests.client.conftest import connected, own_home
 from tests.waiting import DEADLINE_S, run, until
 
@@ -74,9 +79,9 @@ def functions(tmp_path: Path) -> Path:
 
 @asynccontextmanager
 async def opened(path: Path) -> AsyncIterator[tuple[Toolbox, list[str]]]:
-    box = Toolbox(servers_in(path))
+    box = Toolbox()
     try:
-        yield box, await box.open()
+        yield box, await box.open(servers_in(path))
     finally:
         await box.close()
 
@@ -176,18 +181,29 @@ def test_files_that_name_no_tools(tmp_path: Path, text: str | None, message: str
 
 
 class Script:
-    """A model that answers with its prompt, and a user whose consents are given."""
+    """A chat with a model that answers with its prompt, and a user whose consents are given."""
 
-    def __init__(self, client: Client, box: Toolbox, *consents: Consent) -> None:
-        self._client, self._tools = client, box.tools
+    def __init__(self, client: Client, session: str, box: Toolbox, *consents: Consent) -> None:
+        self._client, self._session, self._box = client, session, box
         self._consents = iter(consents)
         self.lines: list[str] = []
 
-    async def answer(self, messages: tuple[Message, ...]) -> Result:
-        return await self._client.generate(messages=messages, tools=self._tools).result()
+    async def answer(self, results: tuple[CallResult, ...]) -> tuple[ToolCall, ...]:
+        tools = self._box.tools
+        if results:
+            stream = self._client.results(self._session, results, tools=tools)
+        else:
+            stream = self._client.chat(self._session, "call", tools=tools)
+        return (await stream.result()).tool_calls
 
-    async def consent(self, tool: str) -> Consent:
+    async def consent(self, made: Made) -> Consent:
         return next(self._consents)
+
+    async def work(self, call: Coroutine[Any, Any, str]) -> str:
+        return await call
+
+    def show(self, made: Made) -> None:
+        self.note(made.begun if made.text is None else made.ended)
 
     def note(self, line: str) -> None:
         self.lines.append(line.rpartition(" (")[0] or line)
@@ -199,47 +215,72 @@ def home() -> Iterator[Path]:
         yield path
 
 
+async def conversation(path: Path, *consents: Consent) -> tuple[list[str], tuple[StoredMessage, ...]]:
+    """The lines that are shown, and the messages of the chat."""
+    async with connected() as client, opened(path) as (box, _):
+        session = (await client.open().result()).session
+        script = Script(client, session, box, *consents)
+        await converse(box, script)
+        return script.lines, (await client.session(session)).messages
+
+
 async def test_a_conversation_with_calls(home: Path, functions: Path) -> None:
-    async with connected() as client, opened(functions) as (box, _):
-        front = Script(client, box, "yes", "no")
-        messages = [Message("user", "call")]
-        result = await converse(messages, box, front)
-    assert front.lines == ['weather {"city": "Oslo"}', "weather: \ufffd[2Jrain in Oslo", "time {}"]
+    lines, messages = await conversation(functions, "yes", "no")
+    assert lines == [
+        'weather {"city": "Oslo"}',
+        "weather: \ufffd[2Jrain in Oslo",
+        "time {}",
+        "time: The user refused this call.",
+    ]
     assert [(each.role, each.content, each.tool_call_id) for each in messages[1:]] == [
         ("assistant", "I look.", ""),
         ("tool", "\x1b[2Jrain in Oslo", "call_1"),
         ("tool", "The user refused this call.", "call_2"),
-        ("assistant", result.text, ""),
+        ("assistant", "The user refused this call. ", ""),  # the last message
     ]
-    assert result.text == "The user refused this call. "  # the last message
+    assert [call.name for call in messages[1].tool_calls] == ["weather", "time"]
 
 
 async def test_a_conversation_ends_and_asks_once_for_what_is_always_allowed(
     home: Path, functions: Path
 ) -> None:
     functions.write_text(FUNCTIONS.replace('{"hour": 12}', '"call"'))
-    async with connected() as client, opened(functions) as (box, _):
-        front = Script(client, box, "always", "always")
-        messages = [Message("user", "call")]
-        await converse(messages, box, front)
-    assert front.lines[-1] == f"ended after {MOST_TURNS} answers with calls"
-    assert len(messages) == 1 + 3 * MOST_TURNS
+    lines, messages = await conversation(functions, "always", "always")
+    assert lines[-1] == f"ended after {MOST_TURNS} answers with calls"
+    assert len(messages) == 2 + 3 * MOST_TURNS
 
 
-async def test_a_cancel_ends_the_call_and_a_second_one_the_conversation(home: Path, functions: Path) -> None:
+async def test_programs_are_added_and_replaced(functions: Path, tmp_path: Path) -> None:
+    async with opened(functions) as (box, _):
+        box.allowed |= {"time", "weather"}
+        await box.open(servers_in(written(tmp_path, "fine"))[:1])
+        functions.write_text("def time() -> int:\n    'The time.'\n    return 12\n")
+        await box.open(servers_in(functions))
+        assert [tool.name for tool in box.tools] == ["echo", "time"]
+        assert box.allowed == set() and await called(box, "time", "{}") == "12"
+        with pytest.raises(LocalspecError, match="none cannot be started"):
+            await box.open(servers_in(written(tmp_path)))
+        results = await asyncio.gather(*(called(box, "echo", f'{{"text": "{n}"}}') for n in range(3)))
+        assert results == [f"{n}\n[image]" for n in range(3)]
+        await box.close()
+        assert box.tools == ()
+
+
+async def test_ctrl_c_ends_the_call_and_a_second_one_the_conversation(home: Path, functions: Path) -> None:
     begun = functions.with_name("begun")
     waits = f"open({str(begun)!r}, 'w').close(); clock.sleep(1000)\n    return "
     functions.write_text(FUNCTIONS.replace("    return ", f"    {waits}"))
-    messages = [Message("user", "call")]
+    printer = Printer()
     async with connected() as client, opened(functions) as (box, _):
-        talk = asyncio.create_task(converse(messages, box, Script(client, box, "yes", "yes")))
+        session = (await client.open().result()).session
+        front = Terminal(client, session, box, printer, yes=True)
+        talk = asyncio.create_task(front.converse("call", Options()))
         for _ in range(2):
             await until(begun.exists, "the call has begun")
             begun.unlink()
             talk.cancel()
         with pytest.raises(asyncio.CancelledError):
             await talk
-    assert [each.content for each in messages[2:]] == ["The user cancelled this call."]
 
 
 async def start() -> None:
@@ -262,5 +303,8 @@ def test_the_command_asks_and_prints_the_answer_alone(home: Path, functions: Pat
     assert result["text"] == '{"hour":12} ' and [each["role"] for each in result["messages"]] == [
         *("user", "assistant", "tool", "tool", "assistant")
     ]
+    more = [*command[:-1], "-c", "then what"]
+    done = subprocess.run([*more, "--yes"], input="", capture_output=True, text=True, timeout=DEADLINE_S)
+    assert json.loads(done.stdout)["text"] == "\nwhat"
     refused = subprocess.run(command, input="", capture_output=True, text=True, timeout=DEADLINE_S)
     assert refused.returncode == 2 and "Add --yes" in refused.stdout

@@ -124,7 +124,7 @@ async def test_calls_and_their_results_stay_in_the_chat(client: Raw) -> None:
     said += [*results, {"role": "assistant", "content": answer["text"]}]
     assert again["messages"] == [*said, {"role": "user", "content": "prompt"}]
     stored = (await get(client, copy))["messages"][:5]
-    assert [{key: each[key] for key in each if key in said[1] | results[0]} for each in stored] == said
+    assert [{key: each[key] for key in each if key in {*said[1], *results[0]}} for each in stored] == said
     # The results of an answer that is generated anew are dropped, and an answer without results is left out.
     question = stored[0]["id"]
     await client.result(7, "chat/regenerate", session=copy, message=question, tools=tools)
