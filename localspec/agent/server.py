@@ -146,6 +146,13 @@ class Server:
             os.killpg(process.pid, signal.SIGKILL)
         await asyncio.wait((asyncio.ensure_future(process.wait()), self._drainer), timeout=END_S)
 
+    @property
+    def _running(self) -> Process:
+        """The program; raises :class:`ToolError` if it was ended meanwhile."""
+        if self._process is None:
+            raise ToolError(f"{self.name} was ended")
+        return self._process
+
     async def _connect(self) -> None:
         if self._process is not None and self._process.returncode is None:
             return
@@ -193,19 +200,21 @@ class Server:
             raise ToolError(f"{self.name} breaks the protocol in {method}: {error}") from None
 
     async def _send(self, text: str) -> None:
-        assert self._process is not None and self._process.stdin is not None
+        stdin = self._running.stdin
+        assert stdin is not None
         try:
-            self._process.stdin.write(text.encode() + b"\n")
-            await self._process.stdin.drain()
+            stdin.write(text.encode() + b"\n")
+            await stdin.drain()
         except OSError:
             raise await self._ended() from None
 
     async def _receive(self) -> _Message:
         """The next message; lines that are none, such as logs, are skipped."""
-        assert self._process is not None and self._process.stdout is not None
+        stdout = self._running.stdout
+        assert stdout is not None
         while True:
             try:
-                line = await self._process.stdout.readline()
+                line = await stdout.readline()
             except ValueError:
                 await self.close()
                 raise ToolError(f"{self.name} is ended: a message had over {size(LONGEST_MESSAGE)}") from None
@@ -216,8 +225,7 @@ class Server:
 
     async def _ended(self) -> ToolError:
         """The end of the program, with the last line of its stderr."""
-        process = self._process
-        assert process is not None
+        process = self._running
         await self.close()
         last = one_line(self._errors.decode(errors="replace").strip().rpartition("\n")[2])
         return ToolError(f"{self.name} has ended with code {process.returncode}{last and f': {last}'}")

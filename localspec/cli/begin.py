@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from localspec.config import environment_options
@@ -27,8 +28,10 @@ def begin(
     go_on: bool = False,
     private: bool = False,
     yes: bool = False,
+    tools: tuple[Path, ...] = (),
 ) -> int:
-    """Chat in the terminal until the user leaves; without ``options``, use those of the environment.
+    """Chat in the terminal until the user leaves; without ``options``, use those of the environment. The
+    model may call ``tools``.
 
     Raises :class:`InvalidOptions` where there is no terminal that can show it, and :class:`SessionNotFound`.
     """
@@ -40,6 +43,7 @@ def begin(
             f"a chat needs a terminal, and {other[0]}", "For one answer, use `localspec run`."
         )
     gc.disable()  # imports make no garbage: looking for it takes a twentieth of the start
+    from localspec.agent.loop import servers_in
     from localspec.tui.app import ChatApp
 
     gc.freeze()
@@ -50,7 +54,8 @@ def begin(
         session = answer.remote(lambda client: _stored(client, session))
     given = environment_options() if options is None else options
     needed = partial(_missing, given, yes)
-    app = ChatApp(given, settle=_settle, missing=needed, session=session, private=private)
+    servers = [server for file in tools for server in servers_in(file)]
+    app = ChatApp(given, settle=_settle, missing=needed, session=session, private=private, servers=servers)
     app.run()
     return app.return_code or ExitCode.OK
 

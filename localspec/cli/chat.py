@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -25,6 +26,8 @@ class ChatFlags:
     "Continue the session of this id."
     private: bool = False
     "Store no history, and learn nothing from this chat."
+    tools: tuple[Path, ...] = ()
+    "Tools that the model may call: FILE.py or FILE.json (MCP)."
     yes: bool = False
     "Download the default model without a question, if it is needed and not here."
 
@@ -40,4 +43,5 @@ def chat(*, how: ChatFlags = NO_CHAT_FLAGS, flags: ModelFlags = NO_FLAGS) -> int
             "--private cannot be combined with -c or --session: a stored session cannot become private",
             "Drop --private, or start a new chat.",
         )
-    return begin(flags.options(), session=how.session, go_on=how.go_on, private=how.private, yes=how.yes)
+    where: dict[str, Any] = {"session": how.session, "go_on": how.go_on, "private": how.private}
+    return begin(flags.options(), **where, yes=how.yes, tools=how.tools)

@@ -7,7 +7,7 @@ import contextlib
 import signal
 import textwrap
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -22,6 +22,8 @@ from textual.notifications import Notify
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
+from localspec.agent.loop import Consent, Made
+from localspec.agent.server import Server
 from localspec.errors import LocalspecError
 from localspec.home import state_dir, write_private
 from localspec.protocol.options import Options
@@ -32,9 +34,9 @@ from localspec.tui import (
     defects,
     facts,
 )
-from localspec.tui.chat import Chat
+from localspec.tui.chat import Chat, Tools
 from localspec.tui.command import COMMANDS
-from localspec.tui.dialog import Confirm, Dialog
+from localspec.tui.dialog import Confirm, Dialog, Permission
 from localspec.tui.link import Link
 from localspec.tui.screen import ChatScreen
 from localspec.wording import printable
@@ -55,7 +57,7 @@ class ChatApp(App[None]):
 
     ``options`` are those of new chats, as resolved by ``settle``, which may read the disk, and is called
     after the first frame is painted. ``missing`` returns the default model if it is to be offered.
-    ``session`` is the id of the session to continue.
+    ``session`` is the id of the session to continue, ``servers`` are the programs whose tools it may call.
     """
 
     TITLE = "localspec"
@@ -76,12 +78,14 @@ class ChatApp(App[None]):
         missing: Callable[[], Missing | None] = lambda: None,
         session: str | None = None,
         private: bool = False,
+        servers: Sequence[Server] = (),
     ) -> None:
         super().__init__()
         self.options = options
         self._settle, self._missing = settle, missing
         self.link = Link(self._receive)
-        self._first = session
+        self._first, self._servers = session, [*servers]
+        self.tools, self._asking = Tools(self._consent), asyncio.Lock()
         self._answering: set[Chat] = set()
         """chats with a running answer, shown or not"""
         for theme in [theme for theme in self.available_themes.values() if theme.ansi]:
@@ -123,6 +127,7 @@ class ChatApp(App[None]):
             with contextlib.suppress(LocalspecError, TimeoutError):  # the daemon's end deletes it, too
                 async with asyncio.timeout(LEAVING_S):
                     await self.chat_screen.chat.discard()
+        await self.tools.box.close()
         await self.link.close()
 
     def action_help_quit(self) -> None:
@@ -139,7 +144,7 @@ class ChatApp(App[None]):
 
     def new_chat(self, *, private: bool = False) -> Chat:
         """Return a chat without messages."""
-        return Chat(self.link, self._receive_of, self.options, private=private)
+        return Chat(self.link, self._receive_of, self.options, self.tools, private=private)
 
     async def stored_chat(self, session: str) -> Chat:
         """Return the chat of a session; one with a running answer as far as that has come.
@@ -155,6 +160,11 @@ class ChatApp(App[None]):
         """The chat of a session that is shown or has a running answer here."""
         known = (self.chat_screen.chat, *self._answering)
         return next((chat for chat in known if chat.session == session), None)
+
+    async def _consent(self, made: Made) -> Consent:
+        """Ask the user for the consent to a call, one at a time."""
+        async with self._asking:
+            return await self.push_screen_wait(Permission(made.begun)) or "no"
 
     async def drop(self, session: str) -> None:
         """Delete a session, also one that is shown or has a running answer."""
@@ -195,6 +205,10 @@ class ChatApp(App[None]):
                 self.chat_screen.chat.options = self.options
                 if self._first is not None:
                     self.chat_screen.show(await self.stored_chat(self._first))
+                try:
+                    await self.chat_screen.open_tools(self._servers)
+                except LocalspecError as error:
+                    self.chat_screen.show_error(error)
                 if (missing := await asyncio.to_thread(self._missing)) is not None:
                     await self._offer(missing)
             finally:
@@ -245,7 +259,7 @@ class ChatApp(App[None]):
             self._answering.discard(chat)
         if chat is self.chat_screen.chat:
             self._receive(fact)
-        elif isinstance(fact, facts.Grown) and fact.ended and chat.answer is not None:
+        elif isinstance(fact, facts.Grown) and fact.ended and chat.answer is not None and not chat.answering:
             title = textwrap.shorten(chat.title or chat.said[0].text, LONGEST_TITLE, placeholder="…")
             if (error := chat.answer.error) is None:
                 self.chat_screen.notify("The answer is complete.", title=title)

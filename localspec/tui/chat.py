@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 from textual.message import Message
 
+from localspec.agent.loop import Consent, Made, Toolbox, converse
+from localspec.agent.server import ToolError
 from localspec.errors import DaemonUnavailable, Gone, LocalspecError, SessionNotFound
 from localspec.protocol import messages as wire
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Result
-from localspec.tui.conversation import Answer, Question, Said, last_question, said_in, shown
+from localspec.protocol.requests import Result, Tool, ToolCall
+from localspec.tui.conversation import Answer, Called, Question, Said, last_question, said_in, shown
 from localspec.tui.facts import Changed, Configured, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
 from localspec.wording import one_line, underway
@@ -30,23 +32,35 @@ LOADED_BY = ("model", "draft", "backend")
 FIELDS = Options.__struct_fields__
 BATCH_S = 0.1
 """between two reports of a growing answer: each costs a painting of the screen"""
+CALL_S = 1.0
+"""between two reports of a running call, whose time is shown"""
 
 T = TypeVar("T")
-Begin = Callable[["Client", str], "Stream[Result]"]
+Begin = Callable[["Client", str, tuple[Tool, ...]], "Stream[Result]"]
+
+
+class Tools:
+    """The tools of all chats of a program: ``ask`` returns the user's consent to a call."""
+
+    def __init__(self, ask: Callable[[Made], Awaitable[Consent]]) -> None:
+        self.box, self.ask = Toolbox(), ask
 
 
 class Chat:
-    """One session; the daemon opens it at the first message. ``report`` is called with each fact."""
+    """One session; the daemon opens it at the first message. ``report`` is called with each fact. Answers may
+    call ``tools``."""
 
     def __init__(
         self,
         link: Link,
         report: Callable[[Chat, Message], object],
         options: Options,
+        tools: Tools,
         *,
         private: bool = False,
     ) -> None:
         self._link = link
+        self._tools = tools
         self._report_to = report
         self.options = options
         self.system: str | None = None
@@ -56,6 +70,10 @@ class Chat:
         self.pairing: wire.Pairing | None = None
         self.said: list[Said] = []
         self._stream: Stream[Any] | None = None
+        self._call: asyncio.Future[str] | None = None
+        """the call that runs"""
+        self._conversing = False
+        """True if the last answer goes on after its calls"""
         self._grown: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
         self.discarded = False
@@ -79,8 +97,21 @@ class Chat:
 
     @property
     def answering(self) -> bool:
-        """True if an answer is in progress, or about to begin."""
+        """True if an answer is in progress, with the calls that it makes, or about to begin."""
+        if self._calls:
+            return self._waiting or self._conversing
         return self._waiting or (self.answer is not None and self.answer.growing)
+
+    @property
+    def _calls(self) -> bool:
+        """True if the last message is a call, or an answer that ends with calls."""
+        last = self.said[-1] if self.said else None
+        return isinstance(last, Called) or (isinstance(last, Answer) and bool(last.calls))
+
+    @property
+    def stopped(self) -> bool:
+        """True if the user has stopped the current turn."""
+        return self._stopped.is_set()
 
     def loads(self, options: Options) -> bool:
         """True if these options load the same models."""
@@ -99,14 +130,20 @@ class Chat:
         did not accept the message; the messages are then as they were.
         """
         async with self._taking_turn():
-            await self._ask([*self.said, Question(text)], lambda client, session: client.chat(session, text))
+            await self._converse(
+                [*self.said, Question(text)],
+                lambda client, session, tools: client.chat(session, text, tools=tools),
+            )
 
     async def regenerate(self, said: Said | None = None) -> None:
         """Answer a question again: ``said``, or the question of that answer; by default the last one."""
         async with self._taking_turn():
             question = await self._known(self._question_of(said))
             before, id = self.said[: self.said.index(question)], question.id
-            await self._ask([*before, question], lambda client, session: client.regenerate(session, id))
+            await self._converse(
+                [*before, question],
+                lambda client, session, tools: client.regenerate(session, id, tools=tools),
+            )
 
     async def edit(self, question: Question, text: str) -> None:
         """Replace ``question`` by ``text``, dropping all messages after it."""
@@ -114,11 +151,16 @@ class Chat:
             question = await self._known(question)
             before, id = self.said[: self.said.index(question)], question.id
             assert id is not None
-            await self._ask([*before, Question(text)], lambda client, session: client.edit(session, id, text))
+            await self._converse(
+                [*before, Question(text)],
+                lambda client, session, tools: client.edit(session, id, text, tools=tools),
+            )
 
     def stop(self) -> None:
-        """Stop the current answer."""
+        """Stop the current answer, and the call that it makes."""
         self._stopped.set()
+        if self._call is not None:
+            self._call.cancel()
         if self._stream is not None:
             self._stream.stop()
 
@@ -235,16 +277,27 @@ class Chat:
             return task.result()
         raise _stopped()
 
-    async def _ask(self, said: list[Said], begin: Begin) -> None:
-        """Answer the last of ``said``.
+    async def _converse(self, said: list[Said], begin: Begin) -> None:
+        """Answer the last of ``said``, and go on after the calls of the answer."""
+        self._conversing = True
+        try:
+            await converse(self._tools.box, _Front(self, self._tools, said, begin))
+        finally:
+            self._conversing = False
+            if self._calls:
+                self._report(Grown(ended=True))
+
+    async def turn(self, said: list[Said], begin: Begin, *, results: bool = False) -> tuple[ToolCall, ...]:
+        """Answer the last of ``said``; returns the calls of the answer. ``results`` are stored even if the
+        turn is stopped.
 
         If the daemon did not accept it, the messages are restored and the error is raised.
         """
         before, answer = self.said, Answer(status="streaming", waiting="waiting for the answer")
         self.said = [*said, answer]
-        self._report(Changed())
+        self._report(Changed(keeping=results))
         try:
-            client = await self._unless_stopped(self._ready())
+            client = await (self._ready() if results else self._unless_stopped(self._ready()))
         except BaseException:
             self._end(answer)
             self.said = before
@@ -253,9 +306,9 @@ class Chat:
         try:
             session = await self._opened(client)
             answer.model = "" if self.pairing is None else self.pairing.target
-            if self._stopped.is_set():
+            if self._stopped.is_set() and not results:
                 raise _stopped()
-            await self._follow(begin(client, session), client, answer)
+            await self._follow(begin(client, session, self._tools.box.tools), client, answer)
         except SessionNotFound:
             answer.status, answer.error = "failed", self._deleted()
         except LocalspecError as error:
@@ -267,6 +320,35 @@ class Chat:
             await self._delete()
         else:
             await self._settle(answer, before)
+        return answer.calls
+
+    async def call(self, call: Coroutine[Any, Any, str]) -> str:
+        """Run a call, unless the answer is stopped, and report the time that it takes."""
+        self._call = task = asyncio.ensure_future(call)
+        if self._stopped.is_set():
+            task.cancel()
+        try:
+            while not (await asyncio.wait({task}, timeout=CALL_S))[0]:
+                self._report(Grown())
+        finally:
+            self._call = None
+            task.cancel()
+        if task.cancelled():
+            raise ToolError("the user cancelled this call")
+        return task.result()
+
+    def fail(self, error: LocalspecError) -> None:
+        """Report an error during a turn that goes on, or has ended."""
+        self._report(Failed(error))
+
+    def show(self, made: Made) -> None:
+        """Show a call before the user is asked, and its result."""
+        if made.text is None:
+            self.said.append(Called(made))
+            self._report(Changed(keeping=True))
+            self._report(Working(f"calling {one_line(made.call.name)}", None))
+        else:
+            self._report(Grown())
 
     async def _settle(self, answer: Answer, before: list[Said]) -> None:
         """Keep the turn of ``answer``; if the daemon did not begin it, restore ``before`` and raise."""
@@ -324,6 +406,7 @@ class Chat:
                 answer.loaded_s += stream.loaded_s or 0.0
                 answer.result = result
                 answer.status = "cancelled" if result.finish_reason == "cancelled" else "complete"
+                answer.calls = result.tool_calls if result.finish_reason == "tool_calls" else ()
                 return
 
     def _take(self, event: Event, answer: Answer | None) -> None:
@@ -450,6 +533,34 @@ class Chat:
         return SessionNotFound(ended or "another program has deleted this chat", remedy)
 
 
+class _Front:
+    """A turn of a chat for :func:`converse`: ``begin`` has the last of ``said`` answered."""
+
+    def __init__(self, chat: Chat, tools: Tools, said: list[Said], begin: Begin) -> None:
+        self._chat, self._tools = chat, tools
+        self._said, self._begin = said, begin
+        self.work, self.show = chat.call, chat.show
+
+    async def answer(self, results: tuple[wire.CallResult, ...]) -> tuple[ToolCall, ...]:
+        def go_on(client: Client, session: str, tools: tuple[Tool, ...]) -> Stream[Result]:
+            return client.results(session, results, tools=tools)
+
+        if not results:
+            return await self._chat.turn(self._said, self._begin)
+        try:
+            return await self._chat.turn(self._chat.said, go_on, results=True)
+        except LocalspecError as error:  # the question itself was answered
+            self._chat.fail(error)
+            return ()
+
+    async def consent(self, made: Made) -> Consent:
+        consent = "no" if self._chat.stopped else await self._tools.ask(made)
+        return "no" if self._chat.stopped else consent
+
+    def note(self, line: str) -> None:
+        self._chat.fail(LocalspecError(line, "Ask it to go on."))
+
+
 def _loading(model: str | None, stage: str = "") -> str:
     """The work of loading a model, or its draft; of a path the file's name."""
     name = one_line((model or "the model").rpartition("/")[2].removesuffix(".gguf"))
@@ -476,10 +587,10 @@ def _is_new(content: wire.SessionContent, number: int, before: list[Said]) -> bo
 def _is(said: Said, stored: wire.StoredMessage) -> bool:
     """True if a shown message is the stored one; of an answer received here the screen may have more or less
     text."""
-    if said.id not in (None, stored.id) or isinstance(said, Question) != (stored.role == "user"):
+    if said.id not in (None, stored.id) or said.role != stored.role:
         return False
     same = said.text == stored.content or said.text == shown(stored.content)
-    if isinstance(said, Question):
+    if not isinstance(said, Answer):
         return same
     went_on = said.elsewhere or (said.status == "failed" and stored.status != "failed")
     return not went_on or (same and said.status == stored.status)

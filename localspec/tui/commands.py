@@ -7,10 +7,12 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from msgspec.structs import replace
 
+from localspec.agent.loop import servers_in
 from localspec.config import Setting, find
 from localspec.errors import InvalidOptions
 from localspec.protocol.messages import ModelDescription, Pairing
@@ -343,6 +345,19 @@ def text_of(value: Any) -> str:
     if value is None:
         return ""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | tuple) else str(value)
+
+
+@COMMANDS.command("tools", "[FILE|off]")
+async def tools(screen: ChatScreen, argument: str) -> None:
+    """Let the model call the tools of a file; without it, list them; off ends them."""
+    await screen.settled.wait()
+    box = screen.application.tools.box
+    if argument == "off":
+        await box.close()
+    elif argument:
+        await screen.open_tools(await asyncio.to_thread(servers_in, Path(argument).expanduser()))
+        return
+    screen.notify(box.listing or "There are none. /tools FILE starts some.", title="Tools")
 
 
 # The view.

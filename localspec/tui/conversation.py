@@ -6,11 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
+from localspec.agent.loop import Made
 from localspec.errors import LocalspecError
 from localspec.protocol.messages import SessionContent, Status
-from localspec.protocol.requests import Delta, Result
+from localspec.protocol.requests import Delta, Result, ToolCall
 from localspec.tui.attach import detached
 from localspec.wording import printable
 
@@ -26,6 +27,7 @@ class Run(NamedTuple):
 class Question:
     """A message of the user; ``id`` is the daemon's, once it is stored."""
 
+    role: ClassVar = "user"
     text: str
     id: int | None = None
 
@@ -36,9 +38,24 @@ class Question:
 
 
 @dataclass(eq=False)
+class Called:
+    """A call that an answer makes, and its result; stored with the results of all calls of the answer."""
+
+    made: Made
+    id: int | None = None
+    role: ClassVar = "tool"
+
+    @property
+    def text(self) -> str:
+        """The result; empty while the call runs."""
+        return shown(self.made.text or "")
+
+
+@dataclass(eq=False)
 class Answer:
     """A message of the model. ``runs`` are the sources of the parts of ``text``, as far as received here."""
 
+    role: ClassVar = "assistant"
     text: str = ""
     status: Status = "complete"
     id: int | None = None
@@ -61,6 +78,10 @@ class Answer:
     """seconds that it waited for its model to be loaded"""
     elsewhere: bool = False
     """True if another client receives it, or did so until it ended"""
+    calls: tuple[ToolCall, ...] = ()
+    """the calls at its end"""
+    calling: str = ""
+    """the tool whose call it writes"""
 
     def grow(self, delta: Delta) -> None:
         """Append the text and tokens of a round, or of several, if the client was slow."""
@@ -68,6 +89,7 @@ class Answer:
             self.thoughts += shown(delta.text)
         elif delta.channel == "answer":
             self.text += shown(delta.text)
+        self.calling = "" if delta.call is None else delta.call.name
         for token in delta.tokens:
             last = self.runs[-1] if self.runs else None
             self.sources[token.source] += 1
@@ -108,20 +130,28 @@ class Answer:
         if self.status != "complete":
             return self.status
         reason = "" if self.result is None else self.result.finish_reason
+        if self.calls:
+            return "tool_calls"
         return reason if self.text.strip() or reason in ("length", "context_full") else "silent"
 
 
-Said = Question | Answer
+Said = Question | Answer | Called
 
 
 def said_in(content: SessionContent) -> list[Said]:
     """The messages of a stored session."""
-    return [
-        Question(shown(m.content), m.id)
-        if m.role == "user"
-        else Answer(shown(m.content), m.status, m.id, elsewhere=m.status == "streaming")
-        for m in content.messages
-    ]
+    said: list[Said] = []
+    calls: dict[str, ToolCall] = {}
+    for m in content.messages:
+        calls |= {call.id: call for call in m.tool_calls}
+        if m.role == "user":
+            said.append(Question(shown(m.content), m.id))
+        elif m.role == "tool":
+            said.append(Called(Made(calls[m.tool_call_id], m.content), m.id))
+        else:
+            elsewhere = m.status == "streaming"
+            said.append(Answer(shown(m.content), m.status, m.id, elsewhere=elsewhere, calls=m.tool_calls))
+    return said
 
 
 def shown(text: str) -> str:

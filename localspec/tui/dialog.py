@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+import time
+from collections.abc import Coroutine, Mapping
 from typing import Any, Protocol
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding
-from textual.containers import Horizontal, Vertical
+from textual.containers import Horizontal, Vertical, VerticalScroll
 from textual.events import Click
 from textual.screen import ModalScreen, ScreenResultType
 from textual.widgets import Button, Static
 from textual.widgets.button import ButtonVariant
 
+from localspec.agent.loop import Consent
 from localspec.errors import LocalspecError
-from localspec.tui.chat import Chat
+from localspec.tui.chat import Chat, Tools
 from localspec.tui.link import Link
 from localspec.wording import one_line
+
+AWARE_S = 0.5
+"""seconds without a letter before one of a user who typed is an answer"""
 
 
 class Reporter(Protocol):
@@ -34,6 +39,8 @@ class Application(Protocol):
     def chat_screen(self) -> Reporter: ...
     @property
     def link(self) -> Link: ...
+    @property
+    def tools(self) -> Tools: ...
     def new_chat(self, *, private: bool = False) -> Chat: ...
     async def stored_chat(self, session: str) -> Chat: ...
     async def drop(self, session: str) -> None: ...
@@ -53,48 +60,89 @@ class Dialog(ModalScreen[ScreenResultType]):
             self.dismiss()
 
 
-class Confirm(Dialog[bool]):
-    """A confirmation before an action that cannot be undone, or takes long: shows ``question``; ends with
-    True if the user chooses ``deed``."""
+class Ask(Dialog[ScreenResultType]):
+    """A question with a button for each answer, by its label; the last one, ``no``, has the focus."""
 
     BINDINGS = [
-        Binding("escape,n", "answer(False)", "No"),
-        Binding("y", "answer(True)", "Yes"),
         Binding("left,up", "app.focus_previous", "Previous", show=False),
         Binding("right,down", "app.focus_next", "Next", show=False),
     ]
 
     AUTO_FOCUS = "#no"  # a key may already be in the queue
     DEFAULT_CSS = """
-    Confirm { align: center middle; }
-    Confirm > Vertical {
-        width: 90%; max-width: 72; height: auto; padding: 1 2;
+    Ask { align: center middle; }
+    Ask > Vertical {
+        width: 90%; max-width: 72; height: auto; max-height: 90%; padding: 1 2;
         border: round $border; background: $surface;
     }
-    Confirm Static { width: 100%; margin-bottom: 1; }
-    Confirm Horizontal { height: auto; }
-    Confirm Button { margin-right: 2; }
+    Ask VerticalScroll { height: auto; margin-bottom: 1; }
+    Ask Static { width: 100%; }
+    Ask Horizontal { height: auto; }
+    Ask Button { margin-right: 2; }
     """
 
-    def __init__(self, question: str, deed: str, variant: ButtonVariant = "error") -> None:
+    def __init__(
+        self, question: str, answers: Mapping[str, ScreenResultType], variant: ButtonVariant
+    ) -> None:
         super().__init__()
-        self._variant = variant
-        self._question = question
-        self._deed = deed
+        self._question, self._answers, self._variant = question, answers, variant
 
     def compose(self) -> ComposeResult:
+        first, *_, last = self._answers
         with Vertical():
-            yield Static(self._question, markup=False)
+            with VerticalScroll(can_focus=False):
+                yield Static(self._question, markup=False)
             with Horizontal():
-                yield Button(f"{self._deed} (y)", variant=self._variant, id="yes", compact=True)
-                yield Button("Cancel (esc)", id="no", compact=True)
+                for label in self._answers:
+                    id = {first: "yes", last: "no"}.get(label)
+                    yield Button(
+                        label, variant=self._variant if id == "yes" else "default", id=id, compact=True
+                    )
 
     def on_button_pressed(self, event: Button.Pressed) -> None:
-        self.dismiss(event.button.id == "yes")
+        self.dismiss(self._answers[str(event.button.label)])
 
-    def action_answer(self, yes: bool) -> None:
+    def action_answer(self, answer: ScreenResultType) -> None:
         """End with this answer."""
-        self.dismiss(yes)
+        self.dismiss(answer)
+
+
+class Confirm(Ask[bool]):
+    """A confirmation before an action that cannot be undone, or takes long: shows ``question``; ends with
+    True if the user chooses ``deed``."""
+
+    BINDINGS = [Binding("escape,n", "answer(False)", "No"), Binding("y", "answer(True)", "Yes")]
+
+    def __init__(self, question: str, deed: str, variant: ButtonVariant = "error") -> None:
+        super().__init__(question, {f"{deed} (y)": True, "Cancel (esc)": False}, variant)
+
+
+class Permission(Ask[Consent]):
+    """The consent to a call, which is shown in full. A letter that is typed at once, or right after such a
+    one, was meant for the prompt."""
+
+    BINDINGS = [
+        Binding("escape,n", "answer('no')", "No"),
+        Binding("y", "letter('yes')", "Once"),
+        Binding("a", "letter('always')", "Always"),
+        Binding("ctrl+c", "stop", "Stop", show=False),
+    ]
+
+    def __init__(self, call: str) -> None:
+        answers: dict[str, Consent] = {"Once (y)": "yes", "Always (a)": "always", "No (esc)": "no"}
+        super().__init__(f"The model calls a tool:\n\n{call}", answers, "primary")
+        self._from = time.monotonic() + AWARE_S
+
+    def action_letter(self, answer: Consent) -> None:
+        """End with this answer, if the user has seen the question."""
+        if time.monotonic() >= self._from:
+            self.dismiss(answer)
+        self._from = time.monotonic() + AWARE_S
+
+    async def action_stop(self) -> None:
+        """Stop the answer, too."""
+        self.dismiss("no")
+        await self.app.run_action("help_quit")
 
 
 def deletion(title: str) -> Confirm:

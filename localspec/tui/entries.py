@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from textual.strip import Strip
 
-from localspec.tui.conversation import Answer, Question, Said, shown
+from localspec.tui.conversation import Answer, Called, Question, Said, shown
 from localspec.tui.painter import Painter
 from localspec.tui.plain import Piece, Plain
 from localspec.wording import shortened, untemplated
@@ -22,8 +22,8 @@ LONG = 2_000
 """characters; a longer block is painted without colours while it grows, and with them once it has ended"""
 AT_ONCE = 8_000
 """characters at the end of a text that are painted in full when the whole text comes at once"""
-HEAD = 12
-"""lines of a long question that are shown"""
+HEAD, RESULT_HEAD = 12, 3
+"""lines of a long question, and of a call's result, that are shown until it is opened"""
 HEAD_CHARS = 8_000
 """characters of it that are wrapped to find them"""
 THOUGHTS = 300
@@ -40,12 +40,15 @@ ENDINGS = {
 """remarks on endings that the text does not show"""
 
 
-class QuestionEntry:
-    """A question as it was typed; of a long one the beginning."""
+class FoldedEntry:
+    """A question as it was typed, or a call with its result: of a long one the beginning, until it is
+    opened."""
 
-    def __init__(self, question: Question) -> None:
-        self.said = question
+    def __init__(self, said: Question | Called) -> None:
+        self.said = said
+        self.open = False
         self._lines: list[Strip] = []
+        self._painter: Painter | None = None
 
     @property
     def height(self) -> int:
@@ -56,20 +59,35 @@ class QuestionEntry:
 
     def paint(self, painter: Painter) -> None:
         """Paint the shown part: the rest may be a large file."""
+        self._painter = painter
+        if isinstance(self.said, Question):
+            self._lines = self._folded(painter, HEAD, painter.look.question, bar=True)
+            return
+        made = self.said.made
+        self._lines = painter.text(shown(f"{made.begun}{made.took}"), painter.look.muted)
+        if self.said.text:
+            self._lines += self._folded(painter, RESULT_HEAD, Style.null(), bar=False)
+
+    def _folded(self, painter: Painter, head: int, style: Style, *, bar: bool) -> list[Strip]:
         text = shown(self.said.text)
+        if self.open:
+            return painter.text(text, style, bar=bar)
         seen = text[:HEAD_CHARS]
-        self._lines = painter.text(seen, painter.look.question, bar=True)
-        more = len(self._lines) - HEAD
+        lines = painter.text(seen, style, bar=bar)
+        more = len(lines) - head
         if len(seen) < len(text) or more > 2:
             note = "…" if len(seen) < len(text) else f"… {more} more lines"
-            self._lines[HEAD:] = painter.text(note, painter.look.muted, bar=True)
+            lines[head:] = painter.text(note, painter.look.muted, bar=bar)
+        return lines
 
     def grow(self) -> None:
-        """Do nothing: a question does not grow."""
+        """Paint it again, with its result or the time that it takes; does nothing before :meth:`paint`."""
+        if self._painter is not None and isinstance(self.said, Called):
+            self.paint(self._painter)
 
     def forget(self) -> None:
         """Drop the painted lines."""
-        self._lines = []
+        self._lines, self._painter = [], None
 
 
 class AnswerEntry:
@@ -149,13 +167,17 @@ class AnswerEntry:
     def _remarks(self, painter: Painter) -> Iterator[Piece]:
         answer, look = self.said, painter.look
         if answer.growing:
-            if not answer.text:
+            if answer.calling:
+                yield f"calls {answer.calling}", look.muted
+            elif not answer.text:
                 yield answer.thoughts[-THOUGHTS:] or answer.waiting, look.muted
             return
         if answer.error is not None:
             yield f"{answer.error.message}. {answer.error.remedy}", look.error
         elif remark := ENDINGS.get(answer.ending):
             yield remark, look.muted
+        elif answer.calls:
+            yield f"calls {', '.join(call.name for call in answer.calls)}", look.muted
         if answer.result is not None and (remark := shortened(answer.result)):
             yield remark, look.muted
         if answer.result is not None and answer.result.stats.untemplated:
@@ -230,12 +252,12 @@ class AnswerEntry:
         return pieces
 
 
-Entry = QuestionEntry | AnswerEntry
+Entry = FoldedEntry | AnswerEntry
 
 
 def entry_of(said: Said, *, raw: bool = False) -> Entry:
     """The entry that shows ``said``."""
-    return QuestionEntry(said) if isinstance(said, Question) else AnswerEntry(said, raw=raw)
+    return AnswerEntry(said, raw=raw) if isinstance(said, Answer) else FoldedEntry(said)
 
 
 def spaced(painter: Painter, block: Block, lines: list[Strip], number: int) -> list[Strip]:

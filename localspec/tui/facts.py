@@ -48,9 +48,9 @@ class Working(Message):
 
 @dataclass
 class Changed(Message):
-    """The messages have changed; ``elsewhere``: by another program."""
+    """The messages have changed; ``keeping`` the scroll position, as without an act of the user."""
 
-    elsewhere: bool = False
+    keeping: bool = False
 
 
 @dataclass

@@ -17,6 +17,7 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
+from localspec.agent.server import Server
 from localspec.errors import DiskFull, EngineBusy, InvalidOptions, LocalspecError
 from localspec.home import here
 from localspec.protocol.messages import ModelDescription, Pairing
@@ -240,6 +241,13 @@ class ChatScreen(Screen[None]):
             self._models = time.monotonic(), found
         return found
 
+    async def open_tools(self, servers: list[Server]) -> None:
+        """Start programs, and let the model call their tools."""
+        if servers:
+            box = self.application.tools.box
+            remarks = await self.busy("starting the tools", box.open(servers))
+            self.notify("\n".join((box.listing, *remarks)), title="Tools")
+
     # Whole chats.
 
     async def may_leave(self) -> bool:
@@ -420,7 +428,7 @@ class ChatScreen(Screen[None]):
     def on_changed(self, fact: facts.Changed) -> None:
         if self._editing not in self.chat.said:
             self._leave_edit(keeping=True)  # the typed text stays, as a new message
-        self._show_said(keeping=fact.elsewhere)
+        self._show_said(keeping=fact.keeping)
         self._show_status()
 
     def on_grown(self, fact: facts.Grown) -> None:

@@ -24,14 +24,14 @@ from tests.hygiene.source import (
 CEILINGS = {
     "assets": 3150,
     "localspec/.": 1550,
-    "localspec/agent": 500,
+    "localspec/agent": 550,
     "localspec/backends": 3400,
     "localspec/bench": 300,
     "localspec/cli": 3550,
-    "localspec/client": 950,
+    "localspec/client": 1000,
     "localspec/completion": 550,
     "localspec/constraints": 450,
-    "localspec/daemon": 4700,
+    "localspec/daemon": 4750,
     "localspec/doctor": 650,
     "localspec/engine": 3650,
     "localspec/http": 4000,
@@ -43,13 +43,13 @@ CEILINGS = {
     "localspec/service": 350,
     "localspec/speculation": 2350,
     "localspec/tools": 950,
-    "localspec/tui": 4550,
+    "localspec/tui": 4800,
     "localspec/worker": 700,
     "plugins/llm": 150,
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 47750,
+    "tests": 47900,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

@@ -14,7 +14,7 @@ from textual.strip import Strip
 from localspec.errors import ModelNotFound
 from localspec.protocol.requests import Delta, Token
 from localspec.tui.conversation import Answer, Question, Run
-from localspec.tui.entries import AT_ONCE, HEAD, LONG, AnswerEntry, Entry, QuestionEntry, entry_of, spaced
+from localspec.tui.entries import AT_ONCE, HEAD, LONG, AnswerEntry, Entry, FoldedEntry, entry_of, spaced
 from tests.tui.looks import LOOK, painter, texts
 from tests.tui.showing import answered
 from tests.tui.test_blocks import markdown
@@ -171,7 +171,7 @@ def test_a_question_is_shown_as_it_was_typed() -> None:
 
 
 def test_a_long_question_is_folded() -> None:
-    entry = QuestionEntry(Question("\n".join(map(str, range(40)))))
+    entry = FoldedEntry(Question("\n".join(map(str, range(40)))))
     entry.paint(painter(40))
     assert shown(entry) == [*map(str, range(HEAD)), "… 28 more lines"]
     entry.forget()

@@ -11,10 +11,11 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from localspec.agent.loop import Consent, Made
 from localspec.client import connect
 from localspec.errors import Gone, ModelError, ModelNotFound, SessionNotFound
 from localspec.protocol.options import Options
-from localspec.tui.chat import Chat
+from localspec.tui.chat import Chat, Tools
 from localspec.tui.conversation import Answer, Question
 from localspec.tui.facts import Working
 from localspec.tui.link import Link
@@ -30,7 +31,11 @@ async def chatting(options: Options = GREEDY) -> AsyncIterator[tuple[Chat, list[
     """Yield a chat without a screen, and the facts that it reports."""
     reported: list[Any] = []
     link = Link(reported.append)
-    yield Chat(link, lambda chat, fact: reported.append(fact), options), reported
+
+    async def consent(made: Made) -> Consent:
+        return "no"
+
+    yield Chat(link, lambda chat, fact: reported.append(fact), options, Tools(consent)), reported
     await link.close()
 
 

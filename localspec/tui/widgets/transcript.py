@@ -24,7 +24,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from localspec.tui.conversation import Answer, Said
-from localspec.tui.entries import AnswerEntry, Entry, entry_of, spaced
+from localspec.tui.entries import AnswerEntry, Entry, FoldedEntry, entry_of, spaced
 from localspec.tui.look import Look
 from localspec.tui.painter import GUTTER, Painter
 
@@ -57,6 +57,7 @@ class Transcript(ScrollView, can_focus=True):
         Binding("r", "screen.chosen('regenerate')", "Regenerate"),
         Binding("f", "screen.chosen('fork')", "Fork"),
         Binding("c", "screen.chosen('copy')", "Copy"),
+        Binding("o", "open", "Open", tooltip="Open or fold a long question or result"),
     ]
 
     def __init__(self, *, id: str | None = None) -> None:
@@ -355,6 +356,14 @@ class Transcript(ScrollView, can_focus=True):
             self.choose(min(max(now + by, 0), len(self._entries) - 1))
             assert self._chosen is not None
             self._look_at(self._chosen)
+
+    def action_open(self) -> None:
+        """Open the chosen message, or fold it again."""
+        number = self._chosen
+        if number is not None and isinstance(entry := self._entries[number], FoldedEntry):
+            entry.open = not entry.open
+            self._painted.pop(entry, None)
+            self._look_at(number)
 
     def action_scroll_end(self) -> None:
         """Scroll to the end, and follow it."""

@@ -1,0 +1,132 @@
+"""Tools in the chat: asked for, shown, stopped, stored; an echoing daemon makes the calls."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from textual.widgets import Button
+
+from localspec.agent.loop import servers_in
+from localspec.tui import dialog
+from localspec.tui.conversation import Answer, Called, Question
+from localspec.tui.dialog import Permission
+from localspec.tui.export import markdown
+from tests.agent.test_agent import FUNCTIONS
+from tests.client.conftest import connected, own_home
+from tests.tui.harness import Player, playing
+from tests.waiting import run, until
+
+LONG = '"\\x1b[2J" + "\\n".join(map(str, range(40)))'
+
+
+@pytest.fixture(scope="module")
+def home() -> Iterator[Path]:
+    with own_home() as path:
+        run(start())
+        yield path
+
+
+async def start() -> None:
+    async with connected():
+        pass
+
+
+@pytest.fixture
+def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(dialog, "AWARE_S", 0.0)
+    path = tmp_path / "functions.py"
+    path.write_text(FUNCTIONS.replace('f"\\x1b[2Jrain in {city}"', LONG))
+    return path
+
+
+async def asked(player: Player, call: str) -> None:
+    """Wait until the consent to a call is asked."""
+    await player.until(
+        lambda: isinstance(player.app.screen, Permission) and any(call in line for line in player.lines()),
+        f"{call} is asked for",
+    )
+
+
+async def test_calls_are_asked_for_and_shown_and_stay_in_the_chat(home: Path, functions: Path) -> None:
+    async with playing() as player:
+        await player.do(f"/tools {functions}")
+        assert any("functions.py: weather, time, total" in toast for toast in player.toasts)
+        player.screen.query_one("Composer").text = "call"  # type: ignore[attr-defined]
+        await player.press("enter")
+        await asked(player, 'weather {"city": "Oslo"}')
+        assert player.chat.answering
+        await player.press("a")
+        await asked(player, "time {}")
+        await player.press("n")
+        await player.answered(None)
+        question, called, weather, time, answer = player.chat.said
+        assert isinstance(question, Question) and isinstance(called, Answer) and isinstance(answer, Answer)
+        assert isinstance(weather, Called) and isinstance(time, Called)
+        assert time.text == answer.text.strip() == "The user refused this call."
+        assert all(said.id for said in player.chat.said)
+        shown = "\n".join(player.lines())
+        assert "calls weather, time" in shown and "… 37 more lines" in shown and "\x1b" not in shown
+        await player.press("alt+up", "k", "k", "o", "pagedown")
+        assert "more lines" not in "\n".join(player.lines())
+        assert "## Call of weather" in markdown("", None, None, player.chat.said)
+        await player.press("escape")
+        await player.do("/tools")
+        assert any("weather (allowed), time," in toast for toast in player.toasts)
+        await player.do("/tools off")
+        assert player.app.tools.box.tools == ()
+        session = player.chat.session
+    async with playing(session=session) as player:
+        stored = [(said.role, said.text) for said in player.chat.said]
+        assert stored[2] == ("tool", "\ufffd[2J0\n" + "\n".join(map(str, range(1, 40))))
+        assert stored[3:] == [("tool", time.text), ("assistant", answer.text)]
+
+
+@pytest.mark.parametrize("key", ["escape", "ctrl+c"])
+async def test_a_call_is_stopped_with_its_answer(home: Path, functions: Path, key: str) -> None:
+    begun = functions.with_name("begun")
+    waits = f"open({str(begun)!r}, 'w').close(); clock.sleep(1000)\n    return "
+    functions.write_text(FUNCTIONS.replace("    return ", f"    {waits}"))
+    async with playing() as player:
+        await player.screen.open_tools(servers_in(functions))
+        player.screen.query_one("Composer").text = "call"  # type: ignore[attr-defined]
+        await player.press("enter")
+        await asked(player, "weather")
+        await player.press("y")
+        await until(begun.exists, "the call has begun")
+        await player.press(key)
+        await player.answered(None)
+        texts = [said.text for said in player.chat.said if isinstance(said, Called)]
+        assert texts == ["error: the user cancelled this call", "The user refused this call."]
+        assert player.chat.answer is not None and player.chat.answer.status == "cancelled"
+
+
+async def test_letters_of_a_text_that_is_typed_are_no_consent(
+    home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dialog, "AWARE_S", 1000.0)
+    async with playing() as player:
+        await player.screen.open_tools(servers_in(functions))
+        player.screen.query_one("Composer").text = "call"  # type: ignore[attr-defined]
+        await player.press("enter")
+        await asked(player, "weather")
+        await player.press("y", "a")
+        assert isinstance(player.app.screen, Permission)
+        assert player.app.screen.query_one("#no", Button).has_focus
+        await player.press("ctrl+c")
+        await player.answered(None)
+        assert [said.text for said in player.chat.said if isinstance(said, Called)] == [
+            *2 * ("The user refused this call.",)
+        ]
+
+
+async def test_a_file_without_tools_is_an_error(home: Path, tmp_path: Path) -> None:
+    file = tmp_path / "none.py"
+    file.write_text(f"raise SystemExit({sys.executable!r})")
+    async with playing() as player:
+        await player.do(f"/tools {file}")
+        await player.do(f"/tools {tmp_path / 'no.json'}")
+        assert any("none.py has ended with code 1" in toast for toast in player.toasts)
+        assert any("no.json cannot be read" in toast for toast in player.toasts)
