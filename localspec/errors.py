@@ -60,7 +60,7 @@ class LocalspecError(Exception):
 class InvalidOptions(LocalspecError):
     code = "invalid_options"
     exit_code = ExitCode.USAGE
-    default_remedy = "See `localspec run --help` for the allowed values."
+    default_remedy = "Correct it, or leave it out."
 
 
 class ContextExceeded(LocalspecError):

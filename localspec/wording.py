@@ -71,7 +71,7 @@ def stats_lines(result: Result, loaded_s: float = 0.0) -> str:
     stats = result.stats
     if result.text and not result.completion_tokens:
         return "answered from the cache of earlier completions"
-    took = [f"{result.completion_tokens} tokens ({result.finish_reason.replace('_', ' ')})"]
+    took = [f"{counted(result.completion_tokens, 'token')} ({result.finish_reason.replace('_', ' ')})"]
     if stats.decode_tokens_per_s:
         took.append(f"{stats.decode_tokens_per_s:.1f} tok/s")
     if stats.time_saved_s is not None and (stats.drafted or GRAMMAR.name in stats.proposers):

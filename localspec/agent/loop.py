@@ -36,7 +36,7 @@ Consent = Literal["yes", "no", "always"]
 
 
 class _Command(msgspec.Struct):
-    command: str
+    command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
 
@@ -57,7 +57,7 @@ def servers_in(path: Path) -> list[Server]:
         raise InvalidOptions(f"{path} cannot be read: {error.strerror}", FORMS) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise InvalidOptions(f"{path} names no tools: {error}", FORMS) from None
-    return [Server(name, (each.command, *each.args), each.env) for name, each in commands.items()]
+    return [Server(name, (each.command, *each.args) if each.command else (), each.env) for name, each in commands.items()]
 
 
 class Toolbox:

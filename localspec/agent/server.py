@@ -40,6 +40,11 @@ LONGEST_DESCRIPTION, LONGEST_SCHEMA = 4_000, 65_536
 """characters, and bytes of JSON"""
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,100}")
 
+NO_COMMAND = (
+    "has no command, and MCP over HTTP is not supported: name a program that connects to its url, such as "
+    "`npx mcp-remote URL`"
+)
+
 
 class ToolError(Exception):
     """A failed call, or a program without tools, as a sentence without its full stop."""
@@ -156,6 +161,8 @@ class Server:
     async def _connect(self) -> None:
         if self._process is not None and self._process.returncode is None:
             return
+        if not self._command:
+            raise ToolError(f"{self.name} {NO_COMMAND}")
         await self.close()
         around: dict[str, Any] = {"env": {**os.environ, **self._added}, "start_new_session": True}
         try:

@@ -41,7 +41,7 @@ class AnswerFlags:
     no_daemon: bool = False
     "Load the model in this process; there is no session then."
     yes: bool = False
-    "Ask nothing: get a missing default model, call any tool."
+    "Ask nothing: get a missing default model."
 
 
 @Parameter(name="*")
@@ -61,6 +61,8 @@ class RunFlags(AnswerFlags):
     "Continue the session of this id, which --stats prints."
     private: bool = False
     "Store no history, and learn nothing from this request."
+    yes: bool = False
+    "Ask nothing: get a missing default model, call any tool."
     tools: tuple[Path, ...] = ()
     "Tools that the model may call: FILE.py or FILE.json (MCP)."
     schema: Annotated[Path | None, Parameter(group=FORM)] = None

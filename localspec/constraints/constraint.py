@@ -287,7 +287,8 @@ class Grammars:
     def _tokenizer(self) -> LLTokenizer:
         ends = sorted(self._vocabulary.end_tokens)
         if not ends:
-            raise InvalidOptions("the model has no end token: a constrained answer could not end")
+            message = "the model has no end token: a constrained answer could not end"
+            raise InvalidOptions(message, "Choose another model.")
         return LLTokenizer(TokenizerWrapper(_Tokens(self._vocabulary)), self._vocabulary.size, ends)
 
     def _compile(self, grammar: str) -> LLMatcher:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import cache, cached_property, partial
 from itertools import groupby
@@ -22,8 +22,18 @@ from localspec.constraints.constraint import Constraint
 from localspec.engine.fim import PREFILL_S, Infill, fim_format
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
 from localspec.models.template import CHATML, CHATMLS, PLAIN, ChatTemplate
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Prompt, TextPrompt, TokenPrompt
-from localspec.tools.families import HERMES, Family, Form, family_of, guarded, thought_of, turns_for
+from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt, TokenPrompt
+from localspec.tools.families import (
+    HERMES,
+    Family,
+    Form,
+    as_json,
+    family_of,
+    guarded,
+    object_of,
+    thought_of,
+    turns_for,
+)
 from localspec.tools.grammar import Marked
 
 GUARD = "\ufdd0"
@@ -107,6 +117,21 @@ class Encoded(NamedTuple):
     marked: Marked | None = None
     """the markup to expect in a chat's answer; None: none"""
     constraint: Constraint | None = None
+
+
+def _check_texts(messages: Sequence[Message]) -> None:
+    """Raise :class:`InvalidOptions` for a message whose text, or arguments of a call, are not Unicode: JSON can
+    name halves of a character."""
+    for number, message in enumerate(messages, 1):
+        arguments = (as_json(object_of(call.arguments)) for call in message.tool_calls)
+        try:
+            "".join((message.content, *arguments)).encode()
+        except UnicodeEncodeError as error:
+            half = f"\\u{ord(error.object[error.start]):x}"
+            raise InvalidOptions(
+                f"message {number} ({message.role}) has {half}, which is half of a character",
+                "Send the whole character, or leave it out.",
+            ) from None
 
 
 class PromptEncoder:
@@ -205,7 +230,7 @@ class PromptEncoder:
         system, turns = prompt.messages[:1], prompt.messages[1:]
         if system[0].role != "system":
             system, turns = (), prompt.messages
-
+        _check_texts(prompt.messages)
         if prompt.tool_choice == "none":
             prompt = replace(prompt, tools=())
 

@@ -382,7 +382,7 @@ def choose_sizes(
     """
     n_ctx = context_size(trained, config)
     if n_ctx < MIN_CTX:
-        raise InvalidOptions(f"n_ctx is {n_ctx} tokens; at least {MIN_CTX} are needed", "Set a larger n_ctx.")
+        raise InvalidOptions(f"n_ctx is {n_ctx}; at least {MIN_CTX} tokens are needed", "Set a larger n_ctx.")
     available = free_memory()
     each, wanted = taken.each * n_ctx + taken.sequence, max(1, config.parallel)
     if each * wanted > available:

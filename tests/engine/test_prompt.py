@@ -10,7 +10,15 @@ from localspec.backends.base import any_of
 from localspec.backends.toy import END, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import ContextExceeded, InvalidOptions, from_dict
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt, TokenPrompt
+from localspec.protocol.requests import (
+    ChatPrompt,
+    FimPrompt,
+    Message,
+    Prompt,
+    TextPrompt,
+    TokenPrompt,
+    ToolCall,
+)
 
 ENCODER = PromptEncoder(ToyVocabulary(), 100)
 
@@ -94,6 +102,13 @@ def test_a_last_message_that_never_fits_is_refused() -> None:
 def test_an_empty_conversation_is_refused() -> None:
     with pytest.raises(InvalidOptions):
         ENCODER.encode(ChatPrompt(()), None)
+
+
+def test_half_a_character_in_a_call_is_refused_with_its_message() -> None:
+    call = ToolCall("1", "say", '{"text": "\\ud83d"}')
+    messages = (Message("user", "hi"), Message("assistant", "", (call,)))
+    with pytest.raises(InvalidOptions, match=r"message 2 \(assistant\) has \\ud83d, which is half"):
+        ENCODER.encode(ChatPrompt(messages), 10)
 
 
 def test_special_text_in_a_raw_prompt_is_special() -> None:
