@@ -40,6 +40,10 @@ class _Command(msgspec.Struct):
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
 
+    @property
+    def line(self) -> tuple[str, ...]:
+        return (self.command, *self.args) if self.command else ()
+
 
 class _Commands(msgspec.Struct, rename="camel"):
     mcp_servers: dict[str, _Command]
@@ -57,7 +61,7 @@ def servers_in(path: Path) -> list[Server]:
         raise InvalidOptions(f"{path} cannot be read: {error.strerror}", FORMS) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise InvalidOptions(f"{path} names no tools: {error}", FORMS) from None
-    return [Server(name, (each.command, *each.args) if each.command else (), each.env) for name, each in commands.items()]
+    return [Server(name, each.line, each.env) for name, each in commands.items()]
 
 
 class Toolbox:

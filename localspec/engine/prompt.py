@@ -120,8 +120,8 @@ class Encoded(NamedTuple):
 
 
 def _check_texts(messages: Sequence[Message]) -> None:
-    """Raise :class:`InvalidOptions` for a message whose text, or arguments of a call, are not Unicode: JSON can
-    name halves of a character."""
+    """Raise :class:`InvalidOptions` for a message with half of a character: JSON in a call's arguments can
+    name one."""
     for number, message in enumerate(messages, 1):
         arguments = (as_json(object_of(call.arguments)) for call in message.tool_calls)
         try:

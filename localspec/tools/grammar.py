@@ -83,29 +83,57 @@ class _Grammar:
         else:
             family = self._family
             first = trigger(family.opens + family.heads[0])
-            calls = self._calls(tools, first)
+            arguments = {tool.name: self._rule(self._arguments(tool)) for tool in tools}
+            calls = self._calls(arguments, first)
             at_once = f"{self._blank} {self._literal(first)} {calls}"
             if self._prompt.tool_choice == "required" or self._prompt.tool is not None:
                 answer = at_once
             elif self._answer is None and first[0] in "<[":
                 answer = f"{self._spoken()} | {self._upto(first, shy=True)} {calls}"
+            elif self._answer is None:
+                begun = self._rule(f"/{_pattern(first)}/", "[lazy]")
+                answer = f"{self._spoken(first)} | {self._blank} {begun} {calls}"
             else:
                 answer = f"{self._spoken(first)} | {at_once}"
+            if self._answer is None and self._prompt.tool is None and self._prompt.tool_choice == "auto":
+                answer += self._unmarked(arguments, first)
         return "\n".join(("%llguidance {}", f"start: {thought} ({answer})", *self._rules))
 
-    def _calls(self, tools: list[Tool], first: str) -> str:
-        """The calls behind the text ``first``, with which they begin."""
+    def _calls(self, arguments: Mapping[str, str], first: str) -> str:
+        """The calls behind the text ``first``, with which they begin; ``arguments``: rules by tools."""
         family = self._family
         head, _, middle = family.heads[0].partition("@")
-        each = (f"{self._literal(tool.name + middle)} {self._arguments(tool)}" for tool in tools)
+        each = (f"{self._literal(name + middle)} {rule}" for name, rule in arguments.items())
         tail = "" if family.tags.opens else self._literal(family.tails[0])
         call = f"{self._rule(' | '.join(each))} {tail}"
         # The end token of a call is the answer's.
         ends = any(mark in family.tails[0] for mark in self._ends)
-        several = self._prompt.parallel_tool_calls and self._prompt.tool is None and not ends
-        more = f"({self._literal(family.between + head)} {call}){{0,{MOST_CALLS - 1}}}" if several else ""
+        more = "" if ends else self._more(f"{self._literal(family.between + head)} {call}")
         begun = self._literal((family.opens + head)[len(first) :])
         return self._rule(f"{begun} {call} {more} {self._literal(family.closes)}")
+
+    def _more(self, call: str) -> str:
+        """Further calls, where there may be several."""
+        several = self._prompt.parallel_tool_calls and self._prompt.tool is None
+        return f"({call}){{0,{MOST_CALLS - 1}}}" if several else ""
+
+    def _unmarked(self, arguments: Mapping[str, str], first: str) -> str:
+        """The calls with those heads of the family that do not begin with the text ``first``: with a tool's
+        name in it, a head begins a call wherever the parser reads one."""
+        family = self._family
+        heads = [head for head in family.heads if trigger(head) != first and not self._parts.search(head)]
+        if not heads or family.opens or family.tags.opens:
+            return ""
+        begun, more = [], []
+        for name, rule in arguments.items():
+            begins = [f"/{_begins(head.replace('@', name))}/{self._no_thought()}" for head in heads]
+            begun.append(f'({" | ".join(self._rule(each, "[lazy]") for each in begins)}) " "? {rule}')
+            more += [f"{self._literal(head.replace('@', name))} {rule}" for head in heads]
+        # In parts, as all of them begin alike.
+        tails = (" ".join(map(_quoted, re.findall(r"\}|\n|[^}\n]+", tail))) for tail in family.tails)
+        tail = self._rule(" | ".join(tails))
+        further = self._more(f"{self._literal(family.between)} ({' | '.join(more)}) {tail}")
+        return f" | ({' | '.join(begun)}) {tail} {further}"
 
     def _rule(self, body: str, flag: str = "") -> str:
         self._rules.append(f"r{len(self._rules)}{flag}: {body}")
@@ -216,6 +244,13 @@ def _json(schema: dict[str, Any]) -> str:
 
 def _quoted(text: str) -> str:
     return as_json(text) if text else ""
+
+
+def _begins(head: str) -> str:
+    """A regular expression for text up to the end of a call's head, with any whitespace between its parts;
+    a head without a mark stands at the beginning."""
+    before = r"(.|\n)*" if head[0] in "<[`" else r"\s*"
+    return before + r"\s*".join(map(_pattern, re.sub("([{:,])", r" \1 ", head).split()))
 
 
 def _pattern(text: str) -> str:

@@ -35,6 +35,7 @@ MADE = [("weather", {"city": 'Pa"ris', "days": 2}), ("now", {})]
 CALLS = tuple(ToolCall(f"call_abcdef12{i}", name, json.dumps(made)) for i, (name, made) in enumerate(MADE))
 ASKED = ChatPrompt((Message("user", "hi"),), tools=TOOLS)
 QUOTED = '{"city": "Pa\\"ris", "days": 2}'
+SAID = f'{{"name": "weather", "arguments": {QUOTED}}}'
 
 
 class Row(NamedTuple):
@@ -418,3 +419,20 @@ def test_the_marks_of_small_models_are_calls_of_tools_alone(form: str) -> None:
         assert read(hermes, form % call, size) == ("", "", MADE[:1])
         other = form % call.replace("weather", "other")
         assert read(hermes, other, size) == ("", other, [])
+
+
+@pytest.mark.parametrize("form", ["So:\n```json\n%s\n```", "<tools>%s}\n</tools>", "%s", "{%s}", "\n%s\n%s"])
+def test_calls_without_the_mark_keep_to_the_tools_too(form: str) -> None:
+    def takes(call: str) -> bool:
+        return accepts(ROWS["hermes"].template, r"(?!)", form.replace("%s", call))
+
+    call = f'{{\n"name" :"weather","arguments": {QUOTED}}}' if form.count("%s") == 1 else SAID
+    assert takes(call) and not takes(call.replace("2", '"2"')) and not takes(call.replace("days", "day"))
+    assert takes(call.replace("weather", "other") + "."), "it is text"
+
+
+def test_the_other_heads_of_a_family_are_held_to_the_tools() -> None:
+    takes = partial(accepts, ROWS["llama"].template, r"<\|\w+\|>")
+    call = f'{{"type": "function", "name": "weather", "parameters": {QUOTED}}}'
+    assert takes(call) and takes(f"<function=weather>{QUOTED}</function>")
+    assert not takes(call.replace("2", '"2"')) and takes("no call")
