@@ -233,6 +233,7 @@ def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     yield from reversed(parts)
 
 
+BEGIN = 'Begin it in that form (JSON with ", " and ": " between its parts), or leave the beginning out.'
 KEPT = 32
 """compiled grammars that are kept"""
 LONGEST_RUN = 4096
@@ -262,8 +263,10 @@ class _Tokens:
         self.bos_token_id, self.eos_token_id = vocabulary.bos, min(vocabulary.end_tokens)
 
     def __call__(self, text: bytes) -> list[int]:
-        said = text[:LONGEST_RUN].decode("utf-8", "ignore")
-        parts = [said] if self._parts is None else self._parts.split(said)
+        return self.encode(text[:LONGEST_RUN].decode("utf-8", "ignore"))
+
+    def encode(self, text: str) -> list[int]:
+        parts = [text] if self._parts is None else self._parts.split(text)
         return [token for part in parts if part for token in self._tokens_of(part)]
 
     def _tokens_of(self, part: str) -> list[int]:
@@ -284,12 +287,16 @@ class Grammars:
         self._lock = threading.Lock()
 
     @cached_property
+    def _tokens(self) -> _Tokens:
+        return _Tokens(self._vocabulary)
+
+    @cached_property
     def _tokenizer(self) -> LLTokenizer:
         ends = sorted(self._vocabulary.end_tokens)
         if not ends:
             message = "the model has no end token: a constrained answer could not end"
             raise InvalidOptions(message, "Choose another model.")
-        return LLTokenizer(TokenizerWrapper(_Tokens(self._vocabulary)), self._vocabulary.size, ends)
+        return LLTokenizer(TokenizerWrapper(self._tokens), self._vocabulary.size, ends)
 
     def _compile(self, grammar: str) -> LLMatcher:
         matcher = self._matcher(grammar)
@@ -301,11 +308,16 @@ class Grammars:
     def _matcher(self, grammar: str) -> LLMatcher:
         return LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
 
-    def constraint(self, grammar: str) -> Constraint:
-        """Return the constraint of one answer. Raises :class:`InvalidOptions` for a grammar that is not
-        valid, too large, or of a kind that the library does not support."""
+    def constraint(self, grammar: str, begun: str = "") -> Constraint:
+        """Return the constraint of one answer, or of what follows its beginning ``begun``. Raises
+        :class:`InvalidOptions` for a grammar that is not valid, too large, or of a kind that the library does
+        not support, and for a beginning that it does not allow."""
         with self._lock:
             matcher = self._compiled(grammar)
+        if begun:
+            matcher = matcher.deep_copy()
+            if not matcher.consume_tokens(self._tokens.encode(begun)):
+                raise InvalidOptions("the beginning of the answer does not match its form", BEGIN)
         return Constraint(matcher, self._vocabulary)
 
 

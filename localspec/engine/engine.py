@@ -61,7 +61,7 @@ from localspec.protocol.requests import (
 )
 from localspec.speculation.costs import WIDE, CostCurve
 from localspec.speculation.verify import ForwardRows, Proposer, TargetRows
-from localspec.tools.grammar import Marked, answer_grammar
+from localspec.tools.grammar import Marked, answer_grammar, begun_answer
 
 
 class Preemption:
@@ -471,12 +471,13 @@ class Engine:
         grammar, marked = grammar_of(request.options.over(self.options)), encoded.marked
         if grammar is None and marked is None:
             return encoded
+        begun = "" if grammar is None else begun_answer(request.prompt, marked)
         if marked is None or not marked.form.tools:
-            return encoded._replace(constraint=self._constraint(marked, grammar))
+            return encoded._replace(constraint=self._constraint(marked, grammar, begun))
         try:
-            constraint = self._constraint(marked, grammar)
+            constraint = self._constraint(marked, grammar, begun)
         except InvalidOptions:  # a schema that the library refuses: arguments are any JSON then
-            constraint = self._constraint(marked.loose, grammar)
+            constraint = self._constraint(marked.loose, grammar, begun)
         return encoded._replace(constraint=constraint)
 
     def read(self, request: Request, settings: Settings | None = None) -> Encoded:
@@ -484,9 +485,9 @@ class Engine:
         settings = settings or self._settle(request)
         return self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut)
 
-    def _constraint(self, marked: Marked | None, answer: str | None) -> Constraint | None:
+    def _constraint(self, marked: Marked | None, answer: str | None, begun: str) -> Constraint | None:
         grammar = answer if marked is None else answer_grammar(marked, answer)
-        return None if grammar is None else self._grammars.constraint(grammar)
+        return None if grammar is None else self._grammars.constraint(grammar, begun)
 
     def _settle(self, request: Request) -> Settings:
         return settle(request.options.over(self.options), request.prompt, self.target.defaults)

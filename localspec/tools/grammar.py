@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from localspec.errors import InvalidOptions
-from localspec.protocol.requests import ChatPrompt, Tool
+from localspec.protocol.requests import ChatPrompt, Prompt, Tool
 from localspec.tools.families import MOST_CALLS, Form, as_json, trigger
 from localspec.tools.parser import types_of
 
@@ -62,6 +62,14 @@ def answer_grammar(marked: Marked, answer: str | None) -> str | None:
         return _Grammar(marked, answer).text(tools)
     except (TypeError, AttributeError, RecursionError) as error:  # clients send any JSON as a schema
         raise InvalidOptions(f"a tool's parameters are no JSON schema: {error}", "Correct them.") from None
+
+
+def begun_answer(prompt: Prompt, marked: Marked | None) -> str:
+    """The beginning of the answer that a prompt has, without thoughts; empty without one."""
+    if not isinstance(prompt, ChatPrompt) or not prompt.prefilled or (marked and marked.form.opened):
+        return ""
+    begun, thought = prompt.messages[-1].content, marked.form.thought if marked else None
+    return begun.partition(thought[1])[2].lstrip() if thought and thought[1] in begun else begun
 
 
 class _Grammar:

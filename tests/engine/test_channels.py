@@ -11,6 +11,7 @@ from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.engine.channels import Channels
 from localspec.engine.engine import Engine, Stream
 from localspec.errors import InvalidOptions
+from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Delta, Message, Request, Token, Tool
 from localspec.tools.families import FAMILIES, HERMES, MOST_CALLS, Family, Form
 from localspec.tools.grammar import Marked, answer_grammar
@@ -97,6 +98,25 @@ def test_an_answer_ends_after_a_number_of_calls_in_any_markup() -> None:
 
 def test_markup_of_calls_is_text_where_no_tools_were_given() -> None:
     assert answered(CALL).finish().text == CALL
+
+
+@pytest.mark.parametrize(
+    ("begun", "rest"), [("ye", "s"), ("<think>H</think>\nn", "o"), ("yes", ""), ("<think>H", "m</think>no")]
+)
+def test_a_form_holds_for_the_answer_with_its_beginning(begun: str, rest: str) -> None:
+    engine = Engine(ToyBackend(scripted(f"user: hi{begun}m</think>no".encode()), vocabulary=Thinker()))
+    messages = (Message("user", "hi"), Message("assistant", begun))
+    options = Options(choice=("yes", "no"), temperature=0.0)
+    result = engine.stream(Request(prompt=ChatPrompt(messages, True), options=options)).finish()
+    thought = f"{result.thinking}</think>" if result.thinking else ""
+    assert (thought + result.text, result.finish_reason) == (rest, "stop")
+
+
+def test_a_beginning_that_does_not_match_the_form_is_refused() -> None:
+    chat = ChatPrompt((Message("user", "hi"), Message("assistant", "x")), True)
+    request = Request(prompt=chat, options=Options(choice=("yes",)))
+    with pytest.raises(InvalidOptions, match="beginning of the answer does not match its form"):
+        Engine(ToyBackend(vocabulary=Thinker())).submit(request)
 
 
 def test_a_schema_that_the_grammar_cannot_follow_leaves_the_arguments_free() -> None:
