@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import accumulate
 
 from msgspec.structs import replace
@@ -19,20 +19,23 @@ class Channels:
 
     def __init__(self, marked: Marked) -> None:
         self.parser = Parser(marked.form)
-        self._names = marked.names
         self._tokens: list[Token] = []
         self._pieces: list[Piece] = []
         """held back: tokens, and the parts of their text that are certain"""
         self._published = 0
         """characters of the first of these tokens that are published"""
-
-    def named(self, piece: Callable[[int], bytes]) -> Callable[[int], bytes]:
-        """The texts of tokens by ``piece``, those of control tokens of the markup among them."""
-        names = self._names
-        return lambda token: names.get(token) or piece(token)
+        self.thinking_tokens = 0
+        """tokens of thoughts so far, without marks"""
 
     def split(self, delta: Delta | None, *, ended: bool) -> list[Delta]:
         """The deltas that one of the whole text makes certain; ``ended``: it is the last one."""
+        deltas = self._split(delta, ended=ended)
+        for each in deltas:
+            if each.channel == "thinking":
+                self.thinking_tokens += sum(token.chars > 0 for token in each.tokens)
+        return deltas
+
+    def _split(self, delta: Delta | None, *, ended: bool) -> list[Delta]:
         if delta is not None and self.parser.plain and not self._tokens:
             self.parser.feed(delta.text)
             return [delta]

@@ -25,6 +25,7 @@ import msgspec
 from localspec.backends.base import ANY_WIDTH, Backend, Interrupted, Logits, Span
 from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
+from localspec.constraints.budget import Budget, Thoughts
 from localspec.constraints.constraint import Constraint, Grammars, grammar_of
 from localspec.engine.learning import Idle, Learning
 from localspec.engine.prefixes import Prefixes
@@ -468,17 +469,21 @@ class Engine:
         Raises what :meth:`submit` raises, except :class:`EngineError`.
         """
         encoded = self.read(request, settings)
-        grammar, marked = grammar_of(request.options.over(self.options)), encoded.marked
+        options, marked = request.options.over(self.options), encoded.marked
+        grammar = grammar_of(options)
         if grammar is None and marked is None:
             return encoded
         begun = "" if grammar is None else begun_answer(request.prompt, marked)
-        if marked is None or not marked.form.tools:
-            return encoded._replace(constraint=self._constraint(marked, grammar, begun))
         try:
             constraint = self._constraint(marked, grammar, begun)
-        except InvalidOptions:  # a schema that the library refuses: arguments are any JSON then
+        except InvalidOptions:
+            if marked is None or not marked.form.tools:
+                raise
+            # A schema that the library refuses: arguments are any JSON then.
             constraint = self._constraint(marked.loose, grammar, begun)
-        return encoded._replace(constraint=constraint)
+        if options.think is None or marked is None or marked.form.thought is None:
+            return encoded._replace(constraint=constraint)
+        return encoded._replace(constraint=self._budget(options.think, marked, constraint))
 
     def read(self, request: Request, settings: Settings | None = None) -> Encoded:
         """Return the same without the constraint, as for counting the tokens of a prompt."""
@@ -488,6 +493,13 @@ class Engine:
     def _constraint(self, marked: Marked | None, answer: str | None, begun: str) -> Constraint | None:
         grammar = answer if marked is None else answer_grammar(marked, answer)
         return None if grammar is None else self._grammars.constraint(grammar, begun)
+
+    def _budget(self, most: int, marked: Marked, inner: Constraint | None) -> Budget:
+        vocabulary, form = self.target.vocabulary, marked.form
+        opens, closes = (mark.strip() for mark in form.thought or ("", ""))
+        closing = tuple(vocabulary.encode(closes, special=True))
+        thoughts = Thoughts(opens.encode(), closes.encode(), closing, form.family.link.encode(), form.opened)
+        return Budget(most, thoughts, marked.named(vocabulary.piece), vocabulary.size, inner)
 
     def _settle(self, request: Request) -> Settings:
         return settle(request.options.over(self.options), request.prompt, self.target.defaults)
@@ -686,6 +698,7 @@ class Engine:
             ),
             stop_text=sequence.text.stop,
             thinking=read.said("thinking") if read else "",
+            thinking_tokens=sequence.channels.thinking_tokens if sequence.channels else 0,
             tool_calls=read.calls if read else (),
         )
         sequence.events.append(sequence.error or result)

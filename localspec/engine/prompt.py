@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from localspec.backends.base import NEVER, Vocabulary, any_of
 from localspec.completion.gap import Gap
 from localspec.completion.stopping import StopRule
+from localspec.constraints.budget import Budget
 from localspec.constraints.constraint import Constraint
 from localspec.engine.fim import PREFILL_S, Infill, fim_format
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
@@ -116,7 +117,7 @@ class Encoded(NamedTuple):
     """True if it is a chat without markup: the model has no chat template"""
     marked: Marked | None = None
     """the markup to expect in a chat's answer; None: none"""
-    constraint: Constraint | None = None
+    constraint: Constraint | Budget | None = None
 
 
 def _check_texts(messages: Sequence[Message]) -> None:

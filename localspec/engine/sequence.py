@@ -428,7 +428,7 @@ class Sequence:
         self.account = Account(self.stats, reproducible=settings.reproducible)
         self.text = TextStream((*settings.stop, *encoded.stop), encoded.rule)
         self.channels = Channels(encoded.marked) if encoded.marked else None
-        self._piece = self.channels.named(vocabulary.piece) if self.channels else vocabulary.piece
+        self._piece = encoded.marked.named(vocabulary.piece) if encoded.marked else vocabulary.piece
         noise = Noise(secrets.randbits(63) if settings.seed is None else settings.seed)
         seeded, context = settings.seed is not None, encoded.tokens
         self.constraint = mask = encoded.constraint

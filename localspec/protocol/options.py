@@ -174,6 +174,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """report the probabilities of tokens; not set: false"""
     top_logprobs: Annotated[int, Meta(ge=0, le=MOST_LIKELY)] | None = None
     """with logprobs: how many of the most probable tokens are reported for each; not set: 0"""
+    think: Annotated[int, Meta(ge=0, le=10_000_000)] | None = None
+    """most tokens of a model's thoughts before its answer, 0: none; not set: no limit"""
     overflow: Literal["cut", "refuse"] | None = None
     """a chat longer than the context: `cut` drops its oldest turns; not set: cut, over HTTP `refuse`"""
     schema: Annotated[dict[str, Any], Meta(extra_json_schema={"title": "a JSON object"})] | None = None

@@ -263,6 +263,7 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     stats: Stats
     stop_text: str | None = None
     thinking: str = ""
+    thinking_tokens: int = 0
     tool_calls: tuple[ToolCall, ...] = ()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from localspec.errors import InvalidOptions
@@ -37,6 +37,10 @@ class Marked(NamedTuple):
     names: Mapping[int, bytes]
     ends: frozenset[str]
     prompt: ChatPrompt
+
+    def named(self, piece: Callable[[int], bytes]) -> Callable[[int], bytes]:
+        """The texts of tokens by ``piece``, those of control tokens of the markup among them."""
+        return lambda token: self.names.get(token) or piece(token)
 
     @property
     def loose(self) -> Marked:

@@ -1,0 +1,108 @@
+"""A limit of tokens on a model's thoughts: behind it, the mark that ends a thought is forced."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from localspec.constraints.constraint import Constraint
+
+
+class Thoughts(NamedTuple):
+    """The marks around thoughts, and the text between one and the next; ``opened``: the answer begins within one.
+    ``closing`` are the tokens of the mark ``closes``."""
+
+    opens: bytes
+    closes: bytes
+    closing: tuple[int, ...]
+    link: bytes = b""
+    opened: bool = False
+
+
+class Budget:
+    """The state of one answer, as of a :class:`Constraint`: thoughts end within ``most`` tokens of it, and
+    ``inner``, if there is one, holds as well. ``piece`` returns a token's text.
+
+    What is forced depends on the tokens before alone, so that it is the same however they were found.
+    """
+
+    def __init__(
+        self,
+        most: int,
+        thoughts: Thoughts,
+        piece: Callable[[int], bytes],
+        size: int,
+        inner: Constraint | None,
+    ) -> None:
+        self._most, self._thoughts, self._piece, self._size, self._inner = most, thoughts, piece, size, inner
+        self._accepted: list[int] = []
+        self._text = thoughts.opens if thoughts.opened else b""
+
+    @property
+    def ended(self) -> bool:
+        """True if nothing may follow the answer."""
+        return self._inner is not None and self._inner.ended
+
+    def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
+        """Return a mask of the tokens allowed after ``drafted``, shape (vocabulary,)."""
+        token = self._due(drafted)
+        if token is None and self._inner is not None:
+            return self._inner.allowed(drafted)
+        mask = np.full(self._size, token is None)
+        if token is not None:
+            mask[token] = True
+        return mask
+
+    def allows(self, token: int, drafted: Sequence[int]) -> bool:
+        """True if ``token`` is allowed after ``drafted``."""
+        due = self._due(drafted)
+        return token == due if due is not None else self._inner is None or self._inner.allows(token, drafted)
+
+    def only(self, drafted: Sequence[int]) -> int | None:
+        """Return the token that is forced after ``drafted``; None if there is a choice."""
+        due = self._due(drafted)
+        return self._inner.only(drafted) if due is None and self._inner is not None else due
+
+    def prefix(self, draft: Sequence[int]) -> int:
+        """Return how many tokens of a draft are allowed, one after the other."""
+        length = len(draft) if self._inner is None else self._inner.prefix(draft)
+        wrong = (i for i in range(length) if self._due(draft[:i]) not in (None, draft[i]))
+        return next(wrong, length)
+
+    def forced(self, most: int) -> list[int]:
+        """Return the forced tokens after the accepted ones, at most ``most``."""
+        found: list[int] = []
+        while len(found) < most and (token := self.only(found)) is not None:
+            found.append(token)
+        return found
+
+    def accept(self, token: int) -> None:
+        """Append an allowed token to the answer."""
+        self._accepted.append(token)
+        self._text += self._piece(token)
+        if self._inner is not None:
+            self._inner.accept(token)
+
+    def _due(self, drafted: Sequence[int]) -> int | None:
+        """Return the token of the closing mark that follows ``drafted``; None where no thought must end."""
+        if len(self._accepted) + len(drafted) < self._most:
+            return None
+        if not self._thinks(self._text + b"".join(map(self._piece, drafted))):
+            return None
+        closing = self._thoughts.closing
+        last = (*self._accepted[-len(closing) :], *drafted)
+        begun = (n for n in range(len(closing) - 1, 0, -1) if last[-n:] == closing[:n])
+        return closing[next(begun, 0)]
+
+    def _thinks(self, text: bytes) -> bool:
+        """True if ``text``, from the answer's beginning on, is thoughts of which the last one goes on."""
+        thoughts = self._thoughts
+        while (text := text.lstrip()).startswith(thoughts.opens):
+            _, ended, text = text.partition(thoughts.closes)
+            if not ended:
+                return True
+            text = text.lstrip().removeprefix(thoughts.link)
+        return False
