@@ -14,11 +14,11 @@ from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
 from localspec.cli import answer
-from localspec.cli.answer import ModelFlags, sessions
+from localspec.cli.answer import SAMPLING, ModelFlags, sessions
 from localspec.cli.output import Printer, agrees, can_ask, note
 from localspec.config import load_config
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.protocol.options import Options, parse_options
+from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.requests import ChatPrompt, Delta, FimPrompt, Message, Request, Result, TextPrompt
 from localspec.wording import pairing_line
 
@@ -73,6 +73,8 @@ class RunFlags(AnswerFlags):
     "Regular expression that the whole answer matches."
     choice: Annotated[str | None, Parameter(group=FORM)] = None
     "Texts, separated by commas, of which the answer is one."
+    think: Annotated[int | None, Parameter(group=SAMPLING)] = None
+    "Most tokens of a model's thoughts before its answer; 0: none."
 
     def check(self) -> None:
         """Raise :class:`InvalidOptions` for flags that exclude each other."""
@@ -107,8 +109,10 @@ class RunFlags(AnswerFlags):
             )
 
     def constrained(self, options: Options) -> Options:
-        """``options`` with the form of the answer; raises :class:`InvalidOptions`."""
+        """``options`` with the form of the answer and its thoughts; raises :class:`InvalidOptions`."""
+        check_value(Options, "think", self.think, said="--think")
         form: dict[str, object] = {"regex": self.regex, "grammar": self.grammar and _read(self.grammar)}
+        form["think"] = self.think
         if self.schema is not None:
             try:
                 form["schema"] = msgspec.json.decode(_read(self.schema))

@@ -12,8 +12,8 @@ from localspec.constraints.constraint import Constraint
 
 
 class Thoughts(NamedTuple):
-    """The marks around thoughts, and the text between one and the next; ``opened``: the answer begins within one.
-    ``closing`` are the tokens of the mark ``closes``."""
+    """The marks around thoughts, the tokens ``closing`` of the second one, and the text between a thought and
+    the next; ``opened``: the answer begins within one."""
 
     opens: bytes
     closes: bytes

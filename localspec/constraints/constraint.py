@@ -278,7 +278,7 @@ class Grammars:
     """Compiles grammars for one vocabulary, and keeps the newest.
 
     Any thread may compile. The first call also reads the vocabulary: 0.6 s for 152,000 tokens, of which the
-    library takes 0.3 s without releasing Python's lock. A JSON schema takes about 1 ms.
+    library takes 0.3 s without releasing Python's lock. A schema takes about 1 ms, one of 5,000 names 2 s.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
@@ -313,7 +313,8 @@ class Grammars:
         :class:`InvalidOptions` for a grammar that is not valid, too large, or of a kind that the library does
         not support, and for a beginning that it does not allow."""
         with self._lock:
-            matcher = self._compiled(grammar)
+            _ = self._tokenizer
+        matcher = self._compiled(grammar)
         if begun:
             matcher = matcher.deep_copy()
             if not matcher.consume_tokens(self._tokens.encode(begun)):

@@ -1,8 +1,7 @@
 """Anthropic's dialect: messages, whole or as server-sent events, and the number of their tokens.
 
 Source: <https://docs.anthropic.com/en/api/messages>. ``cache_control``, ``metadata``, ``service_tier``,
-``context_management`` and the budget of ``thinking`` are accepted and have no effect: every prompt reuses the
-prefix that is cached.
+and ``context_management`` are accepted and have no effect: every prompt reuses the prefix that is cached.
 """
 
 from __future__ import annotations
@@ -73,6 +72,7 @@ class InputMessage(msgspec.Struct):
 
 class Thinking(msgspec.Struct):
     type: str
+    budget_tokens: int | None = None
 
 
 class MessagesBody(TimedSampling, kw_only=True):
@@ -98,13 +98,19 @@ class MessagesBody(TimedSampling, kw_only=True):
         """True if the answer has thoughts."""
         return self.thinking is not None and self.thinking.type != "disabled"
 
+    @property
+    def most_thoughts(self) -> int | None:
+        """The limit of thoughts in tokens."""
+        return chats.budget_of(self.thinks, self.thinking and self.thinking.budget_tokens)
+
 
 REFUSED: Refused = {**sampling.REFUSED, "n": (1,), "mcp_servers": ([],), "container": ()}
 
 
 async def messages(client: Client, body: MessagesBody) -> Answer:
     """Answer a conversation, or continue an answer that is its last message."""
-    asked, options = chat_by(body), await options_of(client, body, {"stop": "stop_sequences"})
+    asked, names = chat_by(body), {"stop": "stop_sequences"}
+    options = await options_of(client, body, names, think=body.most_thoughts)
     stream = chats.answer(client, asked, options, **body.generating())
     if body.stream:
         return _events(body, _head(options), await answers.pieces([stream], body))

@@ -33,7 +33,11 @@ REFUSED: Refused = {"function_call": (), "images": ([],)}
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none"}
 CHOICES |= dict.fromkeys(("required", "any", "function", "tool"), "required")
 """kinds of ``tool_choice`` in all dialects; the last two name the tool"""
-LEVELS = ("low", "medium", "high")
+Effort = str | bool | None
+"""how much a model should think in any dialect; None: as its template has it"""
+LEVELS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
+"""efforts by those that templates know"""
+NO_THOUGHTS = (False, "none", "minimal")
 
 
 class Part(msgspec.Struct):
@@ -255,10 +259,23 @@ def _tool(given: GivenTool) -> Tool:
 # Thinking.
 
 
-def thinking_of(effort: str | bool | None) -> dict[str, Any]:
-    """Return the variables by which templates let a model think, or not; none if nothing was requested."""
+def thinking_of(effort: Effort) -> dict[str, Any]:
+    """Return the variables by which templates let a model think, or not; none if nothing was requested.
+
+    Raises :class:`InvalidOptions` for an unknown effort.
+    """
     if effort is None:
         return {}
-    thinks = effort not in (False, "none", "minimal")
-    level = {"reasoning_effort": effort} if effort in LEVELS else {}
+    if isinstance(effort, str) and effort not in (*LEVELS, *NO_THOUGHTS):
+        message = f"the effort {effort[:LONGEST_SHOWN]!r} is not supported"
+        raise InvalidOptions(message, f"Give none, minimal, {', '.join(LEVELS)}, or leave it out.")
+    thinks = effort not in NO_THOUGHTS
+    level = {"reasoning_effort": LEVELS[effort]} if effort in LEVELS else {}
     return {"enable_thinking": thinks, "thinking": thinks, **level}
+
+
+def budget_of(effort: Effort, most: int | None = None) -> int | None:
+    """Return the tokens that thoughts may have: none without an effort, however the template takes it."""
+    if effort is not None and effort in NO_THOUGHTS:
+        return 0
+    return None if most is None or most < 0 else most

@@ -23,7 +23,15 @@ from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import answers, conversation, models, sampling
 from localspec.http.answers import answer_s, prompt_s, statistics, uncut
-from localspec.http.conversation import ChatMessage, Tools, arguments_of, message_of, thinking_of
+from localspec.http.conversation import (
+    ChatMessage,
+    Effort,
+    Tools,
+    arguments_of,
+    budget_of,
+    message_of,
+    thinking_of,
+)
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each, noting_silence
 from localspec.http.models import configured, is_at, model_named, modified_s, named_models
@@ -67,7 +75,7 @@ class GenerationBody(msgspec.Struct, kw_only=True):
     keep_alive: str | float | None = None
     truncate: bool | None = None
     format: str | dict[str, Any] | None = None
-    think: str | bool | None = None
+    think: Effort = None
     localspec: Ours | None = None
 
 
@@ -297,8 +305,9 @@ def _time(seconds: float) -> str:
 async def _requested(client: Client, body: GenerationBody) -> Options:
     given = body.options or ModelOptions()
     given.localspec = (given.localspec or {}) | (body.localspec or {})
-    others: Ours = {"model": body.model, "max_tokens": length_of(given.num_predict)}
-    others |= {"overflow": "cut" if body.truncate else None, "schema": schema_of(body.format)}
+    overflow = "cut" if body.truncate else None
+    others: Ours = {"model": body.model, "max_tokens": length_of(given.num_predict), "overflow": overflow}
+    others |= {"schema": schema_of(body.format), "think": budget_of(body.think)}
     return await options_of(client, given, **others)
 
 

@@ -60,11 +60,22 @@ class ChatBody(GenerationBody, kw_only=True):
     tool_choice: str | Choice | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
+    reasoning_budget: int | None = None
+    reasoning_budget_tokens: int | None = None
+    thinking_budget_tokens: int | None = None
+    thinking_token_budget: int | None = None
     continue_final_message: bool | None = None
     add_generation_prompt: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
+
+    @property
+    def most_thoughts(self) -> int | None:
+        """The limit of thoughts in tokens."""
+        given = (getattr(self, name) for name in BUDGETS)
+        most = next((each for each in given if each is not None), None)
+        return conversation.budget_of(self.reasoning_effort, most)
 
 
 class TextBody(GenerationBody, kw_only=True):
@@ -75,8 +86,10 @@ class TextBody(GenerationBody, kw_only=True):
 
 REFUSED: Refused = {**sampling.REFUSED, "n_indent": (0,), "best_of": (1,), "echo": (False,)}
 REFUSED_OF_TEXTS: Refused = {**REFUSED, "add_special_tokens": (True,), "prompt_embeds": ()}
+BUDGETS = ("reasoning_budget", "reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_budget")
+"""llama.cpp's and vLLM's names of the limit of thoughts"""
 REFUSED_OF_CHATS: Refused = {
-    **REFUSED,
+    **{name: harmless for name, harmless in REFUSED.items() if name not in BUDGETS},
     **dict.fromkeys(("functions", "documents"), ([],)),
     "function_call": ("none", "auto"),
     **dict.fromkeys(("chat_template", "web_search_options"), ()),
@@ -126,7 +139,8 @@ async def chat(client: Client, body: ChatBody) -> Answer:
             "top_logprobs needs logprobs", "Set logprobs to true, or leave top_logprobs out."
         )
     top = body.top_logprobs if body.logprobs else None
-    options = await _options(client, body, logprobs=body.logprobs or None, top_logprobs=top)
+    rated = {"logprobs": body.logprobs or None, "top_logprobs": top}
+    options = await _options(client, body, **rated, think=body.most_thoughts)
     asked, how = chat_by(body), body.generating()
     streams = [
         conversation.answer(client, asked, each, **how)
@@ -143,10 +157,9 @@ async def chat(client: Client, body: ChatBody) -> Answer:
         called: set[tuple[int, int]] = set()
 
         def shape(index: int, piece: StreamDelta) -> dict[str, Any]:
-            rated = {}
-            if body.logprobs and piece.channel == "answer":
-                rated = {"logprobs": entries(piece.text, piece.tokens)}
-            return {"delta": delta_of(piece, index, called), **rated}
+            is_rated = body.logprobs and piece.channel == "answer"
+            rates = {"logprobs": entries(piece.text, piece.tokens)} if is_rated else {}
+            return {"delta": delta_of(piece, index, called), **rates}
 
         envelope |= {"object": "chat.completion.chunk"}
         return _chunks(envelope, body, begin, await answers.pieces(streams, body), shape, {"delta": {}})
@@ -311,6 +324,7 @@ def _usage(results: list[Result], each: int) -> dict[str, Any]:
         "completion_tokens": answered,
         "total_tokens": read + answered,
         "prompt_tokens_details": {"cached_tokens": sum(result.cached_tokens for result in prompts)},
+        "completion_tokens_details": {"reasoning_tokens": sum(each.thinking_tokens for each in results)},
     }
 
 

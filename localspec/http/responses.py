@@ -27,7 +27,7 @@ from localspec.http.conversation import Choice, Content, GivenTool, Tools, joine
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, PathId, Refused
 from localspec.http.models import DEFAULT_MODEL
-from localspec.http.sampling import OutputConfig, TimedSampling, options_of
+from localspec.http.sampling import Ours, OutputConfig, TimedSampling, options_of
 from localspec.protocol.messages import StreamProgress
 from localspec.protocol.options import LONGEST_SHOWN
 from localspec.protocol.requests import ChatPrompt, Message, Result, ToolCall
@@ -148,9 +148,10 @@ RESPONSES = Responses()
 async def respond(client: Client, body: ResponsesBody) -> Answer:
     """Answer a conversation, or the next turn of a response that is kept."""
     messages, asked = chat_by(body)
-    overflow = "cut" if body.truncation == "auto" else None
     names = {"max_tokens": "max_output_tokens"}
-    options = await options_of(client, body, names, max_tokens=body.max_output_tokens, overflow=overflow)
+    others: Ours = {"max_tokens": body.max_output_tokens, "think": chats.budget_of(effort_of(body))}
+    others["overflow"] = "cut" if body.truncation == "auto" else None
+    options = await options_of(client, body, names, **others)
     stream = chats.answer(client, asked, options, **body.generating())
     head = _head(body, options.model or DEFAULT_MODEL, asked.tools)
     if body.stream:
@@ -164,6 +165,10 @@ async def count_tokens(client: Client, body: ResponsesBody) -> Answer:
     return {"object": "response.input_tokens", **await chats.counted(client, asked, body.model)}
 
 
+def effort_of(body: ResponsesBody) -> str | None:
+    return (body.reasoning or OutputConfig()).effort
+
+
 def chat_by(body: ResponsesBody) -> tuple[tuple[Message, ...], ChatPrompt]:
     """Return the messages of a body without the instructions, and the chat that it asks for.
 
@@ -174,7 +179,7 @@ def chat_by(body: ResponsesBody) -> tuple[tuple[Message, ...], ChatPrompt]:
     messages = messages_of(before, given)
     system = (Message("system", body.instructions),) if body.instructions else ()
     turns = chats.begun_of([*system, *messages], continues=False)
-    variables = chats.thinking_of((body.reasoning or OutputConfig()).effort)
+    variables = chats.thinking_of(effort_of(body))
     choice, parallel = body.tool_choice, body.parallel_tool_calls
     tools = [*functions_of(body.tools or ())]
     return messages, chats.chat_of(turns, variables, tools, choice, parallel, extras=EXTRAS)
@@ -286,7 +291,7 @@ def _ended(
             "input_tokens": result.prompt_tokens,
             "input_tokens_details": {"cached_tokens": result.cached_tokens},
             "output_tokens": result.completion_tokens,
-            "output_tokens_details": {"reasoning_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": result.thinking_tokens},
             "total_tokens": result.prompt_tokens + result.completion_tokens,
         },
         "localspec": statistics(result),

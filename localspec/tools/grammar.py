@@ -25,6 +25,8 @@ LAYOUT = {
 }
 """of JSON; what the library does not know in a schema is no constraint, so that any client's tools work"""
 FREE, BLANK, ID, KEY = r"/(.|\n)*/", r"/\n{0,2}/", "/[0-9A-Za-z]{1,9}/", r"/[\w.-]+/"
+MOST_UNMARKED = 128
+"""tools whose calls without the family's mark are held to them, too: 300 exceed the library's limits"""
 OPEN = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
 """keys of schemas that may allow properties besides those that they list"""
 
@@ -134,7 +136,7 @@ class _Grammar:
         name in it, a head begins a call wherever the parser reads one."""
         family = self._family
         heads = [head for head in family.heads if trigger(head) != first and not self._parts.search(head)]
-        if not heads or family.opens or family.tags.opens:
+        if not heads or family.opens or family.tags.opens or len(arguments) > MOST_UNMARKED:
             return ""
         begun, more = [], []
         for name, rule in arguments.items():

@@ -2,7 +2,7 @@
 
 The threads beside it: one reads frames from the socket pair, another sends those that can wait. The heartbeat
 reports the engine's progress, also while native code runs. Long texts are tokenized, and grammars compiled,
-in a thread of their own, so that other requests do not wait for them.
+in threads of their own, so that other requests do not wait for them.
 """
 
 from __future__ import annotations
@@ -249,11 +249,12 @@ class Fate:
 
 
 class Apart:
-    """Jobs in a thread of their own, one after the other; the channel hands their results over."""
+    """Jobs in threads of their own, two at a time, as a large schema takes seconds; the channel hands their
+    results over."""
 
     def __init__(self, channel: Channel) -> None:
         self._channel = channel
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="texts")
+        self._threads = ThreadPoolExecutor(2, thread_name_prefix="texts")
         self._jobs: dict[int, tuple[Fate, Future[Any]]] = {}
 
     def __bool__(self) -> bool:
@@ -263,9 +264,9 @@ class Apart:
     def begin(
         self, id: int, fate: Fate, work: Callable[[], T], then: Callable[[Callable[[], T]], None]
     ) -> None:
-        """Run ``work`` in the thread, then call ``then`` on the engine's thread, with a function that returns
+        """Run ``work`` in a thread, then call ``then`` on the engine's thread, with a function that returns
         the result of ``work`` or raises its exception. That function must not be called for dropped work."""
-        future = self._thread.submit(work)
+        future = self._threads.submit(work)
         self._jobs[id] = fate, future
         future.add_done_callback(lambda done: self._channel.call(lambda: self._end(id, then, done)))
 
@@ -287,7 +288,7 @@ class Apart:
 
     def close(self) -> bool:
         """Drop all work that has not begun, without waiting for the rest; return True if none is running."""
-        self._thread.shutdown(wait=False, cancel_futures=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
         return all(future.done() for _, future in self._jobs.values())
 
 
@@ -546,7 +547,7 @@ class Worker:
         find: Callable[[], T],
         then: Callable[[Callable[[], T]], None],
     ) -> None:
-        """Tokenize a text by ``find``: as a step of its own, or in the other thread if it is long."""
+        """Tokenize a text by ``find``: as a step of its own, or in another thread if it is long."""
 
         def found() -> T:
             try:

@@ -48,9 +48,9 @@ def test_every_proposer_ends_thoughts_as_plain_decoding_does(
         assert len(thought) == think if closed else running[0].finish == "stop" and len(thought) <= think
 
 
-def said(text: str, vocabulary: ToyVocabulary, *tools: Tool, **options: Any) -> Result:
+def said(text: str, vocabulary: ToyVocabulary, **options: Any) -> Result:
     backend = ToyBackend(scripted(b"user: hi" + text.encode()), vocabulary=vocabulary)
-    return Engine(backend).stream(Request(prompt=ChatPrompt(HI, tools=tools), options=Options(**options))).finish()
+    return Engine(backend).stream(Request(prompt=ChatPrompt(HI), options=Options(**options))).finish()
 
 
 @pytest.mark.parametrize(

@@ -117,6 +117,9 @@ SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
         ({"speculative.n_max": 4, "speculative.n_min": 1, "speculative.p_min": 0.5}, {"k": 4}),
         ({"speculative.n_max": 0}, {"proposer": "none"}),
         ({"speculative.type": "ngram-mod"}, {"proposer": "prompt-lookup"}),
+        *(({name: 64}, {"think": 64}) for name in ("reasoning_budget", "thinking_budget_tokens")),
+        ({"reasoning_budget_tokens": -1}, {}),
+        ({"reasoning_effort": "none", "thinking_token_budget": 64}, {"think": 0}),
     ],
     ids=str,
 )
@@ -274,6 +277,7 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
         ({"messages": [{"role": "user", "content": [IMAGE]}]}, "'image'"),
         ({"tools": [{"type": "bash_20250124", "name": "bash"}]}, "'bash_20250124'"),
         ({"tools": [{"name": 'a"b', "input_schema": {}}]}, "tools[0].name"),
+        ({"thinking": {"type": "enabled"}, "output_config": {"effort": "huge"}}, "effort 'huge'"),
     ],
     ids=str,
 )

@@ -43,7 +43,7 @@ class Slow(ToyVocabulary):
     """A tokenizer that finishes a long text when the test permits it."""
 
     def __init__(self) -> None:
-        self.begun, self.go = threading.Event(), threading.Event()
+        self.begun, self.full, self.go = threading.Event(), threading.Event(), threading.Event()
         self.long = 0
         """long texts that were begun"""
 
@@ -51,6 +51,8 @@ class Slow(ToyVocabulary):
         if "x" * LONG in text:
             self.long += 1
             self.begun.set()
+            if self.long == 2:
+                self.full.set()
             assert self.go.wait(DEADLINE_S)
         return list(text.encode())
 
@@ -117,7 +119,8 @@ def test_others_are_answered_while_a_prompt_is_tokenized(daemon: Daemon, kind: s
     assert daemon.vocabulary.begun.wait(DEADLINE_S)
     daemon.submit(2, SHORT)
     daemon.send(Tokenize(3, "abc", False, False, False))
-    assert {daemon.end()[0], daemon.end()[0]} == {2, 3}
+    daemon.send(Tokenize(4, "y" * 2 * LONG, False, False, False))
+    assert {daemon.end()[0] for _ in range(3)} == {2, 3, 4}
     daemon.send(Cancel(1))
     daemon.vocabulary.go.set()
     id, ended = daemon.end()
@@ -169,15 +172,15 @@ def test_it_counts_as_work_that_gets_on(daemon: Daemon) -> None:
 def test_it_can_be_stopped_while_a_text_is_tokenized_and_has_learnt(daemon: Daemon, tmp_path: Path) -> None:
     daemon.submit(1, TextPrompt("abc" * 20))
     assert daemon.end()[0] == 1
-    daemon.submit(2, long_prompt("text"))
-    daemon.submit(3, long_prompt("text"))
-    assert daemon.vocabulary.begun.wait(DEADLINE_S)
+    for id in (2, 3, 4):
+        daemon.submit(id, long_prompt("text"))
+    assert daemon.vocabulary.full.wait(DEADLINE_S)
     daemon.send(Stop())
     daemon.worker.join(STOP_S)
     assert not daemon.worker.is_alive()
     (table,) = stats(tmp_path, refuse)
     assert table.sources["run"] > 10
-    assert daemon.vocabulary.long == 1
+    assert daemon.vocabulary.long == 2
 
 
 def test_what_is_forgotten_while_it_is_tokenized_is_not_learnt(daemon: Daemon, tmp_path: Path) -> None:
@@ -197,7 +200,8 @@ def test_what_is_forgotten_while_it_is_tokenized_is_not_learnt(daemon: Daemon, t
 
 def test_what_is_cancelled_before_its_turn_is_not_tokenized(daemon: Daemon) -> None:
     daemon.submit(1, long_prompt("text"))
-    assert daemon.vocabulary.begun.wait(DEADLINE_S)
+    daemon.submit(4, long_prompt("text"))
+    assert daemon.vocabulary.full.wait(DEADLINE_S)
     daemon.submit(2, long_prompt("chat"))
     daemon.send(Tokenize(3, "x" * 3 * LONG, False, False, False))
     daemon.send(Cancel(2))
@@ -207,7 +211,7 @@ def test_what_is_cancelled_before_its_turn_is_not_tokenized(daemon: Daemon) -> N
     assert isinstance(cancelled, Done) and cancelled.result.finish_reason == "cancelled"
     assert isinstance(failed, Failed) and failed.error["code"] == "gone"
     daemon.vocabulary.go.set()
-    assert daemon.end()[0] == 1 and daemon.vocabulary.long == 1
+    assert {daemon.end()[0], daemon.end()[0]} == {1, 4} and daemon.vocabulary.long == 2
 
 
 @pytest.mark.parametrize(
