@@ -261,8 +261,7 @@ def _quoted(text: str) -> str:
 
 
 def _begins(head: str) -> str:
-    """A regular expression for text up to the end of a call's head, with any whitespace between its parts;
-    a head without a mark stands at the beginning."""
+    """A regular expression for text up to the end of a call's head; one without a mark begins the answer."""
     before = r"(.|\n)*" if head[0] in "<[`" else r"\s*"
     return before + r"\s*".join(map(_pattern, re.sub("([{:,])", r" \1 ", head).split()))
 
