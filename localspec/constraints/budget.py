@@ -74,6 +74,8 @@ class Budget:
 
     def forced(self, most: int) -> list[int]:
         """Return the forced tokens after the accepted ones, at most ``most``."""
+        if self._inner is not None and not self._thinks(self._text):
+            return self._inner.forced(most)
         found: list[int] = []
         while len(found) < most and (token := self.only(found)) is not None:
             found.append(token)
