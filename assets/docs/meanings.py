@@ -41,7 +41,11 @@ MEANINGS = {
     "tools": "functions that the model may call; other kinds of tools are refused by name",
     "tool_choice": "`auto`, `none`, `required` (Anthropic's: `any`), or the name of a function",
     "parallel_tool_calls": "`false`: one call at most",
-    "reasoning_effort": "what the chat template offers: `none`, `low`, `medium`, `high`",
+    "reasoning_effort": "`none`, `minimal`: no thoughts; `low`, `medium`, `high`: as the template offers",
+    **dict.fromkeys(
+        ("reasoning_budget", "reasoning_budget_tokens", "thinking_budget_tokens", "thinking_token_budget"),
+        "most tokens of thoughts; negative: no limit",
+    ),
     "response_format": "`text`, `json_object` or `json_schema`",
     "json_schema": "JSON schema that the answer follows",
     "grammar": "grammar in GBNF that the answer follows",
@@ -66,7 +70,7 @@ MEANINGS = {
     "chat_template_kwargs": "variables for the model's chat template",
     # Anthropic.
     "stop_sequences": "texts before which the answer ends",
-    "thinking": "unless it is `disabled` or left out, the model may think; its budget has no effect",
+    "thinking": "unless it is `disabled` or left out, the model may think, for `budget_tokens`",
     "output_config": "`format`: the JSON schema of the answer; `effort`: see `reasoning_effort`",
     "output_format": "the JSON schema of the answer",
     # llama.cpp.

@@ -101,7 +101,7 @@ class MessagesBody(TimedSampling, kw_only=True):
     @property
     def most_thoughts(self) -> int | None:
         """The limit of thoughts in tokens."""
-        return chats.budget_of(self.thinks, self.thinking and self.thinking.budget_tokens)
+        return chats.budget_of(self.thinks, self.thinking.budget_tokens if self.thinking else None)
 
 
 REFUSED: Refused = {**sampling.REFUSED, "n": (1,), "mcp_servers": ([],), "container": ()}

@@ -270,7 +270,7 @@ def thinking_of(effort: Effort) -> dict[str, Any]:
         message = f"the effort {effort[:LONGEST_SHOWN]!r} is not supported"
         raise InvalidOptions(message, f"Give none, minimal, {', '.join(LEVELS)}, or leave it out.")
     thinks = effort not in NO_THOUGHTS
-    level = {"reasoning_effort": LEVELS[effort]} if effort in LEVELS else {}
+    level = {"reasoning_effort": LEVELS[effort]} if isinstance(effort, str) and effort in LEVELS else {}
     return {"enable_thinking": thinks, "thinking": thinks, **level}
 
 
