@@ -161,7 +161,7 @@ class Server:
     async def _connect(self) -> None:
         if self._process is not None and self._process.returncode is None:
             return
-        if not self._command:
+        if not self.command:
             raise ToolError(f"{self.name} {NO_COMMAND}")
         await self.close()
         around: dict[str, Any] = {"env": {**os.environ, **self._added}, "start_new_session": True}
