@@ -33,8 +33,7 @@ FILES = ("basic", "chat_completion", "compat_anthropic", "compat_oai_responses",
 FILES += ("ignore_eos", "infill", "metrics", "security", "template", "tokenize", "tool_call")
 EXCEPTIONS = {
     "the words, the tokens or the images of the models that they download": """
-        basic::load_split_model chat_completion::chat_completion[
-        chat_completion::chat_completion_stream[
+        basic::load_split_model chat_completion::chat_completion[ chat_completion::chat_completion_stream[
         chat_completion::chat_completion_with_openai_library
         chat_completion::completion_with_response_format[response_format1
         compat_anthropic::anthropic_vision_base64_with_multimodal_model
@@ -61,7 +60,7 @@ EXCEPTIONS = {
         chat_completion::apply_chat_template chat_completion::chat_template chat_completion::verbose_debug
         metrics::metrics_disabled metrics::metrics_prometheus_format security::access_static_assets
         security::cors_options security::cors_origins_defaults security::cors_origins_localhost_rejects
-        security::cors_proxy
+        security::cors_proxy template::date_inside_prompt[fireworks template::reasoning[
     """,
 }
 """tests that fail, as FILE::BEGINNING, by what they need; all others of the files must pass"""
