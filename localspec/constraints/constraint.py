@@ -39,6 +39,7 @@ LAYOUT = {
 HEADER = "%llguidance {}\n"
 LONGEST_GBNF = 1 << 14
 """characters of a grammar in GBNF, which is converted by Python code"""
+GBNF_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 MOST_NAMES = 10_000
 """keys of all objects in a schema: more take the library several seconds"""
 OPEN = frozenset(("$ref", "anyOf", "oneOf", "patternProperties", "propertyNames"))
@@ -186,10 +187,18 @@ def _from_gbnf(text: str) -> str:
         message = f"grammar: it has {len(text)} characters, {LONGEST_GBNF} are possible in GBNF"
         raise InvalidOptions(message, "Send a shorter grammar, or one in Lark's syntax.")
     try:
-        return str(gbnf_to_lark(text))
+        return str(gbnf_to_lark(GBNF_ESCAPE.sub(_spelt, text)))
     except Exception as error:
         # Of many kinds: for a rule that is missing, plain ones.
         raise InvalidOptions(f"grammar: it is not valid GBNF: {error}", "Correct it.") from None
+
+
+def _spelt(escape: re.Match[str]) -> str:
+    """The character of an escape by number, which the library would write with fewer digits than it reads."""
+    if len(escape[0]) == 2:
+        return escape[0]
+    code = int(escape[1][1:], 16)
+    return chr(code) if code > 127 else f"\\x{code:02x}"
 
 
 def message_of(error: str) -> str:

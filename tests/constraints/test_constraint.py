@@ -65,6 +65,10 @@ KINDS: list[tuple[dict[str, Any], str]] = [
     ({"grammar": 'start: "ab" NUM\nNUM: /[1-3]+/'}, "ab[1-3]+"),
     ({"grammar": 'root ::= "ab" num\nnum ::= [1-3]+', "grammar_syntax": "gbnf"}, "ab[1-3]+"),
     ({"grammar": 'root ::= ("ab"{1,2} [1-3]?){2}', "grammar_syntax": "gbnf"}, "((ab){1,2}[1-3]?){2}"),
+    (
+        {"grammar": r'root ::= "\u00e9\U0001f432\u0022\\u00e9" [\u0062-\u0064]', "grammar_syntax": "gbnf"},
+        r'é🐲"\\u00e9[b-d]',
+    ),
 ]
 
 
