@@ -7,7 +7,6 @@ import random
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Any, NamedTuple
 
 import pytest
@@ -127,23 +126,26 @@ def form(dice: random.Random) -> tuple[dict[str, Any], Callable[[str], bool]]:
     if kind == "choice":
         texts = dice.sample(WORDS, 3)
         return {"choice": texts}, texts.__contains__
-    of = words(dice)
-    fits = partial(re.fullmatch, of.regex)
-    asks = {"lark": f"start: {of.lark}", "gbnf": f"root ::= {of.gbnf}"}
+    language = words(dice)
+
+    def fits(text: str) -> bool:
+        return re.fullmatch(language.regex, text) is not None
+
     if kind == "regex":
-        return {"regex": of.regex}, lambda text: fits(text) is not None
-    return {"grammar": asks[kind], "grammar_syntax": kind}, lambda text: fits(text) is not None
+        return {"regex": language.regex}, fits
+    grammar = f"start: {language.lark}" if kind == "lark" else f"root ::= {language.gbnf}"
+    return {"grammar": grammar, "grammar_syntax": kind}, fits
 
 
 @pytest.fixture(scope="module", params=("gguf", "mlx"))
 def engine(request: pytest.FixtureRequest) -> Iterator[tuple[Engine, str]]:
-    names = {"model": "bundled", "draft": "auto"}
+    target, draft = "bundled", "auto"
     if request.param == "mlx":
         pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
         from tests.mlx_pair import mlx_model
 
-        names = {"model": str(mlx_model(BUNDLED_TARGET)), "draft": str(mlx_model(BUNDLED_DRAFT))}
-    with localspec.load(**names, threads=1, n_ctx=1024) as engine:
+        target, draft = str(mlx_model(BUNDLED_TARGET)), str(mlx_model(BUNDLED_DRAFT))
+    with localspec.load(target, draft=draft, threads=1, n_ctx=1024) as engine:
         measured(engine.target)
         yield engine, request.param
 
