@@ -25,9 +25,13 @@ pytestmark = pytest.mark.slow
 
 SUITE = "LOCALSPEC_SCHEMA_SUITE"
 DRAFTS = {
-    "draft2020-12": "https://json-schema.org/draft/2020-12/schema",
-    "draft7": "http://json-schema.org/draft-07/schema#",
+    "draft2020-12": ("https://json-schema.org/draft/2020-12/schema", "Draft202012Validator"),
+    "draft2019-09": ("https://json-schema.org/draft/2019-09/schema", "Draft201909Validator"),
+    "draft7": ("http://json-schema.org/draft-07/schema#", "Draft7Validator"),
+    "draft6": ("http://json-schema.org/draft-06/schema#", "Draft6Validator"),
+    "draft4": ("http://json-schema.org/draft-04/schema#", "Draft4Validator"),
 }
+"""with the name of each and of its validator"""
 ANNOTATIONS = ("optional/content",)
 """assertions of draft 7 that are annotations since, and here"""
 MOST_ORDERS, LONGEST, WALKS = 24, 300, 4
@@ -117,15 +121,15 @@ def test_no_invalid_instance_is_an_answer(draft: str) -> None:
     folder = Path(os.environ.get(SUITE, "/nowhere"), "tests", draft)
     if not folder.exists():
         pytest.skip(f"set {SUITE} to the folder of the JSON-Schema test suite")
-    validators = pytest.importorskip("jsonschema_rs")
-    make = validators.Draft7Validator if draft == "draft7" else validators.Draft202012Validator
+    uri, validator = DRAFTS[draft]
+    make = getattr(pytest.importorskip("jsonschema_rs"), validator)
     wrong, total = list[Any](), Counter[str]()
     for file in sorted(folder.rglob("*.json")):
         name, count = str(file.relative_to(folder).with_suffix("")), Counter[str]()
         cases = [] if name in ANNOTATIONS else json.loads(file.read_text("utf-8"))
         for case in cases:
             if isinstance(case["schema"], dict):
-                wrong += wrong_answers(case, {"$schema": DRAFTS[draft], **case["schema"]}, make, count)
+                wrong += wrong_answers(case, {"$schema": uri, **case["schema"]}, make, count)
         print(f"{draft} {name}: {dict(sorted(count.items()))}")
         total += count
     print(f"{draft}: {dict(sorted(total.items()))}")
