@@ -319,7 +319,7 @@ class ModelFlags:
     repeat_penalty: Annotated[float | None, Parameter(group=SAMPLING)] = None
     "Above 1: make tokens that occurred before less probable."
     seed: Annotated[int | None, Parameter(group=SAMPLING)] = None
-    "The same seed gives the same text, with any proposer."
+    "A seed gives the same text, with any proposer."
     stop: Annotated[tuple[str, ...], Parameter(group=SAMPLING)] = ()
     "End the answer before this text; may be repeated."
     proposer: Annotated[ProposerName | None, Parameter(group=SPECULATION, help=PROPOSERS)] = None

@@ -62,7 +62,7 @@ class RunFlags(AnswerFlags):
     private: bool = False
     "Store no history, and learn nothing from this request."
     yes: bool = False
-    "Ask nothing: get a missing default model, call any tool."
+    "Ask nothing: get a missing model, call any tool."
     tools: tuple[Path, ...] = ()
     "Tools that the model may call: FILE.py or FILE.json (MCP)."
     schema: Annotated[Path | None, Parameter(group=FORM)] = None
@@ -74,7 +74,7 @@ class RunFlags(AnswerFlags):
     choice: Annotated[str | None, Parameter(group=FORM)] = None
     "Texts, separated by commas, of which the answer is one."
     think: Annotated[int | None, Parameter(group=SAMPLING)] = None
-    "Most tokens of a model's thoughts before its answer; 0: none."
+    "Most tokens of thoughts; 0: none."
 
     def check(self) -> None:
         """Raise :class:`InvalidOptions` for flags that exclude each other."""
