@@ -24,6 +24,7 @@ from localspec.wording import duration, one_line
 
 MOST_TURNS = 20
 """answers with calls, after which a conversation is ended"""
+REPEATED = "You have made this call already. Its result was:\n"
 SHOWN_ARGUMENTS, SHOWN_RESULT = 4_000, 120
 """characters in the line of a call, and of its result"""
 FORMS = 'Give FILE.py with functions, or FILE.json with {"mcpServers": {NAME: {"command": …, "args": […]}}}.'
@@ -178,12 +179,27 @@ class Front(Protocol):
 
 
 async def converse(box: Toolbox, front: Front) -> None:
-    """Have a question answered, making the calls that the user consents to, until an answer has none."""
+    """Have a question answered, making the calls that the user consents to, until an answer has none.
+
+    Small models repeat calls: one that was made just before gets its result again, and a word on it;
+    repeated once more, it is made.
+    """
     calls = await front.answer(())
+    before: dict[tuple[str, str], str] = {}
     for _ in range(MOST_TURNS):
         if not calls:
             return
-        results = [CallResult(call.id, await _result(call, box, front)) for call in calls]
+        results, made = [], dict[tuple[str, str], str]()
+        for call in calls:
+            key = (call.name, as_json(object_of(call.arguments)))
+            known = (before | made).get(key)
+            if known is None:
+                text = made[key] = await _result(call, box, front)
+            else:
+                text = REPEATED + known
+                front.show(Made(call, text))
+            results.append(CallResult(call.id, text))
+        before = made
         calls = await front.answer(tuple(results))
     if calls:
         front.note(f"ended after {MOST_TURNS} answers with calls")

@@ -14,7 +14,7 @@ from typing import Any
 import pexpect
 import pytest
 
-from localspec.agent import server
+from localspec.agent import loop, server
 from localspec.agent.loop import MOST_TURNS, Consent, Made, Toolbox, converse, servers_in
 from localspec.agent.server import ToolError
 from localspec.cli.output import Printer
@@ -242,9 +242,18 @@ async def test_a_conversation_with_calls(home: Path, functions: Path) -> None:
     assert [call.name for call in messages[1].tool_calls] == ["weather", "time"]
 
 
+async def test_a_call_that_is_repeated_gets_its_result_again_once(home: Path, functions: Path) -> None:
+    functions.write_text(FUNCTIONS.replace('{"hour": 12}', '"call"'))
+    _, messages = await conversation(functions, "yes", "yes")
+    results = ["\x1b[2Jrain in Oslo", "call"]
+    results += [loop.REPEATED + result for result in results]
+    assert [each.content for each in messages if each.role == "tool"] == results
+
+
 async def test_a_conversation_ends_and_asks_once_for_what_is_always_allowed(
-    home: Path, functions: Path
+    home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loop, "REPEATED", "")
     functions.write_text(FUNCTIONS.replace('{"hour": 12}', '"call"'))
     lines, messages = await conversation(functions, "always", "always")
     assert lines[-1] == f"ended after {MOST_TURNS} answers with calls"
