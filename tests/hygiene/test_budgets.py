@@ -24,13 +24,13 @@ from tests.hygiene.source import (
 CEILINGS = {
     "assets": 3150,
     "localspec/.": 1550,
-    "localspec/agent": 550,
+    "localspec/agent": 600,
     "localspec/backends": 3400,
     "localspec/bench": 300,
-    "localspec/cli": 3550,
+    "localspec/cli": 3600,
     "localspec/client": 1000,
     "localspec/completion": 550,
-    "localspec/constraints": 550,
+    "localspec/constraints": 600,
     "localspec/daemon": 4750,
     "localspec/doctor": 650,
     "localspec/engine": 3700,
@@ -49,7 +49,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 2100,
     "plugins/vscode": 2650,
-    "tests": 47900,
+    "tests": 48200,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
