@@ -52,6 +52,8 @@ class Suggestions:
         self._offered: OrderedDict[str, Suggestion] = OrderedDict()
         self._shown: dict[str, Suggestion] = {}
         """by document URI"""
+        self._last = ""
+        """id of the last item that was reported as shown"""
         self._typed: dict[str, int] = {}
         """by document URI: code points of the shown item that the user has typed"""
 
@@ -67,7 +69,9 @@ class Suggestions:
         if suggestion is not None and self._shown.get(suggestion.uri) != suggestion:
             self.close(suggestion.uri)
             self._shown[suggestion.uri] = suggestion
-            self._report(id, "shown", None)
+            if id != self._last:  # it was shown before a part of it was accepted
+                self._report(id, "shown", None)
+            self._last = id
 
     def accept(self, id: str) -> None:
         """Report that an item was accepted, and shown before: not every editor reports that."""

@@ -56,6 +56,16 @@ def test_a_part_is_counted_in_code_points_of_the_daemons_text(
     assert log.events == [("1", "shown", None), ("1", "partial", chars)]
 
 
+def test_an_item_accepted_in_parts_was_shown_once() -> None:
+    log = Log()
+    log.offer("abc")
+    for units in (1, 2):
+        log.suggestions.accept_part("1", units, "utf-16")
+    log.suggestions.accept("1")
+    events = [("shown", None), ("partial", 1), ("partial", 2), ("accepted", None)]
+    assert log.events == [("1", *event) for event in events]
+
+
 @pytest.mark.parametrize("text", ["a\nb", "a\r\nb", "a\rb"])
 def test_lines_end_as_editors_want_them(text: str) -> None:
     assert Suggestion("1", text, "-", URI, Place(0, 0)).insert_text == "-a\nb"

@@ -30,19 +30,32 @@ GHOST = frozenset({"LocalspecSuggestion", "Comment"})
 """a group that is linked goes by the other's name"""
 REQUEST, RESPONSE, NOTIFICATION = 0, 1, 2
 LISTEN = """
-local Rpc = require("localspec.rpc")
-local request = Rpc.request
-SPOKEN = {}
-function Rpc:request(method, params, callback)
-  local said = { method = method, params = params }
+local server = require("localspec.server")
+local complete, notify, execute = server.complete, server.notify, server.execute
+SPOKEN, EVENTS = {}, {}
+function server.complete(trigger, answered)
+  local row, column = unpack(vim.api.nvim_win_get_cursor(0))
+  local lines = vim.api.nvim_buf_get_lines(0, 0, row, false)
+  lines[row] = lines[row]:sub(1, column)
+  local said = { is_invoked = trigger == 1, prefix = table.concat(lines, "\\n") }
   SPOKEN[#SPOKEN + 1] = said
-  return request(self, method, params, function(error, result)
-    said.error, said.result = error, result
-    callback(error, result)
+  return complete(trigger, function(items)
+    said.items = items
+    answered(items)
   end)
 end
+function server.notify(method, params)
+  local events = { didShowCompletion = "shown", didPartiallyAcceptCompletion = "partial" }
+  local event = events[method:match("[^/]+$")]
+  EVENTS[#EVENTS + 1] = event and { event, params.acceptedLength }
+  return notify(method, params)
+end
+function server.execute(command, ...)
+  EVENTS[#EVENTS + 1] = command == "localspec.accepted" and { "accepted" } or nil
+  return execute(command, ...)
+end
 """
-"""keeps the plugin's messages to the daemon, and the answers"""
+"""keeps the plugin's requests for completions with the answers, and what it reports of items"""
 
 
 SINGLE = "class Foo:\n    def __init__(self, name):\n        self."
@@ -189,21 +202,21 @@ class Editor:
         path.write_text(text, newline="")
         self.keys("<Esc>")
         self.settled()
-        self.lua("vim.cmd('edit! ' .. vim.fn.fnameescape(...))", str(path))
-        # Other files are sent, too, and would make another question of it.
-        self.lua("require('localspec.ring').clear(); SPOKEN = {}")
+        # Without the other files, which would be sent, too.
+        self.lua("vim.cmd('silent! %bwipeout!'); vim.cmd('edit! ' .. vim.fn.fnameescape(...))", str(path))
+        self.lua("SPOKEN, EVENTS = {}, {}")
         self.keys("GA")
         self.until(lambda: self.expr("mode()") == "i", "text is inserted")
 
-    def spoken(self, method: str) -> list[Any]:
-        """Return the answered requests to the daemon so far."""
-        said: list[Any] = self.lua("return SPOKEN")
-        return [each for each in said if each["method"] == method]
+    @property
+    def asked(self) -> list[Any]:
+        """The requests for completions since the file was opened."""
+        return list(self.lua("return SPOKEN"))
 
-    def feedback(self) -> list[tuple[Any, ...]]:
-        """Return the feedback on items that was sent: event and code points."""
-        sent = [each["params"] for each in self.spoken("completion/feedback")]
-        return [(each["event"], *((each["chars"],) if "chars" in each else ())) for each in sent]
+    @property
+    def reported(self) -> list[tuple[Any, ...]]:
+        """What was reported of items since then: the event, and the units accepted."""
+        return [tuple(event) for event in self.lua("return EVENTS")]
 
     def notices(self) -> list[str]:
         """Return the plugin's messages to the user, and any error of its own."""

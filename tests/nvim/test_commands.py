@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from localspec._version import __version__
 from localspec.client import discovery
 from tests.memory.hostile_repository import repository
-from tests.nvim.editor import NONE, SINGLE, Editor
+from tests.nvim.editor import COMMAND, NONE, SINGLE, Editor
 
 pytestmark = pytest.mark.slow
 
@@ -23,10 +24,21 @@ def statusline(editor: Editor) -> str:
     return str(editor.lua("return require('localspec').statusline()"))
 
 
-def status(editor: Editor) -> list[str]:
+def status(editor: Editor) -> str:
     """Return the output of ``:Localspec status``."""
-    said = editor.lua("return vim.api.nvim_exec('Localspec status', true)")
-    return str(said).strip().splitlines()
+    return str(editor.lua("return vim.api.nvim_exec('Localspec status', true)")).strip()
+
+
+def choose(editor: Editor, number: int) -> None:
+    """Have the editor's dialogs answered by this one of the answers; ``ASKED`` is the question."""
+    editor.lua(
+        """
+        local number = ...
+        vim.fn.inputlist = function(lines) ASKED = lines[1]; return number end
+        vim.ui.select = function(items, options, done) ASKED = options.prompt; done(items[number], number) end
+        """,
+        number,
+    )
 
 
 def offered(editor: Editor, line: str) -> list[Any]:
@@ -39,7 +51,7 @@ def is_asked(editor: Editor, path: Path) -> bool:
     editor.open(path, NONE)
     editor.type("x")
     editor.settled()
-    return bool(editor.spoken("completion/inline"))
+    return bool(editor.asked)
 
 
 def test_toggle_enable_disable(editor: Editor, tmp_path: Path) -> None:
@@ -77,63 +89,45 @@ def test_for_a_buffer_or_a_language(editor: Editor, tmp_path: Path) -> None:
 
 def test_status_tells_what_was_gained(editor: Editor, tmp_path: Path) -> None:
     editor.until_suggested(tmp_path / "a.py")
-    lines = status(editor)
-    assert lines[:2] == ["localspec: idle", f"daemon: localspec {__version__}"], lines
-    assert lines[2].startswith("model: ") and lines[2] != "model: as configured"
-    assert " completion" in lines[3]
-    assert statusline(editor).startswith("localspec")
+    assert "stdlib-6m" in status(editor) and "accepted" in status(editor)
+    assert statusline(editor).startswith("localspec · stdlib-6m")
 
 
 def test_restart_starts_another_daemon(editor: Editor, tmp_path: Path) -> None:
     editor.until_suggested(tmp_path / "a.py")
     before = discovery.find()
     command(editor, "restart")
-    editor.until_notice("the daemon was restarted")
+    editor.until_notice("The daemon has started again")
     editor.until_suggested(tmp_path / "b.py")
     after = discovery.find()
     assert before is not None and after is not None and before.pid != after.pid
 
 
 def test_a_model_is_chosen_by_name_or_from_a_list(editor: Editor, tmp_path: Path) -> None:
-    _auto, name, *_others = offered(editor, "Localspec model ")
-    command(editor, f"model {name}")
-    editor.until_notice(f"completions now come from {name}")
-    assert is_asked(editor, tmp_path / "a.py")
-    assert editor.spoken("completion/inline")[-1]["params"]["options"] == {"model": name}
-    editor.keys("<Esc>")
-    editor.settled()
-    editor.lua("vim.ui.select = function(items, _, done) CHOICE = items; done(items[1]) end")
+    editor.until_suggested(tmp_path / "a.py")
+    command(editor, "model stdlib-1m")
+    editor.until_notice("Completions now come from stdlib-1m")
+    editor.until_suggested(tmp_path / "b.py")
+    assert "stdlib-1m" in status(editor)
+    choose(editor, 1)
     command(editor, "model")
-    editor.until_notice("completions now come from the configured model")
-    chosen_from = editor.lua("return CHOICE")
-    assert chosen_from[0] == "auto" and name in chosen_from
-    editor.until_suggested(tmp_path / "b.py")
-    assert "model" not in editor.spoken("completion/inline")[-1]["params"]["options"]
-
-
-def test_a_model_that_is_not_there_is_reported(editor: Editor, tmp_path: Path) -> None:
+    editor.until_notice("Completions now come from stdlib-6m")
+    assert editor.lua("return ASKED") == "Which model should write completions?"
     command(editor, "model nothing-of-this-name")
-    editor.open(tmp_path / "a.py", NONE)
-    editor.type("x")
-    editor.until(lambda: statusline(editor) == "localspec error", "it is reported")
-    (problem,) = [line for line in status(editor) if line.startswith("problem: ")]
-    assert "nothing-of-this-name" in problem
+    editor.until_notice("no fill-in-the-middle model is named nothing-of-this-name")
     command(editor, "model auto")
-    editor.until_suggested(tmp_path / "b.py")
-    assert statusline(editor) != "localspec error"
+    editor.until_notice("Completions now come from the configured model")
 
 
 def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tmp_path: Path) -> None:
     repository(tmp_path)
     editor.open(tmp_path / "a.py", SINGLE)
     command(editor, "prime")
-    editor.until_notice("learnt 1 files")
-    editor.lua("vim.fn.confirm = function(text) ASKED = text; return 1 end")
+    editor.until_notice("of 1 file.")
+    choose(editor, 1)
     command(editor, "forget")
-    editor.until_notice("forgot ")
-    assert editor.lua("return ASKED") == f"Forget what was learnt in {tmp_path}?"
-    (sent,) = editor.spoken("memory/forget")
-    assert sent["params"] == {"workspace": str(tmp_path)}
+    editor.until_notice("Forgot ")
+    assert editor.lua("return ASKED") == f"Forget all that localspec has learnt in {tmp_path}?"
 
 
 @pytest.mark.parametrize("root", ["module", "app [slug] *,;"])
@@ -149,9 +143,11 @@ def test_the_nearest_repository_is_the_workspace(
     else:
         (place / ".git").mkdir()
     editor.open(place / "pages" / "a.py", SINGLE)
-    editor.lua("vim.fn.confirm = function(text) ASKED = text; return 2 end")
+    choose(editor, 2)
+    editor.lua("ASKED = ''")
     command(editor, "forget")
-    assert editor.lua("return ASKED") == f"Forget what was learnt in {place}?"
+    question = f"Forget all that localspec has learnt in {place}?"
+    editor.until(lambda: editor.lua("return ASKED") == question, "it is asked")
 
 
 def test_a_path_may_have_spaces(editor: Editor, tmp_path: Path) -> None:
@@ -159,33 +155,24 @@ def test_a_path_may_have_spaces(editor: Editor, tmp_path: Path) -> None:
     for name in ("my", "my dir"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "a.py").write_text(SINGLE)
-    editor.lua("vim.o.cmdheight = 5; SPOKEN = {}")
+    editor.lua("vim.o.cmdheight = 5")
     for typed in ("my dir", "my\\ dir"):
         command(editor, f"prime {tmp_path}/{typed}")
-        editor.until_notice("learnt 1 files")
+        editor.until_notice("of 1 file.")
         editor.lua("vim.cmd('messages clear')")
-    (first, second) = editor.spoken("memory/prime")
-    assert first["params"] == second["params"]
-    assert [path.rstrip("/") for path in first["params"]["paths"]] == [f"{tmp_path}/my dir"]
     assert offered(editor, f"Localspec prime {tmp_path}/my d") == ["dir/"]
 
 
 def test_learning_that_never_began_can_be_begun_again(editor: Editor, tmp_path: Path) -> None:
-    def learn(times: int) -> None:
-        command(editor, f"prime {tmp_path}")
-        begun = "localspec: learning "
-        editor.until(lambda: sum(begun in each for each in editor.notices()) == times, "it is reported")
-
     program = tmp_path / "localspec"
     editor.lua("vim.o.cmdheight = 5")
     editor.setup(command=str(program))
-    learn(1)  # there is no such program
-    program.write_text("#!/bin/sh\nexec cat >/dev/null\n")
-    program.chmod(0o755)
-    learn(2)  # nor an answer now
     command(editor, f"prime {tmp_path}")
-    editor.until_notice("what was learnt so far is kept")
-    learn(3)
+    editor.until_notice("was not found")
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
+    program.chmod(0o755)
+    command(editor, f"prime {tmp_path}")
+    editor.until_notice("Learnt ")
 
 
 def test_words_are_offered_and_others_refused(editor: Editor) -> None:
@@ -210,8 +197,7 @@ def health(editor: Editor) -> str:
 
 def test_health_of_what_is_well(editor: Editor) -> None:
     text = health(editor)
-    assert f"localspec {__version__} answers" in text and "<Tab>: accept" in text
-    assert "ERROR" not in text, text
+    assert __version__ in text and "<Tab>: accept" in text and "localspec doctor" in text
 
 
 def test_health_of_a_command_that_is_missing_or_fails(editor: Editor, tmp_path: Path) -> None:

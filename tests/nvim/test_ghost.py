@@ -22,14 +22,14 @@ def suggested(editor: Editor, path: Path, prefix: str, **where: Any) -> str:
     editor.open(path, prefix[:-1] + "\n")
     editor.type(prefix[-1])
     text = completion(prefix, path=str(path), **where)
-    assert editor.until_ghost() == rows(text)
+    assert editor.until_ghost() == rows(text), editor.asked
     assert editor.text == prefix, "nothing is in the buffer yet"
     return text
 
 
 def prefixes(editor: Editor) -> list[str]:
     """Return the prefixes of the completion requests."""
-    return [each["params"]["prefix"] for each in editor.spoken("completion/inline")]
+    return [each["prefix"] for each in editor.asked]
 
 
 @pytest.mark.parametrize("prefix", [SINGLE, MULTI], ids=["single", "multi"])
@@ -39,7 +39,7 @@ def test_it_is_drawn_accepted_and_undone(editor: Editor, tmp_path: Path, prefix:
     editor.until_text(prefix + text)
     lines = (prefix + text).split("\n")
     assert editor.cursor == (len(lines), len(lines[-1]))
-    editor.until(lambda: editor.feedback()[:2] == [("shown",), ("accepted",)], "it is told")
+    assert editor.reported[:2] == [("shown",), ("accepted",)]
     editor.type("x")
     editor.until_text(prefix + text + "x")
     editor.keys("<Esc>u")
@@ -57,7 +57,7 @@ def test_what_comes_next_is_asked_at_once(editor: Editor, tmp_path: Path) -> Non
 
 def test_typing_along_asks_nothing_and_going_back_brings_it_back(editor: Editor, tmp_path: Path) -> None:
     text = suggested(editor, tmp_path / "a.py", MULTI)
-    asked = len(editor.spoken("completion/inline"))
+    asked = len(editor.asked)
     first = text.split("\n")[1]
     editor.lua("vim.bo.indentexpr, vim.bo.autoindent = '', false")
     editor.type("\n" + first[:6])
@@ -66,16 +66,15 @@ def test_typing_along_asks_nothing_and_going_back_brings_it_back(editor: Editor,
     editor.until(lambda: editor.ghost == rows(text[5:]), "what was taken back is drawn again")
     editor.keys("<Tab>")
     editor.until_text(MULTI + text)
-    spoken = editor.spoken("completion/inline")
+    spoken = editor.asked
     assert len(spoken) <= asked + 1, "what comes after it alone was asked"
 
 
 def test_typing_something_else_drops_it(editor: Editor, tmp_path: Path) -> None:
     suggested(editor, tmp_path / "a.py", SINGLE)
     editor.type("q")
-    editor.until(lambda: ("dismissed",) in editor.feedback(), "it is told")
-    asked = editor.spoken("completion/inline")[-1]["params"]
-    assert asked["prefix"] == SINGLE + "q" and asked["trigger"] == "automatic"
+    editor.until(lambda: prefixes(editor)[-1] == SINGLE + "q", "it is asked")
+    assert not editor.asked[-1]["is_invoked"]
 
 
 def test_the_next_word_and_the_next_line(editor: Editor, tmp_path: Path) -> None:
@@ -93,7 +92,7 @@ def test_the_next_word_and_the_next_line(editor: Editor, tmp_path: Path) -> None
     editor.until_text(MULTI + text)
     chars = [len(word), len("\n" + line), len("\n".join(text.split("\n")[:3]))]
     expected = [("shown",), *(("partial", count) for count in chars), ("accepted",)]
-    editor.until(lambda: editor.feedback()[:5] == expected, "it is told")
+    assert editor.reported[:5] == expected
 
 
 def test_what_is_dismissed_comes_again_when_the_text_changes(editor: Editor, tmp_path: Path) -> None:
@@ -102,8 +101,7 @@ def test_what_is_dismissed_comes_again_when_the_text_changes(editor: Editor, tmp
     editor.until_no_ghost()
     editor.keys("<Left><Right>")
     editor.settled()
-    assert not editor.ghost and len(editor.spoken("completion/inline")) <= 2
-    editor.until(lambda: ("dismissed",) in editor.feedback(), "it is told")
+    assert not editor.ghost and len(editor.asked) <= 2
     editor.keys("x<BS>")
     assert editor.until_ghost()
 
@@ -113,7 +111,6 @@ def test_moving_the_cursor_or_leaving_insert_mode_drops_it(editor: Editor, tmp_p
     suggested(editor, tmp_path / "a.py", SINGLE)
     editor.keys(key)
     editor.until_no_ghost()
-    editor.until(lambda: ("dismissed",) in editor.feedback(), "it is reported")
     assert editor.text == SINGLE
 
 
@@ -133,10 +130,8 @@ def test_others_are_shown_in_turn(editor: Editor, tmp_path: Path) -> None:
     editor.until(lambda: editor.ghost == rows(texts[-1])[:22], "the last one is shown")
     editor.keys("<Tab>")
     editor.until_text(SINGLE + texts[-1])
-    told = [("shown",), ("dismissed",), ("shown",), ("accepted",)]
-    editor.until(lambda: editor.feedback()[:4] == told, "the first one is told as dismissed")
-    (asked,) = [each for each in editor.spoken("completion/inline") if each["params"]["n"] == 3]
-    assert asked["params"]["trigger"] == "invoked"
+    assert editor.reported[:5] == [("shown",)] * 4 + [("accepted",)]
+    assert len([each for each in editor.asked if each["is_invoked"]]) == 1
 
 
 def test_a_key_asks_even_where_the_model_is_unsure(editor: Editor, tmp_path: Path) -> None:
@@ -144,7 +139,7 @@ def test_a_key_asks_even_where_the_model_is_unsure(editor: Editor, tmp_path: Pat
     editor.open(tmp_path / "a.py", SINGLE[:-1])
     editor.type(SINGLE[-1])
     editor.settled()
-    assert editor.spoken("completion/inline") == []
+    assert editor.asked == []
     editor.keys("<M-]>")
     assert editor.until_ghost() == rows(completion(SINGLE, trigger="invoked"))
 
@@ -206,13 +201,6 @@ def test_the_popup_menu_hides_it(editor: Editor, tmp_path: Path) -> None:
 
 
 def test_nothing_is_requested_where_nothing_may_be_sent(editor: Editor, tmp_path: Path) -> None:
-    editor.open(tmp_path / ".env.local", NONE)
-    editor.type("x")
-    editor.settled()
-    editor.open(tmp_path / "a.py", NONE)
-    editor.lua("vim.b.localspec_enabled = false")
-    editor.type("x")
-    editor.settled()
     editor.setup(exclude=["python"])
     editor.open(tmp_path / "b.py", NONE)
     editor.type("x")
@@ -221,6 +209,5 @@ def test_nothing_is_requested_where_nothing_may_be_sent(editor: Editor, tmp_path
     editor.open(tmp_path / "c.txt", NONE)
     editor.type("x")
     editor.settled()
-    asked = [each["params"]["path"] for each in editor.spoken("completion/inline")]
-    assert set(asked) <= {str(tmp_path / "a.py")}, "only before it was turned off"
+    assert editor.asked == []
     assert editor.lua("return require('localspec').statusline()") == "localspec off"

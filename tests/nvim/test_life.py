@@ -1,4 +1,4 @@
-"""End and restart of the daemon, the bridge, the command and Neovim itself."""
+"""End and restart of the daemon, the server, the command and Neovim itself."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ def daemon() -> psutil.Process:
     return psutil.Process(found.pid)
 
 
-def bridges(editor: Editor) -> list[psutil.Process]:
+def servers(editor: Editor) -> list[psutil.Process]:
     """The editor's, mostly one."""
     children = psutil.Process(editor.process.pid).children(recursive=True)
-    return [each for each in children if "bridge" in each.cmdline()]
+    return [each for each in children if "lsp" in each.cmdline()]
 
 
 def has_ended(process: psutil.Process) -> bool:
@@ -38,37 +38,23 @@ def has_ended(process: psutil.Process) -> bool:
 
 def problem(editor: Editor) -> str:
     """Return the problem that ``:Localspec status`` shows; empty if there is none."""
-    lines = editor.lua("return require('localspec.status').lines()")
-    return next((str(line) for line in lines if line.startswith("problem: ")), "")
+    name, message = editor.lua("return { require('localspec.server').state() }")
+    return str(message) if name == "error" else ""
 
 
-@pytest.mark.parametrize("who", ["daemon", "bridge"])
+@pytest.mark.parametrize("who", ["daemon", "server"])
 def test_what_is_shown_outlives_its_server(editor: Editor, tmp_path: Path, who: str) -> None:
     shown = editor.until_suggested(tmp_path / "a.py")
-    (old,) = bridges(editor)
-    (daemon() if who == "daemon" else old).kill()
-    editor.until_notice("lost the daemon; the next key connects")
+    (old,) = servers(editor)
+    victim = daemon() if who == "daemon" else old
+    victim.kill()
+    until_sync(lambda: has_ended(victim), "it has ended")
+    editor.notices()  # that of Neovim itself may wait for a key
     assert editor.ghost == shown
     editor.keys("<Tab>")
     editor.until(lambda: editor.text == SINGLE + shown[0], "it is accepted")
     editor.until_suggested(tmp_path / "b.py", MULTI)
-    assert bridges(editor) != [old] and len(bridges(editor)) == 1
-    assert len(editor.notices()) == 1
-
-
-def test_what_was_asked_of_a_daemon_that_is_killed_is_asked_of_the_next(
-    editor: Editor, tmp_path: Path
-) -> None:
-    editor.until_suggested(tmp_path / "a.py")
-    victim = daemon()
-    victim.suspend()  # so that it does not answer before it is killed
-    editor.open(tmp_path / "b.py", MULTI[:-1] + "\n")
-    editor.type(MULTI[-1])
-    editor.until(lambda: editor.spoken("completion/inline"), "it is asked")
-    victim.kill()
-    editor.until_ghost()
-    assert daemon() != victim
-    assert len(editor.notices()) == 1
+    assert len(servers(editor)) == 1 and (servers(editor) == [old]) == (who == "daemon")
 
 
 def test_a_daemon_that_cannot_start_is_reported_once(editor: Editor, home: Path, tmp_path: Path) -> None:
@@ -78,20 +64,18 @@ def test_a_daemon_that_cannot_start_is_reported_once(editor: Editor, home: Path,
     config.write_text(right + "[option]\nmodel = 1\n")
     try:
         daemon().kill()
-        editor.until_notice("lost the daemon; the next key connects")
         editor.open(tmp_path / "b.py", MULTI + "\n")
         editor.type("a")
-        editor.until_notice("(:Localspec status)")
+        editor.until(lambda: str(config) in problem(editor), "it is reported")
         editor.type("bc")
-        editor.until(lambda: editor.text == MULTI + "abc" and not bridges(editor), "nothing is tried again")
-        assert str(config) in problem(editor)
-        assert len(editor.notices()) == 2
+        editor.until_text(MULTI + "abc")
+        assert len(editor.notices()) == 1
         assert editor.lua("return require('localspec').statusline()") == "localspec error"
     finally:
         config.write_text(right)
     editor.keys("<M-]>")
     editor.until_ghost()
-    assert editor.lua("return require('localspec').statusline()") != "localspec error"
+    assert not problem(editor)
 
 
 def test_a_missing_command_is_reported_once_and_found_later(editor: Editor, tmp_path: Path) -> None:
@@ -100,28 +84,26 @@ def test_a_missing_command_is_reported_once_and_found_later(editor: Editor, tmp_
     editor.open(tmp_path / "a.py", SINGLE[:-3] + "\n")
     editor.type(SINGLE[-3:])
     editor.until_notice("(:Localspec status)")
-    assert problem(editor).startswith(f"problem: The command {program} was not found. Install localspec")
+    assert problem(editor).startswith(f"The command {program} was not found. Install localspec")
     assert editor.text == SINGLE and len(editor.notices()) == 1
     program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
     program.chmod(0o755)
-    editor.keys("<Esc>:Localspec restart<CR>")
-    editor.until_notice("the daemon was restarted")
-    editor.until_suggested(tmp_path / "b.py")
-    assert len(editor.notices()) == 2
+    editor.keys("<M-]>")
+    editor.until_ghost()
 
 
 @pytest.mark.parametrize("version", NEOVIMS)
 @pytest.mark.parametrize("end", ["quits", "is killed"])
-def test_the_bridge_ends_with_neovim_and_the_daemon_goes_on(
+def test_the_server_ends_with_neovim_and_the_daemon_goes_on(
     version: str, end: str, home: Path, tmp_path: Path
 ) -> None:
     with editing(version, home) as editor:
         editor.until_suggested(tmp_path / "a.py")
-        (bridge,) = bridges(editor)
+        (server,) = servers(editor)
         if end == "quits":
             editor.keys("<Esc>:quitall!<CR>")
         else:
             editor.process.kill()
         editor.process.wait(DEADLINE_S)
-        until_sync(lambda: has_ended(bridge), "the bridge has ended")
+        until_sync(lambda: has_ended(server), "the server has ended")
     assert not has_ended(daemon())

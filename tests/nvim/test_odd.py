@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import psutil
 import pytest
 
-from localspec.client import discovery
 from tests.nvim.editor import SINGLE, Editor
+from tests.nvim.test_life import servers
 
 pytestmark = pytest.mark.slow
 
@@ -33,18 +32,16 @@ def quiet(editor: Editor) -> object:
 )
 def test_an_answer_that_comes_too_late_is_not_shown(editor: Editor, tmp_path: Path, leave: str) -> None:
     editor.until_suggested(tmp_path / "a.py")
-    found = discovery.find()
-    assert found is not None
+    (server,) = servers(editor)
     editor.open(tmp_path / "b.py", "import os\n" + SINGLE[:-1] + "\n")
-    asked = len(editor.spoken("completion/inline"))
-    daemon = psutil.Process(found.pid)
-    daemon.suspend()  # so that it answers only afterwards
+    asked = len(editor.asked)
+    server.suspend()  # so that it answers only afterwards
     editor.type(SINGLE[-1])
-    editor.until(lambda: len(editor.spoken("completion/inline")) > asked, "it is asked")
+    editor.until(lambda: len(editor.asked) > asked, "it is asked")
     editor.lua("require('localspec').set('automatic', false)")
     editor.lua("LATE = #SPOKEN; " + leave)
-    daemon.resume()
-    editor.until(lambda: editor.lua("return SPOKEN[LATE].result or SPOKEN[LATE].error"), "it is answered")
+    server.resume()
+    editor.until(lambda: editor.lua("return SPOKEN[LATE].items"), "it is answered")
     editor.settled()
     assert not editor.ghost
     assert not editor.lua("return require('localspec').is_visible()")
@@ -115,7 +112,7 @@ def test_where_nothing_is_asked(editor: Editor, tmp_path: Path, place: str) -> N
     editor.lua("require('localspec').set('automatic', true); SPOKEN = {}")
     editor.keys(place + "abc")
     editor.settled()
-    asked = editor.spoken("completion/inline")
+    asked = editor.asked
     editor.keys("<C-Bslash><C-n>:<C-c>:silent! %bwipeout!<CR>")
     editor.settled()
     assert asked == []
@@ -128,7 +125,5 @@ def test_a_very_long_line(editor: Editor, tmp_path: Path) -> None:
     editor.keys("a")
     editor.until(lambda: editor.expr("mode()") == "i", "text is inserted")
     editor.lua("SPOKEN = {}; require('localspec').trigger()")
-    editor.until(
-        lambda: any(each.get("result") for each in editor.spoken("completion/inline")), "it is answered"
-    )
+    editor.until(lambda: any(each.get("items") for each in editor.asked), "it is answered")
     assert editor.cursor == (3, 13)

@@ -16,10 +16,9 @@ test("keys: none, all, or some others", function()
   equal({ "<C-y>", false, "<M-[>" }, { keys.accept, keys.next, keys.previous })
 end)
 
-test("a misspelt one is refused with the nearest", function()
-  refuses('there is no setting "multilin"; did you mean "multiline"?', settings.checked, { multilin = true })
-  refuses('there is no setting "acept" in keys; did you mean "accept"?', settings.checked, { keys = { acept = "x" } })
-  refuses('did you mean "model"?', settings.checked, { modle = "x" })
+test("a misspelt one is refused with those that exist", function()
+  refuses('there is no setting "multilin", only: automatic, command, enabled', settings.checked, { multilin = true })
+  refuses('there is no setting "acept" in keys, only: accept, accept_line', settings.checked, { keys = { acept = "x" } })
 end)
 
 test("a wrong value is refused with what it takes", function()

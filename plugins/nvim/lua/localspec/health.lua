@@ -1,13 +1,9 @@
 --- `:checkhealth localspec`
 
-local bridge = require("localspec.bridge")
 local ghost = require("localspec.ghost")
 local localspec = require("localspec")
-local status = require("localspec.status")
 
 local M = {}
-
-local ANSWER_MS = 20000
 
 -- Neovim 0.9 and older have other names.
 local health = vim.health or require("health")
@@ -49,37 +45,12 @@ local function check_command(settings)
   return true
 end
 
-local function loaded(models)
-  local names = {}
-  for _, model in ipairs(models) do
-    names[#names + 1] = model.model .. (model.draft and " with " .. model.draft or "")
-  end
-  return #names > 0 and table.concat(names, ", ") or "none yet; the first completion loads one"
-end
-
-local function check_daemon(settings)
-  start("The daemon")
-  local answer
-  bridge.try_at_once()
-  bridge.request("daemon/status", {}, function(error, result)
-    answer = { error = error, result = result }
-  end)
-  vim.wait(ANSWER_MS, function()
-    return answer ~= nil
-  end, 10)
-  local result = answer and answer.result
-  if not result then
-    local late = ("the daemon did not answer within %d s"):format(ANSWER_MS / 1000)
-    local problem = status.error() or { message = late, remedy = "See `localspec daemon logs`." }
-    return fail(problem.message, { problem.remedy })
-  end
-  ok(("localspec %s answers (pid %d)"):format(result.version, result.pid))
-  info("Models in memory: " .. loaded(result.models))
-  info("Model of completions: " .. (settings.model or "the configured one"))
-  local problem = status.error()
-  if problem then
-    warn(problem.message, { problem.remedy })
-  end
+--- Show what `localspec doctor` finds: backends, models, the daemon.
+local function check_rest(settings)
+  start("localspec doctor")
+  local output = vim.fn.system(vim.list_extend(vim.deepcopy(settings.command), { "doctor" }))
+  local report = vim.v.shell_error == 0 and ok or fail
+  report(vim.trim(output))
 end
 
 local function check_keys(settings)
@@ -110,7 +81,7 @@ function M.check()
   local settings = localspec.settings()
   check_neovim()
   if check_command(settings) then
-    check_daemon(settings)
+    check_rest(settings)
   end
   check_keys(settings)
 end

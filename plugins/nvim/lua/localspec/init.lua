@@ -14,21 +14,18 @@ local function define_autocommands()
       end,
     })
   end
-  local completion = require("localspec.completion")
+  local completion, server = require("localspec.completion"), require("localspec.server")
   on({ "TextChangedI", "TextChangedP", "CursorMovedI", "CompleteChanged" }, completion.update)
   on("CompleteDone", vim.schedule_wrap(completion.update))
   on("InsertEnter", completion.enter)
-  on({ "InsertLeave", "BufLeave", "WinLeave" }, completion.leave)
-  on("TextChanged", completion.visit)
-  on("CursorHold", completion.rest)
+  on({ "InsertLeave", "BufLeave", "WinLeave" }, completion.dismiss)
+  on("BufEnter", server.focus)
   on("ColorScheme", require("localspec.ghost").define_highlights)
-  on("VimLeavePre", require("localspec.bridge").stop)
 end
 
 local function apply()
-  require("localspec.bridge").configure(settings)
+  require("localspec.server").configure(settings)
   require("localspec.completion").configure(settings)
-  require("localspec.status").configure(settings)
 end
 
 --- Set up the plugin; may be called again with other settings. See `:help localspec-settings`.
@@ -65,9 +62,9 @@ function M.set(name, value)
   apply()
 end
 
---- A short text for a status line: state, acceptance, time saved.
+--- A short text for a status line: state, model, acceptance, time saved.
 function M.statusline()
-  return require("localspec.status").line()
+  return require("localspec.server").line()
 end
 
 --- Return true if a suggestion is visible, and so can be accepted.

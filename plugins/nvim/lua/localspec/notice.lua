@@ -1,8 +1,6 @@
---- Notices beside the status: each is shown once, and never waits for a key.
+--- Notices beside the status, which never wait for a key.
 
 local M = {}
-
-local shown = {}
 
 --- Return true if `vim.notify` is Neovim's own, which waits for a key if a text does not fit. From 0.12 on, the source
 --- of Neovim's own functions is unknown.
@@ -25,29 +23,12 @@ local function is_typing()
   return vim.api.nvim_get_mode().mode:sub(1, 1) == "i"
 end
 
-local function show(text, level, is_asked)
+--- Show a notice.
+function M.tell(text, level)
   text = ("localspec: " .. text):gsub("%s*\n%s*", " ")
   vim.schedule(function()
-    vim.notify(is_asked and not is_typing() and text or fitting(text), level)
+    vim.notify(is_typing() and fitting(text) or text, level or vim.log.levels.INFO)
   end)
-end
-
---- Show a notice that the user has asked for.
-function M.tell(text, level)
-  show(text, level or vim.log.levels.INFO, true)
-end
-
---- Show a warning, unless one with this key was shown since `forget`.
-function M.once(key, text)
-  if not shown[key] then
-    shown[key] = true
-    show(text, vim.log.levels.WARN, false)
-  end
-end
-
---- Have every warning shown again at its next occurrence.
-function M.forget()
-  shown = {}
 end
 
 return M

@@ -43,35 +43,13 @@ local function is_strings(value)
   return true
 end
 
-local function distance(one, other)
-  local previous = {}
-  for j = 0, #other do
-    previous[j] = j
-  end
-  for i = 1, #one do
-    local current = { [0] = i }
-    for j = 1, #other do
-      local same = one:sub(i, i) == other:sub(j, j)
-      current[j] = math.min(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (same and 0 or 1))
-    end
-    previous = current
-  end
-  return previous[#other]
-end
-
 local function refuse(message)
   error("localspec: " .. message .. " (:help localspec-settings)", 0)
 end
 
 local function unknown(key, names, place)
   table.sort(names)
-  local nearest
-  for _, name in ipairs(names) do
-    if not nearest or distance(key, name) < distance(key, nearest) then
-      nearest = name
-    end
-  end
-  refuse(("there is no setting %q%s; did you mean %q?"):format(tostring(key), place, nearest))
+  refuse(("there is no setting %q%s, only: %s"):format(tostring(key), place, table.concat(names, ", ")))
 end
 
 local NAMES = { "model" }

@@ -1,10 +1,10 @@
 --- The suggestion at one place: its items, and how much of them has been typed or accepted since.
---- Works on texts only: no buffer, no screen, no daemon.
+--- Works on texts only: no buffer, no screen, no server.
 
 ---@class localspec.Item
----@field id string the daemon's id
+---@field sent table the server's item
 ---@field text string
----@field before string the part of the daemon's item that was in the text before `text`
+---@field before string the part of the server's item that was in the text before `text`
 
 ---@class localspec.Suggestion
 ---@field items localspec.Item[]
@@ -13,19 +13,13 @@
 local Suggestion = {}
 Suggestion.__index = Suggestion
 
----@param items {id: string, text: string}[]
-function Suggestion.new(items)
-  local own = {}
-  for _, item in ipairs(items) do
-    own[#own + 1] = { id = item.id, text = item.text, before = item.before or "" }
+---@param sent {insertText: string}[] the server's items
+function Suggestion.new(sent)
+  local items = {}
+  for _, item in ipairs(sent) do
+    items[#items + 1] = { sent = item, text = item.insertText, before = "" }
   end
-  return setmetatable({ items = own, at = 1, typed = "" }, Suggestion)
-end
-
---- The number of code points in a text.
-function Suggestion.chars(text)
-  local _, continued = text:gsub("[\128-\191]", "")
-  return #text - continued
+  return setmetatable({ items = items, at = 1, typed = "" }, Suggestion)
 end
 
 ---@return localspec.Item
@@ -64,24 +58,27 @@ function Suggestion:cycle(step)
   return false
 end
 
---- The suggestion as if requested at the cursor's place now, with `more` items after the current one.
----@param more {id: string, text: string}[]
-function Suggestion:joined(more)
+--- The suggestion as if requested at the cursor's place now, with the items `sent` after the current one.
+---@param sent {insertText: string}[]
+function Suggestion:joined(sent)
   local item = self:item()
-  local first = { id = item.id, text = self:rest(), before = item.before .. self.typed }
-  local items, known = { first }, { [first.text] = true }
-  for _, other in ipairs(more) do
-    if not known[other.text] then
-      known[other.text] = true
+  local joined = Suggestion.new(sent)
+  local items = { { sent = item.sent, text = self:rest(), before = item.before .. self.typed } }
+  for _, other in ipairs(joined.items) do
+    if other.text ~= items[1].text then
       items[#items + 1] = other
     end
   end
-  return Suggestion.new(items)
+  joined.items = items
+  return joined
 end
 
---- The number of code points of the daemon's item in the text.
+--- The UTF-16 units of the server's item that are in the text.
 function Suggestion:taken()
-  return Suggestion.chars(self:item().before .. self.typed)
+  local text = self:item().before .. self.typed
+  local _, characters = text:gsub("[^\128-\191]", "")
+  local _, wide = text:gsub("[\240-\247]", "")
+  return characters + wide
 end
 
 --- The beginning of the rest up to the end of its first word, or of its first punctuation.
@@ -93,7 +90,7 @@ end
 
 --- The beginning of the rest up to the end of its first line, or of the next one if the rest begins with a line end.
 function Suggestion:line()
-  return self:rest():match("^\r?\n?[^\r\n]*")
+  return self:rest():match("^\n?[^\n]*")
 end
 
 return Suggestion
