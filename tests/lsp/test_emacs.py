@@ -6,27 +6,51 @@ import os
 import re
 import shlex
 import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.editors.found import Program
+from localspec.client import connect
+from tests.editors.found import ROOT, Program
 from tests.editors.found import emacs as found
-from tests.lsp.neovim import README, path_with_command
-from tests.lsp.test_neovim import LINES, answered
 from tests.tui.terminal import Terminal, needs_tmux
-from tests.waiting import until_sync
+from tests.waiting import run, until_sync
 
 pytestmark = [needs_tmux, pytest.mark.slow]
 
+README = ROOT / "plugins" / "lsp" / "README.md"
+LINES = ("import argparse\n\n\ndef main():\n    parser = argparse.Arg", "ument", "\n\n\nmain()\n")
+"""the text before the cursor, the typed text, and the text behind"""
 QUIET = """
 (setq lsp-auto-guess-root t lsp-client-packages nil lsp-enable-snippet nil lsp-session-file "{home}/session"
       lsp-headerline-breadcrumb-enable nil native-comp-deferred-compilation nil inhibit-startup-screen t
       make-backup-files nil auto-save-default nil warning-minimum-level :emergency)
 """
 """settings that answer lsp-mode's questions in advance; no other server, no file elsewhere"""
+
+
+def answered(file: Path, before: str, after: str) -> str:
+    """The daemon's own completion there."""
+
+    async def ask() -> str:
+        async with await connect() as client:
+            answer = await client.complete(before, after, language="python", path=str(file)).result()
+            (item,) = answer.items
+            return item.text
+
+    return run(ask())
+
+
+def path_with_command(home: Path) -> str:
+    """A PATH on which `localspec` is the one that is tested."""
+    command = home / "bin" / "localspec"
+    command.parent.mkdir(exist_ok=True)
+    command.write_text(f'#!/bin/sh\nexec {sys.executable} -m localspec "$@"\n')
+    command.chmod(0o755)
+    return f"{command.parent}:{os.environ['PATH']}"
 
 
 @contextmanager
