@@ -101,11 +101,10 @@ async def choose_model(server: Server, arguments: list[Any]) -> str | None:
 
 
 async def show_stats(server: Server, arguments: list[Any]) -> dict[str, Any]:
-    """Show statistics of the completions; ``timings`` are pairs of milliseconds: as measured here, and the
-    part of them in the daemon."""
+    """Show statistics of the completions."""
     message = " · ".join((counted(server.status.completions, "completion"), *server.status.facts()))
     server.say(INFO, f"localspec: {message}")
-    return {"message": message, "timings": [list(each) for each in server.timings]}
+    return {"message": message}
 
 
 COMMANDS: dict[str, Command] = {

@@ -76,8 +76,7 @@ def question_of(server: Server, params: types.InlineCompletionParams) -> Questio
 
 
 async def _answered(server: Server, question: Question) -> types.InlineCompletionList | None:
-    clock, settings = asyncio.get_running_loop(), server.settings
-    began = clock.time()
+    settings = server.settings
     async with asyncio.timeout(settings.max_ms / 1000):
         client = await server.link.client(at_once=question.trigger == "invoked")
     if question.is_stale or server.newest.get(question.document.uri) is not question:
@@ -96,7 +95,6 @@ async def _answered(server: Server, question: Question) -> types.InlineCompletio
         options=Options(model=settings.model),
     )
     answer = await _ended(server, stream)
-    server.timings.append(((clock.time() - began) * 1000, answer.elapsed_ms))
     server.status.count(answer)
     if question.is_stale or answer.result.finish_reason == "cancelled":
         return None

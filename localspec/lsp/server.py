@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections import deque
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -97,8 +96,6 @@ class Link:
 
 
 SECTION = "localspec"
-TIMED = 1000
-"""completions whose times are kept"""
 
 
 class Protocol(LanguageServerProtocol):
@@ -219,8 +216,6 @@ class Server(LanguageServer):
         self.status = status.Status(self._report_status)
         self.loading = Loading(self.status, self.work)
         self.suggestions = Suggestions(self._report_feedback)
-        self.timings: deque[tuple[float, float]] = deque(maxlen=TIMED)
-        """milliseconds of the latest completions: as measured here, and the part of them in the daemon"""
         self._reported: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()

@@ -328,8 +328,6 @@ async def test_the_status_tells_of_models_and_drafts(echo: DaemonProcess) -> Non
         received = await editor.do("localspec.showStats")
         assert received["message"] == "1 completion · bundled · 75% of drafts accepted"
         assert await editor.hears("localspec: 1 completion")
-        ((ours, _),) = received["timings"]
-        assert ours > 0
         assert editor.states[-1] == {
             "busy": False,
             "message": "bundled · 75% of drafts accepted",
