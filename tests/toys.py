@@ -9,7 +9,7 @@ from localspec.backends.toy import END, Rule, ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Request, TextPrompt
+from localspec.protocol.requests import Request, Result, Stats, TextPrompt
 from localspec.speculation.verify import Proposer
 
 
@@ -87,6 +87,13 @@ def request(text: str, **options: Any) -> Request:
     if "temperature" not in options:
         options.setdefault("seed", 1)
     return Request(prompt=TextPrompt(text), options=Options(**options))
+
+
+def result_of(stats: Stats, **changes: Any) -> Result:
+    """A result of the model ``m``, for what shows or counts it."""
+    values = {"text": "x", "finish_reason": "stop", "model": "m", "draft": None, "backend": "toy"}
+    counts = {"prompt_tokens": 1, "cached_tokens": 0, "completion_tokens": 1}
+    return Result(**{**values, **counts, **changes}, stats=stats)
 
 
 def run_all(engine: Engine, running: Sequence[Running]) -> None:

@@ -14,6 +14,7 @@ from localspec.cli.output import Printer
 from localspec.protocol.messages import Pairing
 from localspec.protocol.requests import ProposerStats, Result, Stats
 from localspec.wording import pairing_line, stats_lines
+from tests.toys import result_of
 from tests.waiting import DEADLINE_S
 
 STATS = Stats(
@@ -47,17 +48,7 @@ def test_messages_that_did_not_fit_are_counted_on_stderr(capsys: pytest.CaptureF
 
 def result_with(**changes: object) -> Result:
     stats = msgspec.structs.replace(STATS, **changes)
-    return Result(
-        text="x",
-        finish_reason="context_full",
-        model="m",
-        draft=None,
-        backend="toy",
-        prompt_tokens=1,
-        cached_tokens=0,
-        completion_tokens=72,
-        stats=stats,
-    )
+    return result_of(stats, finish_reason="context_full", completion_tokens=72)
 
 
 def test_two_lines_say_it_all() -> None:

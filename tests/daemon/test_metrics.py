@@ -11,22 +11,13 @@ import pytest
 import localspec
 from localspec.daemon.metrics import PROPOSERS, REASONS, Metrics, label_of
 from localspec.protocol.requests import ProposerStats, Result, Stats
+from tests.toys import result_of
 
 PACKAGE = Path(localspec.__file__).parent
 
 
 def result(tokens: int = 101, **stats: object) -> Result:
-    return Result(
-        text="",
-        finish_reason="stop",
-        model="m",
-        draft=None,
-        backend="toy",
-        prompt_tokens=1,
-        cached_tokens=0,
-        completion_tokens=tokens,
-        stats=Stats(**{"choices": {"draft": 1}, **stats}),  # type: ignore[arg-type]
-    )
+    return result_of(Stats(**{"choices": {"draft": 1}, **stats}), completion_tokens=tokens)  # type: ignore[arg-type]
 
 
 def counted(*results: Result) -> dict[str, float]:

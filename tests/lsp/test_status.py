@@ -5,21 +5,12 @@ from __future__ import annotations
 from localspec.errors import FimUnsupported
 from localspec.lsp.status import Status, StatusParams
 from localspec.protocol.messages import Completions
-from localspec.protocol.requests import Result, Stats
+from localspec.protocol.requests import Stats
+from tests.toys import result_of
 
 
 def answer(stats: Stats, source: str = "model") -> Completions:
-    result = Result(
-        text="x",
-        finish_reason="stop",
-        model="big",
-        draft=None,
-        backend="toy",
-        prompt_tokens=1,
-        cached_tokens=0,
-        completion_tokens=1,
-        stats=stats,
-    )
+    result = result_of(stats, model="big")
     return Completions((), stats, result, source)  # type: ignore[arg-type]
 
 

@@ -55,23 +55,15 @@ from localspec.protocol.requests import (
     Progress,
     ProposerStats,
     Request,
-    Result,
     Round,
     Stats,
     TextPrompt,
     Token,
 )
+from tests.toys import result_of
 
-RESULT = Result(
-    text="é😀",
-    finish_reason="stop",
-    model="m",
-    draft=None,
-    backend="toy",
-    prompt_tokens=3,
-    cached_tokens=1,
-    completion_tokens=2,
-    stats=Stats(rounds=2, proposers={"draft": ProposerStats(4, 3, 0.5)}, k_histogram={0: 1, 4: 1}),
+RESULT = result_of(
+    Stats(rounds=2, proposers={"draft": ProposerStats(4, 3, 0.5)}, k_histogram={0: 1, 4: 1}), text="é😀"
 )
 FILE = ModelFile(
     b"/models/caf\xe9.gguf",
