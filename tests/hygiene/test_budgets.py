@@ -47,9 +47,9 @@ CEILINGS = {
     "localspec/worker": 700,
     "plugins/llm": 150,
     "plugins/lsp": 0,
-    "plugins/nvim": 2100,
+    "plugins/nvim": 1400,
     "plugins/vscode": 2650,
-    "tests": 46550,
+    "tests": 47900,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
