@@ -91,9 +91,9 @@ def request(text: str, **options: Any) -> Request:
 
 def result_of(stats: Stats, **changes: Any) -> Result:
     """A result of the model ``m``, for what shows or counts it."""
-    values = {"text": "x", "finish_reason": "stop", "model": "m", "draft": None, "backend": "toy"}
-    counts = {"prompt_tokens": 1, "cached_tokens": 0, "completion_tokens": 1}
-    return Result(**{**values, **counts, **changes}, stats=stats)
+    values: dict[str, Any] = {"text": "x", "finish_reason": "stop", "model": "m", "draft": None}
+    values |= {"backend": "toy", "prompt_tokens": 1, "cached_tokens": 0, "completion_tokens": 1}
+    return Result(**values | changes, stats=stats)
 
 
 def run_all(engine: Engine, running: Sequence[Running]) -> None:
