@@ -89,13 +89,14 @@ def test_for_a_buffer_or_a_language(editor: Editor, tmp_path: Path) -> None:
 
 def test_status_tells_what_was_gained(editor: Editor, tmp_path: Path) -> None:
     editor.until_suggested(tmp_path / "a.py")
-    assert "stdlib-6m" in status(editor) and "accepted" in status(editor)
-    assert statusline(editor).startswith("localspec · stdlib-6m")
+    editor.until(lambda: statusline(editor).startswith("localspec · stdlib-6m"), "it is in the status line")
+    assert status(editor).startswith("localspec: stdlib-6m")
 
 
 def test_restart_starts_another_daemon(editor: Editor, tmp_path: Path) -> None:
     editor.until_suggested(tmp_path / "a.py")
     before = discovery.find()
+    editor.lua("vim.o.cmdheight = 5")
     command(editor, "restart")
     editor.until_notice("The daemon has started again")
     editor.until_suggested(tmp_path / "b.py")
@@ -105,14 +106,15 @@ def test_restart_starts_another_daemon(editor: Editor, tmp_path: Path) -> None:
 
 def test_a_model_is_chosen_by_name_or_from_a_list(editor: Editor, tmp_path: Path) -> None:
     editor.until_suggested(tmp_path / "a.py")
+    editor.lua("vim.o.cmdheight = 5")
     command(editor, "model stdlib-1m")
     editor.until_notice("Completions now come from stdlib-1m")
     editor.until_suggested(tmp_path / "b.py")
-    assert "stdlib-1m" in status(editor)
+    editor.until(lambda: "stdlib-1m" in status(editor), "it is in the status")
     choose(editor, 1)
     command(editor, "model")
     editor.until_notice("Completions now come from stdlib-6m")
-    assert editor.lua("return ASKED") == "Which model should write completions?"
+    assert editor.lua("return ASKED").startswith("Which model should write completions?")
     command(editor, "model nothing-of-this-name")
     editor.until_notice("no fill-in-the-middle model is named nothing-of-this-name")
     command(editor, "model auto")
@@ -127,7 +129,7 @@ def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tmp_path: Path) -> 
     choose(editor, 1)
     command(editor, "forget")
     editor.until_notice("Forgot ")
-    assert editor.lua("return ASKED") == f"Forget all that localspec has learnt in {tmp_path}?"
+    assert editor.lua("return ASKED").startswith(f"Forget all that localspec has learnt in {tmp_path}?")
 
 
 @pytest.mark.parametrize("root", ["module", "app [slug] *,;"])
@@ -147,7 +149,7 @@ def test_the_nearest_repository_is_the_workspace(
     editor.lua("ASKED = ''")
     command(editor, "forget")
     question = f"Forget all that localspec has learnt in {place}?"
-    editor.until(lambda: editor.lua("return ASKED") == question, "it is asked")
+    editor.until(lambda: editor.lua("return ASKED").startswith(question), "it is asked")
 
 
 def test_a_path_may_have_spaces(editor: Editor, tmp_path: Path) -> None:

@@ -44,12 +44,12 @@ def problem(editor: Editor) -> str:
 
 @pytest.mark.parametrize("who", ["daemon", "server"])
 def test_what_is_shown_outlives_its_server(editor: Editor, tmp_path: Path, who: str) -> None:
+    editor.lua("vim.o.cmdheight = 5")  # for Neovim's own message of a server that was killed
     shown = editor.until_suggested(tmp_path / "a.py")
     (old,) = servers(editor)
     victim = daemon() if who == "daemon" else old
     victim.kill()
     until_sync(lambda: has_ended(victim), "it has ended")
-    editor.notices()  # that of Neovim itself may wait for a key
     assert editor.ghost == shown
     editor.keys("<Tab>")
     editor.until(lambda: editor.text == SINGLE + shown[0], "it is accepted")
@@ -75,7 +75,7 @@ def test_a_daemon_that_cannot_start_is_reported_once(editor: Editor, home: Path,
         config.write_text(right)
     editor.keys("<M-]>")
     editor.until_ghost()
-    assert not problem(editor)
+    editor.until(lambda: not problem(editor), "the problem is over")
 
 
 def test_a_missing_command_is_reported_once_and_found_later(editor: Editor, tmp_path: Path) -> None:

@@ -131,9 +131,13 @@ local function detach(buf)
   vim.notify = notify
 end
 
+local function may_send(buf)
+  return settings.enabled and context.allowed(buf, settings.exclude)
+end
+
 --- Return true if text of this buffer may be sent; the server has its text only as long as that is so.
 function M.follows(buf)
-  local may = settings.enabled and context.allowed(buf, settings.exclude)
+  local may = may_send(buf)
   if client then
     local is_attached = vim.lsp.buf_is_attached(buf, id)
     if may and not is_attached then
@@ -189,7 +193,7 @@ end
 
 --- `off`, `error` or `on`, and the server's words.
 function M.state()
-  if not M.follows(vim.api.nvim_get_current_buf()) then
+  if not may_send(vim.api.nvim_get_current_buf()) then
     return "off", "off"
   end
   return state.kind == "Error" and "error" or "on", state.message
