@@ -59,7 +59,9 @@ async def _timed(found: AsyncIterator[Piece], body: TimedSampling) -> AsyncItera
     async for piece in found:
         pace, event = paces[piece.number], piece.event
         if isinstance(event, StreamProgress):
-            progress = {"prompt_progress": pace.read(event)}
+            progress: dict[str, Any] = {"prompt_progress": pace.read(event)}
+            if body.timings_per_token:
+                progress["timings"] = pace.after(())
             if body.return_progress:
                 yield piece._replace(more=progress)
         elif isinstance(event, StreamDelta):
@@ -146,7 +148,7 @@ class Pace:
     def __init__(self) -> None:
         self._began_s = time.perf_counter()
         self._prompt = (0, 0)
-        self._answered = 0
+        self._read = self._answered = 0
         self._first: tuple[float, int] | None = None
 
     def read(self, progress: StreamProgress) -> dict[str, int]:
@@ -154,6 +156,7 @@ class Pace:
         if self._prompt == (0, 0):
             self._began_s = time.perf_counter()
         self._prompt = (progress.total, progress.cached)
+        self._read = progress.processed - progress.cached
         return {
             "total": progress.total,
             "cache": progress.cached,
@@ -168,12 +171,13 @@ class Pace:
         """
         now, (total, cached) = time.perf_counter(), self._prompt
         self._answered += len(tokens)
-        if self._first is None:
-            self._first = (now, self._answered)
-        first_s, untimed = self._first
+        if self._first is None and tokens:
+            self._first, self._read = (now, self._answered), total - cached
+        first_s, untimed = self._first or (now, 0)
+        reading_s = first_s - self._began_s if self._first or self._read else 0.0
         return {
             "cache_n": cached,
-            **_rates("prompt", total - cached, 1000 * (first_s - self._began_s)),
+            **_rates("prompt", self._read, 1000 * reading_s),
             **_rates("predicted", self._answered - untimed, 1000 * (now - first_s)),
             "predicted_n": self._answered,
         }

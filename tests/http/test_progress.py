@@ -45,9 +45,14 @@ def test_timings_of_chunks_are_those_of_the_answer(http: HttpServer) -> None:
 def _progress(http: HttpServer, path: str, said: dict[str, Any]) -> list[dict[str, int]]:
     """The ``prompt_progress`` of a stream, all of which comes before the answer's text."""
     asked = said | {"stream": True, "return_progress": True, "max_tokens": 2, "temperature": 0}
+    asked["timings_per_token"] = True
     lines = http.ask("POST", path, asked).text.split("\n\n")
     data = [line.partition("data: ")[2] for line in lines if line]
     chunks = [json.loads(each) for each in data if each != "[DONE]"]
     at = [i for i, chunk in enumerate(chunks) if "prompt_progress" in chunk]
     assert at == list(range(at[0], at[0] + len(at))) and at[0] <= 2
-    return [chunks[i]["prompt_progress"] for i in at]
+    seen = [(chunks[i]["prompt_progress"], chunks[i]["timings"]) for i in at]
+    for progress, timings in seen:
+        assert timings["prompt_n"] == progress["processed"] - progress["cache"]
+        assert (timings["prompt_ms"] > 0) == (timings["prompt_n"] > 0) and timings["predicted_ms"] == 0
+    return [progress for progress, _ in seen]

@@ -15,9 +15,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-PORTS = ("", ":3000", ":8080")
-LOCALHOST = tuple(f"http://{host}{port}" for host in ("localhost", "127.0.0.1", "[::1]") for port in PORTS)
-"""what ``--cors-origins localhost`` means, at the ports of the tests"""
 HOMES, MODEL = "LOCALSPEC_PEERS_HOME", "LOCALSPEC_PEERS_MODEL"
 COPY = (sys.executable, "-m", "gguf.scripts.gguf_new_metadata", "--force", "--chat-template")
 BUNDLED = Path(__file__).parents[2] / "assets/models/stdlib-6m/stdlib-6m.gguf"
@@ -34,7 +31,6 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--n-predict", type=int, default=-1)
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--api-key")
-    parser.add_argument("--cors-origins")
     parser.add_argument("--kv-unified", action="store_true")
     parser.add_argument("--chat-template")
     parser.add_argument("--chat-template-file", type=Path)
@@ -65,8 +61,6 @@ def settings(said: argparse.Namespace, model: Path | None) -> str:
         tables["engine"]["n_ctx"] = said.ctx_size // sequences
     if said.n_predict >= 0:
         tables["options"]["max_tokens"] = said.n_predict
-    if said.cors_origins == "localhost":
-        tables["http"]["origins"] = LOCALHOST
     if not said.api_key:
         tables["http"]["without_token"] = ["anthropic", "llama.cpp", "openai"]
     return "".join(
