@@ -106,7 +106,7 @@ async def test_calls_and_their_results_stay_in_the_chat(client: Raw) -> None:
         {"role": "tool", "content": "prompt", "tool_call_id": "call_2"},
     ]
     sent = [{key: each[key] for key in ("content", "tool_call_id")} for each in results]
-    said = [
+    said: list[dict[str, Any]] = [
         {"role": "user", "content": "call"},
         {"role": "assistant", "content": "I look.", "tool_calls": calls},
     ]

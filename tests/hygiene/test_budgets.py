@@ -43,13 +43,13 @@ CEILINGS = {
     "localspec/service": 350,
     "localspec/speculation": 2350,
     "localspec/tools": 1000,
-    "localspec/tui": 4550,
+    "localspec/tui": 4800,
     "localspec/worker": 700,
     "plugins/llm": 150,
     "plugins/lsp": 0,
     "plugins/nvim": 1400,
     "plugins/vscode": 2650,
-    "tests": 47900,
+    "tests": 47950,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
