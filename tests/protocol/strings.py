@@ -9,7 +9,7 @@ from msgspec import inspect
 
 from localspec.protocol.messages import METHODS
 
-TEXTS = ("arguments", "content", "description", "prefix", "prompt", "suffix", "system", "text")
+TEXTS = ("arguments", "content", "description", "prefix", "prompt", "suffix", "system", "text", "thinking")
 """fields of any length: what models read"""
 
 
@@ -65,8 +65,8 @@ def _least(kind: inspect.Type) -> Any:
             return first
         case inspect.UnionType(types=types):
             return _least(types[0])
-        case inspect.VarTupleType():
-            return []
+        case inspect.VarTupleType(item_type=item, min_length=least):
+            return [_least(item)] * (least or 0)
         case inspect.StructType(fields=fields):
             return {each.encode_name: _least(each.type) for each in fields if each.required}
     raise AssertionError(kind)
