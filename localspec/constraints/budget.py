@@ -12,8 +12,8 @@ from localspec.constraints.constraint import Constraint
 
 
 class Thoughts(NamedTuple):
-    """The marks around thoughts, the tokens ``closing`` of the second one, and the text between a thought and
-    the next; ``opened``: the answer begins within one."""
+    """The marks around thoughts, the tokens ``closing`` of the second one with what stands behind it, and the
+    text between a thought and the next; ``opened``: the answer begins within one."""
 
     opens: bytes
     closes: bytes
@@ -74,7 +74,7 @@ class Budget:
 
     def forced(self, most: int) -> list[int]:
         """Return the forced tokens after the accepted ones, at most ``most``."""
-        if self._inner is not None and not self._thinks(self._text):
+        if self._inner is not None and self._due(()) is None and not self._thinks(self._text):
             return self._inner.forced(most)
         found: list[int] = []
         while len(found) < most and (token := self.only(found)) is not None:
@@ -89,15 +89,16 @@ class Budget:
             self._inner.accept(token)
 
     def _due(self, drafted: Sequence[int]) -> int | None:
-        """Return the token of the closing mark that follows ``drafted``; None where no thought must end."""
+        """Return the token that follows ``drafted`` in the end of a thought; None where none must end."""
         if len(self._accepted) + len(drafted) < self._most:
             return None
-        if not self._thinks(self._text + b"".join(map(self._piece, drafted))):
-            return None
-        closing = self._thoughts.closing
+        text, closing = self._text + b"".join(map(self._piece, drafted)), self._thoughts.closing
         last = (*self._accepted[-len(closing) :], *drafted)
-        begun = (n for n in range(len(closing) - 1, 0, -1) if last[-n:] == closing[:n])
-        return closing[next(begun, 0)]
+        for n in range(min(len(closing) - 1, len(last)), 0, -1):
+            before = len(text) - sum(len(self._piece(token)) for token in last[-n:])
+            if last[-n:] == closing[:n] and self._thinks(text[:before]):
+                return closing[n]
+        return closing[0] if self._thinks(text) else None
 
     def _thinks(self, text: bytes) -> bool:
         """True if ``text``, from the answer's beginning on, is thoughts of which the last one goes on."""

@@ -497,7 +497,9 @@ class Engine:
     def _budget(self, most: int, marked: Marked, inner: Constraint | None) -> Budget:
         vocabulary, form = self.target.vocabulary, marked.form
         opens, closes = (mark.strip() for mark in form.thought or ("", ""))
-        closing = tuple(vocabulary.encode(closes, special=True))
+        # A tag stands in a line of its own; a model that was cut off may end without that.
+        end = f"{closes}\n\n" if closes.startswith("</") else closes
+        closing = tuple(vocabulary.encode(end, special=True))
         thoughts = Thoughts(opens.encode(), closes.encode(), closing, form.family.link.encode(), form.opened)
         return Budget(most, thoughts, marked.named(vocabulary.piece), vocabulary.size, inner)
 

@@ -56,9 +56,10 @@ def said(text: str, vocabulary: ToyVocabulary, **options: Any) -> Result:
 @pytest.mark.parametrize(
     ("text", "think", "thinking", "answer"),
     [
-        ("<think>abcdef</think>yes", 10, "abc", ""),
-        ("<think>abcdef</think>yes", 13, "abcdef", "yes"),
-        ("<think>abcdef</think>yes", 17, "abcdef", "yes"),
+        ("<think>abcdef</think>\n\nyes", 10, "abc", ""),
+        ("<think>abcdef</think>\n\nyes", 13, "abcdef", "yes"),
+        ("<think>abcdef</think>\n\nyes", 17, "abcdef", "yes"),
+        ("<think>abcdef</think>\nyes", 30, "abcdef", "yes"),
         ("<think>ab</think>\n<think>cd</think>yes", 0, "", ""),
         ("a <think>b</think>", 0, "", "a <think>b</think>"),
     ],
