@@ -168,29 +168,35 @@ def said(running: Sequence) -> tuple[str | None, str]:
     return running.finish, running.text.text
 
 
+def checked(engine: Engine, number: int) -> Counter[str]:
+    """Count the answers of a form by every proposer, alone and together: ``strict`` ones are equal, ``auto``
+    where the receipt says ``exact``. Prompts hold an earlier answer, so that drafts are taken."""
+    dice, counts = random.Random(number), Counter[str]()
+    (asked, fits), prompt = form(dice), f"def {dice.choice(WORDS[:5])}(self):\n    return "
+    how = dice.choice(({"temperature": 0.0}, {"temperature": 0.9, "seed": number}))
+    asked |= {"max_tokens": TOKENS, **how}
+    prompt = f"# {answers(engine, [asked], prompt)[0].text.text}\n{prompt}"
+    for exactness in ("strict", "auto"):
+        asks = [{"proposer": p, "k": k, "exactness": exactness, **asked} for p, k in PROPOSERS.items()]
+        runs = [answers(engine, [ask], prompt)[0] for ask in asks] + answers(engine, asks, prompt)
+        for run in runs:
+            receipt, equal = str(run.stats.exactness), said(run) == said(runs[0])
+            may_differ = exactness == "auto" and receipt != "exact"
+            assert equal or may_differ, (number, asked, *map(said, runs))
+            assert run.finish != "stop" or fits(run.text.text), (number, asked, said(run))
+            counts[f"{exactness}, {run.finish}"] += 1
+            counts[f"{exactness}, {receipt}, {'equal' if equal else 'differs'}"] += 1
+            counts[f"{exactness}, drafted"] += run.stats.drafted
+            counts[f"{exactness}, forced"] += getattr(run.stats.proposers.get("grammar"), "accepted", 0)
+    return counts
+
+
 @pytest.mark.parametrize("part", range(PARTS))
 def test_every_proposer_gives_the_same_valid_answer(engine: tuple[Engine, str], part: int) -> None:
-    """``strict`` always, ``auto`` where the receipt says ``exact``; behind an earlier answer of the form."""
-    (one, backend), counts = engine, Counter[str]()
-    for number in range(part, FORMS, PARTS):
-        dice = random.Random(number)
-        (asked, fits), prompt = form(dice), f"def {dice.choice(WORDS[:5])}(self):\n    return "
-        how = dice.choice(({"temperature": 0.0}, {"temperature": 0.9, "seed": number}))
-        asked |= {"max_tokens": TOKENS, **how}
-        prompt = f"# {answers(one, [asked], prompt)[0].text.text}\n{prompt}"
-        for exactness in ("strict", "auto"):
-            asks = [{"proposer": p, "k": k, "exactness": exactness, **asked} for p, k in PROPOSERS.items()]
-            runs = [answers(one, [ask], prompt)[0] for ask in asks] + answers(one, asks, prompt)
-            for run in runs:
-                receipt, equal = str(run.stats.exactness), said(run) == said(runs[0])
-                may_differ = exactness == "auto" and receipt != "exact"
-                assert equal or may_differ, (number, asked, *map(said, runs))
-                assert run.finish != "stop" or fits(run.text.text), (number, asked, said(run))
-                counts[f"{exactness}, {run.finish}"] += 1
-                counts[f"{exactness}, {receipt}, {'equal' if equal else 'differs'}"] += 1
-                counts[f"{exactness}, drafted"] += run.stats.drafted
-                counts[f"{exactness}, forced"] += getattr(run.stats.proposers.get("grammar"), "accepted", 0)
+    one, backend = engine
+    numbers = range(part, FORMS, PARTS)
+    counts = sum((checked(one, number) for number in numbers), Counter[str]())
     print(f"{backend}, part {part}: {dict(counts)}")
-    assert counts["auto, stop"] >= 0.5 * len(range(part, FORMS, PARTS)) * 2 * len(PROPOSERS)
+    assert counts["auto, stop"] >= 0.5 * len(numbers) * 2 * len(PROPOSERS)
     drafted = counts["strict, drafted" if backend == "Q8_0" else "auto, drafted"]
     assert (drafted and counts["auto, forced"]) or FORMS < 1000
