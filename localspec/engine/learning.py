@@ -17,6 +17,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from localspec.backends.base import (
     PRESUMED,
     WIDTHS,
@@ -334,6 +336,11 @@ log = logging.getLogger(__name__)
 STOPPED = object()
 
 
+def on_battery() -> bool:
+    battery = getattr(psutil, "sensors_battery", lambda: None)()
+    return battery is not None and battery.power_plugged is False
+
+
 class Idle:
     """The chores of an engine, in small steps; ``measures``: the target, if it is not known, among them."""
 
@@ -398,8 +405,9 @@ class Idle:
             pass
 
     def _measure(self) -> bool:
-        """Do one step of the target's measurement; return False if there is none, or no sequence for it."""
-        if self._probe is None:
+        """Do one step of the target's measurement; return False if there is none, no sequence for it, or no
+        mains: it begins again after the next request."""
+        if self._probe is None or (self._measuring is None and on_battery()):
             return False
         if self._measuring is None:
             self._measuring = self._probe.steps()

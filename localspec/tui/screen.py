@@ -66,12 +66,15 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+end", "look('scroll_end')", "The last message", show=False),
     ]
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-wide")]
+    HORIZONTAL_BREAKPOINTS = [(0, "-small"), (20, "-narrow"), (60, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-low"), (9, "-high")]
     DEFAULT_CSS = """
     ChatScreen { overflow: hidden; }
     ChatScreen.-narrow HelpPanel { split: bottom; width: 100%; min-width: 0; max-width: 100%; height: 40%; }
     ChatScreen > #legend { width: 1fr; height: 1; padding: 0 1; display: none; }
     ChatScreen Footer FooterKey.-command-palette { margin-right: 0; padding-right: 1; }
+    ChatScreen > #small { dock: top; width: 100%; height: 100%; display: none; }
+    ChatScreen.-small > #small, ChatScreen.-low > #small { display: block; }
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -101,6 +104,7 @@ class ChatScreen(Screen[None]):
         yield Prompt(lambda values: self._aside(values(self)), self.files, id="prompt")
         yield Status(id="status", markup=False)
         yield Footer(compact=True)
+        yield Static("The window is too small.", id="small")
 
     def on_mount(self) -> None:
         for notices in self.query("ToastRack"):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from localspec.backends.base import CONTEXT, PIECE, SETTLING, WIDTHS, Probe
@@ -153,6 +155,20 @@ def test_a_measurement_that_was_interrupted_goes_on_with_what_is_missing() -> No
     assert not engine.rest()  # a request waits
     run_all(engine, [sequence])
     assert rested(engine) < whole - 20  # finished parts are not repeated
+    assert engine.learning.costs.knows(21, CONTEXT)
+
+
+@pytest.mark.parametrize(("plugged", "is_measured"), [(False, False), (True, True), (None, True)])
+def test_on_battery_nothing_is_measured(
+    plugged: bool | None, is_measured: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    battery = SimpleNamespace(power_plugged=plugged)
+    monkeypatch.setattr(psutil, "sensors_battery", lambda: battery, raising=False)
+    engine = Engine(backend())
+    assert (rested(engine) > 20) is is_measured
+    battery.power_plugged = True
+    run_all(engine, [engine.submit(request("abc", max_tokens=2))])
+    rested(engine)
     assert engine.learning.costs.knows(21, CONTEXT)
 
 

@@ -61,7 +61,8 @@ async def test_a_screen(
 
 
 async def test_a_window_that_was_too_small_shows_all_again(still: Path) -> None:
-    async with showing(conversation(), size=(2, 2)) as player:
+    async with showing(conversation(), size=(20, 8)) as player:
+        assert player.lines() == ["The window is too", "small.", *[""] * 6]
         player.screen.notify("a long notice " * 9)
         await player.press("x")
         await player.resize(20, 9)
