@@ -462,6 +462,8 @@ class ChatTemplate:
                 self._program = self._program or Program(self._source)
             except Failed as error:
                 raise ModelInvalid(f"the model's chat template is broken: {error}", _REMEDY) from None
+            # Without one the templates of Llama 3 name a day of 2024.
+            variables = {"date_string": _strftime_now("%d %b %Y"), **variables}
             own = {**self._own, "tools": [_function(tool) for tool in tools]} if tools else self._own
             refused: Exception | None = None
             for as_text in (False, True) if any(message.tool_calls for message in messages) else (False,):

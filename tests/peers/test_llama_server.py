@@ -29,15 +29,8 @@ def pytest_collection_modifyitems(items):
             item.module.TEST_API_KEY = "a" * 64
 """
 """a plugin: no models are loaded beforehand, and keys have the form of our tokens"""
-FILES: tuple[str, ...] = (
-    "basic",
-    "chat_completion",
-    "compat_anthropic",
-    "compat_oai_responses",
-    "completion",
-    "ctx_shift",
-)
-FILES += ("ignore_eos", "infill", "metrics", "security", "template", "tokenize", "tool_call")
+FILES = ["basic", "chat_completion", "compat_anthropic", "compat_oai_responses", "completion", "ctx_shift"]
+FILES += ["ignore_eos", "infill", "metrics", "security", "template", "tokenize", "tool_call"]
 EXCEPTIONS = {
     "the words, the tokens or the images of the models that they download": """
         basic::load_split_model chat_completion::chat_completion[ chat_completion::chat_completion_stream[
