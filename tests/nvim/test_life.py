@@ -63,7 +63,9 @@ def test_a_daemon_that_cannot_start_is_reported_once(editor: Editor, home: Path,
     right = config.read_text()
     config.write_text(right + "[option]\nmodel = 1\n")
     try:
-        daemon().kill()
+        victim = daemon()
+        victim.kill()
+        until_sync(lambda: has_ended(victim), "it has ended")
         editor.open(tmp_path / "b.py", MULTI + "\n")
         editor.type("a")
         editor.until(lambda: str(config) in problem(editor), "it is reported")
