@@ -24,6 +24,8 @@ from localspec.wording import duration, one_line
 
 MOST_TURNS = 20
 """answers with calls, after which a conversation is ended"""
+MOST_REPEATS = 2
+"""answers in a row with nothing but the calls of the answer before, after which a conversation is ended"""
 REPEATED = "You have made this call already. Its result was:\n"
 SHOWN_ARGUMENTS, SHOWN_RESULT = 4_000, 120
 """characters in the line of a call, and of its result"""
@@ -179,13 +181,11 @@ class Front(Protocol):
 
 
 async def converse(box: Toolbox, front: Front) -> None:
-    """Have a question answered, making the calls that the user consents to, until an answer has none.
-
-    Small models repeat calls: one that was made just before gets its result again, and a word on it;
-    repeated once more, it is made.
-    """
+    """Have a question answered, making the calls that the user consents to, until an answer has none. Small
+    models repeat calls: one that was made just before gets its result again, and a word on it."""
     calls = await front.answer(())
     before: dict[tuple[str, str], str] = {}
+    repeats = 0
     for _ in range(MOST_TURNS):
         if not calls:
             return
@@ -193,12 +193,15 @@ async def converse(box: Toolbox, front: Front) -> None:
         for call in calls:
             key = (call.name, as_json(object_of(call.arguments)))
             known = (before | made).get(key)
-            if known is None:
-                text = made[key] = await _result(call, box, front)
-            else:
+            made[key] = text = await _result(call, box, front) if known is None else known
+            if known is not None:
                 text = REPEATED + known
                 front.show(Made(call, text))
             results.append(CallResult(call.id, text))
+        repeats = repeats + 1 if made.items() <= before.items() else 0
+        if repeats == MOST_REPEATS:
+            front.note("ended: the model repeats its calls")
+            return
         before = made
         calls = await front.answer(tuple(results))
     if calls:

@@ -242,18 +242,24 @@ async def test_a_conversation_with_calls(home: Path, functions: Path) -> None:
     assert [call.name for call in messages[1].tool_calls] == ["weather", "time"]
 
 
-async def test_a_call_that_is_repeated_gets_its_result_again_once(home: Path, functions: Path) -> None:
+async def test_a_call_that_is_repeated_gets_its_result_again(
+    home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     functions.write_text(FUNCTIONS.replace('{"hour": 12}', '"call"'))
     _, messages = await conversation(functions, "yes", "yes")
     results = ["\x1b[2Jrain in Oslo", "call"]
     results += [loop.REPEATED + result for result in results]
     assert [each.content for each in messages if each.role == "tool"] == results
+    monkeypatch.setattr(loop, "REPEATED", "")  # the model repeats them until the end
+    lines, messages = await conversation(functions, "yes", "yes")
+    assert lines[-1] == "ended: the model repeats its calls" and len(messages) == 2 + 3 * 2
 
 
 async def test_a_conversation_ends_and_asks_once_for_what_is_always_allowed(
     home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loop, "REPEATED", "")
+    monkeypatch.setattr(loop, "MOST_REPEATS", MOST_TURNS)
     functions.write_text(FUNCTIONS.replace('{"hour": 12}', '"call"'))
     lines, messages = await conversation(functions, "always", "always")
     assert lines[-1] == f"ended after {MOST_TURNS} answers with calls"
