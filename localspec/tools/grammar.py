@@ -24,7 +24,7 @@ LAYOUT = {
     "coerce_one_of": True,
 }
 """of JSON; what the library does not know in a schema is no constraint, so that any client's tools work"""
-FREE, SAID, BLANK, ID, KEY = r"/(.|\n)*/", r"/\s*\S(.|\n)*/", r"/\n{0,2}/", "/[0-9A-Za-z]{1,9}/", r"/[\w.-]+/"
+FREE, BLANK, ID, KEY = r"/(.|\n)*/", r"/\n{0,2}/", "/[0-9A-Za-z]{1,9}/", r"/[\w.-]+/"
 MOST_UNMARKED = 128
 """tools whose calls without the family's mark are held to them, too: 300 exceed the library's limits"""
 OPEN = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
@@ -180,9 +180,7 @@ class _Grammar:
         if self._answer is not None:
             return f"{self._blank} {opens} %lark {{\n{self._answer}\n}} {closes}"
         unlike = f" & ~/\\n*{_pattern(but)}(.|\\n)*/" if but else ""
-        # Small models have nothing to say to a result, unless they must.
-        free = SAID if self._prompt.messages[-1].role == "tool" else FREE
-        self._rules.append(f"T{len(self._rules)}: {free}{unlike}{self._no_thought()}")
+        self._rules.append(f"T{len(self._rules)}: {FREE}{unlike}{self._no_thought()}")
         return f"{opens} T{len(self._rules) - 1} {closes}"
 
     def _thought(self) -> str:

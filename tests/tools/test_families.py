@@ -436,11 +436,3 @@ def test_the_other_heads_of_a_family_are_held_to_the_tools() -> None:
     call = f'{{"type": "function", "name": "weather", "parameters": {QUOTED}}}'
     assert takes(call) and takes(f"<function=weather>{QUOTED}</function>")
     assert not takes(call.replace("2", '"2"')) and takes("no call")
-
-
-@each_family
-def test_an_answer_to_a_result_is_not_empty(row: Row) -> None:
-    history = (*ASKED.messages, Message("assistant", "", CALLS), Message("tool", "18", (), CALLS[0].id))
-    for messages, is_free in ((ASKED.messages, True), (history, False)):
-        takes = partial(accepts, row.template, row.control, messages=messages)
-        assert takes("") == takes("\n") == is_free and takes("\n18") and takes(row.said)
