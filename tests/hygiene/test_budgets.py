@@ -42,7 +42,7 @@ CEILINGS = {
     "localspec/protocol": 1850,
     "localspec/service": 350,
     "localspec/speculation": 2350,
-    "localspec/tools": 1000,
+    "localspec/tools": 950,
     "localspec/tui": 4800,
     "localspec/worker": 700,
     "plugins/llm": 150,
