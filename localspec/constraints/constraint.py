@@ -145,7 +145,7 @@ def _amiss(part: dict[str, Any]) -> str | None:
         return "minProperties of several names that are not required: one could be given twice"
     bounds = {key: part[key] for key in BOUNDS if type(part.get(key)) in (int, float)}
     whole = any(key.startswith("exclusive") and value % 1 == 0 for key, value in bounds.items())
-    if whole and 0 < max(bounds.values()) - min(bounds.values()) < 1:
+    if whole and min(bounds.values()) < max(bounds.values()) < min(bounds.values()) + 1:
         return "a whole number as an exclusive bound less than 1 from the other bound"
     return None
 
@@ -187,10 +187,12 @@ def _from_gbnf(text: str) -> str:
         message = f"grammar: it has {len(text)} characters, {LONGEST_GBNF} are possible in GBNF"
         raise InvalidOptions(message, "Send a shorter grammar, or one in Lark's syntax.")
     try:
-        return str(gbnf_to_lark(GBNF_ESCAPE.sub(_spelt, text)))
+        lark = str(gbnf_to_lark(GBNF_ESCAPE.sub(_spelt, text)))
+        lark.encode()  # an escape can name half of a character
     except Exception as error:
         # Of many kinds: for a rule that is missing, plain ones.
         raise InvalidOptions(f"grammar: it is not valid GBNF: {error}", "Correct it.") from None
+    return lark
 
 
 def _spelt(escape: re.Match[str]) -> str:

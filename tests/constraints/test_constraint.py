@@ -151,12 +151,14 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schema": {"pattern": r"^[^\x00-\x1f]\x1b"}}, "at /: a control character"),
     ({"schema": {"minProperties": 3, "required": ["a"]}}, "at /: minProperties"),
     ({"schema": {"exclusiveMinimum": 1, "maximum": 1.5}}, "at /: a whole number as an exclusive bound"),
+    ({"schema": {"minimum": 1.5, "exclusiveMaximum": 10**400}}, "number out of range"),
     ({"grammar": "start: foo"}, 'unknown name: "foo"'),
     ({"grammar": 'start: %json {"type": "strung"}'}, "a JSON schema cannot be used: .*strung"),
     ({"grammar": "start: %json 5"}, "a JSON schema cannot be used"),
     ({"grammar": "root ::= (", "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
     ({"grammar": "root ::= foo", "grammar_syntax": "gbnf"}, "it is not valid GBNF: Rule 'foo' not found"),
     ({"grammar": "foo ::= 'a'", "grammar_syntax": "gbnf"}, "it is not valid GBNF"),
+    ({"grammar": r'root ::= "\ud800"', "grammar_syntax": "gbnf"}, "it is not valid GBNF: .*surrogates"),
     ({"grammar": "root ::= " + "(" * 9999, "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
 ]
 
