@@ -191,13 +191,13 @@ async def converse(box: Toolbox, front: Front) -> None:
             return
         results, made = [], dict[tuple[str, str], str]()
         for call in calls:
-            key = (call.name, as_json(object_of(call.arguments)))
+            key, one = (call.name, as_json(object_of(call.arguments))), Made(call)
+            front.show(one)
             known = (before | made).get(key)
-            made[key] = text = await _result(call, box, front) if known is None else known
-            if known is not None:
-                text = REPEATED + known
-                front.show(Made(call, text))
-            results.append(CallResult(call.id, text))
+            made[key] = text = await _result(one, box, front) if known is None else known
+            one.text = text if known is None else REPEATED + known
+            front.show(one)
+            results.append(CallResult(call.id, one.text))
         repeats = repeats + 1 if made.items() <= before.items() else 0
         if repeats == MOST_REPEATS:
             front.note("ended: the model repeats its calls")
@@ -208,21 +208,18 @@ async def converse(box: Toolbox, front: Front) -> None:
         front.note(f"ended after {MOST_TURNS} answers with calls")
 
 
-async def _result(call: ToolCall, box: Toolbox, front: Front) -> str:
+async def _result(made: Made, box: Toolbox, front: Front) -> str:
     """The result of a call, or its refusal or failure in words."""
-    made = Made(call)
-    front.show(made)
-    consent = "yes" if call.name in box.allowed else await front.consent(made)
+    name = made.call.name
+    consent = "yes" if name in box.allowed else await front.consent(made)
     if consent == "no":
-        made.text = "The user refused this call."
-    else:
-        if consent == "always":
-            box.allowed.add(call.name)
-        made.began = time.monotonic()
-        try:
-            made.text = await front.work(box.call(call))
-        except ToolError as error:
-            made.text = f"error: {error}"
+        return "The user refused this call."
+    if consent == "always":
+        box.allowed.add(name)
+    made.began = time.monotonic()
+    try:
+        return await front.work(box.call(made.call))
+    except ToolError as error:
+        return f"error: {error}"
+    finally:
         made.seconds = time.monotonic() - made.began
-    front.show(made)
-    return made.text

@@ -246,7 +246,8 @@ async def test_a_call_that_is_repeated_gets_its_result_again(
     home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     functions.write_text(FUNCTIONS.replace('{"hour": 12}', '"call"'))
-    _, messages = await conversation(functions, "yes", "yes")
+    lines, messages = await conversation(functions, "yes", "yes")
+    assert [line.split()[0] for line in lines] == 2 * ["weather", "weather:", "time", "time:"]
     results = ["\x1b[2Jrain in Oslo", "call"]
     results += [loop.REPEATED + result for result in results]
     assert [each.content for each in messages if each.role == "tool"] == results
