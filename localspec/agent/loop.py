@@ -89,7 +89,7 @@ class Toolbox:
         return "\n".join(f"{program}: {', '.join(names)}" for program, names in lines.items())
 
     async def open(self, servers: list[Server]) -> list[str]:
-        """Start programs besides those that run, in place of those that were started by the same command;
+        """Start programs besides those that run, in place of those that are started alike;
         returns sentences on tools that are missing. Of two tools with one name the second gets its program's
         before it. Raises :class:`LocalspecError` if these programs have no tool at all."""
         try:
@@ -100,7 +100,7 @@ class Toolbox:
         except BaseException:
             await _end(servers)
             raise
-        replaced = [each for each in self._servers if each.command in [new.command for new in servers]]
+        replaced = [each for each in self._servers if each.program in [new.program for new in servers]]
         self._places = {name: at for name, at in self._places.items() if at[0] not in replaced}
         self.allowed.intersection_update(self._places)
         self._servers = [*(each for each in self._servers if each not in replaced), *servers]

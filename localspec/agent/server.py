@@ -84,13 +84,18 @@ class Server:
     environment. Requests are sent one after another."""
 
     def __init__(self, name: str, command: tuple[str, ...], added: Mapping[str, str] = NOTHING_ADDED) -> None:
-        self.name, self.command = name, command
-        self._added = added
+        self.name, self._command, self._added = name, command, added
         self._turn = asyncio.Lock()
         """held during a call"""
+        self._closed = False
         self._process: Process | None = None
         self._errors = b""
         self._id = 0
+
+    @property
+    def program(self) -> tuple[object, object]:
+        """How it is started: two that are alike are the same program."""
+        return self._command, self._added
 
     async def tools(self) -> tuple[list[Tool], str]:
         """Its tools, and a sentence on those that are missing; empty if all are there."""
@@ -139,7 +144,11 @@ class Server:
         return text
 
     async def close(self) -> None:
-        """End the program and all that it has started in its process group."""
+        """End the program and all that it has started in its process group. Calls do not start it again."""
+        self._closed = True
+        await self._end()
+
+    async def _end(self) -> None:
         process, self._process = self._process, None
         if process is None:
             return
@@ -154,24 +163,26 @@ class Server:
     @property
     def _running(self) -> Process:
         """The program; raises :class:`ToolError` if it was ended meanwhile."""
-        if self._process is None:
+        if self._process is None or self._closed:
             raise ToolError(f"{self.name} was ended")
         return self._process
 
     async def _connect(self) -> None:
         if self._process is not None and self._process.returncode is None:
             return
-        if not self.command:
+        if not self._command:
             raise ToolError(f"{self.name} {NO_COMMAND}")
-        await self.close()
+        await self._end()
+        if self._closed:
+            raise ToolError(f"{self.name} was ended")
         around: dict[str, Any] = {"env": {**os.environ, **self._added}, "start_new_session": True}
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self.command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LONGEST_MESSAGE, **around
+                *self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LONGEST_MESSAGE, **around
             )
         except (OSError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise ToolError(f"{self.name} cannot be started: {self.command[0]}: {reason}") from None
+            raise ToolError(f"{self.name} cannot be started: {self._command[0]}: {reason}") from None
         assert self._process.stderr is not None
         self._drainer = asyncio.create_task(self._drain(self._process.stderr))
         about = {"name": "localspec", "version": __version__}
@@ -179,7 +190,7 @@ class Server:
         try:
             await self._exchange("initialize", hello, dict[str, Any])
         except ToolError:
-            await self.close()
+            await self._end()
             raise
         await self._send(notification("notifications/initialized", {}))
 
@@ -223,7 +234,7 @@ class Server:
             try:
                 line = await stdout.readline()
             except ValueError:
-                await self.close()
+                await self._end()
                 raise ToolError(f"{self.name} is ended: a message had over {size(LONGEST_MESSAGE)}") from None
             if not line:
                 raise await self._ended()
@@ -233,7 +244,7 @@ class Server:
     async def _ended(self) -> ToolError:
         """The end of the program, with the last line of its stderr."""
         process = self._running
-        await self.close()
+        await self._end()
         last = one_line(self._errors.decode(errors="replace").strip().rpartition("\n")[2])
         return ToolError(f"{self.name} has ended with code {process.returncode}{last and f': {last}'}")
 
@@ -246,4 +257,4 @@ class Server:
                 await self._send(notification("notifications/cancelled", {"requestId": self._id}))
                 await self._exchange("ping", {}, dict[str, Any])
         except (TimeoutError, ToolError):
-            await self.close()
+            await self._end()

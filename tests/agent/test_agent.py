@@ -283,6 +283,14 @@ async def test_programs_are_added_and_replaced(functions: Path, tmp_path: Path) 
         assert box.tools == ()
 
 
+async def test_no_call_starts_a_program_that_was_ended(functions: Path) -> None:
+    async with opened(functions) as (box, _):
+        calls = [asyncio.create_task(called(box, name, "{}")) for name in ("hang", "time")]
+        await asyncio.sleep(0)
+        await box.close()
+        assert await asyncio.gather(*calls) == 2 * ["error: functions.py was ended"]
+
+
 async def test_ctrl_c_ends_the_call_and_a_second_one_the_conversation(home: Path, functions: Path) -> None:
     begun = functions.with_name("begun")
     waits = f"open({str(begun)!r}, 'w').close(); clock.sleep(1000)\n    return "
