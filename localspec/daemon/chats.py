@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
 
@@ -342,14 +343,16 @@ def _message(stored: StoredMessage) -> Message:
 
 def _answered(stored: Sequence[StoredMessage]) -> list[Message]:
     """The turns with an answer, which after results may be empty: chat templates require a question, calls
-    with their results, and an answer."""
+    with their results, and an answer. An answer whose calls were not made is one without them."""
     found: list[Message] = []
     turn: list[Message] = []
-    for each in map(_message, stored):
+    roles = [each.role for each in stored[1:]]
+    for each, next_role in zip_longest(map(_message, stored), roles):
         if each.role == "user":
             turn = []
-        turn.append(each)
-        if each.role == "assistant" and not each.tool_calls:
+        is_last = next_role != "tool"
+        turn.append(replace(each, tool_calls=()) if is_last else each)
+        if each.role == "assistant" and is_last:
             found += turn if each.content or len(turn) > 2 else []
             turn = []
     return found

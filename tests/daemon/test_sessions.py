@@ -125,11 +125,13 @@ async def test_calls_and_their_results_stay_in_the_chat(client: Raw) -> None:
     assert again["messages"] == [*said, {"role": "user", "content": "prompt"}]
     stored = (await get(client, copy))["messages"][:5]
     assert [{key: each[key] for key in each if key in {*said[1], *results[0]}} for each in stored] == said
-    # The results of an answer that is generated anew are dropped, and an answer without results is left out.
+    # The results of an answer that is generated anew are dropped; without them, its calls are left out.
     question = stored[0]["id"]
     await client.result(7, "chat/regenerate", session=copy, message=question, tools=tools)
     again = json.loads((await client.result(8, "chat/send", session=copy, content="prompt"))["text"])
-    assert again["messages"] == [{"role": "user", "content": "prompt"}]
+    assert again["messages"] == [
+        *(said[0], {"role": "assistant", "content": "I look."}, {"role": "user", "content": "prompt"})
+    ]
 
 
 async def test_an_edit_waits_for_the_answer_that_streams(client: Raw, other: Raw) -> None:
