@@ -178,8 +178,11 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
                 return await Terminal(client, session, box, printer, yes=how.yes).converse(text, constrained)
         if how.raw:
             return await answer.show(client.generate(text, raw=True, options=constrained), printer)
-        async with _kept(client, how, options, printer) as session:
-            return await answer.show(client.chat(session, text, options=constrained), printer)
+        if how.private:  # without a session, which the daemon would keep if this process were killed
+            messages = how.messages(text)
+            return await answer.show(client.generate(messages=messages, options=constrained), printer)
+        session = await _session(client, how, options, printer)
+        return await answer.show(client.chat(session, text, options=constrained), printer)
 
     return _answered(how, flags, printer, local, ask)
 
@@ -308,7 +311,7 @@ async def _session(client: Client, how: RunFlags, options: Options, printer: Pri
 
 @asynccontextmanager
 async def _kept(client: Client, how: RunFlags, options: Options, printer: Printer) -> AsyncIterator[str]:
-    """The session of a run, which is kept unless it is private."""
+    """The session of a run with tools, which is kept unless it is private."""
     session = await _session(client, how, options, printer)
     try:
         yield session
