@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from lsprotocol import types
 
 from localspec.errors import DaemonUnavailable, LocalspecError
-from localspec.lsp.documents import Question
+from localspec.lsp.documents import BLOCK, Document, Question
 from localspec.lsp.server import Server
 from localspec.lsp.suggestions import Suggestion
 from localspec.protocol.messages import Completions, ModelProgress, Trigger
@@ -23,7 +24,6 @@ VARIANTS = 3
 """items to choose from, if the user invoked the completion"""
 GRACE_S = 2.0
 """time after the deadline until a daemon without an answer counts as hung"""
-
 
 NOTHING = types.InlineCompletionList(items=[])
 """empty answer: the editor removes its ghost text; at null it may leave it"""
@@ -99,6 +99,31 @@ async def _answered(server: Server, question: Question) -> types.InlineCompletio
     if question.is_stale or answer.result.finish_reason == "cancelled":
         return None
     return _items(server, question, answer)
+
+
+def rested(server: Server, params: Mapping[str, Any]) -> None:
+    """Have the model read the text around a resting cursor, once in a block of lines, in a document that the
+    user edits: the next completion there is quick."""
+    document = server.documents.get(str(params.get("textDocument", {}).get("uri")))
+    line = params.get("position", {}).get("line")
+    if document is None or not document.revision or not isinstance(line, int) or line < 0:
+        return
+    near = (document.uri, line // BLOCK)
+    if server.may_send(document) and server.settings.automatic and server.read != near:
+        server.read = near
+        server.spawn(_warm(server, document, types.Position(line, 0)))
+
+
+async def _warm(server: Server, document: Document, position: types.Position) -> None:
+    client, place = await server.link.client(), document.place(position, server.documents.encoding)
+    await client.warm(
+        document.path,
+        document.before(place),
+        document.after(place),
+        language=document.language,
+        extra=server.ring.blocks(server.documents, document.uri, server.may_send),
+        options=Options(model=server.settings.model),
+    ).result()
 
 
 async def _ended(server: Server, stream: Stream[Completions]) -> Completions:

@@ -22,7 +22,7 @@ from lsprotocol import types
 
 from localspec.errors import InvalidOptions
 from localspec.lsp import commands
-from localspec.lsp.completions import inline_completion
+from localspec.lsp.completions import inline_completion, rested
 from localspec.lsp.server import Server
 
 Params = Mapping[str, Any]
@@ -66,6 +66,7 @@ FEATURES: dict[str, Any] = {
     "textDocument/didShowCompletion": shown,
     "textDocument/didPartiallyAcceptCompletion": partly_accepted,
     "textDocument/didFocus": focused,
+    "localspec/didRest": rested,
 }
 
 

@@ -213,6 +213,8 @@ class Server(LanguageServer):
         self.settings = self._initial = Settings()
         self.newest: dict[str, Question] = {}
         """the last question of each text"""
+        self.read: tuple[str, int] | None = None
+        """the text and the block of lines that the model was asked to read last"""
         self.status = status.Status(self._report_status)
         self.loading = Loading(self.status, self.work)
         self.suggestions = Suggestions(self._report_feedback)

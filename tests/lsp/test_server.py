@@ -113,6 +113,32 @@ def test_a_request_that_is_cancelled_ends_in_the_daemon(writer: Writer) -> None:
     writer.run(test())
 
 
+def test_text_around_a_resting_cursor_is_read_where_the_user_edits(writer: Writer) -> None:
+    editor = writer.editor
+
+    async def test() -> None:
+        async def until(warmed: int) -> None:
+            found = 0.0
+            while found < warmed:
+                totals = (await client.metrics()).totals
+                found = sum(totals[key] for key in totals if "completion/warm" in key)
+            assert found == warmed
+
+        async with await connect() as client:
+            writer.configure()
+            editor.open(URI, "line\n" * 200)
+            for line in (3, 3, 100, -1, "3"):
+                place = {"textDocument": {"uri": URI}, "position": {"line": line, "character": 0}}
+                editor.client.protocol.notify("localspec/didRest", place)
+                if line == 3:
+                    editor.change(URI, (0, 0), (0, 0), "x")
+            await until(2)
+            await editor.complete(URI, (0, 5))
+            await until(2)
+
+    writer.run(test())
+
+
 def test_a_newer_request_takes_the_place_of_the_older(writer: Writer) -> None:
     editor = writer.editor
 

@@ -20,6 +20,7 @@ local function define_autocommands()
   on("InsertEnter", completion.enter)
   on({ "InsertLeave", "BufLeave", "WinLeave" }, completion.dismiss)
   on("BufEnter", server.focus)
+  on("CursorHold", server.rest)
   on("ColorScheme", require("localspec.ghost").define_highlights)
 end
 

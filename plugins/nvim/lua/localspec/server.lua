@@ -157,6 +157,14 @@ function M.focus()
   end
 end
 
+--- Have the model read the text around a resting cursor, before a completion is requested there.
+function M.rest()
+  local buf = vim.api.nvim_get_current_buf()
+  if client and M.follows(buf) then
+    M.notify("localspec/didRest", vim.lsp.util.make_position_params(0, client.offset_encoding))
+  end
+end
+
 --- Request completions at the cursor; `answered(items)` is called unless it fails. The server must be ready.
 ---@return integer? id of the request
 function M.complete(trigger, answered)
