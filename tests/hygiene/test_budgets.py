@@ -36,7 +36,7 @@ CEILINGS = {
     "localspec/engine": 3700,
     "localspec/http": 4050,
     "localspec/hub": 1050,
-    "localspec/lsp": 1350,
+    "localspec/lsp": 1400,
     "localspec/memory": 1950,
     "localspec/models": 4000,
     "localspec/protocol": 1850,
@@ -49,7 +49,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1400,
     "plugins/vscode": 2650,
-    "tests": 47950,
+    "tests": 48000,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
