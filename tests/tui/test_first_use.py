@@ -45,8 +45,9 @@ async def test_a_message_waits_for_the_download(home: Path) -> None:
         await player.pause()
         assert player.chat.answer is None
         model.rest.set()
+        await player.until(lambda: player.toasts == [LARGER], "a larger model is named, for some seconds")
         await player.until(lambda: player.chat.answer is not None and not player.chat.answering, "it answers")
-        assert model.here and player.toasts == [LARGER]
+        assert model.here
 
 
 async def test_a_refusal_is_kept(home: Path) -> None:
