@@ -66,16 +66,18 @@ class Ask(Dialog[ScreenResultType]):
     BINDINGS = [
         Binding("left,up", "app.focus_previous", "Previous", show=False),
         Binding("right,down", "app.focus_next", "Next", show=False),
+        Binding("pageup", "page('up')", "Page up", show=False),
+        Binding("pagedown", "page('down')", "Page down", show=False),
     ]
 
     AUTO_FOCUS = "#no"  # a key may already be in the queue
     DEFAULT_CSS = """
     Ask { align: center middle; }
     Ask > Vertical {
-        width: 90%; max-width: 72; height: auto; max-height: 90%; padding: 1 2;
+        width: 90%; max-width: 72; height: auto; padding: 1 2;
         border: round $border; background: $surface;
     }
-    Ask VerticalScroll { height: auto; margin-bottom: 1; }
+    Ask VerticalScroll { height: auto; max-height: 50vh; margin-bottom: 1; }
     Ask Static { width: 100%; }
     Ask Horizontal { height: auto; }
     Ask Button { margin-right: 2; }
@@ -102,6 +104,11 @@ class Ask(Dialog[ScreenResultType]):
     def on_button_pressed(self, event: Button.Pressed) -> None:
         self.dismiss(self._answers[str(event.button.label)])
 
+    def action_page(self, way: str) -> None:
+        """Show another part of a long question."""
+        scroll = self.query_one(VerticalScroll)
+        (scroll.scroll_page_up if way == "up" else scroll.scroll_page_down)(animate=False)
+
     def action_answer(self, answer: ScreenResultType) -> None:
         """End with this answer."""
         self.dismiss(answer)
@@ -118,7 +125,7 @@ class Confirm(Ask[bool]):
 
 
 class Permission(Ask[Consent]):
-    """The consent to a call, which is shown in full. A letter that is typed at once, or right after such a
+    """The consent to a call, which is shown above. A letter that is typed at once, or right after such a
     one, was meant for the prompt."""
 
     BINDINGS = [

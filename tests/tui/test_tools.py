@@ -130,3 +130,14 @@ async def test_a_file_without_tools_is_an_error(home: Path, tmp_path: Path) -> N
         await player.do(f"/tools {tmp_path / 'no.json'}")
         assert any("none.py has ended with code 1" in toast for toast in player.toasts)
         assert any("no.json cannot be read" in toast for toast in player.toasts)
+
+
+async def test_a_long_call_is_read_by_pages_above_the_answers(home: Path) -> None:
+    async with playing() as player:
+        player.app.push_screen(Permission("\n".join(f"line {n}" for n in range(60))))
+        await player.until(lambda: any("line 12" in line for line in player.lines()), "it begins")
+        assert any("Once (y)" in line for line in player.lines())
+        await player.press(*["pagedown"] * 6)
+        await player.until(lambda: any("line 59" in line for line in player.lines()), "it ends")
+        await player.press(*["pageup"] * 6)
+        await player.until(lambda: any("line 0" in line for line in player.lines()), "it begins again")
