@@ -43,7 +43,7 @@ CEILINGS = {
     "localspec/service": 350,
     "localspec/speculation": 2350,
     "localspec/tools": 950,
-    "localspec/tui": 4800,
+    "localspec/tui": 4850,
     "localspec/worker": 700,
     "plugins/llm": 150,
     "plugins/lsp": 0,
