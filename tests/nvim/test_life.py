@@ -57,6 +57,23 @@ def test_what_is_shown_outlives_its_server(editor: Editor, tmp_path: Path, who: 
     assert len(servers(editor)) == 1 and (servers(editor) == [old]) == (who == "daemon")
 
 
+def test_learning_is_stopped_and_begun_again_after_the_end_of_its_server(
+    editor: Editor, tmp_path: Path
+) -> None:
+    prime = f"require('localspec.commands').run('prime {tmp_path}')"
+    editor.lua("vim.o.cmdheight = 5")
+    editor.until_suggested(tmp_path / "a.py")
+    (old,) = servers(editor)
+    old.suspend()
+    editor.lua(f"{prime} {prime}")
+    editor.until_notice("stopped; what was learnt so far is kept")
+    editor.lua(prime)
+    old.kill()
+    editor.until(lambda: "not running" in editor.lua("return require('localspec').statusline()"), "its end")
+    editor.lua(prime)
+    editor.until_notice("no git repository")
+
+
 def test_a_daemon_that_cannot_start_is_reported_once(editor: Editor, home: Path, tmp_path: Path) -> None:
     editor.until_suggested(tmp_path / "a.py")
     config = home / "config" / "config.toml"

@@ -17,6 +17,8 @@ local client
 local has_failed = false
 ---@type table<string, fun()> calls that wait for the server, by name: the newest of each
 local waiting = {}
+---@type table<table, fun()> what is called at the end of each command that the server runs
+local running = {}
 ---@type {busy: boolean, message: string, kind: string} as the server reports it
 local state
 
@@ -30,7 +32,11 @@ local function set_state(new)
 end
 
 local function rest()
-  id, client, waiting = nil, nil, {}
+  local ends = running
+  id, client, waiting, running = nil, nil, {}, {}
+  for _, done in pairs(ends) do
+    done()
+  end
   set_state({ busy = false, message = "not running", kind = "Normal" })
 end
 
@@ -191,11 +197,22 @@ function M.notify(method, params)
   end
 end
 
---- Run a command of the server, which reports its failure, if the server is ready; `done()` is called at its end.
+--- Run a command of the server, which reports its failure, if the server is ready; `done()` is called at its end, or
+--- that of the server.
 ---@return integer? id of the request
 function M.execute(command, arguments, done)
-  local params = { command = command, arguments = arguments }
-  local _, request = client and call("request", "workspace/executeCommand", params, done or function() end, 0)
+  if not client then
+    return
+  end
+  local params, own = { command = command, arguments = arguments }, {}
+  running[own] = done
+  local _, request = call("request", "workspace/executeCommand", params, function()
+    local act = running[own]
+    running[own] = nil
+    if act then
+      act()
+    end
+  end, 0)
   return request
 end
 
