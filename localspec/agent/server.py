@@ -94,7 +94,7 @@ class Server:
 
     @property
     def program(self) -> tuple[object, object]:
-        """The command and variables that start it: two that are alike are the same program."""
+        """Command and environment: two that are alike are the same program."""
         return self._command, self._added
 
     async def tools(self) -> tuple[list[Tool], str]:
