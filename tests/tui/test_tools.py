@@ -100,7 +100,8 @@ async def test_a_call_is_stopped_with_its_answer(home: Path, functions: Path, ke
         await player.answered(None)
         texts = [said.text for said in player.chat.said if isinstance(said, Called)]
         assert texts == ["error: the user cancelled this call", "The user refused this call."]
-        assert player.chat.answer is not None and player.chat.answer.id  # the echo may end before the stop
+        answer = player.chat.answer
+        assert answer is not None and answer.status in ("cancelled", "complete")  # it is short
 
 
 async def test_letters_of_a_text_that_is_typed_are_no_consent(
