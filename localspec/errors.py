@@ -212,6 +212,14 @@ class EngineCrashed(EngineError):
     default_remedy = "Send the request again: the model is loaded anew."
 
 
+class NodeLost(EngineCrashed):
+    code = "node_lost"
+    default_remedy = (
+        "See `localspec doctor` and that machine's network, then send the request again: all nodes are asked "
+        "anew. To go on without nodes: `localspec config set nodes --unset`."
+    )
+
+
 class EngineBusy(EngineError):
     code = "engine_busy"
     exit_code = ExitCode.BUSY

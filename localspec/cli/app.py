@@ -81,6 +81,16 @@ for _name, _help in (
 ):
     app.command(f"localspec.cli.{_name}:app", name=_name, help=_help)
 app.command(
+    "localspec.cli.follow:follow",
+    name="follow",
+    help="Hold a share of an MLX model for another machine.",
+    help_epilogue="""Without --listen it speaks over stdin and stdout, as when a daemon elsewhere runs it \
+by ssh, and ends with them. With it, it runs until Ctrl-C and starts a process for each model.
+
+"""
+    + examples("localspec follow --listen 192.168.1.7:7005", "localspec config set nodes '[\"mac-b\"]'"),
+)
+app.command(
     "localspec.cli.doctor:doctor",
     name="doctor",
     help="Check what works on this machine, and print a remedy for what does not.",

@@ -27,7 +27,7 @@ from localspec.errors import (
     ModelInvalid,
 )
 from localspec.memory.memory import Memory
-from localspec.models.fit import Needs, free_memory, machine_name, needs_beside, needs_of
+from localspec.models.fit import Needs, free_memory, machine_name, needs_beside, needs_of, nodes_of
 from localspec.models.library import learnt_dir
 from localspec.models.model import Model, vocab_fp
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon, without
@@ -45,9 +45,12 @@ AS_IT_COMES = EngineConfig()
 DEVICE_CHUNK = 512
 """tokens of a prompt per forward on a GPU: an H100 reads a 1.5B 1.34 times as fast as in pieces of 256"""
 ALONE = "; sequences of this model are computed one after the other"
+WHOLE = "; only MLX models are shared with nodes"
 AGAIN = "Send the request again: the file is read anew."
 
 Progressed = Callable[[float], None] | None
+OverNodes = Callable[[Model, EngineConfig, Progressed], Backend]
+"""loads an MLX model over the nodes of its settings"""
 Progress = Callable[[str, float], None]
 """called with the part that is loading, "target" or "draft", and its fraction, 0 to 1"""
 
@@ -120,12 +123,14 @@ def load_target(
     progress: Progress | None = None,
     memory: bool | Path = False,
     free: int | None = None,
+    over_nodes: OverNodes | None = None,
 ) -> Engine:
     """Load a target, with what was learnt about it before, and as many sequences as leave room for its draft
     model; ``memory``: also the n-gram memory and the caches of chats, or an n-gram memory in another
     directory alone.
 
-    ``free``: bytes of memory that may be used; None: all that is free now. Raises :class:`ModelError` and
+    ``free``: bytes of memory that may be used; None: all that is free now. ``over_nodes``: loads it where
+    there are nodes; None: they are refused. Raises :class:`ModelError`, :class:`NodeLost` and
     :class:`OutOfMemory`; then nothing is left open.
     """
     place = memory if isinstance(memory, Path) else None
@@ -136,8 +141,12 @@ def load_target(
     needs = _planned(pair, config, room)
     if needs.cells and room is not None:  # otherwise the backend finds out how many sequences have room
         config = msgspec.structs.replace(config, parallel=needs.sequences)
+    shown = progress and partial(progress, "target")
     with contextlib.ExitStack() as opened:
-        target = open_backend(pair.target, config, progress and partial(progress, "target"), measured=False)
+        if nodes_of(pair.target, config):
+            target = _over_nodes(over_nodes)(pair.target, config, shown)
+        else:
+            target = open_backend(pair.target, config, shown, measured=False)
         opened.callback(target.free)
         target.model = pair.target.name
         learning = Learning(
@@ -152,7 +161,8 @@ def load_target(
         learning.know_rounding(target)
         engine = Engine(target, config=config, learning=learning)
         alone = "" if target.capabilities.batches else ALONE
-        engine.reason, engine.needs = pair.why + alone + _beyond_training(pair.target, config), needs
+        whole = WHOLE if config.nodes and not nodes_of(pair.target, config) else ""
+        engine.reason, engine.needs = pair.why + alone + whole + _beyond_training(pair.target, config), needs
         opened.pop_all()
         return engine
 
@@ -189,6 +199,15 @@ def add_draft(
     return Drafted(True, pair.drafter.why, needs.total, needs.mapped)
 
 
+def _over_nodes(over_nodes: OverNodes | None) -> OverNodes:
+    if over_nodes is None:
+        raise InvalidOptions(
+            "a model over several machines runs in the daemon only",
+            "Leave out --no-daemon, or set no nodes: `--opt nodes='[]'`.",
+        )
+    return over_nodes
+
+
 def _check_current(model: Model) -> None:
     """Raise :class:`ModelInvalid` if a file is there and has changed since the model was chosen."""
     if not model.is_current and model.path.exists():
@@ -209,7 +228,7 @@ def _open_draft(
     if room is not None:
         needs.check(f"the draft model {model.name} beside {target.model}", room)
     # As many sequences as the target has, so that every request can have its own draft.
-    sized = msgspec.structs.replace(engine.config, parallel=limits.max_sequences)
+    sized = msgspec.structs.replace(engine.config, parallel=limits.max_sequences, nodes=())
     draft = open_backend(model, sized, progress, measured=False, drafts=True)
     if draft.capabilities.obstacle and not pair.drafter.asked:
         draft.free()

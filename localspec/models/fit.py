@@ -181,6 +181,13 @@ class Size(NamedTuple):
     state: int = 0
     rolls_back: bool = False
     single: bool = False
+    whole: int = 0
+    """bytes of weights that every machine has where several share a model"""
+
+    def over(self, machines: int) -> Size:
+        """This machine's share of a model over several."""
+        shared = self.weights - self.whole
+        return self._replace(weights=self.whole + shared // machines, cell=self.cell / machines)
 
     def needs(self, draft: Size | None, config: EngineConfig, free: int | None = None) -> Needs:
         """The memory for this target beside a draft, with as many sequences and earlier states as ``free``
@@ -216,7 +223,7 @@ def needs_of(target: Model, draft: Model | None, config: EngineConfig, free: int
     Raises :class:`ModelError`.
     """
     beside = None if draft is None else size_of(draft, config)
-    return size_of(target, config).needs(beside, config, free)
+    return share_of(target, config).needs(beside, config, free)
 
 
 def needs_beside(target: Model, draft: Model, config: EngineConfig, sequences: int) -> Needs:
@@ -226,6 +233,16 @@ def needs_beside(target: Model, draft: Model, config: EngineConfig, sequences: i
         return size_of(target, config).beside(size_of(draft, config), config, sequences)
     except ModelError:
         return Needs()
+
+
+def nodes_of(model: Model, config: EngineConfig) -> tuple[str, ...]:
+    """The machines that share this model with this one."""
+    return config.nodes if isinstance(model.header, ModelDirectory) else ()
+
+
+def share_of(target: Model, config: EngineConfig) -> Size:
+    """The size of this machine's share of a target; raises :class:`ModelError`."""
+    return size_of(target, config).over(1 + len(nodes_of(target, config)))
 
 
 def preferred_sequences(each: int, weights: int) -> int:
@@ -318,7 +335,9 @@ def _size_of_directory(model: ModelDirectory, config: EngineConfig) -> Size:
         layers = sum(kind == "full_attention" for kind in kinds)
     of_cells = number_of(found, "num_key_value_heads") or 0
     cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * layers
-    return Size(model.size, cell, 4 * model.n_tokens, model.context)
+    embedding = model.size * model.n_tokens * (hidden or 0) // max(1, model.parameters)
+    whole = min(embedding, model.size)
+    return Size(model.size, cell, 4 * model.n_tokens, model.context, whole=whole)
 
 
 def free_memory() -> int:

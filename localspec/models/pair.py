@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid, ModelNotFound
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.fit import Needs, Size, size_of
+from localspec.models.fit import Needs, Size, share_of, size_of
 from localspec.models.library import Tried, find, forget_recent, in_formats, known_beside, known_of
 from localspec.models.model import (
     BACKENDS,
@@ -157,7 +157,7 @@ def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs
     """The memory that both need with as few sequences as possible: no other model leaves for more of them.
     And the least. Zeros where a header cannot be read."""
     try:
-        own = size_of(target, config)
+        own = share_of(target, config)
         draft = None if drafter.model is None else size_of(drafter.model, config)
         asked = draft if drafter.asked else None
         return own.needs(draft, config, 0), own.needs(asked, config, 0)
@@ -343,7 +343,7 @@ class _Pairing:
 
     def _needs(self, model: Model) -> int:
         config = self._room.config
-        self._size = self._size or size_of(self._target, config)
+        self._size = self._size or share_of(self._target, config)
         return self._size.needs(size_of(model, config), config, self._free).total
 
     def _drawback(self, ratio: float, tried: Tried, needs: int) -> str:

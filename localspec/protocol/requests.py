@@ -19,6 +19,15 @@ from localspec.protocol.options import Options
 Count = Annotated[int, Meta(ge=0, le=100_000_000)]
 
 
+Node = Annotated[
+    str,
+    Meta(
+        pattern=r"^([A-Za-z0-9_][\w.-]*@)?[A-Za-z0-9_][\w.-]*(:[0-9]{1,5}#[0-9a-f]+)?$",
+        title="names such as mac-b or user@mac-b, HOST:PORT#TOKEN, or local",
+    ),
+]
+
+
 class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Settings for loading a model and for speculation. 0 means: chosen for this machine."""
 
@@ -42,6 +51,8 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """megabytes on disk for the caches of chats, so that they go on after a restart; 0: none"""
     memory: bool = True
     """keep an n-gram memory on disk, per workspace"""
+    nodes: tuple[Node, ...] = ()
+    """machines that hold shares of an MLX model beside this one: names for ssh, or as `follow` shows them"""
     idle_measuring: bool = True
     """measure a model while it is idle; false, as with LOCALSPEC_IDLE=off: learn from requests"""
 

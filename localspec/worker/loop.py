@@ -28,6 +28,7 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
+from localspec.backends.base import Backend
 from localspec.engine.engine import Engine
 from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import Progress, add_draft, load_target
@@ -71,6 +72,7 @@ from localspec.protocol.requests import (
     ChatPrompt,
     Delta,
     Done,
+    EngineConfig,
     Failed,
     Request,
     Result,
@@ -79,6 +81,7 @@ from localspec.protocol.requests import (
     TextPrompt,
     TokenPrompt,
 )
+from localspec.ranks.backend import open_over_nodes
 
 
 class Posted(NamedTuple):
@@ -358,7 +361,14 @@ def serve(channel: Channel) -> bool:
         with pulse.busy():
             pair = pair_from(first.pair)
             sent = _thinned(lambda frame: channel.send(RequestEvent(LOAD, frame)))
-            engine = load_target(pair, config=first.engine, progress=sent, memory=True, free=first.free)
+            engine = load_target(
+                pair,
+                config=first.engine,
+                progress=sent,
+                memory=True,
+                free=first.free,
+                over_nodes=partial(_over_nodes, channel),
+            )
     except Exception as error:
         # Of any kind: the daemon gets a message.
         channel.send(RequestEvent(LOAD, Failed(failure_of(error, name).as_dict())))
@@ -377,6 +387,16 @@ def serve(channel: Channel) -> bool:
         channel.send(RequestEvent(LOAD, ready))
         pulse.expect(slowest_step(engine, pair.target))
         return Worker(channel, engine, pulse).run()
+
+
+def _over_nodes(
+    channel: Channel, model: Model, config: EngineConfig, progress: Callable[[float], None] | None
+) -> Backend:
+    def lost(error: LocalspecError) -> None:
+        channel.send(RequestEvent(LOAD, Failed(error.as_dict())))
+        os._exit(1)
+
+    return open_over_nodes(model, config, progress, lost)
 
 
 def _thinned(send: Callable[[Loading], None]) -> Progress:

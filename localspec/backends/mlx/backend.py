@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import mlx.core as mx
 
@@ -42,7 +43,8 @@ class MlxBackend:
     """See :class:`localspec.backends.base.Backend`.
 
     Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a check of the directory before MLX
-    opens it. ``measured=False`` skips the probe of its rounding.
+    opens it. ``measured=False`` skips the probe of its rounding. With a ``group`` of ranks it computes its
+    share of the model, and every rank must call the same methods in the same order.
     """
 
     name = "mlx"
@@ -54,19 +56,20 @@ class MlxBackend:
         *,
         progress: Callable[[float], None] | None = None,
         measured: bool = True,
+        group: Any = None,
     ) -> None:
         config = config or EngineConfig()
         directory = model.header
         if not isinstance(directory, ModelDirectory):
             raise ModelInvalid(f"{model.path} is a file, not a model directory", REMEDY)
         self.model = model.own_name
-        self._model = native.load_model(directory, progress)
+        self._model = native.load_model(directory, progress, group)
         self._wired = native.Wired()
         self._slots: dict[int, Slot] = {}
         self._layers = Layers()
         self.attention: list[Attention] = []
         self._rewinding, self._prefetch = Rewinding(self._layers), StepPrefetch(False)
-        self._is_filling = False
+        self._is_filling, self._group = False, group
         try:
             self._start(directory, config)
             if measured:
@@ -80,13 +83,15 @@ class MlxBackend:
         self.vocabulary = MlxVocabulary(directory, size)
         self.defaults: Options = self.vocabulary.defaults
         n_ctx, n_sequences = choose_sizes(directory.context, taken, config, directory.size)
+        if self._group is not None:
+            n_sequences = native.least(n_sequences, self._group)
         max_batch = widest_forward(config, n_sequences)
         self._layers = layers_of(self._model, slack=max_batch, bits=config.kv_bits)
         parts = self._layers.parts
         self.attention = [part.attention for part in parts if isinstance(part, Cells)]
         self._batches = all(part.batches for part in parts)
         self._rewinding = Rewinding(self._layers)
-        self._prefetch = StepPrefetch(not self._rewinding.in_place)
+        self._prefetch = StepPrefetch(self._group is None and not self._rewinding.in_place)
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
             trained_ctx=directory.context,
@@ -103,6 +108,7 @@ class MlxBackend:
             f" {directory.size} bytes {hash_of_end(directory.weights[-1])}, {native.device()},"
             f" chunks of {config.chunk}"
             + f", {config.kv_bits}-bit cells" * bool(config.kv_bits)
+            + (f", over {self._group.size()} ranks" if self._group is not None else "")
             + f", build {build_for('mlx')}"
         )
 
@@ -135,7 +141,7 @@ class MlxBackend:
         return sequence
 
     def forward(self, batch: Sequence[Span]) -> MlxLogits:
-        self._check(batch)
+        self.check(batch)
         if self._is_filling:
             # One piece of a prompt is computed while the next is prepared; more would only queue up, where
             # a cancel cannot stop them.
@@ -174,7 +180,8 @@ class MlxBackend:
             # The forward itself will fail again, and raise its error then.
             self._prefetch.forget()
 
-    def _check(self, batch: Sequence[Span]) -> None:
+    def check(self, batch: Sequence[Span]) -> None:
+        """Raise :class:`EngineError` if a forward of ``batch`` is not possible."""
         total = sum(len(span.tokens) for span in batch)
         if not 0 < total <= self.capabilities.max_batch:
             most = self.capabilities.max_batch

@@ -31,7 +31,7 @@ with _limits_left_alone():
         RotatingKVCache,
         make_prompt_cache,
     )
-    from mlx_lm.utils import load_model, maybe_set_recommended_wired_limit
+    from mlx_lm.utils import _get_classes, load_model, maybe_set_recommended_wired_limit
 
 __all__ = [
     "ArraysCache",
@@ -41,6 +41,7 @@ __all__ = [
     "KVCache",
     "QuantizedKVCache",
     "RotatingKVCache",
+    "_get_classes",
     "load_model",
     "make_prompt_cache",
     "maybe_set_recommended_wired_limit",

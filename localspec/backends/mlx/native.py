@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import tempfile
 from collections.abc import Callable
 from importlib import metadata
 from typing import Any
@@ -9,10 +12,10 @@ from typing import Any
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
+from localspec.backends.mlx.lm import _get_classes, maybe_set_recommended_wired_limit
 from localspec.backends.mlx.lm import load_model as load_mlx
-from localspec.backends.mlx.lm import maybe_set_recommended_wired_limit
-from localspec.errors import ModelInvalid, OutOfMemory
-from localspec.models.directory import ModelDirectory
+from localspec.errors import EngineError, ModelInvalid, OutOfMemory
+from localspec.models.directory import ModelDirectory, number_of
 
 OPENED = ("generation_config.json", "hf_quant_config.json")
 """files that mlx-lm reads beside those that were checked already"""
@@ -37,8 +40,48 @@ def device() -> str:
     return f"{mx.device_info().get('device_name', '')} (gpu)".strip()
 
 
-def load_model(directory: ModelDirectory, progress: Callable[[float], None] | None = None) -> Any:
-    """Load the model and read its weights into memory; never run code from the directory.
+def ring(rank: int, hosts: list[list[str]]) -> Any:
+    """Connect to the other ranks by the addresses of all, and wait for them; once in a process. Raises
+    :class:`EngineError`."""
+    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+        json.dump(hosts, file)
+        file.flush()
+        os.environ |= {"MLX_RANK": str(rank), "MLX_HOSTFILE": file.name}
+        try:
+            return mx.distributed.init(backend="ring", strict=True)
+        except RuntimeError as error:
+            raise EngineError(
+                f"the machines could not be connected by {hosts}: {sentence(error)}",
+                "Let these addresses through the firewalls of both machines.",
+            ) from None
+
+
+def least(number: int, group: Any) -> int:
+    """The smallest of the numbers of all ranks."""
+    return int(mx.distributed.all_min(mx.array(number), group=group).item())
+
+
+def check_divides(directory: ModelDirectory, ranks: int) -> None:
+    """Raise :class:`ModelInvalid` if a model cannot be shared by this number of ranks."""
+    name, remedy = directory.path.name, "Use fewer nodes, or another model."
+    try:
+        shards = hasattr(_get_classes(dict(directory.config))[0], "shard")
+    except Exception as error:
+        # A wrong name or type can lead to any exception in mlx-lm.
+        raise ModelInvalid(f"mlx-lm cannot load {directory.path}: {sentence(error)}") from None
+    if not shards:
+        raise ModelInvalid(f"mlx-lm cannot divide models of type {directory.architecture}: {name}", remedy)
+    for key in ("num_attention_heads", "num_key_value_heads", "intermediate_size"):
+        number = number_of(directory.config, key)
+        if number and number % ranks:
+            raise ModelInvalid(f"{name} has {key} = {number}, not divisible by {ranks} machines", remedy)
+
+
+def load_model(
+    directory: ModelDirectory, progress: Callable[[float], None] | None = None, group: Any = None
+) -> Any:
+    """Load the model, or this rank's share of it, and read its weights into memory; never run code from the
+    directory.
 
     Raises :class:`ModelInvalid` with mlx-lm's reason, :class:`OutOfMemory`.
     """
@@ -48,6 +91,8 @@ def load_model(directory: ModelDirectory, progress: Callable[[float], None] | No
             raise ModelInvalid(f"{path} is not a plain file")
     try:
         model = load_mlx(directory.path, lazy=True, trust_remote_code=False)[0]
+        if group is not None:
+            model.shard(group)
         _read_weights(model, progress or (lambda fraction: None))
         return model
     except MemoryError:

@@ -707,6 +707,8 @@ class WorkerProcess(Resident):
         """Take the end of a job, or the progress of a load."""
         job = self._jobs.get(id)
         if job is None:
+            if id == frames.LOAD and isinstance(event, Failed):
+                self._why = self._why or from_dict(event.error)  # a loaded worker says by what it ends
             return
         if isinstance(event, Loading):
             job.on_event(event)

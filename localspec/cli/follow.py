@@ -1,0 +1,31 @@
+"""``localspec follow``: this machine as a node of another one."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from localspec.cli import output
+
+
+def follow(*, listen: Annotated[str, Parameter(allow_leading_hyphen=True)] = "") -> None:
+    """Hold a share of an MLX model for another machine.
+
+    Parameters
+    ----------
+    listen
+        HOST:PORT of this machine in a private network, for connections without ssh.
+    """
+    from localspec.ranks import follower, nodes
+
+    if not listen:
+        follower.main()
+    nodes.listen(listen, _show)
+
+
+def _show(node: str) -> None:
+    output.write(
+        f"Listening. On the other machine:\n\n  localspec config set nodes '[\"{node}\"]'\n\n"
+        "Both speak without encryption: use this in a private network only.\n"
+    )

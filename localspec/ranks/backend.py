@@ -1,0 +1,212 @@
+"""The backend of the first rank: an MLX model that other machines share."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import NoReturn, Protocol
+
+from msgspec.structs import replace
+
+from localspec.backends.base import Backend, Logits, Rows, Span
+from localspec.errors import EngineError, LocalspecError, ModelInvalid, NodeLost
+from localspec.models.directory import ModelDirectory
+from localspec.models.gguf import REMEDY
+from localspec.models.model import Model
+from localspec.protocol.requests import EngineConfig
+from localspec.ranks import frames
+from localspec.ranks.follower import CHECKED, digest_of, free_port
+from localspec.ranks.frames import Close, Find, Fork, Forward, Found, Mark, Open, Ready, Start, Truncate
+from localspec.ranks.nodes import Greeted, greet
+from localspec.ranks.peer import GREETING_S, Lost, Peer
+
+NOTICED_S = 2.0
+"""seconds in which the loss of a node is noticed whose end has ended a forward already"""
+
+
+def open_over_nodes(
+    model: Model, config: EngineConfig, progress: Callable[[float], None] | None, lost: Lost
+) -> Ranks:
+    """Load a model over the nodes of ``config``.
+
+    ``lost`` is called, from any thread, with the error by which a node was lost after the greeting: native
+    code may then wait for it for ever, so it must end this process. Raises what a node or this machine
+    refuses.
+    """
+    from localspec.backends.mlx import native
+    from localspec.backends.mlx.backend import MlxBackend
+
+    directory = model.header
+    if not isinstance(directory, ModelDirectory):
+        raise ModelInvalid(f"{model.path} is a file, not a model directory", REMEDY)
+    native.check_divides(directory, 1 + len(config.nodes))
+    with contextlib.ExitStack() as stack:
+        peers: list[Peer] = []
+        greeted: list[Greeted] = []
+        for node in config.nodes:
+            greeted.append(greet(node))
+            peers.append(greeted[-1].peer)
+            stack.callback(peers[-1].close)
+        hosts = _found(model, directory, config, greeted)
+        for rank, peer in enumerate(peers, 1):
+            peer.watch(lost)
+            peer.send(Start(rank, hosts))
+        group = native.ring(0, hosts)
+        inner = MlxBackend(model, config, progress=progress, measured=False, group=group)
+        stack.callback(inner.free)
+        limits = inner.capabilities
+        sizes = limits.n_ctx, limits.max_sequences, limits.max_batch
+        for peer in peers:
+            ready = peer.receive(GREETING_S)
+            if ready != Ready(sizes):
+                raise EngineError(f"the ranks disagree: {ready} on node {peer.name}, {sizes} here")
+        stack.pop_all()
+        return Ranks(inner, peers, lost)
+
+
+def _found(
+    model: Model, directory: ModelDirectory, config: EngineConfig, greeted: Sequence[Greeted]
+) -> list[list[str]]:
+    """Have all nodes find the model; return the addresses of all ranks."""
+    alone, own = replace(config, nodes=()), frames.digests_of(directory)
+    for peer, token, nonce in greeted:
+        proof = frames.proof_of(token, nonce)
+        peer.send(Find(proof, model.own_name, str(directory.path), alone))
+    found = [peer.expect(Found) for peer, *_ in greeted]
+    for (peer, *_), each in zip(greeted, found, strict=True):
+        frames.check_digests(peer.name, model.own_name, each.digests, own)
+    return [[free_port(found[-1].first)], *([each.own] for each in found)]
+
+
+class Share(Backend, Protocol):
+    """A backend over one rank's share of a model."""
+
+    def check(self, batch: Sequence[Span]) -> None:
+        """Raise :class:`EngineError` if a forward of ``batch`` is not possible."""
+
+
+class Ranks:
+    """See :class:`localspec.backends.base.Backend`. Every call that changes something is made here, then on
+    the other ranks, except a forward, for which all must be there at once."""
+
+    def __init__(self, inner: Share, peers: Sequence[Peer], lost: Lost) -> None:
+        self._inner, self._peers, self._lost = inner, peers, lost
+        self._forwards = 0
+        self._checked: tuple[int, Logits] | None = None
+        """the last forward whose choices the other ranks send, until they are compared"""
+        self.name, self.model, self.description = inner.name, inner.model, inner.description
+        self.vocabulary, self.defaults = inner.vocabulary, inner.defaults
+        self.capabilities = dataclasses.replace(inner.capabilities, saves=False)
+
+    def _tell(self, frame: frames.Call) -> None:
+        for peer in self._peers:
+            peer.send(frame)
+
+    def open(self) -> int:
+        sequence = self._inner.open()
+        self._tell(Open(sequence))
+        return sequence
+
+    def forward(self, batch: Sequence[Span]) -> Logits:
+        self._compare()
+        self._inner.check(batch)
+        self._forwards += 1
+        self._tell(Forward(self._forwards, list(batch)))
+        with self.shared():
+            logits = Watched(self._inner.forward(batch), self)
+        if self._forwards % CHECKED == 0:
+            self._checked = self._forwards, logits
+        return logits
+
+    @contextmanager
+    def shared(self) -> Iterator[None]:
+        """Make an error inside the loss of all nodes: they may have done something else."""
+        try:
+            yield
+        except LocalspecError as error:
+            for peer in self._peers:
+                with contextlib.suppress(LocalspecError):
+                    peer.receive(NOTICED_S)
+            self._end(NodeLost(f"a forward over {len(self._peers) + 1} machines failed: {error.message}"))
+
+    def _compare(self) -> None:
+        """Compare the choices that the others have sent since."""
+        if self._checked is None or any(self._checked[0] not in peer.choices for peer in self._peers):
+            return
+        number, logits = self._checked
+        self._checked, own = None, digest_of(logits.argmax())
+        for peer in self._peers:
+            if peer.choices.pop(number) != own:
+                self._end(NodeLost(f"the ranks disagree: node {peer.name} chose other tokens"))
+
+    def _end(self, error: LocalspecError) -> NoReturn:
+        self._lost(error)
+        raise error
+
+    def rollback(self, sequence: int) -> int | None:
+        return self._inner.rollback(sequence)
+
+    def reach(self, sequence: int, length: int) -> int:
+        return self._inner.reach(sequence, length)
+
+    def truncate(self, sequence: int, length: int) -> int:
+        kept = self._inner.truncate(sequence, length)
+        self._tell(Truncate(sequence, kept))
+        return kept
+
+    def mark(self, sequence: int) -> None:
+        self._inner.mark(sequence)
+        self._tell(Mark(sequence))
+
+    def fork(self, sequence: int, length: int) -> int:
+        copy = self._inner.fork(sequence, length)
+        self._tell(Fork(sequence, self._inner.length(copy), copy))
+        return copy
+
+    def preempt(self, on: bool) -> None:
+        return
+
+    def save(self, sequence: int) -> bytearray:
+        raise EngineError("internal error: a sequence over several machines cannot be saved")
+
+    def restore(self, state: bytearray) -> int:
+        raise EngineError("internal error: no sequence can be restored over several machines")
+
+    def close(self, sequence: int) -> None:
+        self._inner.close(sequence)
+        self._tell(Close(sequence))
+
+    def length(self, sequence: int) -> int:
+        return self._inner.length(sequence)
+
+    def free(self) -> None:
+        for peer in self._peers:
+            peer.watch(lambda error: None)
+            peer.close()
+        self._checked = None
+        self._inner.free()
+
+
+class Watched:
+    """Rows whose computation other ranks share: an error that shows only when they are read is a loss."""
+
+    def __init__(self, logits: Logits, ranks: Ranks) -> None:
+        self._logits, self._ranks = logits, ranks
+
+    def argmax(self) -> Sequence[int]:
+        with self._ranks.shared():
+            return self._logits.argmax()
+
+    def margins(self) -> Sequence[float]:
+        with self._ranks.shared():
+            return self._logits.margins()
+
+    def peaks(self) -> Sequence[float]:
+        with self._ranks.shared():
+            return self._logits.peaks()
+
+    def rows(self, start: int, stop: int) -> Rows:
+        with self._ranks.shared():
+            return self._logits.rows(start, stop)

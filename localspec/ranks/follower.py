@@ -1,0 +1,158 @@
+"""A rank that replays: it loads its share of the model, and repeats the calls of the first rank."""
+
+from __future__ import annotations
+
+import ctypes
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
+
+from localspec.backends.base import Backend
+from localspec.errors import EngineError, LocalspecError, ModelInvalid
+from localspec.models.directory import ModelDirectory
+from localspec.models.model import Model
+from localspec.protocol.requests import EngineConfig
+from localspec.ranks import frames
+from localspec.ranks.frames import (
+    Close,
+    Find,
+    Fork,
+    Forward,
+    Found,
+    Frame,
+    Hello,
+    Mark,
+    Open,
+    Ready,
+    Refused,
+    Start,
+    Truncate,
+)
+from localspec.ranks.nodes import TOKEN
+from localspec.ranks.peer import Peer
+
+CHECKED = 16
+"""one in so many forwards has its choices compared"""
+PR_SET_PDEATHSIG = 1
+
+log = logging.getLogger(__name__)
+
+
+def main() -> NoReturn:
+    """Follow a first rank over stdin and stdout until it ends; what libraries print goes to stderr."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    reading, writing = os.fdopen(0, "rb", closefd=False), os.fdopen(os.dup(1), "wb")
+    own, first = addresses(0)
+    os.dup2(2, 1)
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+    peer = Peer("first", reading, writing)
+    try:
+        follow(peer, own, first, os.environ.pop(TOKEN, ""))
+    except LocalspecError as error:
+        peer.send(Refused(error.as_dict()))
+    except Exception as error:
+        # Of any kind: the first rank shows it to its user.
+        log.error("this node failed", exc_info=error)
+        peer.send(Refused(EngineError(f"a node failed: {type(error).__name__}: {error}").as_dict()))
+    sys.stderr.flush()
+    os._exit(1)
+
+
+def addresses(descriptor: int) -> tuple[str, str]:
+    """This machine's address and the first rank's, as seen by the connection of ``descriptor``: of a TCP
+    socket, of sshd's, else this machine."""
+    with socket.socket(fileno=os.dup(descriptor)) as connection:
+        if connection.family == socket.AF_INET:
+            return connection.getsockname()[0], connection.getpeername()[0]
+    client, _, server = (*os.environ.get("SSH_CONNECTION", "").split(), "", "", "")[:3]
+    return (server, client) if server else ("127.0.0.1", "127.0.0.1")
+
+
+def free_port(address: str) -> str:
+    """The address with a port that is free now."""
+    with socket.create_server((address, 0)) as server:
+        return f"{address}:{server.getsockname()[1]}"
+
+
+def follow(peer: Peer, own: str, first: str, token: str) -> None:
+    """Greet, load, and replay calls until the first rank ends this process by its own end. Raises every error
+    of :mod:`localspec.ranks.frames` and of loading."""
+    nonce = secrets.token_bytes(16)
+    peer.send(Hello(frames.PROTOCOL, frames.versions(), nonce))
+    find = peer.expect(Find)
+    frames.check_proof(find, token, nonce)
+    model = found_model(find)
+    assert isinstance(model.header, ModelDirectory)
+    peer.send(Found(frames.digests_of(model.header), free_port(own), first))
+    start = peer.expect(Start)
+    # From here on native code waits for other ranks: this process must end with the first one.
+    peer.watch(lambda error: os._exit(1))
+    backend = opened(model, find.config, start)
+    limits = backend.capabilities
+    peer.send(Ready((limits.n_ctx, limits.max_sequences, limits.max_batch)))
+    while True:
+        replay(backend, peer.receive(), peer)
+
+
+def found_model(find: Find) -> Model:
+    """The model at the first rank's path, or of its name here; raises :class:`ModelNotFound` and
+    :class:`ModelInvalid`."""
+    from localspec.config import load_config
+    from localspec.models.library import find as by_name
+
+    name = find.path if Path(find.path).is_dir() else find.name
+    model = by_name(name, load_config().model_dirs, format="mlx")
+    if not isinstance(model.header, ModelDirectory):
+        raise ModelInvalid(f"{find.name} is no MLX directory on this node")
+    return model
+
+
+def opened(model: Model, config: EngineConfig, start: Start) -> Backend:
+    """This rank's share of the model."""
+    # MLX takes a second to import, and is not needed to refuse.
+    from localspec.backends.mlx import native
+    from localspec.backends.mlx.backend import MlxBackend
+
+    group = native.ring(start.rank, start.hosts)
+    return MlxBackend(model, config, measured=False, group=group)
+
+
+def replay(backend: Backend, frame: Frame, peer: Peer) -> None:
+    """Repeat one call; raises :class:`EngineError` if its result is another one than the first rank's."""
+    match frame:
+        case Forward():
+            choices = backend.forward(frame.spans).argmax()
+            if frame.number % CHECKED == 0:
+                peer.send(frames.Choices(frame.number, digest_of(choices)))
+        case Open():
+            same(frame, backend.open(), frame.sequence)
+        case Truncate():
+            same(frame, backend.truncate(frame.sequence, frame.length), frame.length)
+        case Mark():
+            backend.mark(frame.sequence)
+        case Fork():
+            same(frame, backend.fork(frame.sequence, frame.length), frame.copy)
+            same(frame, backend.length(frame.copy), frame.length)
+        case Close():
+            backend.close(frame.sequence)
+        case _:
+            raise EngineError(f"internal error: the first rank sent {type(frame).__name__}")
+
+
+def same(frame: Frame, own: int, first: int) -> None:
+    """Raise :class:`EngineError` if two ranks have different results of a call."""
+    if own != first:
+        raise EngineError(f"the ranks disagree: {frame} gave {own} on a node, {first} on the first machine")
+
+
+def digest_of(choices: Sequence[int]) -> int:
+    """A digest of the most probable tokens of a forward."""
+    return zlib.crc32(",".join(map(str, choices)).encode())

@@ -1,0 +1,199 @@
+"""The frames between the first rank and another one, and what both compare before they begin.
+
+A follower greets with :class:`Hello`, gets :class:`Find`, answers :class:`Found`, and gets :class:`Start`.
+Both connect and load, then it answers :class:`Ready` and replays calls. Instead of any frame it may send
+:class:`Refused`, which is its last one. Both sides send beats.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Mapping
+from importlib import metadata
+from typing import BinaryIO
+
+import msgspec
+
+from localspec._version import __version__
+from localspec.backends.base import Span
+from localspec.errors import ModelInvalid, Unauthorized, VersionSkew
+from localspec.models.directory import CONFIG, ModelDirectory
+from localspec.protocol.frames import HEADER, MAX_FRAME
+from localspec.protocol.requests import EngineConfig
+
+PROTOCOL = 1
+SAMPLES = 16
+"""places of a file of weights that are compared, beside its header"""
+SAMPLE = 1 << 16
+"""bytes compared at each of them, and of the header"""
+
+
+class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
+    """A follower's first frame. ``nonce`` is to be signed with the token."""
+
+    protocol: int
+    versions: dict[str, str]
+    nonce: bytes
+
+
+class Find(msgspec.Struct, frozen=True, array_like=True, tag=2):
+    """The model to look for, by its path or, if nothing is there, by its name."""
+
+    proof: bytes
+    name: str
+    path: str
+    config: EngineConfig
+
+
+class Found(msgspec.Struct, frozen=True, array_like=True, tag=3):
+    """The digests of the model's files, and the addresses for the ring: the follower's own with a free port,
+    and the first rank's as the follower sees it."""
+
+    digests: dict[str, str]
+    own: str
+    first: str
+
+
+class Start(msgspec.Struct, frozen=True, array_like=True, tag=4):
+    """The follower's number, and the addresses of all ranks in order."""
+
+    rank: int
+    hosts: list[list[str]]
+
+
+class Ready(msgspec.Struct, frozen=True, array_like=True, tag=5):
+    """The model is loaded. ``sizes``: what must be equal on all ranks."""
+
+    sizes: tuple[int, int, int]
+
+
+class Beat(msgspec.Struct, frozen=True, array_like=True, tag=6):
+    """The sender is there."""
+
+
+class Ping(msgspec.Struct, frozen=True, array_like=True, tag=15):
+    """The receiver answers with :class:`Pong`."""
+
+
+class Pong(msgspec.Struct, frozen=True, array_like=True, tag=16):
+    pass
+
+
+class Choices(msgspec.Struct, frozen=True, array_like=True, tag=7):
+    """A digest of the most probable tokens of forward number ``forward``."""
+
+    forward: int
+    digest: int
+
+
+class Open(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    sequence: int
+
+
+class Forward(msgspec.Struct, frozen=True, array_like=True, tag=9):
+    """``number`` counts forwards from 1."""
+
+    number: int
+    spans: list[Span]
+
+
+class Truncate(msgspec.Struct, frozen=True, array_like=True, tag=10):
+    sequence: int
+    length: int
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True, tag=11):
+    sequence: int
+
+
+class Fork(msgspec.Struct, frozen=True, array_like=True, tag=12):
+    sequence: int
+    length: int
+    copy: int
+
+
+class Close(msgspec.Struct, frozen=True, array_like=True, tag=13):
+    sequence: int
+
+
+class Refused(msgspec.Struct, frozen=True, array_like=True, tag=14):
+    """The error that ends the sender, as a dictionary."""
+
+    error: dict[str, str]
+
+
+Call = Open | Forward | Truncate | Mark | Fork | Close
+Frame = Hello | Find | Found | Start | Ready | Beat | Ping | Pong | Choices | Call | Refused
+_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Frame)
+
+
+def encode(frame: Frame) -> bytes:
+    """One frame: a 4-byte little-endian length, then msgpack."""
+    body = _encoder.encode(frame)
+    return HEADER.pack(len(body)) + body
+
+
+def read(stream: BinaryIO) -> Frame | None:
+    """The next frame; None at the end of the stream. Raises ValueError for one that is damaged."""
+    header = stream.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    (length,) = HEADER.unpack(header)
+    if length > MAX_FRAME:
+        raise ValueError(f"a frame of {length} bytes")
+    body = stream.read(length)
+    return _decoder.decode(body) if len(body) == length else None
+
+
+def versions() -> dict[str, str]:
+    """The versions that must be equal on all ranks."""
+    return {"localspec": __version__, **{name: metadata.version(name) for name in ("mlx", "mlx-lm")}}
+
+
+def proof_of(token: str, nonce: bytes) -> bytes:
+    """The proof of a token, which does not show it."""
+    return hmac.digest(token.encode(), nonce, "sha256")
+
+
+def check_proof(find: Find, token: str, nonce: bytes) -> None:
+    """Raise :class:`Unauthorized` if the first rank has another token."""
+    if not hmac.compare_digest(find.proof, proof_of(token, nonce)):
+        raise Unauthorized(
+            "this node's token is another one", "Copy the name that `localspec follow --listen` shows there."
+        )
+
+
+def check_versions(node: str, hello: Hello, own: Mapping[str, str]) -> None:
+    """Raise :class:`VersionSkew` with the first difference between a node and this machine."""
+    found = {"protocol": str(hello.protocol), **hello.versions}
+    for name, version in {"protocol": str(PROTOCOL), **own}.items():
+        if (other := found.get(name, "not there")) != version:
+            raise VersionSkew(
+                f"{name} is {other} on node {node}, and {version} on this machine",
+                "Install the same versions on all machines.",
+            )
+
+
+def check_digests(node: str, model: str, digests: Mapping[str, str], own: Mapping[str, str]) -> None:
+    """Raise :class:`ModelInvalid` with the first file of a model that differs on a node."""
+    for name in sorted({*digests, *own}):
+        if digests.get(name) != own.get(name):
+            raise ModelInvalid(
+                f"{name} of {model} is not the same on node {node}",
+                f"Copy the model's directory to {node}, or download the same revision there.",
+            )
+
+
+def digests_of(directory: ModelDirectory) -> dict[str, str]:
+    """A digest by name of the configuration and of each file of weights: its size, header and samples."""
+    found = {CONFIG: hashlib.sha256((directory.path / CONFIG).read_bytes()).hexdigest()}
+    for path in directory.weights:
+        size = path.stat().st_size
+        digest = hashlib.sha256(str(size).encode())
+        with path.open("rb") as file:
+            for place in range(SAMPLES + 1):
+                file.seek(max(0, size - SAMPLE) * place // SAMPLES)
+                digest.update(file.read(SAMPLE))
+        found[path.name] = digest.hexdigest()
+    return found

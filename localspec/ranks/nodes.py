@@ -1,0 +1,131 @@
+"""Connections to nodes: by ssh, to an address where one listens, or to a process on this machine.
+
+Whatever carries it, a follower speaks over its stdin and stdout, and ends when they end.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import secrets
+import socket
+import subprocess
+from collections.abc import Callable
+from typing import NamedTuple
+
+from localspec import home
+from localspec.errors import InvalidOptions, LocalspecError, NodeLost
+from localspec.process import python, surroundings
+from localspec.ranks import frames
+from localspec.ranks.frames import Hello
+from localspec.ranks.peer import Peer
+
+LOCAL = "local"
+TOKEN = "LOCALSPEC_NODE_TOKEN"
+CONNECT_S = 5.0
+SSH = ("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S:.0f}")
+
+
+class Greeted(NamedTuple):
+    """A node that has the same versions; ``token`` proves to it that this is its user."""
+
+    peer: Peer
+    token: str
+    nonce: bytes
+
+
+def greet(node: str) -> Greeted:
+    """Connect to a node of the configuration. Raises :class:`NodeLost` and :class:`VersionSkew`."""
+    address, _, token = node.partition("#")
+    peer = _dial(address) if ":" in address else _start(address)
+    try:
+        hello = peer.expect(Hello)
+        frames.check_versions(peer.name, hello, frames.versions())
+    except LocalspecError:
+        peer.close()
+        raise
+    return Greeted(peer, token, hello.nonce)
+
+
+def _dial(address: str) -> Peer:
+    host, _, port = address.rpartition(":")
+    try:
+        connection = socket.create_connection((host, int(port)), CONNECT_S)
+    except OSError as error:
+        raise NodeLost(
+            f"no node answers at {address}: {error}", f"Run `localspec follow --listen {address}` there."
+        ) from None
+    connection.settimeout(None)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return _over(connection, address, lambda: None)
+
+
+def _start(host: str) -> Peer:
+    """Start a follower, whose stdin and stdout are one end of a socket pair."""
+    command = python("localspec.ranks")
+    if host != LOCAL:
+        command = (*SSH, host, "localspec follow")
+    own, other = socket.socketpair()
+    with other:
+        try:
+            process = subprocess.Popen(
+                command, stdin=other, stdout=other, start_new_session=True, **surroundings()
+            )
+        except OSError as error:
+            own.close()
+            raise NodeLost(f"node {host} cannot be reached: {command[0]}: {error.strerror}") from None
+
+    def end() -> None:
+        process.kill()
+        process.wait()
+
+    return _over(own, host, end)
+
+
+def _over(connection: socket.socket, name: str, end: Callable[[], None]) -> Peer:
+    def close() -> None:
+        with contextlib.suppress(OSError):
+            connection.shutdown(socket.SHUT_RDWR)
+        connection.close()
+        end()
+
+    return Peer(name, connection.makefile("rb"), connection.makefile("wb"), close)
+
+
+def listen(address: str, show: Callable[[str], None]) -> None:
+    """Start a follower for each connection to ``HOST:PORT``, until Ctrl-C; ``show`` gets the node's name for
+    the configuration of the other machine. Raises :class:`InvalidOptions`."""
+    host, _, port = address.rpartition(":")
+    remedy = "Give an address of this machine in a private network, such as 192.168.1.7:7005."
+    try:
+        place = ipaddress.ip_address(host)
+        if place.is_unspecified or not place.is_private:
+            raise InvalidOptions(f"{host} is not an address of a private network", remedy)
+        server = socket.create_server((host, int(port)))
+    except (OSError, OverflowError, ValueError) as error:
+        raise InvalidOptions(f"{address} cannot be listened at: {error}", remedy) from None
+    token = _own_token()
+    with server:
+        show(f"{host}:{server.getsockname()[1]}#{token}")
+        children: list[subprocess.Popen[bytes]] = []
+        while True:
+            connection, _ = server.accept()
+            with connection:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                children = [child for child in children if child.poll() is None]
+                around = surroundings(added={TOKEN: token})
+                children.append(
+                    subprocess.Popen(python("localspec.ranks"), stdin=connection, stdout=connection, **around)
+                )
+
+
+def _own_token() -> str:
+    """The token of this machine as a node; a new one at first."""
+    path = home.private_dir(home.data_dir()) / "node_token"
+    with contextlib.suppress(FileNotFoundError):
+        return path.read_text("ascii").strip()
+    token = secrets.token_hex(16)
+    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+        file.write(token)
+    return token

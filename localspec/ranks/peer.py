@@ -1,0 +1,153 @@
+"""The other end of a connection between ranks: its frames, its beats, and its loss.
+
+A stopped machine closes no connection, and a sum over ranks waits for it for ever. So each end sends a beat
+every second, by a thread that runs while native code computes, and gives the other up after some seconds of
+silence.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Callable
+from typing import BinaryIO, TypeVar
+
+import msgspec
+
+from localspec.errors import LocalspecError, NodeLost, from_dict
+from localspec.ranks import frames
+from localspec.ranks.frames import Beat, Choices, Frame, Ping, Pong, Refused
+
+PERIOD_S = 1.0
+SILENT_S = 5.0
+"""seconds of silence after which a rank is given up"""
+GREETING_S = 60.0
+"""seconds for a step of the greeting: a node has a process to start, and libraries to import"""
+
+F = TypeVar("F")
+Lost = Callable[[LocalspecError], None]
+
+
+class Silence:
+    """The time since the last frame of a node, by a ``clock`` in seconds."""
+
+    def __init__(self, node: str, clock: Callable[[], float] = time.monotonic) -> None:
+        self._node, self._clock = node, clock
+        self._heard = self._looked = clock()
+
+    def heard(self) -> None:
+        """Note a frame."""
+        self._heard = self._clock()
+
+    def look(self) -> LocalspecError | None:
+        """Return an error if the node was silent for too long; called every :data:`PERIOD_S`. Time in which
+        this process itself was stopped does not count."""
+        now = self._clock()
+        self._heard += max(0.0, now - self._looked - 2 * PERIOD_S)
+        self._looked = now
+        if (silent := now - self._heard) < SILENT_S:
+            return None
+        return NodeLost(f"node {self._node} has been silent for {silent:.0f} s")
+
+
+class Peer:
+    """A rank at the other end of two streams. An error of it, its end and its silence are one loss."""
+
+    def __init__(
+        self, name: str, reading: BinaryIO, writing: BinaryIO, end: Callable[[], None] = lambda: None
+    ) -> None:
+        self.name = name
+        self._end = end
+        self.choices: dict[int, int] = {}
+        """digests of choices by the number of the forward, until they are taken"""
+        self._reading, self._writing = reading, writing
+        self._sending, self._losing = threading.Lock(), threading.Lock()
+        self._inbox: queue.SimpleQueue[Frame | LocalspecError] = queue.SimpleQueue()
+        self._loss: LocalspecError | None = None
+        self._on_loss: Lost = lambda error: None
+        self._silence = Silence(name)
+        for work in (self._read, self._beat):
+            threading.Thread(target=work, name=f"node {name}", daemon=True).start()
+
+    def watch(self, on_loss: Lost) -> None:
+        """Call ``on_loss`` once, from a thread, when the peer is lost; at once if it is."""
+        with self._losing:
+            self._on_loss = on_loss
+            loss = self._loss
+        if loss is not None:
+            on_loss(loss)
+
+    def send(self, *sent: Frame) -> None:
+        """Send frames; those to a lost peer are dropped."""
+        try:
+            with self._sending:
+                self._writing.write(b"".join(map(frames.encode, sent)))
+                self._writing.flush()
+        except (OSError, ValueError):
+            self._lose(NodeLost(f"the connection to node {self.name} broke"))
+
+    def receive(self, timeout_s: float | None = None) -> Frame:
+        """Return the next frame that is no beat; raises the error by which the peer was lost."""
+        try:
+            frame = self._inbox.get(timeout=timeout_s)
+        except queue.Empty:
+            raise NodeLost(f"node {self.name} did not answer for {timeout_s:.0f} s") from None
+        if isinstance(frame, LocalspecError):
+            raise frame
+        return frame
+
+    def expect(self, kind: type[F]) -> F:
+        """Return the next frame of the greeting; raises :class:`NodeLost` for one of another kind."""
+        frame = self.receive(GREETING_S)
+        if not isinstance(frame, kind):
+            raise NodeLost(f"node {self.name} sent {type(frame).__name__} instead of {kind.__name__}")
+        return frame
+
+    def round_trip(self) -> float:
+        """Return the seconds that a frame takes to the peer and back."""
+        started = time.perf_counter()
+        self.send(Ping())
+        self.expect(Pong)
+        return time.perf_counter() - started
+
+    def close(self) -> None:
+        """End the connection, by which the other end ends, too."""
+        self._lose(NodeLost(f"the connection to node {self.name} is closed"))
+        self._end()
+
+    def _lose(self, error: LocalspecError) -> None:
+        with self._losing:
+            if self._loss is not None:
+                return
+            self._loss, on_loss = error, self._on_loss
+        self._inbox.put(error)
+        on_loss(error)
+
+    def _read(self) -> None:
+        error: LocalspecError = NodeLost(f"node {self.name} closed its connection")
+        try:
+            while (frame := frames.read(self._reading)) is not None and self._loss is None:
+                self._silence.heard()
+                if isinstance(frame, Refused):
+                    error = from_dict(
+                        {**frame.error, "message": f"node {self.name}: {frame.error['message']}"}
+                    )
+                    break
+                if isinstance(frame, Choices):
+                    self.choices[frame.forward] = frame.digest
+                elif isinstance(frame, Ping):
+                    self.send(Pong())
+                elif not isinstance(frame, Beat):
+                    self._inbox.put(frame)
+        except (OSError, ValueError, msgspec.DecodeError) as fault:
+            error = NodeLost(f"the connection to node {self.name} broke: {fault}")
+        self._lose(error)
+
+    def _beat(self) -> None:
+        while self._loss is None:
+            if (error := self._silence.look()) is not None:
+                self._lose(error)
+                return
+            self.send(Beat())
+            time.sleep(PERIOD_S)

@@ -1,0 +1,150 @@
+"""Frames, what is compared before ranks begin, and the loss of one: no socket, no process, no waiting."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from queue import SimpleQueue
+
+import pytest
+
+from localspec.backends.base import Span
+from localspec.errors import LocalspecError, ModelInvalid, NodeLost, OutOfMemory, Unauthorized, VersionSkew
+from localspec.models.directory import ModelDirectory
+from localspec.models.model import model_at
+from localspec.protocol.requests import EngineConfig
+from localspec.ranks import frames
+from localspec.ranks.frames import Find, Forward, Frame, Hello, Open, Refused, Truncate
+from localspec.ranks.peer import PERIOD_S, SILENT_S, Peer, Silence
+from tests.waiting import DEADLINE_S
+
+VERSIONS = {"localspec": "1.0", "mlx": "0.32.4", "mlx-lm": "0.32.2"}
+SPAN = Span(3, [7, 8], 1)
+
+
+class Ended(io.BytesIO):
+    """What was sent, also after the end."""
+
+    def close(self) -> None:
+        return
+
+
+@pytest.mark.parametrize(
+    "frame",
+    [Open(3), Truncate(1, 20), Forward(2, [SPAN]), Find(b"p", "a", "/b", EngineConfig(n_ctx=64))],
+)
+def test_a_frame_is_read_as_it_was_sent(frame: Frame) -> None:
+    assert frames.read(io.BytesIO(frames.encode(frame))) == frame
+
+
+def test_a_forward_of_one_token_takes_few_bytes() -> None:
+    assert len(frames.encode(Forward(1000, [Span(0, [100_000], 1)]))) < 27
+
+
+@pytest.mark.parametrize("cut", [0, 3, 5])
+def test_the_end_of_the_stream_is_no_frame(cut: int) -> None:
+    assert frames.read(io.BytesIO(frames.encode(Open(3))[:cut])) is None
+
+
+@pytest.mark.parametrize("name", ["protocol", "localspec", "mlx", "mlx-lm"])
+def test_another_version_is_refused_by_name(name: str) -> None:
+    protocol = frames.PROTOCOL + (name == "protocol")
+    hello = Hello(protocol, VERSIONS | ({name: "0.1"} if name in VERSIONS else {}), b"")
+    with pytest.raises(VersionSkew, match=f"^{name} is .* on node mac-b"):
+        frames.check_versions("mac-b", hello, VERSIONS)
+    frames.check_versions("mac-b", Hello(frames.PROTOCOL, VERSIONS, b""), VERSIONS)
+
+
+def test_another_token_is_refused() -> None:
+    find = Find(frames.proof_of("right", b"nonce"), "a", "/a", EngineConfig())
+    frames.check_proof(find, "right", b"nonce")
+    for token, nonce in (("wrong", b"nonce"), ("right", b"other"), ("", b"nonce")):
+        with pytest.raises(Unauthorized):
+            frames.check_proof(find, token, nonce)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> ModelDirectory:
+    pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
+    from tests.mlx_models import write_model
+
+    header = model_at(write_model("qwen3", tmp_path)).header
+    assert isinstance(header, ModelDirectory)
+    return header
+
+
+@pytest.mark.parametrize("place", [0, 0.5, 1])
+def test_other_weights_are_refused_by_file(directory: ModelDirectory, place: float) -> None:
+    own = frames.digests_of(directory)
+    frames.check_digests("mac-b", "qwen3", own, own)
+    weights = directory.path / "model.safetensors"
+    changed = bytearray(weights.read_bytes())
+    changed[int(place * (len(changed) - 1))] ^= 1
+    weights.write_bytes(changed)
+    with pytest.raises(ModelInvalid, match=r"^model.safetensors of qwen3 is not the same on node mac-b"):
+        frames.check_digests("mac-b", "qwen3", frames.digests_of(directory), own)
+
+
+def test_a_missing_file_is_refused(directory: ModelDirectory) -> None:
+    own = frames.digests_of(directory)
+    with pytest.raises(ModelInvalid, match=r"^config.json "):
+        frames.check_digests("mac-b", "qwen3", {"model.safetensors": own["model.safetensors"]}, own)
+
+
+class Clock:
+    """A time that tests set."""
+
+    now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_silent_rank_is_given_up() -> None:
+    clock = Clock()
+    silence = Silence("mac-b", clock)
+    for _ in range(int(SILENT_S / PERIOD_S) - 1):
+        clock.now += PERIOD_S
+        assert silence.look() is None
+    clock.now += PERIOD_S
+    assert str(silence.look()) == "node mac-b has been silent for 5 s"
+    silence.heard()
+    assert silence.look() is None
+
+
+def test_time_in_which_this_process_stood_still_does_not_count() -> None:
+    clock = Clock()
+    silence = Silence("mac-b", clock)
+    clock.now += 3600.0
+    assert silence.look() is None
+
+
+def peer(*sent: Frame) -> Peer:
+    return Peer("mac-b", io.BytesIO(b"".join(map(frames.encode, sent))), Ended())
+
+
+def test_a_node_that_ends_is_lost() -> None:
+    with pytest.raises(NodeLost, match="node mac-b closed its connection"):
+        peer().receive(DEADLINE_S)
+
+
+def test_what_a_node_refuses_is_raised_with_its_name() -> None:
+    refused = Refused(OutOfMemory("too large", "Take less.").as_dict())
+    with pytest.raises(OutOfMemory, match="^node mac-b: too large$") as raised:
+        peer(refused).receive(DEADLINE_S)
+    assert raised.value.remedy == "Take less."
+
+
+def test_a_frame_out_of_turn_loses_the_node() -> None:
+    with pytest.raises(NodeLost, match="sent Open instead of Hello"):
+        peer(Open(1)).expect(Hello)
+
+
+def test_a_loss_before_it_is_watched_is_reported_too() -> None:
+    lost: SimpleQueue[LocalspecError] = SimpleQueue()
+    one = peer()
+    with pytest.raises(NodeLost):
+        one.receive(DEADLINE_S)
+    one.watch(lost.put)
+    assert isinstance(lost.get(timeout=DEADLINE_S), NodeLost)
+    assert lost.empty()

@@ -1,0 +1,101 @@
+"""The bundled model over two processes of this machine: the contract, the same texts however they are drafted,
+and those of one process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from localspec.backends.base import Backend, Span, top_margin
+from localspec.engine.engine import Engine
+from localspec.engine.sequence import Sequence
+from localspec.errors import LocalspecError, ModelInvalid
+from localspec.models.model import model_at
+from localspec.protocol.requests import EngineConfig
+from localspec.ranks.backend import open_over_nodes
+from tests.conformance.backend import BackendConformance
+from tests.toys import answer, request, run_all
+
+pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
+from localspec.backends.mlx.backend import MlxBackend  # noqa: E402
+from tests.mlx_pair import mlx_model
+
+CONFIG = EngineConfig(n_ctx=512, parallel=4, prefill_chunk=16, nodes=("local",))
+ALONE = EngineConfig(n_ctx=512, parallel=4, prefill_chunk=16)
+TOLERANCE = 0.1
+"""half precision: a row depends a little on how many stand beside it, and on how sums are split"""
+PROMPTS = (
+    "def fibonacci(n):\n    if n < 2:\n        return n\n    return fib",
+    "import json\n\n\ndef load(path):\n    with open(path) as file:\n        ",
+    "class Point:\n    def __init__(self, x, y):\n        self.x = x\n        self.y = y\n\n    def __",
+)
+
+
+@pytest.fixture(scope="module")
+def ranks() -> Iterator[Backend]:
+    """One for all: a process can connect to other ranks once."""
+    lost: list[LocalspecError] = []
+    backend = open_over_nodes(model_at(mlx_model("stdlib-6m")), CONFIG, None, lost.append)
+    yield backend
+    assert lost == []
+    backend.free()
+
+
+class TestConformance(BackendConformance):
+    tolerance = TOLERANCE
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def shared(cls, ranks: Backend) -> Backend:
+        return ranks
+
+
+@pytest.fixture(scope="module")
+def engines(ranks: Backend) -> Iterator[dict[str, Engine]]:
+    """Two ranks, and one process, each with a draft model."""
+    drafts = [MlxBackend(model_at(mlx_model("stdlib-1m")), ALONE, measured=False) for _ in range(2)]
+    alone = MlxBackend(model_at(mlx_model("stdlib-6m")), ALONE, measured=False)
+    yield {"two": Engine(ranks, drafts[0], config=CONFIG), "one": Engine(alone, drafts[1], config=ALONE)}
+    for each in (*drafts, alone):
+        each.free()
+
+
+def answers(engine: Engine, proposer: str, temperature: float) -> list[list[int]]:
+    """The answers to all prompts at once."""
+    asked = [
+        request(prompt, proposer=proposer, temperature=temperature, seed=5, max_tokens=24, exactness="strict")
+        for prompt in PROMPTS
+    ]
+    sequences: list[Sequence] = [engine.submit(each) for each in asked]
+    run_all(engine, sequences)
+    assert [each.error for each in sequences] == [None] * len(sequences)
+    return [answer(each) for each in sequences]
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+def test_drafts_change_no_token(engines: dict[str, Engine], temperature: float) -> None:
+    plain = answers(engines["two"], "none", temperature)
+    for proposer in ("prompt-lookup", "draft", "auto"):
+        assert answers(engines["two"], proposer, temperature) == plain, proposer
+
+
+def test_two_ranks_say_what_one_process_says(engines: dict[str, Engine]) -> None:
+    two, one = answers(engines["two"], "draft", 0.0), answers(engines["one"], "none", 0.0)
+    backend = engines["one"].target
+    for prompt, own, other in zip(PROMPTS, two, one, strict=True):
+        same = next((i for i, pair in enumerate(zip(own, other, strict=False)) if len({*pair}) > 1), None)
+        if same is None:
+            assert own == other
+            continue
+        sequence = backend.open()
+        tokens = [*backend.vocabulary.encode(prompt, special=False), *other[:same]]
+        row = backend.forward([Span(sequence, tokens, 1)]).rows(0, 1)[0]
+        backend.close(sequence)
+        assert top_margin(row) < TOLERANCE
+
+
+def test_a_number_of_heads_that_does_not_divide_is_refused_before_a_node_is_asked() -> None:
+    model = model_at(mlx_model("stdlib-1m"))
+    with pytest.raises(ModelInvalid, match="num_key_value_heads = 1, not divisible by 2 machines"):
+        open_over_nodes(model, CONFIG, None, lambda error: None)
