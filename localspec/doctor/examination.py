@@ -46,6 +46,7 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
             "llama_cpp": lambda: backends.llama_cpp(report("llama_cpp")),
             "mlx": lambda: backends.mlx(report("mlx")),
             "config": lambda: models.models(report, status()),
+            "nodes": models.nodes,
             "daemon": lambda: daemon.daemon(asked()),
             "http": lambda: _addresses(status()),
             "disk": disk,

@@ -17,8 +17,11 @@ from localspec.models.pair import Pair, Room, choose, is_apple_silicon
 from localspec.protocol.messages import DaemonStatus
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig
+from localspec.ranks.nodes import greet
 from localspec.wording import MB, size
 
+PINGS = 8
+"""frames sent to a node and back: the fastest is its latency"""
 EDIT = "Correct it with `localspec config edit`; `localspec models list` shows the names."
 
 
@@ -36,6 +39,20 @@ def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iter
         sentence = f'The section [models."{name}"] matches no model: {error.message}'
         yield Finding("config", "warning", ended(sentence), EDIT)
     yield from _pair(sections, options, report, _free(config, status))
+
+
+def nodes() -> Iterator[Finding]:
+    """Greet the machines that share MLX models with this one."""
+    for node in load_config().engine.nodes:
+        try:
+            peer = greet(node).peer
+            seconds = min(peer.round_trip() for _ in range(PINGS))
+            peer.close()
+        except LocalspecError as error:
+            yield problem_of("nodes", error)
+        else:
+            took = f"{1000 * seconds:.1f} ms there and back"
+            yield Finding("nodes", "ok", f"{peer.name} answers, with the same versions: {took}.")
 
 
 def _free(config: Config, status: DaemonStatus | None) -> int:

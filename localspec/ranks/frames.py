@@ -148,7 +148,14 @@ def read(stream: BinaryIO) -> Frame | None:
 
 def versions() -> dict[str, str]:
     """The versions that must be equal on all ranks."""
-    return {"localspec": __version__, **{name: metadata.version(name) for name in ("mlx", "mlx-lm")}}
+    return {"localspec": __version__, **{name: _version(name) for name in ("mlx", "mlx-lm")}}
+
+
+def _version(package: str) -> str:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def proof_of(token: str, nonce: bytes) -> bytes:

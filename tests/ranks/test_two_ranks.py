@@ -1,5 +1,5 @@
-"""The bundled model over two processes of this machine: the contract, the same texts however they are drafted,
-and those of one process."""
+"""The bundled model over two processes: the contract, the same texts however they are drafted, and those of
+one process."""
 
 from __future__ import annotations
 
