@@ -15,7 +15,7 @@ DOCUMENTED = {
     *("not_initialized", "unauthorized", "version_skew", "model_not_found", "model_invalid"),
     *("model_ambiguous", "model_too_large", "tokenizer_mismatch", "fim_unsupported", "backend_unavailable"),
     *("engine_crashed", "engine_busy", "queue_full", "out_of_memory", "disk_full", "session_not_found"),
-    *("too_many_files", "daemon_unavailable", "newer_format"),
+    *("too_many_files", "daemon_unavailable", "newer_format", "node_lost"),
     *("message_not_found", "gone", "memory_corrupt", "shutting_down", "service_unavailable"),
     *("internal", "invalid_options", "context_exceeded"),
     *("hub_unavailable", "hub_denied", "hub_busy", "download_broken", "not_pulled"),

@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from localspec import home
-from localspec.config import load_config
+from localspec.config import Config, load_config
 from localspec.doctor import backends, daemon, models
 from localspec.doctor.finding import Finding, problem_of
 from localspec.doctor.probe import Report
@@ -46,9 +46,9 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
             "llama_cpp": lambda: backends.llama_cpp(report("llama_cpp")),
             "mlx": lambda: backends.mlx(report("mlx")),
             "config": lambda: models.models(report, status()),
-            "nodes": models.nodes,
+            "nodes": lambda: _of_config(models.nodes),
             "daemon": lambda: daemon.daemon(asked()),
-            "http": lambda: _addresses(status()),
+            "http": lambda: _of_config(lambda config: daemon.addresses(config, status())),
             "disk": disk,
             "service": service,
         }
@@ -58,12 +58,12 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
     return findings
 
 
-def _addresses(status: DaemonStatus | None) -> Iterator[Finding]:
+def _of_config(check: Callable[[Config], Iterator[Finding]]) -> Iterator[Finding]:
     try:
         config = load_config()
     except LocalspecError:  # the configuration's own line reports it
         return iter(())
-    return daemon.addresses(config, status)
+    return check(config)
 
 
 def guarded(name: str, check: Check) -> list[Finding]:

@@ -41,9 +41,9 @@ def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iter
     yield from _pair(sections, options, report, _free(config, status))
 
 
-def nodes() -> Iterator[Finding]:
+def nodes(config: Config) -> Iterator[Finding]:
     """Greet the machines that share MLX models with this one."""
-    for node in load_config().engine.nodes:
+    for node in config.engine.nodes:
         try:
             peer = greet(node).peer
             seconds = min(peer.round_trip() for _ in range(PINGS))

@@ -229,6 +229,11 @@ def test_on_a_device_whose_memory_is_known_that_is_planned(monkeypatch: pytest.M
         load_engine(choose("bundled", "none"), config=config)
 
 
+def test_a_gguf_model_is_not_shared_and_says_so() -> None:
+    with load_engine(choose("bundled", "none"), config=replace(SMALL, nodes=("mac-b",))) as engine:
+        assert "only MLX models are shared with nodes" in engine.reason
+
+
 def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
     target = tmp_path / "target.gguf"
     target.write_bytes(TARGET.read_bytes())

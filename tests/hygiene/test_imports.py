@@ -37,6 +37,7 @@ LAYERS = (
     "speculation",
     "engine",
     "worker",
+    "ranks",
     "daemon",
     "client",
     "http",

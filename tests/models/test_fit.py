@@ -7,12 +7,14 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.llama_cpp.native import kv_bytes_per_token
 from localspec.engine.load import load, load_engine
 from localspec.errors import ModelTooLarge
 from localspec.models import fit
+from localspec.models.directory import ModelDirectory
 from localspec.models.fit import PROCESS, Needs, Size, context_size, free_memory, needs_of, size_of
 from localspec.models.model import model_at
 from localspec.models.pair import choose
@@ -72,6 +74,18 @@ def test_both_formats_of_a_model_have_the_same_cells_but_only_one_is_mapped() ->
     directory = needs_of(model_at(mlx_model("stdlib-6m")), None, SMALL)
     assert directory.cells == needs_of(model_at(TARGET), None, SMALL).cells
     assert directory.weights > 0 and directory.mapped == 0
+
+
+def test_of_a_model_over_several_machines_a_share_is_planned() -> None:
+    model = model_at(mlx_model("stdlib-6m"))
+    alone = needs_of(model, None, SMALL)
+    half = needs_of(model, None, replace(SMALL, nodes=("mac-b",)))
+    assert half.cells == alone.cells // 2
+    assert isinstance(model.header, ModelDirectory)
+    embedding = 2 * 256 * model.header.n_tokens  # of half precision
+    assert half.weights == pytest.approx(embedding + (alone.weights - embedding) / 2, rel=0.02)
+    gguf = model_at(TARGET)
+    assert needs_of(gguf, None, replace(SMALL, nodes=("mac-b",))) == needs_of(gguf, None, SMALL)
 
 
 def llama(path: Path, *values: bytes) -> Path:
