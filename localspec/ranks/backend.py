@@ -77,7 +77,14 @@ def _found(
     found = [peer.expect(Found) for peer, *_ in greeted]
     for (peer, *_), each in zip(greeted, found, strict=True):
         frames.check_digests(peer.name, model.own_name, each.digests, own)
-    return [[free_port(found[-1].first)], *([each.own] for each in found)]
+    name, seen = greeted[-1].peer.name, found[-1].first
+    try:
+        return [[free_port(seen)], *([each.own] for each in found)]
+    except OSError as error:
+        raise NodeLost(
+            f"this machine cannot listen at {seen}, where node {name} sees it: {error}",
+            "Use a network in which the machines reach each other directly.",
+        ) from None
 
 
 class Share(Backend, Protocol):

@@ -40,9 +40,17 @@ from localspec.ranks.peer import Peer
 
 CHECKED = 16
 """one in so many forwards has its choices compared"""
+CONNECT_S = 60
+"""seconds until a rank that the others do not reach is ended"""
 PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger(__name__)
+
+
+class First(Peer):
+    """The first rank. Its silence only leaves this process over: it may have other work for a while."""
+
+    silent_s = 30.0
 
 
 def main() -> NoReturn:
@@ -53,7 +61,7 @@ def main() -> NoReturn:
     os.dup2(2, 1)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    peer = Peer("first", reading, writing)
+    peer = First("first", reading, writing)
     try:
         follow(peer, own, first, os.environ.pop(TOKEN, ""))
     except LocalspecError as error:
@@ -121,7 +129,10 @@ def opened(model: Model, config: EngineConfig, start: Start) -> Backend:
     from localspec.backends.mlx import native
     from localspec.backends.mlx.backend import MlxBackend
 
+    # Native code waits for the other ranks here with Python's lock held: no thread could end this process.
+    signal.alarm(CONNECT_S)
     group = native.ring(start.rank, start.hosts)
+    signal.alarm(0)
     return MlxBackend(model, config, measured=False, group=group)
 
 

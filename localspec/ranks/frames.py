@@ -26,7 +26,9 @@ PROTOCOL = 1
 SAMPLES = 16
 """places of a file of weights that are compared, beside its header"""
 SAMPLE = 1 << 16
-"""bytes compared at each of them, and of the header"""
+"""bytes compared at each of them"""
+LENGTH = 8
+"""bytes of the length of a header, which was checked when the directory was read"""
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
@@ -199,6 +201,7 @@ def digests_of(directory: ModelDirectory) -> dict[str, str]:
         size = path.stat().st_size
         digest = hashlib.sha256(str(size).encode())
         with path.open("rb") as file:
+            digest.update(file.read(int.from_bytes(file.read(LENGTH), "little")))
             for place in range(SAMPLES + 1):
                 file.seek(max(0, size - SAMPLE) * place // SAMPLES)
                 digest.update(file.read(SAMPLE))

@@ -32,8 +32,10 @@ Lost = Callable[[LocalspecError], None]
 class Silence:
     """The time since the last frame of a node, by a ``clock`` in seconds."""
 
-    def __init__(self, node: str, clock: Callable[[], float] = time.monotonic) -> None:
-        self._node, self._clock = node, clock
+    def __init__(
+        self, node: str, limit_s: float = SILENT_S, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._node, self._limit_s, self._clock = node, limit_s, clock
         self._heard = self._looked = clock()
 
     def heard(self) -> None:
@@ -46,13 +48,15 @@ class Silence:
         now = self._clock()
         self._heard += max(0.0, now - self._looked - 2 * PERIOD_S)
         self._looked = now
-        if (silent := now - self._heard) < SILENT_S:
+        if (silent := now - self._heard) < self._limit_s:
             return None
         return NodeLost(f"node {self._node} has been silent for {silent:.0f} s")
 
 
 class Peer:
     """A rank at the other end of two streams. An error of it, its end and its silence are one loss."""
+
+    silent_s = SILENT_S
 
     def __init__(
         self, name: str, reading: BinaryIO, writing: BinaryIO, end: Callable[[], None] = lambda: None
@@ -66,7 +70,7 @@ class Peer:
         self._inbox: queue.SimpleQueue[Frame | LocalspecError] = queue.SimpleQueue()
         self._loss: LocalspecError | None = None
         self._on_loss: Lost = lambda error: None
-        self._silence = Silence(name)
+        self._silence = Silence(name, self.silent_s)
         for work in (self._read, self._beat):
             threading.Thread(target=work, name=f"node {name}", daemon=True).start()
 

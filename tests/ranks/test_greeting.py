@@ -102,7 +102,7 @@ class Clock:
 
 def test_a_silent_rank_is_given_up() -> None:
     clock = Clock()
-    silence = Silence("mac-b", clock)
+    silence = Silence("mac-b", clock=clock)
     for _ in range(int(SILENT_S / PERIOD_S) - 1):
         clock.now += PERIOD_S
         assert silence.look() is None
@@ -114,7 +114,7 @@ def test_a_silent_rank_is_given_up() -> None:
 
 def test_time_in_which_this_process_stood_still_does_not_count() -> None:
     clock = Clock()
-    silence = Silence("mac-b", clock)
+    silence = Silence("mac-b", clock=clock)
     clock.now += 3600.0
     assert silence.look() is None
 
