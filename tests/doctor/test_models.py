@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from localspec.config import Config
 from localspec.doctor.finding import Finding
-from localspec.doctor.models import models
+from localspec.doctor.models import models, nodes
 from localspec.doctor.probe import Report
 from localspec.models.catalogue import DEFAULT
+from localspec.protocol.requests import EngineConfig
 
 USABLE = Report(versions="x 1", device="the CPU")
 
@@ -88,3 +90,10 @@ def test_a_pair_on_a_device(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("localspec.doctor.models.is_apple_silicon", lambda: False)
     line = found(Report(versions="x 1", device="a GPU"))["memory"]
     assert line.level == "ok" and "device's memory" in line.sentence
+
+
+def test_a_node_that_answers_and_one_that_does_not() -> None:
+    lost, local = nodes(Config(engine=EngineConfig(nodes=("127.0.0.1:1#00", "local"))))
+    assert lost.level == "problem" and "127.0.0.1:1" in lost.sentence
+    assert str(lost.remedy) == "Run `localspec follow --listen 127.0.0.1:1` there."
+    assert local.level == "ok" and local.sentence.startswith("local answers, with the same versions: ")

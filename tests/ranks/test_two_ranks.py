@@ -9,8 +9,9 @@ import pytest
 
 from localspec.backends.base import Backend, Span, top_margin
 from localspec.engine.engine import Engine
+from localspec.engine.load import load
 from localspec.engine.sequence import Sequence
-from localspec.errors import LocalspecError, ModelInvalid
+from localspec.errors import InvalidOptions, LocalspecError, ModelInvalid
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks.backend import open_over_nodes
@@ -42,6 +43,7 @@ def ranks() -> Iterator[Backend]:
     backend.free()
 
 
+@pytest.mark.slow
 class TestConformance(BackendConformance):
     tolerance = TOLERANCE
 
@@ -93,6 +95,11 @@ def test_two_ranks_say_what_one_process_says(engines: dict[str, Engine]) -> None
         row = backend.forward([Span(sequence, tokens, 1)]).rows(0, 1)[0]
         backend.close(sequence)
         assert top_margin(row) < TOLERANCE
+
+
+def test_without_the_daemon_nodes_are_refused_before_a_model_is_loaded() -> None:
+    with pytest.raises(InvalidOptions, match="in the daemon only"):
+        load(mlx_model("stdlib-6m"), draft="none", nodes=("local",))
 
 
 def test_a_number_of_heads_that_does_not_divide_is_refused_before_a_node_is_asked() -> None:
