@@ -145,7 +145,10 @@ def read(stream: BinaryIO) -> Frame | None:
     if length > MAX_FRAME:
         raise ValueError(f"a frame of {length} bytes")
     body = stream.read(length)
-    return _decoder.decode(body) if len(body) == length else None
+    if len(body) < length:
+        return None
+    frame: Frame = _decoder.decode(body)
+    return frame
 
 
 def versions() -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
@@ -28,7 +29,7 @@ class Share(ToyBackend):
 
     refused = False
 
-    def check(self, batch: list[Span]) -> None:
+    def check(self, batch: Sequence[Span]) -> None:
         if self.refused:
             raise EngineError("not possible")
 
