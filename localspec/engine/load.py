@@ -144,7 +144,7 @@ def load_target(
     shown = progress and partial(progress, "target")
     with contextlib.ExitStack() as opened:
         if nodes_of(pair.target, config):
-            target = _over_nodes(over_nodes)(pair.target, config, shown)
+            target = _over_nodes(over_nodes, pair.target)(pair.target, config, shown)
         else:
             target = open_backend(pair.target, config, shown, measured=False)
         opened.callback(target.free)
@@ -199,7 +199,8 @@ def add_draft(
     return Drafted(True, pair.drafter.why, needs.total, needs.mapped)
 
 
-def _over_nodes(over_nodes: OverNodes | None) -> OverNodes:
+def _over_nodes(over_nodes: OverNodes | None, model: Model) -> OverNodes:
+    _backend_of(model)  # raises if it cannot be imported
     if over_nodes is None:
         raise InvalidOptions(
             "a model over several machines runs in the daemon only",
