@@ -51,7 +51,7 @@ def nodes(config: Config) -> Iterator[Finding]:
         except LocalspecError as error:
             yield problem_of("nodes", error)
         else:
-            took = f"{1000 * seconds:.1f} ms there and back"
+            took = f"{1000 * seconds:.2f} ms there and back"
             yield Finding("nodes", "ok", f"{peer.name} answers, with the same versions: {took}.")
 
 
