@@ -53,8 +53,11 @@ def open_over_nodes(
         for rank, peer in enumerate(peers, 1):
             peer.watch(lost)
             peer.send(Start(rank, hosts))
-        group = native.ring(0, hosts)
-        inner = MlxBackend(model, config, progress=progress, measured=False, group=group)
+        try:
+            group = native.ring(0, hosts)
+            inner = MlxBackend(model, config, progress=progress, measured=False, group=group)
+        except LocalspecError as error:
+            raise _loss_of(peers) or error from None
         stack.callback(inner.free)
         limits = inner.capabilities
         sizes = limits.n_ctx, limits.max_sequences, limits.max_batch
@@ -85,6 +88,12 @@ def _found(
             f"this machine cannot listen at {seen}, where node {name} sees it: {error}",
             "Use a network in which the machines reach each other directly.",
         ) from None
+
+
+def _loss_of(peers: Sequence[Peer]) -> LocalspecError | None:
+    """The error of a node whose end may have caused one here."""
+    found = (peer.loss_within(NOTICED_S) for peer in peers)
+    return next((loss for loss in found if loss is not None), None)
 
 
 class Share(Backend, Protocol):
@@ -133,10 +142,8 @@ class Ranks:
         try:
             yield
         except LocalspecError as error:
-            for peer in self._peers:
-                with contextlib.suppress(LocalspecError):
-                    peer.receive(NOTICED_S)
-            self._end(NodeLost(f"a forward over {len(self._peers) + 1} machines failed: {error.message}"))
+            failed = NodeLost(f"a forward over {len(self._peers) + 1} machines failed: {error.message}")
+            self._end(_loss_of(self._peers) or failed)
 
     def _compare(self) -> None:
         """Compare the choices that the others have sent since."""
@@ -190,7 +197,6 @@ class Ranks:
 
     def free(self) -> None:
         for peer in self._peers:
-            peer.watch(lambda error: None)
             peer.close()
         self._checked = None
         self._inner.free()

@@ -22,6 +22,7 @@ from localspec.ranks.frames import Hello
 from localspec.ranks.peer import Peer
 
 LOCAL = "local"
+FOLLOW = python("localspec", "follow")
 TOKEN = "LOCALSPEC_NODE_TOKEN"
 CONNECT_S = 5.0
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S:.0f}")
@@ -63,9 +64,7 @@ def _dial(address: str) -> Peer:
 
 def _start(host: str) -> Peer:
     """Start a follower, whose stdin and stdout are one end of a socket pair."""
-    command = python("localspec.ranks")
-    if host != LOCAL:
-        command = (*SSH, host, "localspec follow")
+    command = FOLLOW if host == LOCAL else (*SSH, host, "localspec follow")
     own, other = socket.socketpair()
     with other:
         try:
@@ -108,16 +107,13 @@ def listen(address: str, show: Callable[[str], None]) -> None:
     token = _own_token()
     with server:
         show(f"{host}:{server.getsockname()[1]}#{token}")
-        children: list[subprocess.Popen[bytes]] = []
         while True:
             connection, _ = server.accept()
             with connection:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                children = [child for child in children if child.poll() is None]
+                # It ends with its connection; the next Popen collects it.
                 around = surroundings(added={TOKEN: token})
-                children.append(
-                    subprocess.Popen(python("localspec.ranks"), stdin=connection, stdout=connection, **around)
-                )
+                subprocess.Popen(FOLLOW, stdin=connection, stdout=connection, **around)
 
 
 def _own_token() -> str:

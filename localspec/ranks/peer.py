@@ -66,7 +66,7 @@ class Peer:
         self.choices: dict[int, int] = {}
         """digests of choices by the number of the forward, until they are taken"""
         self._reading, self._writing = reading, writing
-        self._sending, self._losing = threading.Lock(), threading.Lock()
+        self._sending, self._losing, self._is_lost = threading.Lock(), threading.Lock(), threading.Event()
         self._inbox: queue.SimpleQueue[Frame | LocalspecError] = queue.SimpleQueue()
         self._loss: LocalspecError | None = None
         self._on_loss: Lost = lambda error: None
@@ -115,8 +115,14 @@ class Peer:
         self.expect(Pong)
         return time.perf_counter() - started
 
+    def loss_within(self, seconds: float) -> LocalspecError | None:
+        """Wait so long for the error by which the peer is lost, and return it."""
+        self._is_lost.wait(seconds)
+        return self._loss
+
     def close(self) -> None:
-        """End the connection, by which the other end ends, too."""
+        """End the connection, by which the other end ends, too; this is no loss to be reported."""
+        self.watch(lambda error: None)
         self._lose(NodeLost(f"the connection to node {self.name} is closed"))
         self._end()
 
@@ -125,6 +131,7 @@ class Peer:
             if self._loss is not None:
                 return
             self._loss, on_loss = error, self._on_loss
+        self._is_lost.set()
         self._inbox.put(error)
         on_loss(error)
 

@@ -1,8 +1,9 @@
-"""Frames, what is compared before ranks begin, and the loss of one: no socket, no process, no waiting."""
+"""Frames, what is compared before ranks begin, and the loss of one: no process, no waiting."""
 
 from __future__ import annotations
 
 import io
+import socket
 from pathlib import Path
 from queue import SimpleQueue
 
@@ -147,4 +148,16 @@ def test_a_loss_before_it_is_watched_is_reported_too() -> None:
         one.receive(DEADLINE_S)
     one.watch(lost.put)
     assert isinstance(lost.get(timeout=DEADLINE_S), NodeLost)
+    assert lost.empty()
+
+
+def test_a_node_that_is_left_is_no_loss() -> None:
+    reading, writing = socket.socketpair()
+    lost: SimpleQueue[LocalspecError] = SimpleQueue()
+    with reading, writing, reading.makefile("rb") as stream:
+        one = Peer("mac-b", stream, Ended(), lambda: writing.shutdown(socket.SHUT_RDWR))
+        one.watch(lost.put)
+        assert one.loss_within(0) is None
+        one.close()
+        assert isinstance(one.loss_within(DEADLINE_S), NodeLost)
     assert lost.empty()
