@@ -129,7 +129,7 @@ def opened(model: Model, config: EngineConfig, start: Start) -> Backend:
     from localspec.backends.mlx import native
     from localspec.backends.mlx.backend import MlxBackend
 
-    # Native code waits for the other ranks here with Python's lock held: no thread could end this process.
+    # MLX would wait for the other ranks for ever, where a firewall drops what connects them.
     signal.alarm(CONNECT_S)
     group = native.ring(start.rank, start.hosts)
     signal.alarm(0)
