@@ -72,7 +72,6 @@ async def test_no_rank_outlives_the_first_one(start: StartDaemon) -> None:
         worker, node = processes(daemon)
         worker.kill()
         await until(lambda: gone(node), "the other rank is gone")
-        await answer(client, "after")
 
 
 @pytest.fixture
