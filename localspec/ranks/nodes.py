@@ -69,7 +69,7 @@ def _start(host: str) -> Peer:
     with other:
         try:
             process = subprocess.Popen(
-                command, stdin=other, stdout=other, start_new_session=True, **surroundings()
+                command, stdin=other.fileno(), stdout=other.fileno(), start_new_session=True, **surroundings()
             )
         except OSError as error:
             own.close()
@@ -113,7 +113,8 @@ def listen(address: str, show: Callable[[str], None]) -> None:
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 # It ends with its connection; the next Popen collects it.
                 around = surroundings(added={TOKEN: token})
-                subprocess.Popen(FOLLOW, stdin=connection, stdout=connection, **around)
+                own = connection.fileno()
+                subprocess.Popen(FOLLOW, stdin=own, stdout=own, **around)
 
 
 def _own_token() -> str:
