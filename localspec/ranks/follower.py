@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import logging
 import os
@@ -77,7 +78,8 @@ def main() -> NoReturn:
 def addresses(descriptor: int) -> tuple[str, str]:
     """This machine's address and the first rank's, as seen by the connection of ``descriptor``: of a TCP
     socket, of sshd's, else this machine."""
-    with socket.socket(fileno=os.dup(descriptor)) as connection:
+    # An OSError: it is a pipe.
+    with contextlib.suppress(OSError), socket.socket(fileno=os.dup(descriptor)) as connection:
         if connection.family == socket.AF_INET:
             return connection.getsockname()[0], connection.getpeername()[0]
     client, _, server = (*os.environ.get("SSH_CONNECTION", "").split(), "", "", "")[:3]

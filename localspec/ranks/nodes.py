@@ -25,7 +25,7 @@ LOCAL = "local"
 FOLLOW = python("localspec", "follow")
 TOKEN = "LOCALSPEC_NODE_TOKEN"
 CONNECT_S = 5.0
-SSH = ("ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S:.0f}")
+SSH = ("ssh", "-4", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S:.0f}")
 
 
 class Greeted(NamedTuple):

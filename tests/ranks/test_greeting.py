@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import socket
 from pathlib import Path
 from queue import SimpleQueue
@@ -15,6 +16,7 @@ from localspec.models.directory import ModelDirectory
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
+from localspec.ranks.follower import addresses
 from localspec.ranks.frames import Find, Forward, Frame, Hello, Open, Refused, Truncate
 from localspec.ranks.peer import PERIOD_S, SILENT_S, Peer, Silence
 from tests.waiting import DEADLINE_S
@@ -62,6 +64,18 @@ def test_another_token_is_refused() -> None:
     for token, nonce in (("wrong", b"nonce"), ("right", b"other"), ("", b"nonce")):
         with pytest.raises(Unauthorized):
             frames.check_proof(find, token, nonce)
+
+
+def test_over_pipes_as_sshd_makes_them_the_addresses_are_those_of_ssh(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reading, writing = os.pipe()
+    monkeypatch.setenv("SSH_CONNECTION", "10.0.0.1 50000 10.0.0.2 22")
+    try:
+        assert addresses(reading) == ("10.0.0.2", "10.0.0.1")
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 @pytest.fixture
