@@ -81,7 +81,6 @@ from localspec.protocol.requests import (
     TextPrompt,
     TokenPrompt,
 )
-from localspec.ranks.backend import open_over_nodes
 
 
 class Posted(NamedTuple):
@@ -392,6 +391,8 @@ def serve(channel: Channel) -> bool:
 def _over_nodes(
     channel: Channel, model: Model, config: EngineConfig, progress: Callable[[float], None] | None
 ) -> Backend:
+    from localspec.ranks.backend import open_over_nodes  # takes 20 ms, and few models have nodes
+
     def lost(error: LocalspecError) -> None:
         channel.send(RequestEvent(LOAD, Failed(error.as_dict())))
         os._exit(1)
