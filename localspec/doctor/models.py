@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
+from contextlib import closing
 
 from localspec.config import Config, config_path, environment_options, load_config
 from localspec.doctor.finding import Finding, ended, problem_of
@@ -45,9 +46,8 @@ def nodes(config: Config) -> Iterator[Finding]:
     """Greet the machines that share MLX models with this one."""
     for node in config.engine.nodes:
         try:
-            peer = greet(node).peer
-            seconds = min(peer.round_trip() for _ in range(PINGS))
-            peer.close()
+            with closing(greet(node)) as peer:
+                seconds = min(peer.round_trip() for _ in range(PINGS))
         except LocalspecError as error:
             yield problem_of("nodes", error)
         else:

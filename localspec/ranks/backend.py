@@ -19,7 +19,7 @@ from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import CHECKED, digest_of, free_port
 from localspec.ranks.frames import Close, Find, Fork, Forward, Found, Mark, Open, Ready, Start, Truncate
-from localspec.ranks.nodes import Greeted, greet
+from localspec.ranks.nodes import greet
 from localspec.ranks.peer import GREETING_S, Lost, Peer
 
 NOTICED_S = 2.0
@@ -44,12 +44,10 @@ def open_over_nodes(
     native.check_divides(directory, 1 + len(config.nodes))
     with contextlib.ExitStack() as stack:
         peers: list[Peer] = []
-        greeted: list[Greeted] = []
         for node in config.nodes:
-            greeted.append(greet(node))
-            peers.append(greeted[-1].peer)
+            peers.append(greet(node))
             stack.callback(peers[-1].close)
-        hosts = _found(model, directory, config, greeted)
+        hosts = _found(model, directory, config, peers)
         for rank, peer in enumerate(peers, 1):
             peer.watch(lost)
             peer.send(Start(rank, hosts))
@@ -70,17 +68,16 @@ def open_over_nodes(
 
 
 def _found(
-    model: Model, directory: ModelDirectory, config: EngineConfig, greeted: Sequence[Greeted]
+    model: Model, directory: ModelDirectory, config: EngineConfig, peers: Sequence[Peer]
 ) -> list[list[str]]:
     """Have all nodes find the model; return the addresses of all ranks."""
     alone, own = replace(config, nodes=()), frames.digests_of(directory)
-    for peer, token, nonce in greeted:
-        proof = frames.proof_of(token, nonce)
-        peer.send(Find(proof, model.own_name, str(directory.path), alone))
-    found = [peer.expect(Found) for peer, *_ in greeted]
-    for (peer, *_), each in zip(greeted, found, strict=True):
+    for peer in peers:
+        peer.send(Find(model.own_name, str(directory.path), alone))
+    found = [peer.expect(Found) for peer in peers]
+    for peer, each in zip(peers, found, strict=True):
         frames.check_digests(peer.name, model.own_name, each.digests, own)
-    name, seen = greeted[-1].peer.name, found[-1].first
+    name, seen = peers[-1].name, found[-1].first
     try:
         return [[free_port(seen)], *([each.own] for each in found)]
     except OSError as error:

@@ -31,13 +31,16 @@ from localspec.ranks.frames import (
     Hello,
     Mark,
     Open,
+    Ping,
+    Pong,
+    Prove,
     Ready,
     Refused,
     Start,
     Truncate,
 )
 from localspec.ranks.nodes import TOKEN
-from localspec.ranks.peer import Peer
+from localspec.ranks.peer import GREETING_S, Peer
 
 CHECKED = 16
 """one in so many forwards has its choices compared"""
@@ -97,8 +100,11 @@ def follow(peer: Peer, own: str, first: str, token: str) -> None:
     of :mod:`localspec.ranks.frames` and of loading."""
     nonce = secrets.token_bytes(16)
     peer.send(Hello(frames.PROTOCOL, frames.versions(), nonce))
-    find = peer.expect(Find)
-    frames.check_proof(find, token, nonce)
+    frames.check_proof(peer.expect(Prove).proof, token, nonce)
+    while isinstance(find := peer.receive(GREETING_S), Ping):
+        peer.send(Pong())
+    if not isinstance(find, Find):
+        raise EngineError(f"internal error: the first rank sent {type(find).__name__}")
     model = found_model(find)
     assert isinstance(model.header, ModelDirectory)
     peer.send(Found(frames.digests_of(model.header), free_port(own), first))

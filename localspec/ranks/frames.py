@@ -1,8 +1,8 @@
 """The frames between the first rank and another one, and what both compare before they begin.
 
-A follower greets with :class:`Hello`, gets :class:`Find`, answers :class:`Found`, and gets :class:`Start`.
-Both connect and load, then it answers :class:`Ready` and replays calls. Instead of any frame it may send
-:class:`Refused`, which is its last one. Both sides send beats.
+A follower greets with :class:`Hello`, and gets :class:`Prove`; for a :class:`Find` it answers :class:`Found`,
+and gets :class:`Start`. Both connect and load, then it answers :class:`Ready` and replays calls. Instead of
+any frame it may send :class:`Refused`, which is its last one. Both sides send beats.
 """
 
 from __future__ import annotations
@@ -39,10 +39,15 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     nonce: bytes
 
 
+class Prove(msgspec.Struct, frozen=True, array_like=True, tag=17):
+    """The proof that the sender has the follower's token; nothing is done before it."""
+
+    proof: bytes
+
+
 class Find(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """The model to look for, by its path or, if nothing is there, by its name."""
 
-    proof: bytes
     name: str
     path: str
     config: EngineConfig
@@ -126,7 +131,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=14):
 
 
 Call = Open | Forward | Truncate | Mark | Fork | Close
-Frame = Hello | Find | Found | Start | Ready | Beat | Ping | Pong | Choices | Call | Refused
+Frame = Hello | Prove | Find | Found | Start | Ready | Beat | Ping | Pong | Choices | Call | Refused
 _encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Frame)
 
 
@@ -168,9 +173,9 @@ def proof_of(token: str, nonce: bytes) -> bytes:
     return hmac.digest(token.encode(), nonce, "sha256")
 
 
-def check_proof(find: Find, token: str, nonce: bytes) -> None:
+def check_proof(proof: bytes, token: str, nonce: bytes) -> None:
     """Raise :class:`Unauthorized` if the first rank has another token."""
-    if not hmac.compare_digest(find.proof, proof_of(token, nonce)):
+    if not hmac.compare_digest(proof, proof_of(token, nonce)):
         raise Unauthorized(
             "this node's token is another one", "Copy the name that `localspec follow --listen` shows there."
         )

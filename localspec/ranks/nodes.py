@@ -12,13 +12,12 @@ import secrets
 import socket
 import subprocess
 from collections.abc import Callable
-from typing import NamedTuple
 
 from localspec import home
 from localspec.errors import InvalidOptions, LocalspecError, NodeLost
 from localspec.process import python, surroundings
 from localspec.ranks import frames
-from localspec.ranks.frames import Hello
+from localspec.ranks.frames import Hello, Prove
 from localspec.ranks.peer import Peer
 
 LOCAL = "local"
@@ -28,16 +27,9 @@ CONNECT_S = 5.0
 SSH = ("ssh", "-4", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S:.0f}")
 
 
-class Greeted(NamedTuple):
-    """A node that has the same versions; ``token`` proves to it that this is its user."""
-
-    peer: Peer
-    token: str
-    nonce: bytes
-
-
-def greet(node: str) -> Greeted:
-    """Connect to a node of the configuration. Raises :class:`NodeLost` and :class:`VersionSkew`."""
+def greet(node: str) -> Peer:
+    """Connect to a node of the configuration, check its versions, and send it the proof of its token. Raises
+    :class:`NodeLost` and :class:`VersionSkew`."""
     address, _, token = node.partition("#")
     peer = _dial(address) if ":" in address else _start(address)
     try:
@@ -46,7 +38,8 @@ def greet(node: str) -> Greeted:
     except LocalspecError:
         peer.close()
         raise
-    return Greeted(peer, token, hello.nonce)
+    peer.send(Prove(frames.proof_of(token, hello.nonce)))
+    return peer
 
 
 def _dial(address: str) -> Peer:

@@ -147,8 +147,6 @@ class Peer:
                     break
                 if isinstance(frame, Choices):
                     self.choices[frame.forward] = frame.digest
-                elif isinstance(frame, Ping):
-                    self.send(Pong())
                 elif not isinstance(frame, Beat):
                     self._inbox.put(frame)
         except (OSError, ValueError, msgspec.DecodeError) as fault:

@@ -16,8 +16,8 @@ from localspec.models.directory import ModelDirectory
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
-from localspec.ranks.follower import addresses
-from localspec.ranks.frames import Find, Forward, Frame, Hello, Open, Refused, Truncate
+from localspec.ranks.follower import addresses, follow
+from localspec.ranks.frames import Beat, Find, Forward, Frame, Hello, Open, Ping, Prove, Refused, Truncate
 from localspec.ranks.peer import PERIOD_S, SILENT_S, Peer, Silence
 from tests.waiting import DEADLINE_S
 
@@ -34,7 +34,7 @@ class Ended(io.BytesIO):
 
 @pytest.mark.parametrize(
     "frame",
-    [Open(3), Truncate(1, 20), Forward(2, [SPAN]), Find(b"p", "a", "/b", EngineConfig(n_ctx=64))],
+    [Open(3), Truncate(1, 20), Forward(2, [SPAN]), Find("a", "/b", EngineConfig(n_ctx=64))],
 )
 def test_a_frame_is_read_as_it_was_sent(frame: Frame) -> None:
     assert frames.read(io.BytesIO(frames.encode(frame))) == frame
@@ -59,11 +59,11 @@ def test_another_version_is_refused_by_name(name: str) -> None:
 
 
 def test_another_token_is_refused() -> None:
-    find = Find(frames.proof_of("right", b"nonce"), "a", "/a", EngineConfig())
-    frames.check_proof(find, "right", b"nonce")
+    proof = frames.proof_of("right", b"nonce")
+    frames.check_proof(proof, "right", b"nonce")
     for token, nonce in (("wrong", b"nonce"), ("right", b"other"), ("", b"nonce")):
         with pytest.raises(Unauthorized):
-            frames.check_proof(find, token, nonce)
+            frames.check_proof(proof, token, nonce)
 
 
 def test_over_pipes_as_sshd_makes_them_the_addresses_are_those_of_ssh(
@@ -104,6 +104,16 @@ def test_a_missing_file_is_refused(directory: ModelDirectory) -> None:
     own = frames.digests_of(directory)
     with pytest.raises(ModelInvalid, match=r"^config.json "):
         frames.check_digests("mac-b", "qwen3", {"model.safetensors": own["model.safetensors"]}, own)
+
+
+@pytest.mark.parametrize("sent", [Ping(), Open(1), Find("a", "/a", EngineConfig()), Prove(b"of another")])
+def test_a_node_does_nothing_before_a_proof_of_its_token(sent: Frame) -> None:
+    replies = Ended()
+    first = Peer("first", io.BytesIO(frames.encode(sent)), replies)
+    with pytest.raises((NodeLost, Unauthorized)):
+        follow(first, "127.0.0.1", "127.0.0.1", "token")
+    stream = io.BytesIO(replies.getvalue())
+    assert {type(frame) for frame in iter(lambda: frames.read(stream), None)} <= {Hello, Beat}
 
 
 class Clock:
