@@ -135,21 +135,21 @@ class Ranks:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Make an error inside the loss of all nodes: they may have done something else."""
+        """Make an error inside, of any kind, the loss of all nodes: they may have done something else."""
         try:
             yield
-        except LocalspecError as error:
-            failed = NodeLost(f"a forward over {len(self._peers) + 1} machines failed: {error.message}")
+        except Exception as error:
+            failed = NodeLost(f"a forward over {len(self._peers) + 1} machines failed: {error}")
             self._end(_loss_of(self._peers) or failed)
 
     def _compare(self) -> None:
         """Compare the choices that the others have sent since."""
-        if self._checked is None or any(self._checked[0] not in peer.choices for peer in self._peers):
+        if self._checked is None or any(peer.choices.forward != self._checked[0] for peer in self._peers):
             return
-        number, logits = self._checked
-        self._checked, own = None, digest_of(logits.argmax())
+        own = digest_of(self._checked[1].argmax())
+        self._checked = None
         for peer in self._peers:
-            if peer.choices.pop(number) != own:
+            if peer.choices.digest != own:
                 self._end(NodeLost(f"the ranks disagree: node {peer.name} chose other tokens"))
 
     def _end(self, error: LocalspecError) -> NoReturn:

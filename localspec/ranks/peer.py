@@ -13,8 +13,6 @@ import time
 from collections.abc import Callable
 from typing import BinaryIO, TypeVar
 
-import msgspec
-
 from localspec.errors import LocalspecError, NodeLost, from_dict
 from localspec.ranks import frames
 from localspec.ranks.frames import Beat, Choices, Frame, Ping, Pong, Refused
@@ -63,8 +61,8 @@ class Peer:
     ) -> None:
         self.name = name
         self._end = end
-        self.choices: dict[int, int] = {}
-        """digests of choices by the number of the forward, until they are taken"""
+        self.choices = Choices(0, 0)
+        """the last ones that were sent"""
         self._reading, self._writing = reading, writing
         self._sending, self._losing, self._is_lost = threading.Lock(), threading.Lock(), threading.Event()
         self._inbox: queue.SimpleQueue[Frame | LocalspecError] = queue.SimpleQueue()
@@ -146,10 +144,11 @@ class Peer:
                     )
                     break
                 if isinstance(frame, Choices):
-                    self.choices[frame.forward] = frame.digest
+                    self.choices = frame
                 elif not isinstance(frame, Beat):
                     self._inbox.put(frame)
-        except (OSError, ValueError, msgspec.DecodeError) as fault:
+        except Exception as fault:
+            # Of any kind: the other end may send anything.
             error = NodeLost(f"the connection to node {self.name} broke: {fault}")
         self._lose(error)
 

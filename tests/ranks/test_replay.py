@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from typing import Never
 
 import pytest
 from hypothesis import given
@@ -45,7 +46,7 @@ class Direct(Peer):
     def send(self, *sent: Frame) -> None:
         for frame in sent:
             if isinstance(frame, Choices):
-                self.choices[frame.forward] = frame.digest
+                self.choices = frame
             elif isinstance(frame, frames.Call):
                 self.replayed.append(frame)
                 received = frames.read(io.BytesIO(frames.encode(frame)))
@@ -97,6 +98,19 @@ def test_a_refused_call_is_not_replayed() -> None:
     with pytest.raises(EngineError, match="not possible"):
         ranks.forward([Span(0, [1], 1)])
     assert node.replayed == done
+
+
+def test_an_error_of_any_kind_in_a_forward_is_the_loss_of_the_nodes(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranks, _, lost = over_two()
+    sequence = ranks.open()
+
+    def failing(batch: Sequence[Span]) -> Never:
+        raise RuntimeError("no memory")
+
+    monkeypatch.setattr(ranks._inner, "forward", failing)
+    with pytest.raises(NodeLost):
+        ranks.forward([Span(sequence, [1], 1)])
+    assert len(lost) == 1
 
 
 def test_other_choices_are_the_loss_of_the_node() -> None:
