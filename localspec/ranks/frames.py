@@ -19,10 +19,12 @@ from localspec._version import __version__
 from localspec.backends.base import Span
 from localspec.errors import ModelInvalid, Unauthorized, VersionSkew
 from localspec.models.directory import CONFIG, ModelDirectory
-from localspec.protocol.frames import HEADER, MAX_FRAME
+from localspec.protocol.frames import HEADER
 from localspec.protocol.requests import EngineConfig
 
 PROTOCOL = 1
+MAX_FRAME = 1 << 20
+"""bytes of a frame: a forward of 200,000 tokens; more are damage, or come without a token"""
 SAMPLES = 16
 """places of a file of weights that are compared, beside its header"""
 SAMPLE = 1 << 16

@@ -14,6 +14,7 @@ from localspec.backends.base import Span
 from localspec.errors import LocalspecError, ModelInvalid, NodeLost, OutOfMemory, Unauthorized, VersionSkew
 from localspec.models.directory import ModelDirectory
 from localspec.models.model import model_at
+from localspec.protocol.frames import HEADER
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import addresses, follow
@@ -158,6 +159,20 @@ def test_what_a_node_refuses_is_raised_with_its_name() -> None:
     with pytest.raises(OutOfMemory, match="^node mac-b: too large$") as raised:
         peer(refused).receive(DEADLINE_S)
     assert raised.value.remedy == "Take less."
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        HEADER.pack(frames.MAX_FRAME + 1) + bytes(frames.MAX_FRAME + 1),
+        HEADER.pack(2) + b"\xc1\xc1",
+        HEADER.pack(9_999) + b"\x91" * 9_999,
+        frames.encode(Refused({})),
+    ],
+)
+def test_any_damaged_frame_loses_the_node(sent: bytes) -> None:
+    with pytest.raises(NodeLost, match="the connection to node mac-b broke"):
+        Peer("mac-b", io.BytesIO(sent), Ended()).receive(DEADLINE_S)
 
 
 def test_a_frame_out_of_turn_loses_the_node() -> None:
