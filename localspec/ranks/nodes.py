@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import ipaddress
-import os
 import secrets
 import socket
 import subprocess
@@ -24,6 +23,8 @@ LOCAL = "local"
 FOLLOW = python("localspec", "follow")
 TOKEN = "LOCALSPEC_NODE_TOKEN"
 CONNECT_S = 5.0
+MOST = 4
+"""processes of a node that listens: each connection takes one until it is proved, for a minute at most"""
 SSH = ("ssh", "-4", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={CONNECT_S:.0f}")
 
 
@@ -46,7 +47,7 @@ def _dial(address: str) -> Peer:
     host, _, port = address.rpartition(":")
     try:
         connection = socket.create_connection((host, int(port)), CONNECT_S)
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a ValueError: no such host can be
         raise NodeLost(
             f"no node answers at {address}: {error}", f"Run `localspec follow --listen {address}` there."
         ) from None
@@ -97,25 +98,25 @@ def listen(address: str, show: Callable[[str], None]) -> None:
         server = socket.create_server((host, int(port)))
     except (OSError, OverflowError, ValueError) as error:
         raise InvalidOptions(f"{address} cannot be listened at: {error}", remedy) from None
-    token = _own_token()
+    token, running = _own_token(), list[subprocess.Popen[bytes]]()
     with server:
         show(f"{host}:{server.getsockname()[1]}#{token}")
         while True:
             connection, _ = server.accept()
+            running = [each for each in running if each.poll() is None]
             with connection:
+                if len(running) == MOST:
+                    continue
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                # It ends with its connection; the next Popen collects it.
+                # It ends with its connection.
                 around = surroundings(added={TOKEN: token})
                 own = connection.fileno()
-                subprocess.Popen(FOLLOW, stdin=own, stdout=own, **around)
+                running.append(subprocess.Popen(FOLLOW, stdin=own, stdout=own, **around))
 
 
 def _own_token() -> str:
     """The token of this machine as a node; a new one at first."""
     path = home.private_dir(home.data_dir()) / "node_token"
-    with contextlib.suppress(FileNotFoundError):
-        return path.read_text("ascii").strip()
-    token = secrets.token_hex(16)
-    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-        file.write(token)
-    return token
+    if not path.exists():
+        home.write_private(path, secrets.token_hex(16))
+    return path.read_text("ascii").strip()

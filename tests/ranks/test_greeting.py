@@ -19,6 +19,7 @@ from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import addresses, follow
 from localspec.ranks.frames import Beat, Find, Forward, Frame, Hello, Open, Ping, Prove, Refused, Truncate
+from localspec.ranks.nodes import greet
 from localspec.ranks.peer import PERIOD_S, SILENT_S, Peer, Silence
 from tests.waiting import DEADLINE_S
 
@@ -65,6 +66,11 @@ def test_another_token_is_refused() -> None:
     for token, nonce in (("wrong", b"nonce"), ("right", b"other"), ("", b"nonce")):
         with pytest.raises(Unauthorized):
             frames.check_proof(proof, token, nonce)
+
+
+def test_an_impossible_host_is_a_lost_node() -> None:
+    with pytest.raises(NodeLost, match="no node answers at aaa"):
+        greet("a" * 64 + ".x:1#00")
 
 
 def test_over_pipes_as_sshd_makes_them_the_addresses_are_those_of_ssh(

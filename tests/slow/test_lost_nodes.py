@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
+import socket
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +13,7 @@ import psutil
 import pytest
 
 from localspec.process import python, surroundings
+from localspec.ranks.nodes import MOST
 from tests.daemon.conftest import StartDaemon, home, start
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Frame, Raw, code, gone, raw
 from tests.waiting import until
@@ -84,6 +87,17 @@ def listening(home: Path) -> Iterator[str]:
         yield next(line.split('"')[1] for line in process.stdout if "config set nodes" in line)
         process.send_signal(signal.SIGINT)
         process.wait()
+
+
+def test_connections_without_the_token_take_few_processes(listening: str) -> None:
+    address = listening.partition("#")[0].split(":")
+    with contextlib.ExitStack() as stack:
+        *held, last = [
+            stack.enter_context(socket.create_connection((address[0], int(address[1])), 20))
+            for _ in range(MOST + 1)
+        ]
+        assert all(each.recv(1) for each in held)
+        assert last.recv(1) == b""
 
 
 async def test_a_node_that_listens_answers_with_its_token_only(start: StartDaemon, listening: str) -> None:
