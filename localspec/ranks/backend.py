@@ -11,7 +11,7 @@ from typing import NoReturn, Protocol
 from msgspec.structs import replace
 
 from localspec.backends.base import Backend, Logits, Rows, Span
-from localspec.errors import EngineError, LocalspecError, ModelInvalid, NodeLost
+from localspec.errors import EngineError, InvalidOptions, LocalspecError, ModelInvalid, NodeLost
 from localspec.models.directory import ModelDirectory
 from localspec.models.gguf import REMEDY
 from localspec.models.model import Model
@@ -19,7 +19,7 @@ from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import CHECKED, digest_of, free_port
 from localspec.ranks.frames import Close, Find, Fork, Forward, Found, Mark, Open, Ready, Start, Truncate
-from localspec.ranks.nodes import greet
+from localspec.ranks.nodes import LOCAL, greet
 from localspec.ranks.peer import GREETING_S, Lost, Peer
 
 NOTICED_S = 2.0
@@ -41,6 +41,8 @@ def open_over_nodes(
     directory = model.header
     if not isinstance(directory, ModelDirectory):
         raise ModelInvalid(f"{model.path} is a file, not a model directory", REMEDY)
+    if LOCAL in config.nodes and {*config.nodes} != {LOCAL}:
+        raise InvalidOptions(f"other machines cannot reach the node {LOCAL!r}", "Name it alone, or not.")
     native.check_divides(directory, 1 + len(config.nodes))
     with contextlib.ExitStack() as stack:
         peers: list[Peer] = []
@@ -135,10 +137,11 @@ class Ranks:
 
     @contextmanager
     def shared(self) -> Iterator[None]:
-        """Make an error inside, of any kind, the loss of all nodes: they may have done something else."""
+        """Make an error inside the loss of all nodes."""
         try:
             yield
         except Exception as error:
+            # Of any kind: the nodes may have done something else.
             failed = NodeLost(f"a forward over {len(self._peers) + 1} machines failed: {error}")
             self._end(_loss_of(self._peers) or failed)
 

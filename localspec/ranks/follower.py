@@ -44,8 +44,6 @@ from localspec.ranks.peer import GREETING_S, Peer
 
 CHECKED = 16
 """one in so many forwards has its choices compared"""
-CONNECT_S = 60
-"""seconds until a rank that the others do not reach is ended"""
 PR_SET_PDEATHSIG = 1
 
 log = logging.getLogger(__name__)
@@ -137,10 +135,7 @@ def opened(model: Model, config: EngineConfig, start: Start) -> Backend:
     from localspec.backends.mlx import native
     from localspec.backends.mlx.backend import MlxBackend
 
-    # MLX would wait for the other ranks for ever, where a firewall drops what connects them.
-    signal.alarm(CONNECT_S)
     group = native.ring(start.rank, start.hosts)
-    signal.alarm(0)
     return MlxBackend(model, config, measured=False, group=group)
 
 

@@ -3,6 +3,9 @@ one process."""
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -100,6 +103,20 @@ def test_two_ranks_say_what_one_process_says(engines: dict[str, Engine]) -> None
 def test_without_the_daemon_nodes_are_refused_before_a_model_is_loaded() -> None:
     with pytest.raises(InvalidOptions, match="in the daemon only"):
         load(mlx_model("stdlib-6m"), draft="none", nodes=("local",))
+
+
+def test_a_rank_that_the_others_do_not_reach_is_ended() -> None:
+    program = """from localspec.backends.mlx import native
+from localspec.ranks.follower import free_port
+native.CONNECT_S = 1
+native.ring(0, [[free_port("127.0.0.1")], [free_port("127.0.0.1")]])"""
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == -signal.SIGALRM
+
+
+def test_a_node_that_others_cannot_reach_is_refused() -> None:
+    config = EngineConfig(nodes=("local", "mac-b"))
+    with pytest.raises(InvalidOptions, match="cannot reach the node 'local'"):
+        open_over_nodes(model_at(mlx_model("stdlib-6m")), config, None, lambda error: None)
 
 
 def test_a_number_of_heads_that_does_not_divide_is_refused_before_a_node_is_asked() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import tempfile
 from collections.abc import Callable
 from importlib import metadata
@@ -17,6 +18,8 @@ from localspec.backends.mlx.lm import load_model as load_mlx
 from localspec.errors import EngineError, ModelInvalid, OutOfMemory
 from localspec.models.directory import ModelDirectory, number_of
 
+CONNECT_S = 60
+"""seconds in which all ranks must connect"""
 OPENED = ("generation_config.json", "hf_quant_config.json")
 """files that mlx-lm reads beside those that were checked already"""
 PIECES = 40
@@ -42,11 +45,13 @@ def device() -> str:
 
 def ring(rank: int, hosts: list[list[str]]) -> Any:
     """Connect to the other ranks by the addresses of all, and wait for them; once in a process. Raises
-    :class:`EngineError`."""
+    :class:`EngineError`; if they do not come this process is ended by SIGALRM."""
     with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
         json.dump(hosts, file)
         file.flush()
         os.environ |= {"MLX_RANK": str(rank), "MLX_HOSTFILE": file.name}
+        # MLX would wait for ever, and no thread runs meanwhile.
+        signal.alarm(CONNECT_S)
         try:
             return mx.distributed.init(backend="ring", strict=True)
         except RuntimeError as error:
@@ -54,6 +59,8 @@ def ring(rank: int, hosts: list[list[str]]) -> Any:
                 f"the machines could not be connected by {hosts}: {sentence(error)}",
                 "Let these addresses through the firewalls of both machines.",
             ) from None
+        finally:
+            signal.alarm(0)
 
 
 def least(number: int, group: Any) -> int:

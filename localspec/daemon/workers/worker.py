@@ -342,6 +342,8 @@ KILLED_REMEDY = (
 """for SIGKILL, which the kernel sends for lack of memory, and users by hand"""
 REPLACED_REMEDY = "Replace a model's file by renaming a new one, never in place; then send the request again."
 """for SIGBUS, which ends the reader of a mapped file that was cut"""
+UNREACHED_REMEDY = "Let the machines of `nodes` reach each other directly, through their firewalls too."
+"""for SIGALRM, which ends a rank that waits for others"""
 
 
 class Key(NamedTuple):
@@ -686,6 +688,8 @@ class WorkerProcess(Resident):
         remedy = KILLED_REMEDY if code == -signal.SIGKILL else None
         if code == -signal.SIGBUS:
             how, remedy = f"{how}: was {self.pair.target.place} changed in place?", REPLACED_REMEDY
+        if code == -signal.SIGALRM:
+            how, remedy = f"{how}: its nodes did not connect to it", UNREACHED_REMEDY
         self._end(self._why or EngineCrashed(f"the worker process of {self.key.model} {how}", remedy))
 
     def _receive(self, frame: frames.FromWorker) -> None:
