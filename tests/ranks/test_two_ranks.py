@@ -78,6 +78,8 @@ def answers(engine: Engine, proposer: str, temperature: float) -> list[list[int]
     return [answer(each) for each in sequences]
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("temperature", [0.0, 0.8])
 def test_drafts_change_no_token(engines: dict[str, Engine], temperature: float) -> None:
     plain = answers(engines["two"], "none", temperature)
@@ -85,6 +87,8 @@ def test_drafts_change_no_token(engines: dict[str, Engine], temperature: float) 
         assert answers(engines["two"], proposer, temperature) == plain, proposer
 
 
+@pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_two_ranks_say_what_one_process_says(engines: dict[str, Engine]) -> None:
     two, one = answers(engines["two"], "draft", 0.0), answers(engines["one"], "none", 0.0)
     backend = engines["one"].target
