@@ -24,7 +24,7 @@ from tests.hygiene.source import (
 CEILINGS = {
     "assets": 3150,
     "localspec/.": 1550,
-    "localspec/agent": 500,
+    "localspec/agent": 600,
     "localspec/backends": 3450,
     "localspec/bench": 300,
     "localspec/cli": 3600,
@@ -33,13 +33,13 @@ CEILINGS = {
     "localspec/constraints": 600,
     "localspec/daemon": 4750,
     "localspec/doctor": 650,
-    "localspec/engine": 3700,
-    "localspec/http": 4000,
+    "localspec/engine": 3750,
+    "localspec/http": 4050,
     "localspec/hub": 1050,
     "localspec/lsp": 1400,
     "localspec/memory": 1950,
     "localspec/models": 4050,
-    "localspec/protocol": 1850,
+    "localspec/protocol": 1900,
     "localspec/ranks": 900,
     "localspec/service": 350,
     "localspec/speculation": 2350,
@@ -50,7 +50,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1400,
     "plugins/vscode": 2650,
-    "tests": 48100,
+    "tests": 48650,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
