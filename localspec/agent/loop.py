@@ -136,6 +136,8 @@ class Made:
 
     call: ToolCall
     text: str | None = None
+    repeated: bool = False
+    """True if it is not made, and its text is the result of an earlier one"""
     began: float | None = None
     seconds: float | None = None
     """the time that it took; None: it runs, or the time is not known"""
@@ -191,9 +193,10 @@ async def converse(box: Toolbox, front: Front) -> None:
             return
         results, made = [], dict[tuple[str, str], str]()
         for call in calls:
-            key, one = (call.name, as_json(object_of(call.arguments))), Made(call)
-            front.show(one)
+            key = (call.name, as_json(object_of(call.arguments)))
             known = (before | made).get(key)
+            one = Made(call, repeated=known is not None)
+            front.show(one)
             made[key] = text = await _result(one, box, front) if known is None else known
             one.text = text if known is None else REPEATED + known
             front.show(one)

@@ -45,6 +45,8 @@ class Terminal:
     def __init__(self, client: Client, session: str, box: Toolbox, printer: Printer, *, yes: bool) -> None:
         self._client, self._session, self._box = client, session, box
         self._printer, self._yes = printer, yes
+        self._line = ""
+        """shown last: repeated calls are shown once"""
 
     async def converse(self, text: str, options: Options) -> Result:
         """The last answer to a text; the answers and results before it go to the printer."""
@@ -88,7 +90,12 @@ class Terminal:
             raise ToolError("the user cancelled this call") from None
 
     def show(self, made: Made) -> None:
-        self.note(made.begun if made.text is None else made.ended)
+        if made.repeated and made.text is None:
+            return
+        line = made.begun if made.text is None else made.ended
+        if line != self._line:
+            self.note(line)
+        self._line = line
 
     def note(self, line: str) -> None:
         note(f"localspec: {line}")

@@ -9,7 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pexpect
 import pytest
@@ -254,6 +254,17 @@ async def test_a_call_that_is_repeated_gets_its_result_again(
     monkeypatch.setattr(loop, "REPEATED", "")  # the model repeats them until the end
     lines, messages = await conversation(functions, "yes", "yes")
     assert lines[-1] == "ended: the model repeats its calls" and len(messages) == 2 + 3 * 2
+
+
+def test_calls_that_repeat_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
+    terminal = Terminal(cast(Client, None), "", Toolbox(), Printer(), yes=True)
+    for repeated in (False, True, True):
+        made = Made(ToolCall("call_1", "time", "{}"), repeated=repeated)
+        terminal.show(made)
+        made.text = loop.REPEATED if repeated else "12"
+        terminal.show(made)
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[:2] == ["localspec: time {}", "localspec: time: 12"] and len(lines) == 3
 
 
 async def test_a_conversation_ends_and_asks_once_for_what_is_always_allowed(
