@@ -104,7 +104,7 @@ class ChatScreen(Screen[None]):
         yield Prompt(lambda values: self._aside(values(self)), self.files, id="prompt")
         yield Status(id="status", markup=False)
         yield Footer(compact=True)
-        yield Static("The window is too small.", id="small")
+        yield Static("The window needs 20 columns and 9 lines.", id="small")
 
     def on_mount(self) -> None:
         for notices in self.query("ToastRack"):

@@ -62,7 +62,7 @@ async def test_a_screen(
 
 async def test_a_window_that_was_too_small_shows_all_again(still: Path) -> None:
     async with showing(conversation(), size=(20, 8)) as player:
-        assert player.lines() == ["The window is too", "small.", *[""] * 6]
+        assert player.lines() == ["The window needs 20", "columns and 9 lines.", *[""] * 6]
         player.screen.notify("a long notice " * 9)
         await player.press("x")
         await player.resize(20, 9)
