@@ -6,7 +6,7 @@ Frames carry typed structs, so a worker never sees JSON and the daemon never see
 from __future__ import annotations
 
 import struct
-from typing import NamedTuple
+from typing import BinaryIO, NamedTuple
 
 import msgspec
 
@@ -233,10 +233,23 @@ to_worker_decoder = msgspec.msgpack.Decoder(ToWorker)
 from_worker_decoder = msgspec.msgpack.Decoder(FromWorker)
 
 
-def encode_frame(message: ToWorker | FromWorker) -> bytes:
+def encode_frame(message: msgspec.Struct | Streamed) -> bytes:
     """One frame: a 4-byte little-endian length, then msgpack."""
     body = _packer.encode(message)
     return HEADER.pack(len(body)) + body
+
+
+def read_frame(stream: BinaryIO, most: int) -> bytes | None:
+    """The msgpack of the next frame; None at the end of the stream, also within a frame. Raises ValueError
+    for more than ``most`` bytes."""
+    header = stream.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    (length,) = HEADER.unpack(header)
+    if length > most:
+        raise ValueError(f"a frame of {length} bytes")
+    body = stream.read(length)
+    return body if len(body) == length else None
 
 
 def streamed(id: int, event: StreamEvent) -> Streamed:

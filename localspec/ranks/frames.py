@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from importlib import metadata
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 import msgspec
 
@@ -19,7 +19,7 @@ from localspec._version import __version__
 from localspec.backends.base import Span
 from localspec.errors import ModelInvalid, Unauthorized, VersionSkew
 from localspec.models.directory import CONFIG, ModelDirectory
-from localspec.protocol.frames import HEADER
+from localspec.protocol.frames import read_frame
 from localspec.protocol.requests import EngineConfig
 
 PROTOCOL = 1
@@ -134,28 +134,13 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=14):
 
 Call = Open | Forward | Truncate | Mark | Fork | Close
 Frame = Hello | Prove | Find | Found | Start | Ready | Beat | Ping | Pong | Choices | Call | Refused
-_encoder, _decoder = msgspec.msgpack.Encoder(), msgspec.msgpack.Decoder(Frame)
-
-
-def encode(frame: Frame) -> bytes:
-    """One frame: a 4-byte little-endian length, then msgpack."""
-    body = _encoder.encode(frame)
-    return HEADER.pack(len(body)) + body
+_decoder = msgspec.msgpack.Decoder(Frame)
 
 
 def read(stream: BinaryIO) -> Frame | None:
     """The next frame; None at the end of the stream. Raises ValueError for one that is damaged."""
-    header = stream.read(HEADER.size)
-    if len(header) < HEADER.size:
-        return None
-    (length,) = HEADER.unpack(header)
-    if length > MAX_FRAME:
-        raise ValueError(f"a frame of {length} bytes")
-    body = stream.read(length)
-    if len(body) < length:
-        return None
-    frame: Frame = _decoder.decode(body)
-    return frame
+    body = read_frame(stream, MAX_FRAME)
+    return None if body is None else cast(Frame, _decoder.decode(body))
 
 
 def versions() -> dict[str, str]:

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import BinaryIO, TypeVar
 
 from localspec.errors import LocalspecError, NodeLost, from_dict
+from localspec.protocol.frames import encode_frame
 from localspec.ranks import frames
 from localspec.ranks.frames import Beat, Choices, Frame, Ping, Pong, Refused
 
@@ -84,7 +85,7 @@ class Peer:
         """Send frames; those to a lost peer are dropped."""
         try:
             with self._sending:
-                self._writing.write(b"".join(map(frames.encode, sent)))
+                self._writing.write(b"".join(map(encode_frame, sent)))
                 self._writing.flush()
         except (OSError, ValueError):
             self._lose(NodeLost(f"the connection to node {self.name} broke"))

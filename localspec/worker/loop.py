@@ -39,7 +39,6 @@ from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
 from localspec.models.model import Model
 from localspec.models.pair import pair_from
 from localspec.protocol.frames import (
-    HEADER,
     LOAD,
     MAX_FRAME,
     Answer,
@@ -64,6 +63,7 @@ from localspec.protocol.frames import (
     Turn,
     TurnOver,
     encode_frame,
+    read_frame,
     streamed,
     to_worker_decoder,
 )
@@ -176,11 +176,8 @@ class Channel:
     def _read(self) -> None:
         try:
             with self._socket.makefile("rb") as stream:
-                while header := stream.read(HEADER.size):
-                    (length,) = HEADER.unpack(header)
-                    if length > MAX_FRAME:
-                        break
-                    frame = to_worker_decoder.decode(stream.read(length))
+                while (body := read_frame(stream, MAX_FRAME)) is not None:
+                    frame = to_worker_decoder.decode(body)
                     self._inbox.put(frame)
                     is_urgent = isinstance(frame, Submit) and frame.request.goes_as == "completion"
                     if is_urgent or isinstance(frame, Cancel | Stop):

@@ -215,7 +215,7 @@ class Editor:
 
     @property
     def reported(self) -> list[tuple[Any, ...]]:
-        """What was reported of items since then: the event, and the units accepted."""
+        """The reports of items since then: the event, and the units accepted."""
         return [tuple(event) for event in self.lua("return EVENTS")]
 
     def notices(self) -> list[str]:

@@ -14,7 +14,7 @@ from localspec.backends.base import Span
 from localspec.errors import LocalspecError, ModelInvalid, NodeLost, OutOfMemory, Unauthorized, VersionSkew
 from localspec.models.directory import ModelDirectory
 from localspec.models.model import model_at
-from localspec.protocol.frames import HEADER
+from localspec.protocol.frames import HEADER, encode_frame
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import addresses, follow
@@ -28,7 +28,7 @@ SPAN = Span(3, [7, 8], 1)
 
 
 class Ended(io.BytesIO):
-    """What was sent, also after the end."""
+    """The bytes that were sent, also after the end."""
 
     def close(self) -> None:
         return
@@ -39,16 +39,16 @@ class Ended(io.BytesIO):
     [Open(3), Truncate(1, 20), Forward(2, [SPAN]), Find("a", "/b", EngineConfig(n_ctx=64))],
 )
 def test_a_frame_is_read_as_it_was_sent(frame: Frame) -> None:
-    assert frames.read(io.BytesIO(frames.encode(frame))) == frame
+    assert frames.read(io.BytesIO(encode_frame(frame))) == frame
 
 
 def test_a_forward_of_one_token_takes_few_bytes() -> None:
-    assert len(frames.encode(Forward(1000, [Span(0, [100_000], 1)]))) < 27
+    assert len(encode_frame(Forward(1000, [Span(0, [100_000], 1)]))) < 27
 
 
 @pytest.mark.parametrize("cut", [0, 3, 5])
 def test_the_end_of_the_stream_is_no_frame(cut: int) -> None:
-    assert frames.read(io.BytesIO(frames.encode(Open(3))[:cut])) is None
+    assert frames.read(io.BytesIO(encode_frame(Open(3))[:cut])) is None
 
 
 @pytest.mark.parametrize("name", ["protocol", "localspec", "mlx", "mlx-lm"])
@@ -116,7 +116,7 @@ def test_a_missing_file_is_refused(directory: ModelDirectory) -> None:
 @pytest.mark.parametrize("sent", [Ping(), Open(1), Find("a", "/a", EngineConfig()), Prove(b"of another")])
 def test_a_node_does_nothing_before_a_proof_of_its_token(sent: Frame) -> None:
     replies = Ended()
-    first = Peer("first", io.BytesIO(frames.encode(sent)), replies)
+    first = Peer("first", io.BytesIO(encode_frame(sent)), replies)
     with pytest.raises((NodeLost, Unauthorized)):
         follow(first, "127.0.0.1", "127.0.0.1", "token")
     stream = io.BytesIO(replies.getvalue())
@@ -152,7 +152,7 @@ def test_time_in_which_this_process_stood_still_does_not_count() -> None:
 
 
 def peer(*sent: Frame) -> Peer:
-    return Peer("mac-b", io.BytesIO(b"".join(map(frames.encode, sent))), Ended())
+    return Peer("mac-b", io.BytesIO(b"".join(map(encode_frame, sent))), Ended())
 
 
 def test_a_node_that_ends_is_lost() -> None:
@@ -173,7 +173,7 @@ def test_what_a_node_refuses_is_raised_with_its_name() -> None:
         HEADER.pack(frames.MAX_FRAME + 1) + bytes(frames.MAX_FRAME + 1),
         HEADER.pack(2) + b"\xc1\xc1",
         HEADER.pack(9_999) + b"\x91" * 9_999,
-        frames.encode(Refused({})),
+        encode_frame(Refused({})),
     ],
 )
 def test_any_damaged_frame_loses_the_node(sent: bytes) -> None:

@@ -14,6 +14,7 @@ from localspec.backends.base import Span
 from localspec.backends.toy import ToyBackend
 from localspec.engine.engine import Engine
 from localspec.errors import EngineBusy, EngineError, LocalspecError, NodeLost
+from localspec.protocol.frames import encode_frame
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.backend import Ranks
@@ -49,7 +50,7 @@ class Direct(Peer):
                 self.choices = frame
             elif isinstance(frame, frames.Call):
                 self.replayed.append(frame)
-                received = frames.read(io.BytesIO(frames.encode(frame)))
+                received = frames.read(io.BytesIO(encode_frame(frame)))
                 assert received is not None
                 replay(self.toy, received, self)
 
