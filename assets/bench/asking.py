@@ -92,7 +92,12 @@ def ask(server: Server, question: Question, tokens: int, **fields: object) -> An
 
 
 def piece_of(event: dict[str, Any]) -> str:
-    """The text of an event of any of the dialects."""
+    """The text of an event of any of the dialects, and the names and arguments of calls."""
     if "choices" not in event:
         return event.get("content") or ""
-    return "".join(choice["delta"].get("content") or "" for choice in event["choices"])
+    deltas = [choice["delta"] for choice in event["choices"]]
+    calls = [call["function"] for delta in deltas for call in delta.get("tool_calls") or ()]
+    pieces = [delta.get("content") for delta in deltas] + [
+        each.get(of) for each in calls for of in ("name", "arguments")
+    ]
+    return "".join(piece or "" for piece in pieces)
