@@ -104,7 +104,8 @@ def contestants(stack: ExitStack, given: argparse.Namespace) -> dict[str, Contes
     sizes = ("--ctx-size", str(CONTEXT), "--threads", str(given.threads))
     for name, more in (("plain", ()), ("ngram-mod", NGRAMS)):
         server = stack.enter_context(LlamaServer(model, (*sizes, *more))).server
-        found[f"llama-server {name}"] = Contestant(server, {})
+        # Its grammar for a required call also allows a text that never ends.
+        found[f"llama-server {name}"] = Contestant(server, {}, of_form=not given.calls)
     return found
 
 
@@ -136,7 +137,8 @@ def main() -> None:
                         name = "localspec, a new schema" if is_new else "localspec, the same again"
                         is_new = False
                     firsts.setdefault(name, []).append(answer.first_ms)
-                print(f"{turn + 1}.{number + 1}", end=" ", file=sys.stderr, flush=True)
+                took = " ".join(f"{runs[name][-1].seconds:.2f}" for name in names)
+                print(f"{turn + 1}.{number + 1}: {took}", file=sys.stderr, flush=True)
     print(
         f"\n{'':24}{'seconds':>9}{'tokens':>8}{'tok/s':>8}{'ratio':>8}{'least':>8}{'most':>8}{'valid':>8}{'equal':>8}"
     )
