@@ -86,6 +86,9 @@ class GivenTool(msgspec.Struct):
     tools: list[GivenTool] = []
 
 
+MOST_MESSAGES = msgspec.Meta(max_length=10_000)
+"""and items of responses: converting so many takes 10 ms, for which other requests wait"""
+Messages = Annotated[list[ChatMessage], MOST_MESSAGES]
 Tools = Annotated[list[GivenTool], msgspec.Meta(max_length=MOST_TOOLS)]
 
 

@@ -24,8 +24,8 @@ from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import answers, conversation, models, sampling
 from localspec.http.answers import answer_s, prompt_s, statistics, uncut
 from localspec.http.conversation import (
-    ChatMessage,
     Effort,
+    Messages,
     Tools,
     arguments_of,
     budget_of,
@@ -87,7 +87,7 @@ class GenerateBody(GenerationBody, kw_only=True):
 
 
 class ChatBody(GenerationBody, kw_only=True):
-    messages: list[ChatMessage] | None = None
+    messages: Messages | None = None
     tools: Tools | None = None
 
 

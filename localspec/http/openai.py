@@ -21,7 +21,7 @@ from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import answers, conversation, prompts, sampling
 from localspec.http.answers import Piece, statistics, timings, uncut
-from localspec.http.conversation import ChatMessage, Choice, Tools
+from localspec.http.conversation import Choice, Messages, Tools
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, PathId, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
@@ -55,7 +55,7 @@ class GenerationBody(TimedSampling, kw_only=True):
 
 
 class ChatBody(GenerationBody, kw_only=True):
-    messages: list[ChatMessage]
+    messages: Messages
     tools: Tools | None = None
     tool_choice: str | Choice | None = None
     parallel_tool_calls: bool | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import msgspec
 from msgspec.structs import replace
 
@@ -35,14 +37,14 @@ def prompts_of(given: Prompt) -> list[Single]:
         return [_single(given)]
     if not given:
         raise InvalidOptions("prompt is an empty list", "Give a string, tokens, or a list of those.")
-    if any(isinstance(piece, int) for piece in given):
-        pieces = [piece for piece in given if isinstance(piece, str | int)]
-        if len(pieces) < len(given):
+    kinds = set(map(type, given))  # fast also for 300,000 tokens
+    if int in kinds:
+        if not kinds <= {int, str}:
             raise InvalidOptions(
                 "prompt is a list that mixes tokens with lists or objects",
                 "Give one list of tokens and strings for one prompt, or a list of such lists for several.",
             )
-        return [pieces]
+        return [cast(Mixed, given)]
     if len(given) > MOST:
         raise InvalidOptions(f"prompt is a list of {len(given)} prompts", f"Give at most {MOST} prompts.")
     return [_single(each) for each in given if not isinstance(each, int)]
@@ -89,7 +91,9 @@ async def _tokens(client: Client, pieces: Mixed, model: str | None) -> tuple[int
 
     Raises :class:`InvalidOptions`.
     """
-    texts = sum(isinstance(piece, str) for piece in pieces)
+    texts = [*map(type, pieces)].count(str)
+    if not texts:
+        return tuple(cast(list[int], pieces))
     if texts > MOST_TEXTS:
         raise InvalidOptions(
             f"a prompt of tokens has {texts} strings, more than {MOST_TEXTS}",

@@ -38,7 +38,8 @@ MOST_TEXTS = 256
 MOST_DIGITS = 18
 """of a token's id in a key; longer keys are texts"""
 Strength = float | bool
-Bias = dict[str, Strength] | list[tuple[int | str, Strength]]
+MOST_BIASES = Meta(max_length=4096)
+Bias = Annotated[dict[str, Strength], MOST_BIASES] | Annotated[list[tuple[int | str, Strength]], MOST_BIASES]
 # Here ``localspec/speculation/sampling.py`` fixes the order: temperature before the samplers that cut
 # unlikely tokens; in llama.cpp it comes after them. Both are accepted; any other gives another answer.
 OFF: dict[str, dict[str, float]] = {
