@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, Unpack
 
 import msgspec
-from msgspec.structs import asdict, replace
+from msgspec.structs import asdict
 
 from localspec.client import Client, Following, Stream
 from localspec.errors import ContextExceeded, InvalidOptions
@@ -165,13 +165,6 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     except msgspec.DecodeError:
         return {}
     return found if isinstance(found, dict) else {}
-
-
-def add_calls(messages: list[Message], calls: tuple[ToolCall, ...], thinking: str = "") -> None:
-    """Add calls to the assistant's turn at the end of ``messages``, or to a new one with these thoughts."""
-    if thinking or not messages or messages[-1].role != "assistant":
-        messages.append(Message("assistant", "", thinking=thinking))
-    messages[-1] = replace(messages[-1], tool_calls=messages[-1].tool_calls + calls)
 
 
 def joined(content: Content | None) -> str:

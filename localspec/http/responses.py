@@ -11,8 +11,8 @@ import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Iterator
 from http import HTTPStatus
-from itertools import count, groupby
-from typing import Any, NamedTuple
+from itertools import chain, count
+from typing import Annotated, Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +23,15 @@ from localspec.http import answers, openai, sampling
 from localspec.http import conversation as chats
 from localspec.http.answers import Piece, statistics, timings, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
-from localspec.http.conversation import Choice, Content, GivenTool, Tools, joined, message_of
+from localspec.http.conversation import (
+    MOST_MESSAGES,
+    Choice,
+    Content,
+    GivenTool,
+    Tools,
+    joined,
+    message_of,
+)
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, PathId, Refused
 from localspec.http.models import DEFAULT_MODEL
@@ -37,8 +45,6 @@ MOST_KEPT = 256
 MOST_KEPT_BYTES = 32 << 20
 EXTRAS = ("web_search", "web_search_preview", "image_generation")
 """types of tools that clients send with every request, and do without"""
-CALL, THOUGHTS = "function_call", "reasoning"
-"""types of items"""
 IN_SPACE = "/"
 """between a namespace and a function of it, in the name that the model reads; OpenAI's names have none"""
 PREFIXES = {"thinking": "rs", "answer": "msg", "call": "fc"}
@@ -62,7 +68,7 @@ class Item(msgspec.Struct):
 
 
 class ResponsesBody(TimedSampling, kw_only=True):
-    input: str | list[Item]
+    input: str | Annotated[list[Item], MOST_MESSAGES]
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
@@ -212,32 +218,41 @@ def _full_name(namespace: str | None, name: str | None) -> str:
 def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Message, ...]:
     """Return a conversation as messages. Raises :class:`InvalidOptions`, :class:`NotKept`, and
     :class:`BodyTooLarge` if what it refers to makes it longer than a body may be."""
-    messages, thoughts = list(before), ""
     found = (RESPONSES.item(item.id or "") if item.type == "item_reference" else item for item in given)
-    for type, run in groupby(found, lambda item: CALL if item.type == THOUGHTS else item.type):
-        if type == CALL:
-            made = [*run]
-            thoughts = "\n".join(joined(item.content) for item in made if item.type == THOUGHTS)
-            calls = tuple(
-                ToolCall(item.call_id, _full_name(item.namespace, item.name), item.arguments)
-                for item in made
-                if item.type == CALL
-            )
-            if not calls:  # they are those of the next item
-                continue
-            chats.add_calls(messages, calls, thoughts)
-        elif type == "message":
-            said = [message_of(item.role, joined(item.content)) for item in run]
-            messages += [replace(said[0], thinking=thoughts), *said[1:]]
-        elif type == "function_call_output":
-            messages += [Message("tool", joined(item.output), tool_call_id=item.call_id) for item in run]
-        else:
-            remedy = "Send messages, function calls and their outputs."
-            raise chats.unsupported("an item", type, remedy)
-        thoughts = ""
+    messages = _turns(chain(before, map(_message_of, found)))
     if sum(map(_size, messages)) > MAX_BODY:  # one reference to a long item is short
         raise BodyTooLarge(f"the conversation is longer than {MAX_BODY} characters")
     return tuple(messages)
+
+
+def _message_of(item: Item) -> Message:
+    if item.type == "message":
+        return message_of(item.role, joined(item.content))
+    if item.type == "reasoning":
+        return Message("assistant", "", thinking=joined(item.content))
+    if item.type == "function_call":
+        call = ToolCall(item.call_id, _full_name(item.namespace, item.name), item.arguments)
+        return Message("assistant", "", (call,))
+    if item.type == "function_call_output":
+        return Message("tool", joined(item.output), tool_call_id=item.call_id)
+    raise chats.unsupported("an item", item.type, "Send messages, function calls and their outputs.")
+
+
+def _turns(parts: Iterable[Message]) -> list[Message]:
+    """Return the messages; thoughts, calls and one text of the assistant in a row are one turn."""
+    turns: list[list[Message]] = []
+    for part in parts:
+        turn = turns[-1] if turns and part.role == turns[-1][0].role == "assistant" else None
+        if turn is None or (part.content and any(each.content for each in turn)):
+            turns.append(turn := [])
+        turn.append(part)
+    return [turn[0] if len(turn) == 1 else _joined(turn) for turn in turns]
+
+
+def _joined(parts: list[Message]) -> Message:
+    calls = tuple(call for each in parts for call in each.tool_calls)
+    text, thinking = "".join(each.content for each in parts), [each.thinking for each in parts]
+    return Message("assistant", text, calls, thinking="\n".join(filter(None, thinking)))
 
 
 def _size(message: Message) -> int:

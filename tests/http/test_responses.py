@@ -15,7 +15,7 @@ from localspec.http.blocks import Block
 from localspec.http.conversation import GivenTool
 from localspec.http.endpoint import BodyTooLarge
 from localspec.http.responses import Item, NotKept, Responses, functions_of, item_of, messages_of
-from localspec.protocol.requests import CallBegun, Message
+from localspec.protocol.requests import CallBegun, Message, ToolCall
 from tests.http.server import HttpServer
 
 SAID: dict[str, Any] = {"model": "localspec"}
@@ -116,6 +116,21 @@ def test_functions_of_a_namespace() -> None:
     assert (item["namespace"], item["name"]) == ("crm", "weather")
     (turn,) = messages_of((), [msgspec.convert(item, Item)])
     assert turn.tool_calls[0].name == "crm/weather"
+
+
+@pytest.mark.parametrize("order", ["RMC", "MRC", "RCM", "RC"])
+def test_what_the_assistant_thinks_says_and_calls_is_one_turn(order: str) -> None:
+    kinds = {
+        "R": {"type": "reasoning", "content": [{"type": "reasoning_text", "text": "Hm."}]},
+        "M": {"role": "assistant", "content": "I look."},
+        "C": {"type": "function_call", "call_id": "1", "name": "f"},
+    }
+    output = {"type": "function_call_output", "call_id": "1", "output": "rain"}
+    turn, result = messages_of((), msgspec.convert([*map(kinds.get, order), output], list[Item]))
+    assert turn == Message(
+        "assistant", "I look." * ("M" in order), (ToolCall("1", "f", "{}"),), thinking="Hm."
+    )
+    assert result.role == "tool"
 
 
 def test_the_oldest_responses_are_dropped(monkeypatch: pytest.MonkeyPatch) -> None:
