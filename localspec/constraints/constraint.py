@@ -77,10 +77,14 @@ MOST_PLACES = 500
 SCHEMA_ERROR = "failed to compile JSON schema: "
 APPENDED = re.compile(r"\n *\d+ \| |\n<non-verbose/>")
 """begins a listing of the grammar, or stands for the parser's state, at the end of messages"""
-REGEX_ERROR = re.compile(
-    r"^at \d+\(\d+\): (invalid regex .*) \(in regex\): regex parse error:\n.*\nerror:", re.DOTALL
-)
-"""a regular expression, and the drawing of the place of an error in it"""
+SAID = {
+    r"^at \d+\(\d+\): (invalid regex .*) \(in regex\): regex parse error:\n.*\nerror:": r"\1:",
+    r"^regex parse error:\n.*\nerror:": "pattern:",  # the lines between draw the place
+    r'^Unimplemented keys: \["(.*)"\]$': r"not supported: \1",
+    r"^Resource '(.*)' is not present .*": r"$ref to \1, which is no part of the schema",
+    r"^oneOf constraints are .*": "oneOf is not supported where two of its schemas can hold; anyOf is",
+}
+"""the library's reasons, and ours"""
 # Or the library writes (x{1,2}){3} as x{1,2}{3}, which it refuses.
 RepetitionNode.is_atomic = lambda self: False  # type: ignore[method-assign]
 
@@ -214,18 +218,24 @@ def refusal(grammar: str, message: str, check: Callable[[str], str]) -> InvalidO
     said = message_of(message)
     _, is_schema, reason = said.partition(SCHEMA_ERROR)
     if not is_schema:
-        said = REGEX_ERROR.sub(r"\1:", said)
-        return InvalidOptions(f"the answer's grammar cannot be used: {said}", "Correct or simplify it.")
-    _, _, text = grammar.partition(" %json ")
+        message = f"the answer's grammar cannot be used: {_in_our_words(said)}"
+        return InvalidOptions(message, "Correct or simplify it.")
+    found, (_, _, text) = _in_our_words(reason), grammar.partition(" %json ")
     try:
         schema = json.loads(text)
         del schema["x-guidance"]
     except (ValueError, KeyError, TypeError):  # a schema within another grammar
-        return InvalidOptions(f"a JSON schema cannot be used: {reason}", "Leave that out.")
+        return InvalidOptions(f"a JSON schema cannot be used: {found}", "Leave that out.")
     for pointer, part in islice(_parts(schema), MOST_PLACES):
         if not pointer or message_of(check(grammar_of_schema(part))).endswith(SCHEMA_ERROR + reason):
-            return InvalidOptions(f"schema: at {pointer or '/'}: {reason}", "Leave that out, or replace it.")
-    return InvalidOptions(f"schema: {reason}", "Leave that out, or replace it.")
+            return InvalidOptions(f"schema: at {pointer or '/'}: {found}", "Leave that out, or replace it.")
+    return InvalidOptions(f"schema: {found}", "Leave that out, or replace it.")
+
+
+def _in_our_words(reason: str) -> str:
+    for said, ours in SAID.items():
+        reason = re.sub(said, ours, reason, flags=re.DOTALL)
+    return reason.replace('", "', ", ")
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
