@@ -92,7 +92,7 @@ NO_LOSS = f"smallest plain time / time taken of a request with {BOUND_TOKENS} to
 PROPOSERS = frozenset(kind.name for kind in KINDS)
 OFF = "off"
 REASONS = {
-    "nothing to offer": "nothing",
+    "no draft found": "nothing",
     "was not worth": "not_worth",
     "drafting would cost more": "not_worth",
     "exactness = strict": "strict",

@@ -45,7 +45,7 @@ class Draft:
         return replace(self, tokens=self.tokens[:k], q=self.q and self.q[:k], evidence=self.evidence[:k])
 
 
-NOTHING = Draft((), "none", reason="nothing to offer")
+NOTHING = Draft((), "none", reason="no draft found")
 
 
 def nothing(reason: str) -> Draft:

@@ -28,7 +28,7 @@ STATS = Stats(
         "none": ProposerStats(),
         "draft": ProposerStats(8, 5, 0.2),
     },
-    choices={"prompt-lookup": 16, "draft": 14, "nothing to offer": 10},
+    choices={"prompt-lookup": 16, "draft": 14, "no draft found": 10},
     time_saved_s=0.25,
     ttft_s=1.25,
     decode_tokens_per_s=45.12,
@@ -76,19 +76,19 @@ def test_time_lost_is_not_passed_over(saved: float | None, seen: str) -> None:
 
 
 def test_where_little_was_drafted_the_main_reasons_are_given() -> None:
-    choices = {"draft": 8, "rare": 1, "nothing to offer": 10, "drafting would cost more than it saves": 21}
+    choices = {"draft": 8, "rare": 1, "no draft found": 10, "drafting would cost more than it saves": 21}
     assert lines(choices=choices)[1].endswith(
-        "no draft in 32 of 40 rounds: drafting would cost more than it saves (21), nothing to offer (10), "
+        "no draft in 32 of 40 rounds: drafting would cost more than it saves (21), no draft found (10), "
         "other (1)"
     )
-    two = {"draft": 8, "nothing to offer": 11, "drafting would cost more than it saves": 21}
-    assert lines(choices=two)[1].endswith("nothing to offer (11)")
+    two = {"draft": 8, "no draft found": 11, "drafting would cost more than it saves": 21}
+    assert lines(choices=two)[1].endswith("no draft found (11)")
 
 
 def test_where_nothing_was_drafted_the_reason_is_given() -> None:
     silent: dict[str, object] = {"drafted": 0, "proposers": {}, "tokens_per_round": 1.0}
-    seen = lines(**silent, speculation_off_reason="nothing to offer")
-    assert seen[1] == "1.00 tokens per round · no speculation (nothing to offer)" and "drafts" not in seen[0]
+    seen = lines(**silent, speculation_off_reason="no draft found")
+    assert seen[1] == "1.00 tokens per round · no speculation (no draft found)" and "drafts" not in seen[0]
     assert lines(**silent)[1].endswith("no speculation")
 
 

@@ -32,7 +32,7 @@ DOCUMENTED = """
     "truncated_messages": 2,
     "untemplated": false,
     "speculation_off_reason": null,
-    "choices": {"draft": 2, "nothing to offer": 1},
+    "choices": {"draft": 2, "no draft found": 1},
     "time_saved_s": 1.5,
     "queued_s": 0.0625,
     "ttft_s": 0.5,
