@@ -35,7 +35,7 @@ from localspec.http.conversation import (
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, PathId, Refused
 from localspec.http.models import DEFAULT_MODEL
-from localspec.http.sampling import Ours, OutputConfig, TimedSampling, options_of
+from localspec.http.sampling import Ours, OutputConfig, TimedSampling, length_of, options_of
 from localspec.protocol.messages import StreamProgress
 from localspec.protocol.options import LONGEST_SHOWN
 from localspec.protocol.requests import ChatPrompt, Message, Result, ToolCall
@@ -85,6 +85,8 @@ class ResponsesBody(TimedSampling, kw_only=True):
         super().__post_init__()
         if self.text is not None and self.text.format is not None:
             self.response_format = self.text.format
+        if self.max_output_tokens is None:
+            self.max_output_tokens = length_of(self.n_predict, self.max_completion_tokens, self.max_tokens)
 
 
 REFUSED: Refused = {
