@@ -38,6 +38,8 @@ Effort = str | bool | None
 LEVELS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 """efforts by those that templates know"""
 NO_THOUGHTS = (False, "none", "minimal")
+MOST_MESSAGES = msgspec.Meta(max_length=10_000)
+"""also items of responses, and parts of a message: other requests wait while so many are converted, 10 ms"""
 
 
 class Part(msgspec.Struct):
@@ -46,7 +48,7 @@ class Part(msgspec.Struct):
     refusal: str | None = None
 
 
-Content = str | list[Part]
+Content = str | Annotated[list[Part], MOST_MESSAGES]
 
 
 class CalledFunction(msgspec.Struct):
@@ -86,8 +88,6 @@ class GivenTool(msgspec.Struct):
     tools: list[GivenTool] = []
 
 
-MOST_MESSAGES = msgspec.Meta(max_length=10_000)
-"""and items of responses: converting so many takes 10 ms, for which other requests wait"""
 Messages = Annotated[list[ChatMessage], MOST_MESSAGES]
 Tools = Annotated[list[GivenTool], msgspec.Meta(max_length=MOST_TOOLS)]
 
