@@ -74,13 +74,13 @@ class Ask(Dialog[ScreenResultType]):
     DEFAULT_CSS = """
     Ask { align: center middle; }
     Ask > Vertical {
-        width: 90%; max-width: 72; height: auto; padding: 1 2;
+        width: 100%; max-width: 72; height: auto; padding: 0 1;
         border: round $border; background: $surface;
     }
-    Ask VerticalScroll { height: auto; max-height: 50vh; margin-bottom: 1; }
+    Ask VerticalScroll { height: auto; max-height: 60vh; margin-bottom: 1; }
     Ask Static { width: 100%; }
-    Ask Horizontal { height: auto; }
-    Ask Button { margin-right: 2; }
+    Ask Horizontal { height: auto; overflow-x: auto; scrollbar-size: 0 0; }
+    Ask Button { min-width: 0; margin-right: 1; }
     """
 
     def __init__(
@@ -91,7 +91,8 @@ class Ask(Dialog[ScreenResultType]):
 
     def compose(self) -> ComposeResult:
         first, *_, last = self._answers
-        with Vertical():
+        with Vertical() as box:
+            box.border_title = self.title
             with VerticalScroll(can_focus=False):
                 yield Static(self._question, markup=False)
             with Horizontal():
@@ -134,10 +135,11 @@ class Permission(Ask[Consent]):
         Binding("a", "letter('always')", "Always"),
         Binding("ctrl+c", "stop", "Stop", show=False),
     ]
+    TITLE = "The model calls"
 
     def __init__(self, call: str) -> None:
         answers: dict[str, Consent] = {"Once (y)": "yes", "Always (a)": "always", "No (esc)": "no"}
-        super().__init__(f"The model calls a tool:\n\n{call}", answers, "primary")
+        super().__init__(call, answers, "primary")
         self._from = time.monotonic() + AWARE_S
 
     def action_letter(self, answer: Consent) -> None:

@@ -142,3 +142,6 @@ async def test_a_long_call_is_read_by_pages_above_the_answers(home: Path) -> Non
         await player.until(lambda: any("line 59" in line for line in player.lines()), "it ends")
         await player.press(*["pageup"] * 6)
         await player.until(lambda: any("line 0" in line for line in player.lines()), "it begins again")
+        await player.resize(20, 9)
+        shown = "\n".join(player.lines())
+        assert "line 0" in shown and "line 3" in shown and "No (esc)" in shown
