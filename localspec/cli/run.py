@@ -17,7 +17,7 @@ from localspec.cli import answer
 from localspec.cli.answer import SAMPLING, ModelFlags, sessions
 from localspec.cli.output import Printer, agrees, can_ask, note
 from localspec.config import load_config
-from localspec.errors import InvalidOptions, LocalspecError
+from localspec.errors import ContextExceeded, InvalidOptions, LocalspecError
 from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.requests import ChatPrompt, Delta, FimPrompt, Message, Request, Result, TextPrompt
 from localspec.wording import pairing_line
@@ -174,15 +174,19 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
             from localspec.cli.tools import Terminal, opened
 
             printer.messages.extend(how.messages(text))
-            async with opened(how.tools) as box, _kept(client, how, options, printer) as session:
-                return await Terminal(client, session, box, printer, yes=how.yes).converse(text, constrained)
+            async with opened(how.tools) as box:
+                terminal = Terminal(client, box, printer, constrained, yes=how.yes)
+                if how.private:
+                    return await terminal.converse(text)
+                async with _kept(client, how, options, printer) as session:
+                    return await terminal.converse(text, session)
         if how.raw:
             return await answer.show(client.generate(text, raw=True, options=constrained), printer)
         if how.private:  # without a session, which the daemon would keep if this process were killed
             messages = how.messages(text)
             return await answer.show(client.generate(messages=messages, options=constrained), printer)
-        session = await _session(client, how, options, printer)
-        return await answer.show(client.chat(session, text, options=constrained), printer)
+        async with _kept(client, how, options, printer) as session:
+            return await answer.show(client.chat(session, text, options=constrained), printer)
 
     return _answered(how, flags, printer, local, ask)
 
@@ -302,7 +306,7 @@ async def _session(client: Client, how: RunFlags, options: Options, printer: Pri
         if how.stats:
             note(f"session {session}")
         return session
-    stream = client.open(system=how.system, private=how.private, options=options)
+    stream = client.open(system=how.system, options=options)
     opened = await answer.show(stream, printer)
     if how.stats:
         note(f"{pairing_line(opened.pairing)}; session {opened.session}")
@@ -311,10 +315,12 @@ async def _session(client: Client, how: RunFlags, options: Options, printer: Pri
 
 @asynccontextmanager
 async def _kept(client: Client, how: RunFlags, options: Options, printer: Printer) -> AsyncIterator[str]:
-    """The session of a run with tools, which is kept unless it is private."""
+    """The session of a run; a new one is deleted if its first message is refused."""
     session = await _session(client, how, options, printer)
     try:
         yield session
-    finally:
-        if how.private:
-            await client.close_session(session)
+    except (InvalidOptions, ContextExceeded):
+        is_answered = any(message.role == "assistant" for message in printer.messages)
+        if not (how.go_on or how.session or is_answered):
+            await client.delete_session(session)
+        raise

@@ -40,27 +40,34 @@ async def opened(files: tuple[Path, ...]) -> AsyncIterator[Toolbox]:
 
 
 class Terminal:
-    """A session with tools, whose questions and calls go to stderr; with ``yes`` without questions."""
+    """A conversation with tools, whose questions and calls go to stderr; with ``yes`` without questions. The
+    printer keeps its messages."""
 
-    def __init__(self, client: Client, session: str, box: Toolbox, printer: Printer, *, yes: bool) -> None:
-        self._client, self._session, self._box = client, session, box
-        self._printer, self._yes = printer, yes
+    def __init__(
+        self, client: Client, box: Toolbox, printer: Printer, options: Options, *, yes: bool
+    ) -> None:
+        self._client, self._box = client, box
+        self._printer, self._options, self._yes = printer, options, yes
         self._line = ""
         """shown last: repeated calls are shown once"""
 
-    async def converse(self, text: str, options: Options) -> Result:
-        """The last answer to a text; the answers and results before it go to the printer."""
-        self._text, self._options = text, options
+    async def converse(self, text: str, session: str | None = None) -> Result:
+        """The last answer to a text, in a session or to the printer's messages; the answers and results
+        before it go to the printer."""
+        self._text, self._session = text, session
         await loop.converse(self._box, self)
         return self._result
 
     async def answer(self, results: tuple[CallResult, ...]) -> tuple[ToolCall, ...]:
         said, session = self._printer.messages, self._session
         said += [Message("tool", each.content, (), each.tool_call_id) for each in results]
-        if results:
-            stream = self._client.results(session, results, tools=self._box.tools, options=self._options)
+        tools, options = self._box.tools, self._options
+        if session is None:
+            stream = self._client.generate(messages=tuple(said), tools=tools, options=options)
+        elif results:
+            stream = self._client.results(session, results, tools=tools, options=options)
         else:
-            stream = self._client.chat(session, self._text, tools=self._box.tools, options=self._options)
+            stream = self._client.chat(session, self._text, tools=tools, options=options)
         self._result = result = await show(stream, self._printer)
         said.append(Message("assistant", result.text, result.tool_calls))
         if result.finish_reason != "tool_calls":

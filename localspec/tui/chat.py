@@ -161,6 +161,7 @@ class Chat:
         self._stopped.set()
         if self._call is not None:
             self._call.cancel()
+            self._report(Working("stopping the call", None))
         if self._stream is not None:
             self._stream.stop()
 

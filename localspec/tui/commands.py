@@ -357,7 +357,8 @@ async def tools(screen: ChatScreen, argument: str) -> None:
     elif argument:
         await screen.open_tools(await asyncio.to_thread(servers_in, Path(argument).expanduser()))
         return
-    screen.notify(box.listing or "There are none. /tools FILE starts some.", title="Tools")
+    none = "They are off" if argument else "There are none"
+    screen.notify(box.listing or f"{none}: /tools FILE starts some.", title="Tools")
 
 
 # The view.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from localspec.errors import DiskFull, StorageError
 from localspec.protocol.messages import Status
-from localspec.tui.conversation import Answer, Called, Question, Said
+from localspec.tui.conversation import Called, Question, Said
 from localspec.wording import one_line
 
 LONGEST_NAME = 60
@@ -35,7 +35,7 @@ def markdown(title: str, model: str | None, system: str | None, said: Iterable[S
         if isinstance(each, Called):
             fence = max(("```", *(run + "`" for run in re.findall("`{3,}", each.text))), key=len)
             parts.append(f"## Call of {each.made.begun}\n\n{fence}\n{each.text}\n{fence}")
-        if isinstance(each, Called) or (isinstance(each, Answer) and each.calls and not each.text):
+        if isinstance(each, Called) or not each.text:
             continue
         speaker = "Question" if isinstance(each, Question) else f"Answer{ENDINGS[each.status]}"
         parts.append(f"## {speaker}\n\n{each.text}")

@@ -309,8 +309,8 @@ async def test_ctrl_c_ends_the_call_and_a_second_one_the_conversation(home: Path
     printer = Printer()
     async with connected() as client, opened(functions) as (box, _):
         session = (await client.open().result()).session
-        front = Terminal(client, session, box, printer, yes=True)
-        talk = asyncio.create_task(front.converse("call", Options()))
+        front = Terminal(client, box, printer, Options(), yes=True)
+        talk = asyncio.create_task(front.converse("call", session))
         for _ in range(2):
             await until(begun.exists, "the call has begun")
             begun.unlink()
@@ -342,5 +342,8 @@ def test_the_command_asks_and_prints_the_answer_alone(home: Path, functions: Pat
     more = [*command[:-1], "-c", "then what"]
     done = subprocess.run([*more, "--yes"], input="", capture_output=True, text=True, timeout=DEADLINE_S)
     assert json.loads(done.stdout)["text"] == "\nwhat"
+    private = [*command, "--private", "--yes"]
+    done = subprocess.run(private, input="", capture_output=True, text=True, timeout=DEADLINE_S)
+    assert json.loads(done.stdout)["messages"] == result["messages"]
     refused = subprocess.run(command, input="", capture_output=True, text=True, timeout=DEADLINE_S)
     assert refused.returncode == 2 and "Add --yes" in refused.stdout

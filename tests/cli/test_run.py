@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
+import sqlite3
 import subprocess
+from contextlib import closing
 from pathlib import Path
 
 import pexpect
@@ -125,6 +127,15 @@ def test_a_private_answer_leaves_no_session(cli: Cli) -> None:
     history = (cli.home / "data").rglob("*")
     assert not any(b"very secret words" in path.read_bytes() for path in history if path.is_file())
     assert b"very secret words" not in (cli.home / "state" / "daemon.log").read_bytes()
+
+
+def test_a_refused_message_leaves_no_session(cli: Cli) -> None:
+    cli("run", *GREEDY, "answered")
+    refused = cli.process("run", "--regex", "(", "refused")
+    assert refused.returncode == 2 and "unclosed group" in refused.stderr
+    with closing(sqlite3.connect(cli.home / "data" / "history.sqlite")) as history:
+        titles = {title for (title,) in history.execute("SELECT title FROM sessions")}
+    assert "answered" in titles and "refused" not in titles
 
 
 @pytest.mark.slow
