@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from lsprotocol import types
 
@@ -16,7 +16,9 @@ from localspec.protocol.messages import Completions, ModelProgress, Trigger
 from localspec.protocol.options import Options
 
 if TYPE_CHECKING:
-    from localspec.client import Stream
+    from localspec.client import Client, Stream
+
+T = TypeVar("T")
 
 ACCEPTED = "localspec.accepted"
 """command that an editor runs after an item was accepted; its argument is the item's id"""
@@ -46,7 +48,7 @@ async def inline_completion(
         if server.link.failure is not None:
             server.fail(error)
     except TimeoutError:
-        pass  # the daemon is still starting, or hangs
+        pass  # the daemon hangs
     except LocalspecError as error:
         server.fail(error)
     finally:
@@ -77,12 +79,26 @@ def question_of(server: Server, params: types.InlineCompletionParams) -> Questio
 
 async def _answered(server: Server, question: Question) -> types.InlineCompletionList | None:
     settings = server.settings
-    async with asyncio.timeout(settings.max_ms / 1000):
-        client = await server.link.client(at_once=question.trigger == "invoked")
-    if question.is_stale or server.newest.get(question.document.uri) is not question:
+    # A daemon that starts, and a model that is loaded, are waited for: the editor cancels what it no longer
+    # needs.
+    client = await server.link.client(at_once=question.trigger == "invoked")
+    while True:
+        if question.is_stale or server.newest.get(question.document.uri) is not question:
+            return None
+        answer = await _ended(server, _asked(server, client, question), settings.max_ms / 1000 + GRACE_S)
+        if answer.result.finish_reason != "deadline" or not server.loading.shown:
+            break
+        await _ended(server, client.load(settings.model), None)
+        server.loading.end()
+    server.status.count(answer)
+    if question.is_stale or answer.result.finish_reason == "cancelled":
         return None
-    document = question.document
-    stream = client.complete(
+    return _items(server, question, answer)
+
+
+def _asked(server: Server, client: Client, question: Question) -> Stream[Completions]:
+    document, settings = question.document, server.settings
+    return client.complete(
         document.before(question.start) + question.lead,
         document.after(question.end),
         language=document.language,
@@ -94,11 +110,6 @@ async def _answered(server: Server, question: Question) -> types.InlineCompletio
         trigger=question.trigger,
         options=Options(model=settings.model),
     )
-    answer = await _ended(server, stream)
-    server.status.count(answer)
-    if question.is_stale or answer.result.finish_reason == "cancelled":
-        return None
-    return _items(server, question, answer)
 
 
 def rested(server: Server, params: Mapping[str, Any]) -> None:
@@ -126,10 +137,10 @@ async def _warm(server: Server, document: Document, position: types.Position) ->
     ).result()
 
 
-async def _ended(server: Server, stream: Stream[Completions]) -> Completions:
-    """The daemon's answer; the stream is stopped if the editor cancels or the deadline passes."""
+async def _ended(server: Server, stream: Stream[T], limit_s: float | None) -> T:
+    """The daemon's answer; the stream is stopped if the editor cancels or the time is over."""
     try:
-        async with asyncio.timeout(server.settings.max_ms / 1000 + GRACE_S):
+        async with asyncio.timeout(limit_s):
             async for event in stream.events():
                 if isinstance(event, ModelProgress):
                     server.loading.see(event)

@@ -165,7 +165,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     model: str | None = None
     """the model of completions; not set: the one that localspec is configured to use"""
     max_ms: Annotated[int, Meta(ge=1, le=600_000)] = 5000
-    """milliseconds after which a completion is dropped"""
+    """milliseconds after which a completion is dropped, once its model is loaded"""
     excluded_languages: Annotated[tuple[str, ...], Meta(max_length=1000)] = ()
     """language ids of documents from which nothing is sent"""
 

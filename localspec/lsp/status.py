@@ -159,6 +159,11 @@ class Loading:
         self._status, self._make = status, work
         self._work: Work | None = None
 
+    @property
+    def shown(self) -> bool:
+        """True if a load was seen since the last end."""
+        return self._work is not None
+
     def see(self, event: ModelProgress) -> None:
         """Show the progress of an event."""
         if self._work is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -333,7 +334,7 @@ async def test_a_model_that_is_loaded_is_shown(echo: DaemonProcess, tmp_path: Pa
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     window = types.WindowClientCapabilities(work_done_progress=True)
-    async with editing(options={"model": f"gate:{gate}"}, window=window) as editor:
+    async with editing(options={"model": f"gate:{gate}", "maxMs": 1000}, window=window) as editor:
         editor.open(URI, "word")
         asked = editor.ask(URI, (0, 4))
         await until(lambda: len(editor.progress) >= 2, "progress is shown")
@@ -341,6 +342,7 @@ async def test_a_model_that_is_loaded_is_shown(echo: DaemonProcess, tmp_path: Pa
         assert begin["kind"] == "begin" and begin["title"] == f"Loading gate:{gate}"
         assert (report["percentage"], report["message"]) == (50, "weights")
         assert editor.states[-1]["message"] == f"loading gate:{gate} 50%" and editor.states[-1]["busy"]
+        await asyncio.sleep(1.2)  # longer than a completion may take
         gate.write_text("go")
         assert texts((await soon(asked)).items) == ["word"]
         await until(lambda: editor.progress[-1]["kind"] == "end", "it ends")
