@@ -1,13 +1,16 @@
 """Equality, counted: answers with speculation beside plain ones from a cold cache, token by token.
 
-    python -m assets.bench.equality --model FILE.gguf [--draft FILE.gguf] --out FILE.jsonl [--seconds 200]
+    python -m assets.bench.equality --model MODEL [--draft MODEL] --out FILE.jsonl [--seconds 200]
 
 Every prompt is answered plainly, greedily and with a seed, in every mode; then by every proposer,
 in one of four ways that take turns: from a cold cache, again over the cells of the last answer, as a second
-turn over them, and in a batch with two others. Drafts have a forced length, those of ``auto`` its own. Groups
-of three prompts are appended to ``--out`` as they end; the same command continues behind them. The exit
+turn over them, and in a batch with the others. Drafts have a forced length, those of ``auto`` its own. Groups
+of four prompts are appended to ``--out`` as they end; the same command continues behind them. The exit
 status is 1 if a text differs from the plain one of its mode that was ``strict``, or whose receipt says
 ``exact``.
+
+``--nodes local`` has an MLX model answer over a second process, and compares its plain greedy texts with
+those of one process too: they may differ where the two best tokens are close, by ``CLOSE``.
 """
 
 from __future__ import annotations
@@ -15,19 +18,26 @@ from __future__ import annotations
 import argparse
 import inspect
 import json
+import os
 import textwrap
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from importlib import import_module
 from itertools import islice, product, takewhile
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
+import msgspec
+
+from localspec.backends.base import Backend, Span, top_margin
 from localspec.bench.run import Order, answer, opened, rest
 from localspec.engine.engine import Engine
-from localspec.engine.load import choose_here
+from localspec.engine.load import Progressed, choose_here, load_engine
 from localspec.engine.sequence import Sequence as Generation
+from localspec.errors import LocalspecError
+from localspec.models.model import Model
 from localspec.protocol.options import AUTO, KINDS, NONE, Options, parse_options
 from localspec.protocol.requests import (
     ChatPrompt,
@@ -38,8 +48,10 @@ from localspec.protocol.requests import (
     Request,
     TextPrompt,
 )
+from localspec.ranks.backend import open_over_nodes
 
-CONFIG = EngineConfig(n_ctx=2048, parallel=4, prefill_chunk=32)
+GROUP = 4
+CONFIG = EngineConfig(n_ctx=2048, parallel=GROUP, prefill_chunk=32)
 MODULES = "textwrap shutil json.decoder string inspect heapq bisect calendar ast tokenize csv copy random"
 PROPOSERS = (NONE, *(kind.name for kind in KINDS), AUTO)
 LENGTHS = 2, 3, 7, 12
@@ -53,6 +65,8 @@ QUESTIONS = (
     "Give the parameters of this function as a JSON list of name and default:\n```python\n{source}```",
 )
 OUTCOMES = "equal exact", "equal near-ties", "differ near-ties", "differ exact"
+CLOSE = 0.1
+"""a difference of logits by which half precision can change the best token where sums are split otherwise"""
 
 
 def prompts(*, gaps: bool) -> Iterator[Prompt]:
@@ -68,6 +82,16 @@ def prompts(*, gaps: bool) -> Iterator[Prompt]:
                 yield TextPrompt(source[: len(source) // 2])
                 before, line, behind = source.partition(max(source.splitlines(), key=len))
                 yield FimPrompt(before, behind) if gaps else TextPrompt(before + line)
+
+
+def length(prompt: Prompt) -> int:
+    """Its characters, without those of a template."""
+    match prompt:
+        case ChatPrompt():
+            return sum(len(message.content) for message in prompt.messages)
+        case FimPrompt():
+            return len(prompt.prefix + prompt.suffix)
+    return len(prompt.text)
 
 
 def played(engine: Engine, asked: Sequence[Prompt], options: Options, way: str = "cold") -> list[Generation]:
@@ -87,15 +111,20 @@ def played(engine: Engine, asked: Sequence[Prompt], options: Options, way: str =
 
 
 def compare(
-    engine: Engine, number: int, group: Sequence[Prompt], tokens: int, modes: Sequence[str]
+    engine: Engine, alone: Engine | None, number: int, group: Sequence[Prompt], given: argparse.Namespace
 ) -> Iterator[dict[str, Any]]:
-    """Play a group; yield a line for each answer."""
-    for (name, sampling), mode in product(SAMPLINGS.items(), modes):
-        plain = parse_options({"proposer": NONE, "exactness": mode, "max_tokens": tokens}).over(sampling)
+    """Play a group; yield a line for each answer. ``alone``: the same model in one process."""
+    for (name, sampling), mode in product(SAMPLINGS.items(), given.modes):
+        asked = {"proposer": NONE, "exactness": mode, "max_tokens": given.tokens}
+        plain = parse_options(asked).over(sampling)
         first = played(engine, group, plain)
+        if alone is not None and name == "greedy":
+            for said, own in zip(first, played(alone, group, plain), strict=True):
+                what = {"group": number, "what": f"{mode} one process", "way": "one process"}
+                yield {**what, **difference(alone, said.tokens, own.tokens)}
         later = [after(*both) for both in zip(group, first, strict=True)]
         second = played(engine, later, plain)
-        for place, proposer in enumerate(PROPOSERS):
+        for place, proposer in enumerate(given.proposers):
             way = WAYS[(number + place) % len(WAYS)]
             k = {} if proposer in (NONE, AUTO) else {"k": LENGTHS[number // len(WAYS) % len(LENGTHS)]}
             options = parse_options({"proposer": proposer, **k}).over(plain)
@@ -107,6 +136,18 @@ def compare(
                 outcome = f"{'equal' if equal else 'differ'} {said.stats.exactness}"
                 counts = {"drafted": said.stats.drafted, "accepted": said.stats.accepted, outcome: 1}
                 yield {"group": number, "what": f"{mode} {name} {proposer}", "way": f"{mode} {way}", **counts}
+
+
+def difference(engine: Engine, said: Sequence[int], own: Sequence[int]) -> dict[str, Any]:
+    """The outcome of two texts and, if they differ, how much better the engine's token is than the next."""
+    if said == own:
+        return {"equal exact": 1}
+    backend = engine.target
+    same = next((i for i, pair in enumerate(zip(said, own, strict=False)) if len({*pair}) > 1), len(own) - 1)
+    sequence = backend.open()
+    margin = top_margin(backend.forward([Span(sequence, own[:same], 1)]).rows(0, 1)[0])
+    backend.close(sequence)
+    return {f"differ {'near-ties' if margin < CLOSE else 'exact'}": 1, "margin": round(margin, 4)}
 
 
 def after(prompt: Prompt, said: Generation) -> Prompt:
@@ -127,27 +168,46 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
     return "\n".join([" " * 29 + "".join(f"{name:>17}" for name in names), *rows])
 
 
+def over_nodes(model: Model, config: EngineConfig, progress: Progressed) -> Backend:
+    def lost(error: LocalspecError) -> NoReturn:
+        print(error)
+        os._exit(3)
+
+    return open_over_nodes(model, config, progress, lost)
+
+
 def main() -> int:
     """Play the groups that are missing in the file, and print the table."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--model", required=True)
     parser.add_argument("--draft", default="auto")
     parser.add_argument("--out", type=Path, required=True)
-    parser.add_argument("--prompts", type=int, default=201)
+    parser.add_argument("--prompts", type=int, default=200)
+    parser.add_argument("--longest", type=int, default=1000, help="characters of a prompt")
     parser.add_argument("--tokens", type=int, default=28)
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
+    parser.add_argument("--proposers", nargs="+", choices=PROPOSERS, default=PROPOSERS)
+    parser.add_argument("--nodes", nargs="+", default=())
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no group begins after these")
     given = parser.parse_args()
-    pair = choose_here(given.model, given.draft, config=CONFIG)
+    config = msgspec.structs.replace(CONFIG, nodes=tuple(given.nodes))
+    pair = choose_here(given.model, given.draft, config=config)
     lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
     done = {line["group"] for line in lines}
-    with opened(Order(pair, CONFIG, AUTO), lambda part, share: None) as engine, given.out.open("a") as out:
+    with ExitStack() as stack:
+        engine = stack.enter_context(opened(Order(pair, config, AUTO), lambda part, share: None, over_nodes))
+        alone = None
+        if given.nodes:
+            alone = stack.enter_context(load_engine(choose_here(given.model, NONE), config=CONFIG))
+        out = stack.enter_context(given.out.open("a"))
         print(engine.target.capabilities)
         until = time.monotonic() + given.seconds
-        asked = list(islice(prompts(gaps=engine.target.vocabulary.fim is not None), given.prompts))
-        missing = (number for number in range(len(asked) // 3) if number not in done)
+        every = prompts(gaps=engine.target.vocabulary.fim is not None)
+        asked = list(islice((each for each in every if length(each) <= given.longest), given.prompts))
+        missing = (number for number in range(len(asked) // GROUP) if number not in done)
         for number in takewhile(lambda _: time.monotonic() < until, missing):
-            new = list(compare(engine, number, asked[number * 3 : number * 3 + 3], given.tokens, given.modes))
+            group = asked[number * GROUP :][:GROUP]
+            new = list(compare(engine, alone, number, group, given))
             print(*map(json.dumps, new), sep="\n", file=out, flush=True)
             lines += new
     print(table(lines))

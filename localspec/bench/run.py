@@ -18,7 +18,7 @@ from pathlib import Path
 import msgspec
 
 from localspec.engine.engine import Engine
-from localspec.engine.load import Progress, load_engine
+from localspec.engine.load import OverNodes, Progress, load_engine
 from localspec.engine.sequence import Sequence as Generation
 from localspec.errors import InvalidOptions
 from localspec.models.fit import processor_name
@@ -140,8 +140,9 @@ def load_cases(workloads: tuple[str, ...] = ()) -> list[Case]:
 
 
 @contextmanager
-def opened(order: Order, tell: Progress) -> Iterator[Engine]:
-    """The engine of a daemon, with an empty n-gram memory that is removed afterwards, all costs measured."""
+def opened(order: Order, tell: Progress, over_nodes: OverNodes | None = None) -> Iterator[Engine]:
+    """The engine of a daemon, with an empty n-gram memory that is removed afterwards, all costs measured;
+    ``over_nodes``: see :func:`localspec.engine.load.load_target`."""
     with (
         tempfile.TemporaryDirectory(prefix="localspec-bench-") as memory,
         load_engine(
@@ -149,6 +150,7 @@ def opened(order: Order, tell: Progress) -> Iterator[Engine]:
             config=order.config,
             progress=lambda part, fraction: tell(f"loading the {part} model", fraction),
             memory=Path(memory),
+            over_nodes=over_nodes,
         ) as engine,
     ):
         tell("measuring the cost of forwards", 0.0)

@@ -99,13 +99,16 @@ def load_engine(
     progress: Progress | None = None,
     memory: bool | Path = False,
     free: int | None = None,
+    over_nodes: OverNodes | None = None,
 ) -> Engine:
     """Load target and draft model; see :func:`load_target` and :func:`add_draft`. Raises what they raise; for
     a draft model that was requested and has no room, before anything is loaded."""
     room = room_for(config, free).free(pair.target)
     if pair.drafter.asked and room is not None:
         needs_of(pair.target, pair.draft, config, room).check(pair.target.name, room)
-    engine = load_target(pair, config=config, progress=progress, memory=memory, free=room)
+    engine = load_target(
+        pair, config=config, progress=progress, memory=memory, free=room, over_nodes=over_nodes
+    )
     try:
         left = None if room is None else room - engine.needs.total
         drafted = add_draft(engine, pair, progress=progress, free=left)
