@@ -7,6 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from localspec.cli import output
+from localspec.errors import InvalidOptions
 
 
 def follow(*, listen: Annotated[str, Parameter(allow_leading_hyphen=True)] = "") -> None:
@@ -20,6 +21,11 @@ def follow(*, listen: Annotated[str, Parameter(allow_leading_hyphen=True)] = "")
     from localspec.ranks import follower, nodes
 
     if not listen:
+        if output.can_ask() or output.is_terminal():
+            raise InvalidOptions(
+                "`localspec follow` speaks with the daemon of another machine, which starts it by ssh",
+                "Name this machine in `nodes` there, or add --listen HOST:PORT.",
+            )
         follower.main()
     nodes.listen(listen, _show)
 

@@ -75,7 +75,7 @@ def _found(
     """Have all nodes find the model; return the addresses of all ranks."""
     alone, own = replace(config, nodes=()), frames.digests_of(directory)
     for peer in peers:
-        peer.send(Find(model.own_name, str(directory.path), alone))
+        peer.send(Find(model.own_name, str(directory.path), alone, len(peers) + 1))
     found = [peer.expect(Found) for peer in peers]
     for peer, each in zip(peers, found, strict=True):
         frames.check_digests(peer.name, model.own_name, each.digests, own)

@@ -18,6 +18,7 @@ from typing import NoReturn
 from localspec.backends.base import Backend
 from localspec.errors import EngineError, LocalspecError, ModelInvalid
 from localspec.models.directory import ModelDirectory
+from localspec.models.fit import size_of
 from localspec.models.model import Model
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
@@ -104,6 +105,7 @@ def follow(peer: Peer, own: str, first: str, token: str) -> None:
     if not isinstance(find, Find):
         raise EngineError(f"internal error: the first rank sent {type(find).__name__}")
     model = found_model(find)
+    check_room(model, find)
     assert isinstance(model.header, ModelDirectory)
     peer.send(Found(frames.digests_of(model.header), free_port(own), first))
     start = peer.expect(Start)
@@ -127,6 +129,16 @@ def found_model(find: Find) -> Model:
     if not isinstance(model.header, ModelDirectory):
         raise ModelInvalid(f"{find.name} is no MLX directory on this node")
     return model
+
+
+def check_room(model: Model, find: Find) -> None:
+    """Raise :class:`ModelTooLarge` if this machine has too little memory for its share."""
+    from localspec.engine.load import room_for  # may import MLX
+
+    free = room_for(find.config).free(model)
+    if free is not None:
+        share = size_of(model, find.config).over(find.machines)
+        share.needs(None, find.config, free).check(f"its share of {find.name}", free)
 
 
 def opened(model: Model, config: EngineConfig, start: Start) -> Backend:

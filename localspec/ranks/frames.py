@@ -48,11 +48,13 @@ class Prove(msgspec.Struct, frozen=True, array_like=True, tag=17):
 
 
 class Find(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """The model to look for, by its path or, if nothing is there, by its name."""
+    """The model to look for, by its path or, if nothing is there, by its name, and how many machines share
+    it."""
 
     name: str
     path: str
     config: EngineConfig
+    machines: int
 
 
 class Found(msgspec.Struct, frozen=True, array_like=True, tag=3):

@@ -11,13 +11,21 @@ from queue import SimpleQueue
 import pytest
 
 from localspec.backends.base import Span
-from localspec.errors import LocalspecError, ModelInvalid, NodeLost, OutOfMemory, Unauthorized, VersionSkew
+from localspec.errors import (
+    LocalspecError,
+    ModelInvalid,
+    ModelTooLarge,
+    NodeLost,
+    OutOfMemory,
+    Unauthorized,
+    VersionSkew,
+)
 from localspec.models.directory import ModelDirectory
 from localspec.models.model import model_at
 from localspec.protocol.frames import HEADER, encode_frame
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
-from localspec.ranks.follower import addresses, follow
+from localspec.ranks.follower import addresses, check_room, follow
 from localspec.ranks.frames import Beat, Find, Forward, Frame, Hello, Open, Ping, Prove, Refused, Truncate
 from localspec.ranks.nodes import greet
 from localspec.ranks.peer import PERIOD_S, SILENT_S, Peer, Silence
@@ -36,7 +44,7 @@ class Ended(io.BytesIO):
 
 @pytest.mark.parametrize(
     "frame",
-    [Open(3), Truncate(1, 20), Forward(2, [SPAN]), Find("a", "/b", EngineConfig(n_ctx=64))],
+    [Open(3), Truncate(1, 20), Forward(2, [SPAN]), Find("a", "/b", EngineConfig(n_ctx=64), 2)],
 )
 def test_a_frame_is_read_as_it_was_sent(frame: Frame) -> None:
     assert frames.read(io.BytesIO(encode_frame(frame))) == frame
@@ -107,13 +115,21 @@ def test_other_weights_are_refused_by_file(directory: ModelDirectory, place: flo
         frames.check_digests("mac-b", "qwen3", frames.digests_of(directory), own)
 
 
+def test_a_node_with_too_little_memory_refuses_its_share(directory: ModelDirectory) -> None:
+    model = model_at(directory.path)
+    for n_ctx, machines in ((64, 2), (2**40, 2**40)):
+        check_room(model, Find("qwen3", "", EngineConfig(n_ctx=n_ctx), machines))
+    with pytest.raises(ModelTooLarge, match="^its share of qwen3 needs .* of memory"):
+        check_room(model, Find("qwen3", "", EngineConfig(n_ctx=2**40), 2))
+
+
 def test_a_missing_file_is_refused(directory: ModelDirectory) -> None:
     own = frames.digests_of(directory)
     with pytest.raises(ModelInvalid, match=r"^config.json "):
         frames.check_digests("mac-b", "qwen3", {"model.safetensors": own["model.safetensors"]}, own)
 
 
-@pytest.mark.parametrize("sent", [Ping(), Open(1), Find("a", "/a", EngineConfig()), Prove(b"of another")])
+@pytest.mark.parametrize("sent", [Ping(), Open(1), Find("a", "/a", EngineConfig(), 2), Prove(b"of another")])
 def test_a_node_does_nothing_before_a_proof_of_its_token(sent: Frame) -> None:
     replies = Ended()
     first = Peer("first", io.BytesIO(encode_frame(sent)), replies)
