@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 
+import pexpect
 import pytest
 
 from tests.cli.harness import Cli
@@ -52,6 +53,13 @@ def test_what_is_wrong_is_said_with_the_nearest_and_whose_help_to_read(
 def test_a_word_without_end_is_not_repeated(cli: Cli) -> None:
     for line in (("x" * 5000,), ("run", "--" + "x" * 5000), ("config", "path", "x" * 5000)):
         assert len(cli(*line).stderr) < 300
+
+
+def test_a_terminal_is_no_other_machine(cli: Cli) -> None:
+    command, *arguments = (*cli.command, "follow")
+    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
+    terminal.expect("speaks with the daemon of another machine.*--listen HOST:PORT")
+    terminal.expect(pexpect.EOF)
 
 
 @pytest.mark.slow

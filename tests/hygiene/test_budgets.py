@@ -22,7 +22,7 @@ from tests.hygiene.source import (
 )
 
 CEILINGS = {
-    "assets": 3150,
+    "assets": 3200,
     "localspec/.": 1550,
     "localspec/agent": 600,
     "localspec/backends": 3450,
@@ -50,7 +50,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1400,
     "plugins/vscode": 2650,
-    "tests": 48650,
+    "tests": 48900,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

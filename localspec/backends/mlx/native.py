@@ -46,10 +46,11 @@ def device() -> str:
 def ring(rank: int, hosts: list[list[str]]) -> Any:
     """Connect to the other ranks by the addresses of all, and wait for them; once in a process. Raises
     :class:`EngineError`; if they do not come this process is ended by SIGALRM."""
-    with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
+    # Without a name, as this process may be ended at any time.
+    with tempfile.TemporaryFile("w+") as file:
         json.dump(hosts, file)
-        file.flush()
-        os.environ |= {"MLX_RANK": str(rank), "MLX_HOSTFILE": file.name}
+        file.seek(0)
+        os.environ |= {"MLX_RANK": str(rank), "MLX_HOSTFILE": f"/dev/fd/{file.fileno()}"}
         # MLX would wait for ever, and no thread runs meanwhile.
         signal.alarm(CONNECT_S)
         try:
