@@ -10,7 +10,7 @@ status is 1 if a text differs from the plain one of its mode that was ``strict``
 ``exact``.
 
 ``--nodes local`` has an MLX model answer over a second process, and compares its plain greedy texts with
-those of one process too: they may differ where the two best tokens are close, by ``CLOSE``.
+those of one process too: they may differ where the two best tokens are ``--close``.
 """
 
 from __future__ import annotations
@@ -65,8 +65,6 @@ QUESTIONS = (
     "Give the parameters of this function as a JSON list of name and default:\n```python\n{source}```",
 )
 OUTCOMES = "equal exact", "equal near-ties", "differ near-ties", "differ exact"
-CLOSE = 0.1
-"""a difference of logits by which half precision can change the best token where sums are split otherwise"""
 
 
 def prompts(*, gaps: bool) -> Iterator[Prompt]:
@@ -121,7 +119,7 @@ def compare(
         if alone is not None and name == "greedy":
             for said, own in zip(first, played(alone, group, plain), strict=True):
                 what = {"group": number, "what": f"{mode} one process", "way": "one process"}
-                yield {**what, **difference(alone, said.tokens, own.tokens)}
+                yield {**what, **difference(alone, said.tokens, own.tokens, given.close)}
         later = [after(*both) for both in zip(group, first, strict=True)]
         second = played(engine, later, plain)
         for place, proposer in enumerate(given.proposers):
@@ -138,7 +136,7 @@ def compare(
                 yield {"group": number, "what": f"{mode} {name} {proposer}", "way": f"{mode} {way}", **counts}
 
 
-def difference(engine: Engine, said: Sequence[int], own: Sequence[int]) -> dict[str, Any]:
+def difference(engine: Engine, said: Sequence[int], own: Sequence[int], close: float) -> dict[str, Any]:
     """The outcome of two texts and, if they differ, how much better the engine's token is than the next."""
     if said == own:
         return {"equal exact": 1}
@@ -147,7 +145,7 @@ def difference(engine: Engine, said: Sequence[int], own: Sequence[int]) -> dict[
     sequence = backend.open()
     margin = top_margin(backend.forward([Span(sequence, own[:same], 1)]).rows(0, 1)[0])
     backend.close(sequence)
-    return {f"differ {'near-ties' if margin < CLOSE else 'exact'}": 1, "margin": round(margin, 4)}
+    return {f"differ {'near-ties' if margin < close else 'exact'}": 1, "margin": round(margin, 4)}
 
 
 def after(prompt: Prompt, said: Generation) -> Prompt:
@@ -188,6 +186,7 @@ def main() -> int:
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--proposers", nargs="+", choices=PROPOSERS, default=PROPOSERS)
     parser.add_argument("--nodes", nargs="+", default=())
+    parser.add_argument("--close", type=float, default=0.1, help="in logits; more for bfloat16")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no group begins after these")
     given = parser.parse_args()
     config = msgspec.structs.replace(CONFIG, nodes=tuple(given.nodes))
