@@ -34,7 +34,7 @@ from localspec.errors import EngineBusy, LocalspecError
 from localspec.memory.memory import Memory, Moment
 from localspec.memory.sources import apart
 from localspec.memory.texts import MAX_BYTES, Lesson, may_learn
-from localspec.models.library import Learnt, Record, Tried, TriedRecord, name_of_pair
+from localspec.models.library import Learnt, Record, Tried, TriedRecord, name_of_pair, over
 from localspec.models.model import Model
 from localspec.protocol.requests import FimPrompt, Stats
 from localspec.speculation.controller import BUCKETS, Calibration, Survival, best_length
@@ -224,9 +224,9 @@ class KnownDraft:
 class Learning:
     """All that was learnt of a target and of its draft models.
 
-    ``directory`` keeps costs and calibration between runs, by machine, backend version and model; None:
-    they end with the engine. ``model`` is the target. If a file cannot be read or written, its results are
-    lost, and nothing else.
+    ``directory`` keeps costs and calibration between runs, by machine, backend version and model, costs also
+    by the ``nodes`` that share it; None: they end with the engine. ``model`` is the target. If a file cannot
+    be read or written, its results are lost, and nothing else.
     """
 
     def __init__(
@@ -235,6 +235,7 @@ class Learning:
         *,
         directory: Path | None = None,
         model: Model | None = None,
+        nodes: Sequence[str] = (),
         memory: Memory | None = None,
         chats: Saved | None = None,
     ) -> None:
@@ -246,12 +247,12 @@ class Learning:
         self.calibration = Calibration()
         self.rounding = KnownRounding()
         self._drafts: dict[Backend, KnownDraft] = {}
-        self._directory, self._model = directory, model
+        self._directory, self._model, self._nodes = directory, model, nodes
         limits = target.capabilities
         probed = f"{limits.n_ctx} cells, at most {limits.max_batch} tokens at once"
         self._records = [
-            *self._kept(f"cost of {target.description}", self.costs),
-            *self._kept(f"exact widths of {target.description}, {probed}", self.rounding),
+            *self._kept(f"cost of {target.description}{over(nodes)}", self.costs),
+            *self._kept(f"exact widths of {target.description}{over(nodes)}, {probed}", self.rounding),
             *self._kept(f"calibration of {target.description}", self.calibration),
         ]
 
@@ -271,7 +272,7 @@ class Learning:
             if model is not None and self._model is not None:
                 survival = self.calibration.by_position(learnt_as(draft))
                 known.pair = KnownPair(self.costs, known.costs, survival)
-                known.records += self._kept(name_of_pair(self._model, model), known.pair)
+                known.records += self._kept(name_of_pair(self._model, model, self._nodes), known.pair)
         return known
 
     def drop_draft(self, draft: Backend) -> None:

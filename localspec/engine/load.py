@@ -156,6 +156,7 @@ def load_target(
             target,
             directory=_unless_broken(learnt_dir),
             model=pair.target,
+            nodes=nodes_of(pair.target, config),
             memory=_unless_broken(lambda: open_memory(pair.target, target.vocabulary, place))
             if memory and config.memory
             else None,

@@ -368,6 +368,17 @@ class Record:
             home.write_private(self._path, learnt)
 
 
+def recorded(begin: str, part: str, end: str) -> Iterator[Mapping[str, Any]]:
+    """What was learnt on this kind of machine by records whose ``what`` begins, contains and ends so; raises
+    :class:`LocalspecError` where their directory cannot be made."""
+    for path in learnt_dir().glob("*.json"):
+        with contextlib.suppress(*SPOILT):
+            document = json.loads(path.read_text(encoding="utf-8"))
+            of, learnt = str(document["of"]), dict(document["learnt"])
+            if of.startswith(begin) and part in of and of.endswith(f"{end} on {machine_name()}"):
+                yield learnt
+
+
 def learnt_dir() -> Path:
     """The directory of the records; raises :class:`LocalspecError` where it cannot be made."""
     return home.private_dir(home.cache_dir() / "learnt")
@@ -416,18 +427,23 @@ class TriedRecord:
         self.tried = Tried(drafted, accepted, gain)
 
 
-def name_of_pair(target: Model, draft: Model) -> str:
-    """The name of a pair's record: other files at the same paths, or another build of the library that runs
-    them, count as another pair."""
+def name_of_pair(target: Model, draft: Model, nodes: Sequence[str] = ()) -> str:
+    """The name of a pair's record: other files at the same paths, another build of the library that runs
+    them, or other nodes that share the target, count as another pair."""
     pair = " and ".join(f"{each.place!r}, {each.weight_bytes} bytes" for each in (target, draft))
-    return f"pair of {pair} by {build_for(target.format)}"
+    return f"pair of {pair} by {build_for(target.format)}{over(nodes)}"
 
 
-def known_of(target: Model, draft: Model) -> Tried:
-    """The recorded results of engines with these two models."""
+def over(nodes: Sequence[str]) -> str:
+    """The nodes that share a model, without their tokens, in the name of a record."""
+    return "".join(f", and {node.partition('#')[0]}" for node in nodes)
+
+
+def known_of(target: Model, draft: Model, nodes: Sequence[str] = ()) -> Tried:
+    """The recorded results of engines with these two models, the target shared by ``nodes``."""
     record = TriedRecord()
     with contextlib.suppress(LocalspecError, OSError):  # without a cache directory there are no results
-        Record(learnt_dir(), name_of_pair(target, draft), record).read()
+        Record(learnt_dir(), name_of_pair(target, draft, nodes), record).read()
     return record.tried
 
 

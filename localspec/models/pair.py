@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid, ModelNotFound
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.fit import Needs, Size, share_of, size_of
+from localspec.models.fit import Needs, Size, nodes_of, share_of, size_of
 from localspec.models.library import Tried, find, forget_recent, in_formats, known_beside, known_of
 from localspec.models.model import (
     BACKENDS,
@@ -297,7 +297,7 @@ class _Pairing:
     def _known(self, model: Model) -> Tried:
         if self._never(model) or model.description.vocab_fp is None:
             return Tried()
-        return known_of(self._target, model)
+        return known_of(self._target, model, nodes_of(self._target, self._room.config))
 
     def _is_family(self, model: Model) -> bool:
         return model.description.architecture == self._target.description.architecture

@@ -285,3 +285,18 @@ def test_the_drafts_of_all_requests_are_counted_and_kept(tmp_path: Path) -> None
         learning.count(stats, None)
         learning.close()
         assert pair is not None and pair.tried[:2] == (10 * times, 4 * times)
+
+
+def test_costs_and_drafts_of_other_nodes_are_others(tmp_path: Path) -> None:
+    path = tmp_path / "any.gguf"
+    path.touch()
+    model = model_at(path)
+    for seconds, nodes in enumerate(((), ("mac-b",), ("10.0.0.1:7005#token",), ("mac-b", "mac-c")), 1):
+        learning = Learning(ToyBackend(markov()), directory=tmp_path, model=model, nodes=nodes)
+        pair = learning.know_draft(ToyBackend(markov()), model).pair
+        assert pair is not None and not learning.costs.measured() and pair.tried == Tried()
+        learning.costs.observe(1, 0, seconds)
+        pair.count(400, 100 * seconds)
+        learning.close()
+    other_token = Learning(ToyBackend(markov()), directory=tmp_path, nodes=("10.0.0.1:7005#new",))
+    assert other_token.costs.measured() == {1: pytest.approx(3.0)}

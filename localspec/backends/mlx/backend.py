@@ -108,7 +108,6 @@ class MlxBackend:
             f" {directory.size} bytes {hash_of_end(directory.weights[-1])}, {native.device()},"
             f" chunks of {config.chunk}"
             + f", {config.kv_bits}-bit cells" * bool(config.kv_bits)
-            + (f", over {self._group.size()} ranks" if self._group is not None else "")
             + f", build {build_for('mlx')}"
         )
 
