@@ -84,7 +84,9 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """The receiver answers with :class:`Pong`."""
+    """The receiver answers with :class:`Pong`; ``load`` is there to be carried."""
+
+    load: bytes = b""
 
 
 class Pong(msgspec.Struct, frozen=True, array_like=True, tag=16):

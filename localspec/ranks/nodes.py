@@ -9,6 +9,7 @@ import contextlib
 import ipaddress
 import secrets
 import socket
+import struct
 import subprocess
 from collections.abc import Callable
 
@@ -17,7 +18,7 @@ from localspec.errors import InvalidOptions, LocalspecError, NodeLost
 from localspec.process import python, surroundings
 from localspec.ranks import frames
 from localspec.ranks.frames import Hello, Prove
-from localspec.ranks.peer import Peer
+from localspec.ranks.peer import SILENT_S, Peer
 
 LOCAL = "local"
 FOLLOW = python("localspec", "follow")
@@ -77,6 +78,9 @@ def _start(host: str) -> Peer:
 
 
 def _over(connection: socket.socket, name: str, end: Callable[[], None]) -> Peer:
+    # A node that reads nothing is lost, as a silent one is.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(SILENT_S), 0))
+
     def close() -> None:
         with contextlib.suppress(OSError):
             connection.shutdown(socket.SHUT_RDWR)

@@ -107,10 +107,10 @@ class Peer:
             raise NodeLost(f"node {self.name} sent {type(frame).__name__} instead of {kind.__name__}")
         return frame
 
-    def round_trip(self) -> float:
-        """Return the seconds that a frame takes to the peer and back."""
+    def round_trip(self, load: bytes = b"") -> float:
+        """Return the seconds that a frame with ``load`` takes to the peer, and an empty one back."""
         started = time.perf_counter()
-        self.send(Ping())
+        self.send(Ping(load))
         self.expect(Pong)
         return time.perf_counter() - started
 
