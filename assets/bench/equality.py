@@ -189,12 +189,13 @@ def main() -> int:
     parser.add_argument("--close", type=float, default=0.1, help="in logits; more for bfloat16")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no group begins after these")
     given = parser.parse_args()
-    config = msgspec.structs.replace(CONFIG, nodes=tuple(given.nodes))
-    pair = choose_here(given.model, given.draft, config=config)
+    nodes = tuple(given.nodes)
+    pair = choose_here(given.model, given.draft, config=msgspec.structs.replace(CONFIG, nodes=nodes))
     lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
     done = {line["group"] for line in lines}
     with ExitStack() as stack:
-        engine = stack.enter_context(opened(Order(pair, config, AUTO), lambda part, share: None, over_nodes))
+        order = Order(pair, CONFIG, AUTO, nodes=nodes)
+        engine = stack.enter_context(opened(order, lambda part, share: None, over_nodes))
         alone = None
         if given.nodes:
             alone = stack.enter_context(load_engine(choose_here(given.model, NONE), config=CONFIG))

@@ -6,7 +6,7 @@ from xml.sax.saxutils import escape
 
 from localspec.bench.run import Results
 
-WIDTH, LEFT, ROW, TOP = 720, 130, 34, 64
+WIDTH, LEFT, ROW, TOP = 720, 190, 34, 64
 """pixels: of the plot, of its names, of a row, and above the first row"""
 STYLE = "text{font:13px sans-serif;fill:#333}.title{font-weight:bold}.bar{fill:#4c78a8}.slower{fill:#c44}"
 """colours and type of the plot"""
@@ -27,9 +27,10 @@ def svg_of(results: Results) -> str:
     ]
     for number, figure in enumerate(results.figures):
         y, length, worst = TOP + ROW * number, figure.ratio * scale, LEFT + figure.worst * scale
+        name = figure.workload + f" ({figure.machines} machines)" * (figure.machines > 1)
         kind = "bar" if figure.ratio >= 1 else "slower"
         parts += [
-            f'<text x="{LEFT - 10}" y="{y + 18}" text-anchor="end">{escape(figure.workload)}</text>',
+            f'<text x="{LEFT - 10}" y="{y + 18}" text-anchor="end">{escape(name)}</text>',
             f'<rect class="{kind}" x="{LEFT}" y="{y + 4}" width="{length:.1f}" height="20"/>',
             f'<path d="M{worst:.1f} {y}v28" stroke="#333" stroke-width="2"/>',
             f'<text x="{LEFT + length + 8:.1f}" y="{y + 18}">{figure.ratio:.2f}x</text>',
