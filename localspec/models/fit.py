@@ -237,12 +237,42 @@ def needs_beside(target: Model, draft: Model, config: EngineConfig, sequences: i
 
 def nodes_of(model: Model, config: EngineConfig) -> tuple[str, ...]:
     """The machines that share this model with this one."""
-    return config.nodes if isinstance(model.header, ModelDirectory) else ()
+    return config.nodes if isinstance(model.header, ModelDirectory) else config.rpc
 
 
 def share_of(target: Model, config: EngineConfig) -> Size:
-    """The size of this machine's share of a target; raises :class:`ModelError`."""
-    return size_of(target, config).over(1 + len(nodes_of(target, config)))
+    """The size of this machine's share of a target; raises :class:`ModelError`. Before the servers of a GGUF
+    model were asked for their memory, each has an equal part of the layers."""
+    whole, header, others = size_of(target, config), target.header, len(nodes_of(target, config))
+    if isinstance(header, ModelDirectory) or not others:
+        return whole.over(1 + others)
+    equal = (header.layers + 1) * others // (1 + others)
+    return _less(whole, _last(header, whole, equal if config.gpu_layers < 0 else config.gpu_layers))
+
+
+def layers_over(target: Model, config: EngineConfig, free: int | None = None) -> int:
+    """The number of layers of a GGUF model, the last ones, for which ``free`` bytes of other devices have
+    room, cells included; None: all. The output counts as one. Raises :class:`ModelError`."""
+    whole, header = size_of(target, config), target.header
+    assert isinstance(header, GgufHeader)
+    fitting = (
+        number
+        for number in range(header.layers + 1, 0, -1)
+        if free is None or _last(header, whole, number).needs(None, config).total <= free
+    )
+    return next(fitting, 0)
+
+
+def _last(header: GgufHeader, whole: Size, number: int) -> Size:
+    """The size of the last layers of a model."""
+    cell = whole.cell * max(0, min(number - 1, header.layers)) / max(1, header.layers)
+    return whole._replace(weights=header.bytes_of_last(number), cell=cell)
+
+
+def _less(whole: Size, part: Size) -> Size:
+    """The size of what is left of a model beside a part of it."""
+    weights = max(0, whole.weights - part.weights)
+    return whole._replace(weights=weights, cell=whole.cell - part.cell, mapped=min(whole.mapped, weights))
 
 
 def preferred_sequences(each: int, weights: int) -> int:

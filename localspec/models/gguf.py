@@ -200,6 +200,12 @@ class GgufHeader:
         """The names of all types that tensors have."""
         return {_type_name(tensor.type) for tensor in self.tensors}
 
+    @property
+    def layers(self) -> int:
+        """The number of layers, without the output."""
+        blocks = (int(found[1]) for tensor in self.tensors if (found := BLOCK.match(tensor.name)))
+        return 1 + max(blocks, default=-1)
+
     def bytes_of_last(self, n: int) -> int:
         """Bytes of the weights that llama.cpp puts on a GPU for ``n_gpu_layers`` of ``n``.
 
@@ -207,8 +213,7 @@ class GgufHeader:
         stays with the processor, or is copied where it is the output's too (``load_tensors`` of its
         src/llama-model.cpp).
         """
-        blocks = [int(found[1]) for tensor in self.tensors if (found := BLOCK.match(tensor.name))]
-        first = max(max(blocks, default=-1) + 2 - n, 0)
+        first = max(self.layers + 1 - n, 0)
         outputs = ("output", EMBEDDING) if self.is_tied else ("output",)
         return sum(t.bytes for t in self.tensors if n > 0 and _is_on_gpu(t.name, first, outputs))
 

@@ -19,6 +19,9 @@ from localspec.protocol.options import Options
 Count = Annotated[int, Meta(ge=0, le=100_000_000)]
 
 
+Address = Annotated[
+    str, Meta(pattern=r"^[A-Za-z0-9_][\w.-]*:[0-9]{1,5}$", title="addresses such as mac-b:50052")
+]
 Node = Annotated[
     str,
     Meta(
@@ -38,7 +41,7 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     threads: Annotated[int, Meta(ge=0, le=1024)] = 0
     """CPU threads; 0: one per physical core"""
     gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1
-    """layers on the GPU; -1: all where there is one"""
+    """layers on the GPU and on the servers of rpc; -1: as many as fit there"""
     prefill_chunk: Annotated[int, Meta(ge=0, le=4096)] = 0
     """tokens of prompt per forward, at least 2; 0: 256, on a GPU 512"""
     kv_bits: Literal[0, 4, 8] = 0
@@ -53,6 +56,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """keep an n-gram memory on disk, per workspace"""
     nodes: tuple[Node, ...] = ()
     """machines that hold shares of an MLX model beside this one: names for ssh, or as `follow` shows them"""
+    rpc: tuple[Address, ...] = ()
+    """machines that hold layers of a GGUF model beside this one, by HOST:PORT of `localspec rpc serve`"""
+    rpc_public: bool = False
+    """allow addresses of rpc outside private networks: servers have no authentication, and no encryption"""
     idle_measuring: bool = True
     """measure a model while it is idle; false, as with LOCALSPEC_IDLE=off: learn from requests"""
 

@@ -93,15 +93,7 @@ def _over(connection: socket.socket, name: str, end: Callable[[], None]) -> Peer
 def listen(address: str, show: Callable[[str], None]) -> None:
     """Start a follower for each connection to ``HOST:PORT``, until Ctrl-C; ``show`` gets the node's name for
     the configuration of the other machine. Raises :class:`InvalidOptions`."""
-    host, _, port = address.rpartition(":")
-    remedy = "Give an address of this machine in a private network, such as 192.168.1.7:7005."
-    try:
-        place = ipaddress.ip_address(host)
-        if place.is_unspecified or not place.is_private:
-            raise InvalidOptions(f"{host} is not an address of a private network", remedy)
-        server = socket.create_server((host, int(port)))
-    except (OSError, OverflowError, ValueError) as error:
-        raise InvalidOptions(f"{address} cannot be listened at: {error}", remedy) from None
+    server, host = private_server(address), address.rpartition(":")[0]
     token, running = _own_token(), list[subprocess.Popen[bytes]]()
     with server:
         show(f"{host}:{server.getsockname()[1]}#{token}")
@@ -116,6 +108,19 @@ def listen(address: str, show: Callable[[str], None]) -> None:
                 around = surroundings(added={TOKEN: token})
                 own = connection.fileno()
                 running.append(subprocess.Popen(FOLLOW, stdin=own, stdout=own, **around))
+
+
+def private_server(address: str) -> socket.socket:
+    """A socket that listens at ``HOST:PORT`` of a private network; raises :class:`InvalidOptions`."""
+    host, _, port = address.rpartition(":")
+    remedy = "Give an address of this machine in a private network, such as 192.168.1.7:7005."
+    try:
+        place = ipaddress.ip_address(host)
+        if place.is_unspecified or not place.is_private:
+            raise InvalidOptions(f"{host} is not an address of a private network", remedy)
+        return socket.create_server((host, int(port)))
+    except (OSError, OverflowError, ValueError) as error:
+        raise InvalidOptions(f"{address} cannot be listened at: {error}", remedy) from None
 
 
 def _own_token() -> str:

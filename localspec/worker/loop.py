@@ -31,7 +31,7 @@ from msgspec.structs import replace
 from localspec.backends.base import Backend
 from localspec.engine.engine import Engine
 from localspec.engine.learning import SPEED_CONTEXT
-from localspec.engine.load import Progress, add_draft, load_target
+from localspec.engine.load import Progress, add_draft, load_target, open_backend
 from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Event as SequenceEvent
 from localspec.engine.sequence import Sequence
@@ -355,11 +355,15 @@ def serve(channel: Channel) -> bool:
     name = description.names[0] if description.names else description.id
     try:
         with pulse.busy():
-            pair = pair_from(first.pair)
+            pair, config = pair_from(first.pair), first.engine
+            if pair.target.format == "gguf" and config.rpc:
+                from localspec.ranks.rpc import prepared  # few models have servers
+
+                config = prepared(pair.target, config, partial(_lost, channel))
             sent = _thinned(lambda frame: channel.send(RequestEvent(LOAD, frame)))
             engine = load_target(
                 pair,
-                config=first.engine,
+                config=config,
                 progress=sent,
                 memory=True,
                 free=first.free,
@@ -388,13 +392,17 @@ def serve(channel: Channel) -> bool:
 def _over_nodes(
     channel: Channel, model: Model, config: EngineConfig, progress: Callable[[float], None] | None
 ) -> Backend:
+    if model.format == "gguf":
+        return open_backend(model, config, progress, measured=False)
     from localspec.ranks.backend import open_over_nodes  # takes 20 ms, and few models have nodes
 
-    def lost(error: LocalspecError) -> None:
-        channel.send(RequestEvent(LOAD, Failed(error.as_dict())))
-        os._exit(1)
+    return open_over_nodes(model, config, progress, partial(_lost, channel))
 
-    return open_over_nodes(model, config, progress, lost)
+
+def _lost(channel: Channel, error: LocalspecError) -> None:
+    """End this process by the loss of another machine."""
+    channel.send(RequestEvent(LOAD, Failed(error.as_dict())))
+    os._exit(1)
 
 
 def _thinned(send: Callable[[Loading], None]) -> Progress:

@@ -36,11 +36,11 @@ from localspec.backends.base import (
     set_rounding,
     top_margin,
 )
-from localspec.backends.llama_cpp import native
+from localspec.backends.llama_cpp import native, rpc
 from localspec.backends.llama_cpp.native import CPU, GPU, backends_of, described, exported, offloaded_bytes
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.errors import EngineBusy, EngineError, LocalspecError, ModelInvalid
-from localspec.models.fit import free_memory, size_of_header, states_kept
+from localspec.models.fit import free_memory, share_of, states_kept
 from localspec.models.gguf import GgufHeader
 from localspec.models.model import Model, problem_of_file
 from localspec.process import delayed
@@ -483,7 +483,7 @@ class LlamaCppBackend:
             # progress and logs.
             with delayed() as interrupted:
                 self._load_weights(path, config, progress or (lambda fraction: None), interrupted)
-                self._start(path, config, header)
+                self._start(model, config, header)
             if measured and not self.capabilities.obstacle:
                 set_rounding(self, measure_rounding(self) or PRESUMED)
         except BaseException:
@@ -506,8 +506,9 @@ class LlamaCppBackend:
                 failed.append(error)
             return not failed and not interrupted()
 
+        devices = rpc.devices(config.rpc) if config.rpc else ()
         try:
-            self._lib_model = native.load_model(str(path), config, report)
+            self._lib_model = native.load_model(str(path), config, report, devices)
         except ModelInvalid:
             if interrupted():
                 failed.append(KeyboardInterrupt())
@@ -515,16 +516,16 @@ class LlamaCppBackend:
                 raise failed[0] from None
             raise
 
-    def _start(self, path: Path, config: EngineConfig, header: GgufHeader) -> None:
+    def _start(self, model: Model, config: EngineConfig, header: GgufHeader) -> None:
         self.description = (
             f"llama_cpp {native.version()} {header.architecture} {header.quantisation}"
-            f" {header.size} bytes {hash_of_end(path)},"
+            f" {header.size} bytes {hash_of_end(model.path)},"
             f" {native.threads(config, self._lib_model)} threads,"
             f" {native.gpu_layers(config)} layers on the GPU, chunks of {config.chunk}"
             + f", {config.kv_bits}-bit cells"
             * bool(config.kv_bits)
         )
-        size = size_of_header(header, config)
+        size = share_of(model, config)
         n_ctx, n_sequences = native.sizes(self._lib_model, config, size)
         states = 0 if self._drafts else states_kept(size.state, n_sequences, free_memory())
         self._context = native.new_context(

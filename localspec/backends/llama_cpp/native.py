@@ -13,7 +13,7 @@ import mmap
 import os
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,21 +127,33 @@ def _known_devices(context: Any) -> list[Device]:
 def free_bytes() -> int | None:
     """Return the bytes for a model in the memory of this machine's GPUs, over which llama.cpp distributes its
     layers; None where there is none, or where it is the machine's own."""
-    native.initialise()
-    pointer, number = ctypes.c_void_p, ctypes.c_size_t
+    number = ctypes.c_size_t
     sizes = (number(), number())
-    try:
-        device_at = exported("ggml_backend_dev_get", pointer, number)
-        type_of = exported("ggml_backend_dev_type", ctypes.c_int, pointer)
-        read = exported("ggml_backend_dev_memory", None, pointer, *[ctypes.POINTER(number)] * 2)
-        devices = map(device_at, range(exported("ggml_backend_dev_count", number)()))
-    except AttributeError:
-        return None
     free = []
-    for device in (each for each in devices if KINDS.get(type_of(each)) == "gpu"):
+    for device in gpus():
+        read = exported("ggml_backend_dev_memory", None, ctypes.c_void_p, *[ctypes.POINTER(number)] * 2)
         read(device, *map(ctypes.byref, sizes))
         free.append(sizes[0].value)
     return max(0, sum(free) - SPARE) if free else None
+
+
+def gpus() -> list[int]:
+    """Return the addresses of this machine's GPUs with memory of their own; none where the library does not
+    list them."""
+    native.initialise()
+    pointer, number = ctypes.c_void_p, ctypes.c_size_t
+    try:
+        device_at = exported("ggml_backend_dev_get", pointer, number)
+        type_of = exported("ggml_backend_dev_type", ctypes.c_int, pointer)
+        devices = [device_at(i) for i in range(exported("ggml_backend_dev_count", number)())]
+    except AttributeError:
+        return []
+    return [each for each in devices if KINDS.get(type_of(each)) == "gpu"]
+
+
+def array_of(devices: Sequence[int]) -> Any:
+    """Return a C array of addresses that ends with a null."""
+    return (ctypes.c_void_p * (len(devices) + 1))(*devices)
 
 
 def build() -> str:
@@ -229,21 +241,33 @@ def threads(config: EngineConfig, model: Any) -> int:
 
 
 def gpu_layers(config: EngineConfig) -> int:
-    """The most layers to put on a GPU; 0 where the library was built without GPU support."""
+    """The most layers to put on a GPU, or on RPC servers; 0 where the library was built without GPU
+    support."""
+    if config.rpc:
+        return config.gpu_layers
     initialise()  # before the library looks for devices, or it prints them
     if not lib.llama_supports_gpu_offload():
         return 0
     return config.gpu_layers if config.gpu_layers >= 0 else ALL_LAYERS
 
 
-def load_model(path: str, config: EngineConfig, report: Callable[[float], bool] | None) -> Any:
-    """Load the weights; ``report`` gets the fraction that is loaded, and ends the load by returning False.
-    Raises :class:`OutOfMemory` or :class:`ModelInvalid`, with llama.cpp's reason."""
+def load_model(
+    path: str,
+    config: EngineConfig,
+    report: Callable[[float], bool] | None,
+    devices: Sequence[int] = (),
+) -> Any:
+    """Load the weights, onto these ``devices`` instead of this machine's GPUs if there are any; ``report``
+    gets the fraction that is loaded, and ends the load by returning False. Raises :class:`OutOfMemory` or
+    :class:`ModelInvalid`, with llama.cpp's reason."""
     initialise()
     params = lib.llama_model_default_params()
     params.n_gpu_layers = gpu_layers(config)
     callback = lib.llama_progress_callback(lambda fraction, _: report is None or report(fraction))
     params.progress_callback = callback
+    listed = array_of(devices)
+    if devices:
+        params.devices = ctypes.cast(listed, ctypes.c_void_p)
     _recent.clear()
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
     if not model:

@@ -1,0 +1,278 @@
+"""llama.cpp's RPC servers, which hold layers of a GGUF model: reached, watched, planned with, and served.
+
+A server answers one client at a time, and nothing at all to a second one. So that one of ``localspec rpc
+serve`` can be watched while it computes, it also answers datagrams at the same port, each by its memory that
+is free. What connects to nothing, or loses its connection, is aborted by llama.cpp's library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import os
+import secrets
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from msgspec.structs import replace
+
+from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, ModelTooLarge, NodeLost
+from localspec.models.fit import layers_over, size_of
+from localspec.models.model import Model
+from localspec.protocol.requests import EngineConfig
+from localspec.ranks.nodes import CONNECT_S, private_server
+from localspec.ranks.peer import PERIOD_S, Lost, Silence
+from localspec.wording import size
+
+GET_DEVICE_MEMORY, HELLO, DEVICE_COUNT = 11, 14, 15
+CAPABILITIES = bytes(24)
+"""what a client offers beside TCP: nothing"""
+REQUEST, LENGTH = struct.Struct("<BQ"), struct.Struct("<Q")
+VERSION, COUNT, MEMORY = struct.Struct("<BBBx24x"), struct.Struct("<I"), struct.Struct("<QQ")
+ASKED, ANSWERED = struct.Struct("<8s8s"), struct.Struct("<8sQ")
+"""datagrams: a mark and a nonce, and the nonce with the bytes that are free"""
+MARK = b"localspc"
+ASK_S, ASKS = 0.3, 3
+MOST_DEVICES = 64
+USABLE = 0.9
+"""share of a server's free memory that is planned with"""
+KEPT = {
+    "TCP_KEEPIDLE": 5,
+    "TCP_KEEPALIVE": 5,
+    "TCP_KEEPINTVL": 1,
+    "TCP_KEEPCNT": 5,
+    "TCP_USER_TIMEOUT": 10_000,
+}
+"""options by which a system gives up a client that is cut off, in seconds, a count, and ms"""
+MOST_FILES = 256
+TUNNEL = "ssh -N -o ServerAliveInterval=2 -o ServerAliveCountMax=2 -L {port}:127.0.0.1:{port} {host}"
+
+
+class Server(NamedTuple):
+    """A server at ``address``, by its number; ``seconds``: a request there and back; ``beats``: it answers
+    datagrams."""
+
+    name: str
+    address: str
+    free: int
+    seconds: float
+    beats: bool
+
+
+def reached(name: str, config: EngineConfig, protocol: str | None = None) -> Server:
+    """The server of this name. Raises :class:`NodeLost` where none answers, :class:`EngineBusy` for one that
+    has a client, and :class:`InvalidOptions` for an address that is not allowed, or another ``protocol``."""
+    address = _allowed(name, config)
+    try:
+        connection = socket.create_connection(_place(address), CONNECT_S)
+    except OSError as error:
+        raise NodeLost(
+            f"no RPC server answers at {name}: {error}", f"Run `localspec rpc serve {name}` there."
+        ) from None
+    with connection:
+        try:
+            found = ".".join(map(str, VERSION.unpack(_call(connection, HELLO, CAPABILITIES, VERSION.size))))
+            if protocol is not None and found != protocol:
+                what = (
+                    f"RPC server {name} speaks version {found} of the protocol, and this machine {protocol}"
+                )
+                raise InvalidOptions(what, "Install the same version of llama-cpp-python on all machines.")
+            started = time.perf_counter()
+            (count,) = COUNT.unpack(_call(connection, DEVICE_COUNT, b"", COUNT.size))
+            seconds = time.perf_counter() - started
+            devices = map(COUNT.pack, range(min(count, MOST_DEVICES)))
+            sizes = [_call(connection, GET_DEVICE_MEMORY, each, MEMORY.size) for each in devices]
+        except TimeoutError:
+            if asked(address) is not None:
+                raise EngineBusy(
+                    f"RPC server {name} has another client, and serves one at a time",
+                    "Unload the model that uses it, `localspec models unload`, or start a server at another port.",
+                ) from None
+            raise NodeLost(
+                f"RPC server {name} did not answer for {CONNECT_S:.0f} s, or has a client"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise NodeLost(f"what listens at {name} is no RPC server: {error}") from None
+    stated = asked(address)
+    free = sum(MEMORY.unpack(each)[0] for each in sizes) if stated is None else stated
+    return Server(name, address, free, seconds, stated is not None)
+
+
+def _allowed(name: str, config: EngineConfig) -> str:
+    """The address of a name, which stays the same for the library."""
+    host, _, port = name.rpartition(":")
+    try:
+        found = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
+    except (OSError, OverflowError) as error:
+        raise NodeLost(f"RPC server {name} cannot be found: {error}") from None
+    if not (ipaddress.ip_address(found).is_private or config.rpc_public):
+        tunnel = TUNNEL.format(host=host, port=port)
+        raise InvalidOptions(
+            f"{name} is no address of a private network, and an RPC server has no authentication",
+            f"Serve 127.0.0.1:{port} there, run `{tunnel}` here, and set rpc to 127.0.0.1:{port}.",
+        )
+    return f"{found}:{int(port)}"
+
+
+def _place(address: str) -> tuple[str, int]:
+    host, _, port = address.rpartition(":")
+    return host, int(port)
+
+
+def _call(connection: socket.socket, command: int, request: bytes, answer: int) -> bytes:
+    """A request's answer, of ``answer`` bytes; raises OSError, or ValueError for one of another size."""
+    connection.sendall(REQUEST.pack(command, len(request)) + request)
+    (length,) = LENGTH.unpack(_read(connection, LENGTH.size))
+    if length != answer:
+        raise ValueError(f"an answer of {length} bytes")
+    return _read(connection, answer)
+
+
+def _read(connection: socket.socket, length: int) -> bytes:
+    data = b""
+    while len(data) < length:
+        if not (more := connection.recv(length - len(data))):
+            raise ValueError("it closed the connection")
+        data += more
+    return data
+
+
+def asked(address: str) -> int | None:
+    """The bytes that are free at a server; None if it does not answer datagrams."""
+    with contextlib.suppress(OSError), _datagrams(address, ASK_S) as asking:
+        for _ in range(ASKS):
+            with contextlib.suppress(TimeoutError):
+                return _asked(asking)
+    return None
+
+
+def _datagrams(address: str, timeout_s: float) -> socket.socket:
+    asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    asking.settimeout(timeout_s)
+    asking.connect(_place(address))
+    return asking
+
+
+def _asked(asking: socket.socket) -> int:
+    nonce = secrets.token_bytes(8)
+    asking.send(ASKED.pack(MARK, nonce))
+    while True:
+        answer = asking.recv(ANSWERED.size + 1)
+        if len(answer) == ANSWERED.size and answer.startswith(nonce):
+            return int(ANSWERED.unpack(answer)[1])
+
+
+def shared(model: Model, config: EngineConfig, servers: Sequence[Server]) -> EngineConfig:
+    """The settings with the number of layers for these servers and this machine's GPUs, and the servers'
+    numbers. Raises :class:`ModelTooLarge` if the layers that were set have no room."""
+    from localspec.backends.llama_cpp import native
+
+    free = int(USABLE * sum(each.free for each in servers)) + (native.free_bytes() or 0)
+    config = replace(config, parallel=size_of(model, config).needs(None, config).sequences)
+    fitting, most = layers_over(model, config, free), layers_over(model, config)
+    wanted = fitting if config.gpu_layers < 0 else min(config.gpu_layers, most)
+    if wanted > fitting:
+        raise ModelTooLarge(
+            f"{wanted} layers of {model.name} (gpu_layers) do not fit on the servers of rpc: of their memory "
+            f"{size(free)} can be used, which has room for {fitting}",
+            "Set a smaller gpu_layers, or none: as many as fit.",
+        )
+    return replace(config, gpu_layers=wanted, rpc=tuple(each.address for each in servers))
+
+
+def prepared(model: Model, config: EngineConfig, lost: Lost) -> EngineConfig:
+    """Reach the servers of a GGUF model, have them watched, and return the settings to load it with.
+
+    ``lost`` is called, from any thread, with the error by which a server was lost: it must end this process,
+    as native code waits for the server, or aborts. Raises as :func:`reached` and :func:`shared`.
+    """
+    from localspec.backends.llama_cpp import rpc
+
+    _, protocol = rpc.built()
+    servers = [reached(name, config, protocol) for name in dict.fromkeys(config.rpc)]
+    planned = shared(model, config, servers)
+    rpc.on_abort(partial(_aborted, servers, lost))
+    for server in servers:
+        if server.beats:
+            threading.Thread(target=_watch, args=(server, lost), name=server.name, daemon=True).start()
+    return planned
+
+
+def _aborted(servers: Sequence[Server], lost: Lost, message: str) -> None:
+    silent = [each.name for each in servers if not _listens(each.address)]
+    names = ", ".join(silent or [each.name for each in servers])
+    lost(NodeLost(f"the connection to RPC server {names} broke"))
+
+
+def _listens(address: str) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(_place(address), 1.0):
+        return True
+    return False
+
+
+def _watch(server: Server, lost: Lost) -> None:
+    """Ask a server every :data:`PERIOD_S`, and give it up after a silence, or when nothing listens."""
+    silence = Silence(server.name)
+    with _datagrams(server.address, PERIOD_S) as asking:
+        while (error := silence.look()) is None:
+            try:
+                _asked(asking)
+                silence.heard()
+            except TimeoutError:
+                continue
+            except ConnectionRefusedError:
+                error = NodeLost(f"RPC server {server.name} has ended")
+                break
+            except OSError:
+                pass  # no route: the silence shows it
+            time.sleep(PERIOD_S)
+    lost(error)
+
+
+def serve(address: str, show: Callable[[str, str], None]) -> None:
+    """Serve this machine's GPUs, or else its CPU, at ``HOST:PORT``, until Ctrl-C; ``show`` gets the address,
+    and the command of a tunnel to it. Raises :class:`InvalidOptions` and :class:`BackendUnavailable`."""
+    from localspec.backends.llama_cpp import native, rpc
+    from localspec.models.fit import free_memory
+
+    rpc.built()
+    private_server(address).close()
+    host, port = _place(address)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as answering:
+        answering.bind((host, port))
+        show(address, TUNNEL.format(host="THIS-MACHINE", port=port))
+
+        def run() -> None:
+            rpc.serve(address)
+            os._exit(ExitCode.ERROR)  # it has said why
+
+        threading.Thread(target=run, daemon=True).start()
+        answering.settimeout(PERIOD_S)
+        while True:
+            _give_up_cut_clients((host, port))
+            with contextlib.suppress(OSError):  # of a client that has ended
+                request, client = answering.recvfrom(ASKED.size + 1)
+                if len(request) == ASKED.size and request.startswith(MARK):
+                    free = native.free_bytes()
+                    free = free_memory() if free is None else free
+                    answering.sendto(ANSWERED.pack(request[len(MARK) :], free), client)
+
+
+def _give_up_cut_clients(place: tuple[str, int]) -> None:
+    """Have the system end connections of clients that are cut off, for which the library waits for ever."""
+    for number in range(3, MOST_FILES):
+        try:
+            each = socket.socket(fileno=number)
+        except OSError:
+            continue
+        with contextlib.suppress(OSError):
+            if each.type == socket.SOCK_STREAM and each.getsockname() == place:
+                each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+                for name in filter(partial(hasattr, socket), KEPT):
+                    each.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEPT[name])
+        each.detach()
