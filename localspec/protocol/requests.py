@@ -19,9 +19,8 @@ from localspec.protocol.options import Options
 Count = Annotated[int, Meta(ge=0, le=100_000_000)]
 
 
-Address = Annotated[
-    str, Meta(pattern=r"^[A-Za-z0-9_][\w.-]*:[0-9]{1,5}$", title="addresses such as mac-b:50052")
-]
+ADDRESS = r"^[A-Za-z0-9_][\w.-]*:[0-9]{1,5}$"
+Address = Annotated[str, Meta(pattern=ADDRESS, title="addresses such as 192.168.1.7:50052")]
 Node = Annotated[
     str,
     Meta(

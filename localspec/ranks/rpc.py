@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, ModelTooLarge, NodeLost
+from localspec.errors import EngineBusy, ExitCode, InvalidOptions, ModelTooLarge, NodeLost
 from localspec.models.fit import layers_over, size_of
 from localspec.models.model import Model
 from localspec.protocol.requests import EngineConfig
@@ -88,13 +88,11 @@ def reached(name: str, config: EngineConfig, protocol: str | None = None) -> Ser
             devices = map(COUNT.pack, range(min(count, MOST_DEVICES)))
             sizes = [_call(connection, GET_DEVICE_MEMORY, each, MEMORY.size) for each in devices]
         except TimeoutError:
-            if asked(address) is not None:
-                raise EngineBusy(
-                    f"RPC server {name} has another client, and serves one at a time",
-                    "Unload the model that uses it, `localspec models unload`, or start a server at another port.",
-                ) from None
-            raise NodeLost(
-                f"RPC server {name} did not answer for {CONNECT_S:.0f} s, or has a client"
+            if asked(address) is None:
+                raise NodeLost(f"RPC server {name} is silent: it has a client, or is stopped") from None
+            raise EngineBusy(
+                f"RPC server {name} has another client, and serves one at a time",
+                "Unload the model that uses it (`localspec models unload`), or start one at another port.",
             ) from None
         except (OSError, ValueError) as error:
             raise NodeLost(f"what listens at {name} is no RPC server: {error}") from None
