@@ -187,10 +187,15 @@ def describe(found: DaemonStatus) -> str:
     ]
     lines += [
         f"model: {m.model} on {m.backend}, draft {', '.join(each.model for each in m.drafts) or 'none'},"
-        f" worker pid {m.pid}{_size(m.resident_bytes)} of {size(m.planned_bytes)} planned, {_activity(m)}"
+        f" worker pid {m.pid}{_size(m.resident_bytes)} of {size(m.planned_bytes)} planned,"
+        f"{_elsewhere(m)} {_activity(m)}"
         for m in found.models
     ] or ["model: none loaded"]
     return "\n".join(lines) + "\n"
+
+
+def _elsewhere(model: LoadedModel) -> str:
+    return f" {size(model.offloaded_bytes)} of weights on other devices," if model.offloaded_bytes else ""
 
 
 def _activity(model: LoadedModel) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 from msgspec.structs import replace
 
 from localspec.cli import output
-from localspec.errors import INSTALL_MLX, ModelError
-from localspec.models.model import NEEDS_MLX, count, name_of, needs_mlx
+from localspec.errors import INSTALL_MLX, LocalspecError, ModelError
+from localspec.models.model import NEEDS_MLX, Model, count, name_of, needs_mlx
 from localspec.models.stores import TITLES
 from localspec.protocol.messages import ModelDescription, ModelList
 from localspec.protocol.requests import EngineConfig
@@ -82,13 +82,29 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] |
         return None
     try:
         target = model_at(Path(model.path))
+        if target.format == "gguf" and config.rpc:
+            config = _over_servers(target, config)
         room = room_for(config).free(target) if has_device_code(target.format) else None
         needs = needs_of(target, None, config, free := free_memory() if room is None else room)
     except ModelError:  # it has changed since it was read
         return None
     n_ctx = context_size(model.context, config)
     parts = {name: getattr(needs, name) for name in ("weights", "cells", "overhead", "total", "sequences")}
-    return {"n_ctx": n_ctx, **parts, "free": free}
+    elsewhere = {"layers_elsewhere": config.gpu_layers} if config.rpc and target.format == "gguf" else {}
+    return {"n_ctx": n_ctx, **parts, **elsewhere, "free": free}
+
+
+def _over_servers(target: Model, config: EngineConfig) -> EngineConfig:
+    """The settings with the number of layers that the servers of rpc have room for; an equal part for each
+    machine where one cannot be asked now."""
+    from localspec.models.fit import equal_layers
+    from localspec.ranks.rpc import reached, shared
+
+    try:
+        return shared(target, config, [reached(name, config) for name in config.rpc])
+    except LocalspecError as error:
+        output.note(f"localspec: {error.message}: an equal part for each machine is assumed.")
+        return replace(config, gpu_layers=equal_layers(target, config))
 
 
 def show_one(
@@ -127,6 +143,8 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
         context = f"{counted(memory['sequences'], 'sequence')} of {memory['n_ctx']} tokens"
         needs = f"{size(memory['total'])} with {context} ({parts})"
         yield "memory", f"{needs}; {size(memory['free'])} are free: it {fits}"
+        if "layers_elsewhere" in memory:
+            yield "elsewhere", f"{counted(memory['layers_elsewhere'], 'layer')} on the servers of rpc"
     if needs_mlx(model):
         yield "state", f"{NEEDS_MLX}. {INSTALL_MLX}"
     if model.problem:

@@ -246,8 +246,14 @@ def share_of(target: Model, config: EngineConfig) -> Size:
     whole, header, others = size_of(target, config), target.header, len(nodes_of(target, config))
     if isinstance(header, ModelDirectory) or not others:
         return whole.over(1 + others)
-    equal = (header.layers + 1) * others // (1 + others)
-    return _less(whole, _last(header, whole, equal if config.gpu_layers < 0 else config.gpu_layers))
+    return _less(whole, _last(header, whole, equal_layers(target, config)))
+
+
+def equal_layers(target: Model, config: EngineConfig) -> int:
+    """The layers of a GGUF model on servers: those that were set, or an equal part for each machine."""
+    assert isinstance(target.header, GgufHeader)
+    equal = (target.header.layers + 1) * len(config.rpc) // (1 + len(config.rpc))
+    return equal if config.gpu_layers < 0 else config.gpu_layers
 
 
 def layers_over(target: Model, config: EngineConfig, free: int | None = None) -> int:

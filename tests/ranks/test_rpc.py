@@ -1,0 +1,132 @@
+"""Servers of llama.cpp's RPC, as a probe sees them, and the layers that they are given."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+import pytest
+
+from localspec.backends.llama_cpp import native
+from localspec.backends.llama_cpp import rpc as library
+from localspec.errors import BackendUnavailable, InvalidOptions, LocalspecError, ModelTooLarge, NodeLost
+from localspec.models.fit import layers_over, share_of, size_of
+from localspec.models.model import model_at
+from localspec.protocol.requests import EngineConfig
+from localspec.ranks import rpc
+from localspec.ranks.rpc import Server, reached, shared
+from localspec.wording import MB
+from tests.models.ggufs import TARGET
+
+PRIVATE = EngineConfig()
+SMALL = EngineConfig(n_ctx=256, parallel=1, rpc=("mac-b:50052",))
+ANSWERS = {
+    rpc.HELLO: struct.pack("<BBBx24x", 7, 0, 0),
+    rpc.DEVICE_COUNT: struct.pack("<I", 2),
+    rpc.GET_DEVICE_MEMORY: struct.pack("<QQ", 100 * MB, 200 * MB),
+}
+
+
+@contextmanager
+def listening(answer: Callable[[int], bytes]) -> Iterator[str]:
+    """An address, and what its server answers to a command; nothing: it closes the connection."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            with connection, suppress(ConnectionError):
+                while header := connection.recv(9, socket.MSG_WAITALL):
+                    command, length = struct.unpack("<BQ", header)
+                    connection.recv(length, socket.MSG_WAITALL)
+                    if not (body := answer(command)):
+                        return
+                    connection.sendall(struct.pack("<Q", len(body)) + body)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join()
+
+
+def test_a_server_states_its_memory() -> None:
+    with listening(ANSWERS.__getitem__) as address:
+        server = reached(address, PRIVATE, "7.0.0")
+    assert (server.address, server.free, server.beats) == (address, 200 * MB, False)
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "why"),
+    [
+        (ANSWERS.__getitem__, InvalidOptions, "version 7.0.0 of the protocol, and this machine 6.1.0"),
+        (lambda command: b"", NodeLost, "is no RPC server: it closed"),
+        (lambda command: b"HTTP/1.1 400", NodeLost, "is no RPC server: an answer of 12 bytes"),
+    ],
+)
+def test_another_protocol_is_refused_before_the_library_sees_it(
+    answer: Callable[[int], bytes], error: type[LocalspecError], why: str
+) -> None:
+    with listening(answer) as address, pytest.raises(error, match=why):
+        reached(address, PRIVATE, "6.1.0")
+
+
+def test_a_server_that_is_silent_or_not_there_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rpc, "CONNECT_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address = f"127.0.0.1:{server.getsockname()[1]}"
+        with pytest.raises(NodeLost, match="is silent: it has a client, or is stopped"):
+            reached(address, PRIVATE)
+    with pytest.raises(NodeLost, match="no RPC server answers"):
+        reached(address, PRIVATE)
+
+
+def test_a_public_address_is_refused_with_the_tunnel_to_use() -> None:
+    with pytest.raises(InvalidOptions) as refused:
+        reached("8.8.8.8:50052", PRIVATE)
+    assert "ssh -N" in refused.value.remedy
+    assert "-L 50052:127.0.0.1:50052 8.8.8.8" in refused.value.remedy
+    for address in ("8.8.8.8:50052", "0.0.0.0:50052"):
+        with pytest.raises(InvalidOptions, match="not an address of a private network"):
+            rpc.private_server(address)
+
+
+def test_layers_on_servers_and_those_here_are_the_whole_model() -> None:
+    model = model_at(TARGET)
+    whole = size_of(model, SMALL)
+    assert share_of(model, EngineConfig(n_ctx=256)) == whole
+    shares = [
+        share_of(model, EngineConfig(n_ctx=256, rpc=SMALL.rpc, gpu_layers=n))
+        for n in range(layers_over(model, SMALL) + 1)
+    ]
+    assert shares[0] == whole
+    assert sorted((each.weights for each in shares), reverse=True) == [each.weights for each in shares]
+    assert shares[-1].weights + model.header.bytes_of_last(len(shares)) == whole.weights
+    assert shares[-1].cell == 0
+    assert share_of(model, SMALL) == shares[(len(shares) - 1) // 2]
+
+
+def test_servers_get_as_many_layers_as_they_have_room_for() -> None:
+    model = model_at(TARGET)
+    most = layers_over(model, SMALL)
+
+    def layers(free: int, wanted: int = -1) -> int:
+        server = Server("mac-b:50052", "10.0.0.2:50052", free, 0.001, True)
+        config = EngineConfig(n_ctx=256, rpc=SMALL.rpc, gpu_layers=wanted)
+        planned = shared(model, config, [server])
+        assert planned.rpc == ("10.0.0.2:50052",)
+        return planned.gpu_layers
+
+    assert native.gpus() == [] and [layers(0), layers(1000 * MB), layers(1000 * MB, 99)] == [0, most, most]
+    assert layers(1000 * MB, 2) == 2
+    with pytest.raises(ModelTooLarge, match="2 layers of stdlib-6m .* room for 0"):
+        layers(0, 2)
+
+
+def test_a_library_for_another_version_is_refused_by_name() -> None:
+    other = library._place() / "0.0.1-7.0.0.so"
+    other.touch()
+    with pytest.raises(BackendUnavailable, match=r"0\.0\.1-7\.0\.0\.so is for another version"):
+        library.built()
+    other.unlink()
