@@ -9,7 +9,7 @@ import pytest
 
 from localspec.config import Config
 from localspec.doctor.finding import Finding
-from localspec.doctor.models import models, nodes, worth
+from localspec.doctor.models import models, nodes, servers, worth
 from localspec.doctor.probe import Report
 from localspec.models.catalogue import DEFAULT
 from localspec.models.directory import ModelDirectory
@@ -119,3 +119,10 @@ def test_whether_two_machines_pay(
     line = worth("any", header, Link(0.001, 1e8), 2)
     assert line.level == level and said in line.sentence
     assert " any waits for the network 20.4 ms per token, and 0.4 s for a prompt of 1000 " in line.sentence
+
+
+def test_a_library_that_is_not_built_and_a_server_that_does_not_answer() -> None:
+    unbuilt, lost = servers(Config(engine=EngineConfig(rpc=("127.0.0.1:1",))))
+    assert (unbuilt.level, unbuilt.remedy) == ("problem", "Run `localspec rpc build`.")
+    assert lost.level == "problem"
+    assert lost.sentence.startswith("No RPC server answers at 127.0.0.1:1")
