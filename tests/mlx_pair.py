@@ -94,17 +94,17 @@ def _weights(reader: GGUFReader, tensor: ReaderTensor) -> NDArray[np.float16]:
     heads = {"attn_q": "head_count", "attn_k": "head_count_kv"}.get(tensor.name.split(".")[-2])
     if heads is None or _architecture(reader) != "llama":
         return numbers
-    count = _field(reader, f"llama.attention.{heads}")
+    count = field_of(reader, f"llama.attention.{heads}")
     halves = numbers.reshape(count, len(numbers) // count // 2, 2, -1).swapaxes(1, 2)
     return np.ascontiguousarray(halves.reshape(numbers.shape))
 
 
 def _architecture(reader: GGUFReader) -> str:
-    name: str = _field(reader, "general.architecture")
+    name: str = field_of(reader, "general.architecture")
     return name
 
 
-def _field(reader: GGUFReader, key: str) -> Any:
+def field_of(reader: GGUFReader, key: str) -> Any:
     found = reader.get_field(key)
     assert found is not None, key
     return found.contents()
@@ -114,7 +114,7 @@ def _config(reader: GGUFReader) -> dict[str, Any]:
     kind = _architecture(reader)
 
     def of(key: str) -> Any:
-        return _field(reader, f"{kind}.{key}")
+        return field_of(reader, f"{kind}.{key}")
 
     return {
         "architectures": [f"{kind.capitalize()}ForCausalLM"],
@@ -133,15 +133,15 @@ def _config(reader: GGUFReader) -> dict[str, Any]:
         "attention_bias": False,
         "hidden_act": "silu",
         "torch_dtype": "float16",
-        "bos_token_id": _field(reader, "tokenizer.ggml.bos_token_id"),
-        "eos_token_id": [_field(reader, f"tokenizer.ggml.{role}_token_id") for role in ("padding", "eos")],
+        "bos_token_id": field_of(reader, "tokenizer.ggml.bos_token_id"),
+        "eos_token_id": [field_of(reader, f"tokenizer.ggml.{role}_token_id") for role in ("padding", "eos")],
     }
 
 
 def _tokenizer(reader: GGUFReader) -> dict[str, Any]:
-    tokens, types = (_field(reader, f"tokenizer.ggml.{key}") for key in ("tokens", "token_type"))
+    tokens, types = (field_of(reader, f"tokenizer.ggml.{key}") for key in ("tokens", "token_type"))
     special = {"single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": True}
-    is_qwen = _field(reader, "tokenizer.ggml.pre") == "qwen2"
+    is_qwen = field_of(reader, "tokenizer.ggml.pre") == "qwen2"
     split = {"type": "Split", "pattern": {"Regex": QWEN2}, "behavior": "Isolated", "invert": False}
     digits = {"type": "Digits", "individual_digits": True}
     level = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": not is_qwen}
@@ -166,22 +166,22 @@ def _tokenizer(reader: GGUFReader) -> dict[str, Any]:
             "byte_fallback": False,
             "ignore_merges": False,
             "vocab": {token: i for i, token in enumerate(tokens)},
-            "merges": [merge.split(" ") for merge in _field(reader, "tokenizer.ggml.merges")],
+            "merges": [merge.split(" ") for merge in field_of(reader, "tokenizer.ggml.merges")],
         },
     }
 
 
 def _tokenizer_config(reader: GGUFReader) -> dict[str, Any]:
     def token(role: str) -> str:
-        text: str = tokens[_field(reader, f"tokenizer.ggml.{role}_token_id")]
+        text: str = tokens[field_of(reader, f"tokenizer.ggml.{role}_token_id")]
         return text
 
-    tokens = _field(reader, "tokenizer.ggml.tokens")
+    tokens = field_of(reader, "tokenizer.ggml.tokens")
     return {
         "tokenizer_class": "PreTrainedTokenizerFast",
         "eos_token": token("eos"),
         "pad_token": token("padding"),
-        "model_max_length": _field(reader, f"{_architecture(reader)}.context_length"),
+        "model_max_length": field_of(reader, f"{_architecture(reader)}.context_length"),
         "clean_up_tokenization_spaces": False,
-        "chat_template": _field(reader, "tokenizer.chat_template"),
+        "chat_template": field_of(reader, "tokenizer.chat_template"),
     }

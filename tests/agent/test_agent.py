@@ -257,7 +257,7 @@ async def test_a_call_that_is_repeated_gets_its_result_again(
 
 
 def test_calls_that_repeat_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(cast(Client, None), "", Toolbox(), Printer(), yes=True)
+    terminal = Terminal(cast(Client, None), Toolbox(), Printer(), Options(), yes=True)
     for repeated in (False, True, True):
         made = Made(ToolCall("call_1", "time", "{}"), repeated=repeated)
         terminal.show(made)

@@ -1,13 +1,13 @@
 """The bundled pair: one vocabulary, special tokens in their roles, finite weights, and small files."""
 
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 from gguf import GGUFReader
 
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_dir, bundled_model
+from tests.mlx_pair import field_of
 
 MEGABYTE = 1_000_000
 CONTROL = 3
@@ -35,26 +35,20 @@ def pair() -> list[GGUFReader]:
     return [GGUFReader(bundled_model(name)) for name in (BUNDLED_TARGET, BUNDLED_DRAFT)]
 
 
-def field(reader: GGUFReader, key: str) -> Any:
-    found = reader.get_field(key)
-    assert found is not None, key
-    return found.contents()
-
-
 def test_the_pair_shares_one_tokenizer_and_template(pair: list[GGUFReader]) -> None:
     target, draft = pair
     for key in ("model", "pre", "tokens", "token_type", "merges"):
-        assert field(target, f"tokenizer.ggml.{key}") == field(draft, f"tokenizer.ggml.{key}"), key
-    assert field(target, "tokenizer.chat_template") == field(draft, "tokenizer.chat_template")
+        assert field_of(target, f"tokenizer.ggml.{key}") == field_of(draft, f"tokenizer.ggml.{key}"), key
+    assert field_of(target, "tokenizer.chat_template") == field_of(draft, "tokenizer.chat_template")
 
 
 def test_special_tokens_have_their_ids_and_roles(pair: list[GGUFReader]) -> None:
     for reader in pair:
-        types, tokens = (field(reader, f"tokenizer.ggml.{key}") for key in ("token_type", "tokens"))
+        types, tokens = (field_of(reader, f"tokenizer.ggml.{key}") for key in ("token_type", "tokens"))
         assert tuple(tokens[: len(SPECIALS)]) == SPECIALS
         assert [i for i, kind in enumerate(types) if kind == CONTROL] == list(range(len(SPECIALS)))
         for role, token in ROLES.items():
-            assert tokens[field(reader, f"tokenizer.ggml.{role}_token_id")] == token, role
+            assert tokens[field_of(reader, f"tokenizer.ggml.{role}_token_id")] == token, role
 
 
 def test_weights_are_finite_in_half_precision_and_norms_in_single(pair: list[GGUFReader]) -> None:

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import openai
 import pytest
 
 from tests.http.server import HttpServer, opened
@@ -19,3 +20,10 @@ def echo() -> Iterator[HttpServer]:
     """An HTTP server before models that answer as the prompt requests."""
     with opened() as http:
         yield http
+
+
+@pytest.fixture(scope="module")
+def client(echo: HttpServer) -> Iterator[openai.OpenAI]:
+    """OpenAI's own client of that server."""
+    with openai.OpenAI(base_url=f"{echo.url}/v1", api_key=echo.token, max_retries=0) as client:
+        yield client

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -16,17 +15,10 @@ from localspec.http.conversation import GivenTool
 from localspec.http.endpoint import BodyTooLarge
 from localspec.http.responses import Item, NotKept, Responses, functions_of, item_of, messages_of
 from localspec.protocol.requests import CallBegun, Message, ToolCall
-from tests.http.server import HttpServer
 
 SAID: dict[str, Any] = {"model": "localspec"}
 WEATHER: Any = {"type": "function", "name": "weather", "parameters": {"type": "object"}, "strict": False}
 SCHEMA = {"type": "object", "properties": {}}
-
-
-@pytest.fixture(scope="module")
-def client(echo: HttpServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{echo.url}/v1", api_key=echo.token, max_retries=0) as client:
-        yield client
 
 
 def test_items_whole_and_as_they_come(client: openai.OpenAI) -> None:

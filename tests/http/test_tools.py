@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -21,12 +20,6 @@ from tests.http.server import HttpServer
 WEATHER: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOL: Any = {"type": "function", "function": {"name": "weather", "parameters": WEATHER}}
 CALL: Any = [{"role": "user", "content": "call"}]
-
-
-@pytest.fixture(scope="module")
-def client(echo: HttpServer) -> Iterator[openai.OpenAI]:
-    with openai.OpenAI(base_url=f"{echo.url}/v1", api_key=echo.token, max_retries=0) as client:
-        yield client
 
 
 def chat_of(echo: HttpServer, path: str, body: dict[str, Any]) -> dict[str, Any]:

@@ -14,8 +14,8 @@ from localspec.tui import dialog
 from localspec.tui.conversation import Answer, Called, Question
 from localspec.tui.dialog import Permission
 from localspec.tui.export import markdown
-from tests.agent.test_agent import FUNCTIONS
-from tests.client.conftest import connected, own_home
+from tests.agent.test_agent import FUNCTIONS, start
+from tests.client.conftest import own_home
 from tests.tui.harness import Player, playing
 from tests.waiting import run, until
 
@@ -27,11 +27,6 @@ def home() -> Iterator[Path]:
     with own_home() as path:
         run(start())
         yield path
-
-
-async def start() -> None:
-    async with connected():
-        pass
 
 
 @pytest.fixture
