@@ -23,7 +23,7 @@ def test_markdown_has_each_text_under_a_heading_to_the_letter() -> None:
         rest
         == f"## System\n\nBe short.\n\n## Question\n\n{said[0].text}\n\n## Answer (stopped)\n\n{answer}\n"
     )
-    without = markdown("", None, None, [Answer("x", "failed")])
+    without = markdown("", None, None, [Answer("x", "failed"), Answer("", "cancelled")])
     assert without.startswith("# Chat\n\n20") and " · " not in without
     assert without.endswith("## Answer (interrupted)\n\nx\n")
 
