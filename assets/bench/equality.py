@@ -121,12 +121,13 @@ def compare(
                 what = {"group": number, "what": f"{mode} one process", "way": "one process"}
                 yield {**what, **difference(alone, said.tokens, own.tokens, given.close)}
         later = [after(*both) for both in zip(group, first, strict=True)]
-        second = played(engine, later, plain)
+        second = list[Generation]()
         for place, proposer in enumerate(given.proposers):
             way = WAYS[(number + place) % len(WAYS)]
             k = {} if proposer in (NONE, AUTO) else {"k": LENGTHS[number // len(WAYS) % len(LENGTHS)]}
             options = parse_options({"proposer": proposer, **k}).over(plain)
             if way == "second turn":
+                second = second or played(engine, later, plain)
                 played(engine, group, options)
             asked, truth = (later, second) if way == "second turn" else (group, first)
             for said, own in zip(played(engine, asked, options, way), truth, strict=True):
