@@ -15,14 +15,15 @@ import subprocess
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
 
 from tests.daemon.conftest import StartDaemon, home, start
-from tests.daemon.harness import REAL_DAEMON, Frame, Raw, code, gone, raw
+from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Frame, Raw, code, gone, raw
 from tests.slow.share import share
 from tests.waiting import DEADLINE_S, until, until_sync
 
@@ -65,14 +66,18 @@ if sys.orig_argv[-1] == "follow":
 """what goes wrong in a node's processes, from their start"""
 
 
+Noted = dict[str, list[tuple[str, float]]]
+"""outcomes and seconds of every fault"""
+
+
 class Machine:
     """Another machine, whose node listens at ``name``."""
 
     def __init__(self, place: Path, model: Path) -> None:
-        self._place, self._model = place, model
+        self._place, self._model, self._fault = place, model, place / "fault"
         (place / "sitecustomize.py").write_text(SITE)
         (place / "temporary").mkdir()
-        self.be("well")
+        self._fault.write_text("")
         self._held = subprocess.Popen(["unshare", "-n", "-m", "sleep", "infinity"])
         until_sync(self._is_apart, "the namespaces are there")
         pid = str(self._held.pid)
@@ -101,28 +106,41 @@ class Machine:
         """Run a command on this machine."""
         subprocess.run([*self._inside(), *command], check=True)
 
-    def be(self, fault: str) -> None:
-        """Have new processes of the node begin with this fault."""
-        (self._place / "fault").write_text(fault)
+    @contextmanager
+    def having(self, fault: str) -> Iterator[None]:
+        """Have a fault: in the node's newest process, in those that begin, or of the connection."""
+        with ExitStack() as ends:
+            match fault:
+                case "killed":
+                    self.ranks()[-1].kill()
+                case "stopped":
+                    rank = self.ranks()[-1]
+                    rank.suspend()
+                    ends.callback(rank.resume)
+                case "cut":
+                    self.on("ip", "link", "set", THERE, "down")
+                    ends.callback(self.on, "ip", "link", "set", THERE, "up")
+                case "other weights":
+                    self.on("mount", "--bind", str(self._changed()), str(self._model))
+                    ends.callback(self.on, "umount", str(self._model))
+                case _:
+                    self._fault.write_text(fault)
+                    ends.callback(self._fault.write_text, "")
+            yield
 
-    def connect(self, on: bool) -> None:
-        self.on("ip", "link", "set", THERE, "up" if on else "down")
-
-    def change_weights(self, on: bool) -> None:
-        """Have one bit of the model be another one on this machine."""
-        if not on:
-            self.on("umount", str(self._model))
-            return
+    def _changed(self) -> Path:
+        """The model with one bit that is another one."""
         other = self._place / "other"
         shutil.copytree(self._model, other, dirs_exist_ok=True)
         path = other / "model.safetensors"
         weights = bytearray(path.read_bytes())
         weights[-1] ^= 1
         path.write_bytes(weights)
-        self.on("mount", "--bind", str(other), str(self._model))
+        return other
 
     def ranks(self) -> list[psutil.Process]:
-        return psutil.Process(self._listener.pid).children()
+        """The node's processes that run; it takes notice of their ends at the next connection only."""
+        return [each for each in psutil.Process(self._listener.pid).children() if not gone(each)]
 
     def leftovers(self) -> list[str]:
         """Temporary files, and open ports beside the node's own."""
@@ -147,16 +165,13 @@ def machine() -> Iterator[Machine]:
 
 
 @pytest.fixture(scope="module")
-def noted() -> Iterator[dict[str, list[tuple[str, float]]]]:
-    """Outcome and seconds of every fault."""
+def noted() -> Iterator[Noted]:
     found = defaultdict[str, list[tuple[str, float]]](list)
     yield found
     for fault, all in sorted(found.items()):
         outcomes, times = sorted({outcome for outcome, _ in all}), [seconds for _, seconds in all]
-        print(
-            f"\n{fault}: {len(all)} x {', '.join(outcomes)}, median {statistics.median(times):.2f} s,", end=""
-        )
-        print(f" worst {max(times):.2f} s", end="")
+        figures = f"median {statistics.median(times):.2f} s, worst {max(times):.2f} s"
+        print(f"\n{fault}: {len(all)} x {', '.join(outcomes)}, {figures}", end="")
 
 
 def options(tokens: int) -> Frame:
@@ -174,6 +189,7 @@ async def moment(client: Raw, machine: Machine, number: int) -> None:
     chance = random.Random(number)
     if number % 2:
         await client.call("unload", "models/unload", model=options(1)["model"])
+        await until(lambda: not machine.ranks(), "the node's process has ended")
         await client.ask("victim", "generate", options=options(400), **PROMPT)
         await until(lambda: bool(machine.ranks()), "the node has started a process")
         time.sleep(chance.uniform(0, 2))
@@ -183,67 +199,72 @@ async def moment(client: Raw, machine: Machine, number: int) -> None:
             await client.notice("stream/delta")
 
 
-LOST: dict[str, tuple[Callable[[Machine], None], Callable[[Machine], None]]] = {
-    "killed": (lambda m: m.ranks()[-1].kill(), lambda m: None),
-    "stopped": (lambda m: m.ranks()[-1].suspend(), lambda m: m.ranks()[-1].resume()),
-    "cut": (lambda m: m.connect(False), lambda m: m.connect(True)),
-}
-"""a fault, and its end, by name"""
+LOST = "killed", "stopped", "cut"
 REFUSED = {
     "other version": "version_skew",
     "other weights": "model_invalid",
     "no room": "model_too_large",
+    "slow": "",
 }
 
 
-@pytest.mark.parametrize("number", range(TIMES))
-@pytest.mark.parametrize("fault", [*LOST, *REFUSED, "slow"])
-async def test_a_fault_ends_its_own_request_only(
-    start: StartDaemon,
-    machine: Machine,
-    noted: dict[str, list[tuple[str, float]]],
-    fault: str,
-    number: int,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    temporary = Path(tempfile.mkdtemp(prefix="ls"))
-    monkeypatch.setenv("TMPDIR", str(temporary))
-    daemon = start(command=REAL_DAEMON, sections=SETTINGS.format(machine.name))
-    async with raw(daemon) as client:
-        if fault in LOST:
-            truth = await answer(client, "before")
-            begin, end = LOST[fault]
-            await moment(client, machine, number)
-            workers, ranks = daemon.workers(), machine.ranks()
-            begun = time.monotonic()
-            begin(machine)
-            outcome = code(await client.response("victim"))
-            noted[fault].append((outcome, time.monotonic() - begun))
-            assert outcome == "node_lost"
-            if fault == "cut":
-                begun = time.monotonic()
-                outcome = code(await client.call("again", "generate", options=options(8), **PROMPT))
-                noted["asked while cut"].append((outcome, time.monotonic() - begun))
-                assert outcome == "node_lost"
-            if fault == "cut" and number == 0:
-                until_sync(lambda: all(map(gone, ranks)), "the node ends by itself", 2 * DEADLINE_S)
-            end(machine)
-            await until(lambda: all(map(gone, (*workers, *ranks))), "both ranks are gone")
-        else:
-            machine.be(fault)
-            if fault == "other weights":
-                machine.change_weights(True)
-            begun = time.monotonic()
-            response = await client.call("one", "generate", options=options(8), **PROMPT)
-            outcome = "answered" if "result" in response else code(response)
-            noted[fault].append((outcome, time.monotonic() - begun))
-            assert outcome == REFUSED.get(fault, "answered"), response
-            machine.be("well")
-            if fault == "other weights":
-                machine.change_weights(False)
-            truth = response["result"]["text"] if fault == "slow" else ""
-        assert await answer(client, "after") == (truth or await answer(client, "again"))
+@pytest.fixture
+def begin(
+    start: StartDaemon, home: Path, machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> Callable[[], DaemonProcess]:
+    """Start a daemon that knows the other machine."""
+    (home / "temporary").mkdir()
+    monkeypatch.setenv("TMPDIR", str(home / "temporary"))
+    return lambda: start(command=REAL_DAEMON, sections=SETTINGS.format(machine.name))
+
+
+async def left(daemon: DaemonProcess, machine: Machine) -> list[str]:
+    """What is left when the daemon has ended."""
     assert daemon.stop() == 0
     await until(lambda: not machine.ranks(), "no rank is left")
-    assert [*temporary.iterdir(), *machine.leftovers()] == []
-    temporary.rmdir()
+    return [*(path.name for path in (daemon.home / "temporary").iterdir()), *machine.leftovers()]
+
+
+async def timed(noted: Noted, fault: str, response: Awaitable[Frame]) -> str:
+    """Note outcome and time of a response, and return its code."""
+    begun = time.monotonic()
+    frame = await response
+    outcome = "" if "result" in frame else code(frame)
+    noted[fault].append((outcome or "answered", time.monotonic() - begun))
+    return outcome
+
+
+@pytest.mark.parametrize("number", range(TIMES))
+@pytest.mark.parametrize("fault", LOST)
+async def test_a_loss_ends_its_requests_only(
+    begin: Callable[[], DaemonProcess], machine: Machine, noted: Noted, fault: str, number: int
+) -> None:
+    daemon = begin()
+    async with raw(daemon) as client:
+        truth = await answer(client, "before")
+        await moment(client, machine, number)
+        workers, ranks = daemon.workers(), machine.ranks()
+        with machine.having(fault):
+            assert await timed(noted, fault, client.response("victim")) == "node_lost"
+            if fault == "cut":
+                again = client.call("again", "generate", options=options(8), **PROMPT)
+                assert await timed(noted, "asked while cut", again) == "node_lost"
+            if fault == "cut" and number == 0:
+                until_sync(lambda: all(map(gone, ranks)), "the node ends by itself", 2 * DEADLINE_S)
+        await until(lambda: all(map(gone, (*workers, *ranks))), "both ranks are gone")
+        assert await answer(client, "after") == truth
+    assert await left(daemon, machine) == []
+
+
+@pytest.mark.parametrize("number", range(TIMES))
+@pytest.mark.parametrize("fault", REFUSED)
+async def test_what_differs_is_refused(
+    begin: Callable[[], DaemonProcess], machine: Machine, noted: Noted, fault: str, number: int
+) -> None:
+    daemon = begin()
+    async with raw(daemon) as client:
+        with machine.having(fault):
+            asked = client.call("one", "generate", options=options(8), **PROMPT)
+            assert await timed(noted, fault, asked) == REFUSED[fault]
+        assert await answer(client, "after")
+    assert await left(daemon, machine) == []
