@@ -6,6 +6,7 @@ the outcomes and times are printed.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import shutil
@@ -41,7 +42,8 @@ pytestmark = [
     ),
 ]
 
-TIMES = share(20)
+TURNS = [range(first, min(share(20), first + 5)) for first in range(0, share(20), 5)]
+"""the numbers of faults that one daemon has in turn"""
 NETWORK, HERE, THERE = "10.9.40", "lsfaulty0", "lsfaulty1"
 SETTINGS = '[engine]\nn_ctx = 512\nnodes = ["{}"]\n'
 PROMPT: Frame = {"prompt": "def f(x):", "raw": True}
@@ -184,23 +186,32 @@ async def answer(client: Raw, id: str) -> str:
     return text
 
 
-async def moment(client: Raw, machine: Machine, number: int) -> None:
-    """Begin request ``victim``, and wait for any moment: while its model loads, or while it is answered."""
-    chance = random.Random(number)
+async def moment(client: Raw, machine: Machine, number: int) -> str:
+    """Begin a request, and wait for any moment: while its model loads, or while it is answered; its id."""
+    id, chance = f"victim {number}", random.Random(number)
     if number % 2:
-        await client.call("unload", "models/unload", model=options(1)["model"])
-        await until(lambda: not machine.ranks(), "the node's process has ended")
-        await client.ask("victim", "generate", options=options(400), **PROMPT)
+        await unload(client, machine)
+        await client.ask(id, "generate", options=options(400), **PROMPT)
         await until(lambda: bool(machine.ranks()), "the node has started a process")
-        time.sleep(chance.uniform(0, 2))
+        await asyncio.sleep(chance.uniform(0, 2))
     else:
-        await client.begin("victim", "generate", options=options(400), **PROMPT)
+        await client.begin(id, "generate", options=options(400), **PROMPT)
         for _ in range(chance.randrange(20)):
             await client.notice("stream/delta")
+    return id
+
+
+def ended(processes: list[psutil.Process]) -> Callable[[], bool]:
+    return lambda: all(map(gone, processes))
+
+
+async def unload(client: Raw, machine: Machine) -> None:
+    await client.call("unload", "models/unload", model=options(1)["model"])
+    await until(lambda: not machine.ranks(), "the node's process has ended")
 
 
 LOST = "killed", "stopped", "cut"
-REFUSED = {
+OTHER = {
     "other version": "version_skew",
     "other weights": "model_invalid",
     "no room": "model_too_large",
@@ -234,37 +245,40 @@ async def timed(noted: Noted, fault: str, response: Awaitable[Frame]) -> str:
     return outcome
 
 
-@pytest.mark.parametrize("number", range(TIMES))
+@pytest.mark.parametrize("numbers", TURNS)
 @pytest.mark.parametrize("fault", LOST)
 async def test_a_loss_ends_its_requests_only(
-    begin: Callable[[], DaemonProcess], machine: Machine, noted: Noted, fault: str, number: int
+    begin: Callable[[], DaemonProcess], machine: Machine, noted: Noted, fault: str, numbers: range
 ) -> None:
     daemon = begin()
     async with raw(daemon) as client:
         truth = await answer(client, "before")
-        await moment(client, machine, number)
-        workers, ranks = daemon.workers(), machine.ranks()
-        with machine.having(fault):
-            assert await timed(noted, fault, client.response("victim")) == "node_lost"
-            if fault == "cut":
-                again = client.call("again", "generate", options=options(8), **PROMPT)
-                assert await timed(noted, "asked while cut", again) == "node_lost"
-            if fault == "cut" and number == 0:
-                until_sync(lambda: all(map(gone, ranks)), "the node ends by itself", 2 * DEADLINE_S)
-        await until(lambda: all(map(gone, (*workers, *ranks))), "both ranks are gone")
+        for number in numbers:
+            victim = await moment(client, machine, number)
+            workers, ranks = daemon.workers(), machine.ranks()
+            with machine.having(fault):
+                assert await timed(noted, fault, client.response(victim)) == "node_lost"
+                if fault == "cut":
+                    again = client.call("again", "generate", options=options(8), **PROMPT)
+                    assert await timed(noted, "asked while cut", again) == "node_lost"
+                if fault == "cut" and number == 0:
+                    until_sync(ended(ranks), "the node ends by itself", 2 * DEADLINE_S)
+            await until(ended(workers + ranks), "both ranks are gone")
         assert await answer(client, "after") == truth
     assert await left(daemon, machine) == []
 
 
-@pytest.mark.parametrize("number", range(TIMES))
-@pytest.mark.parametrize("fault", REFUSED)
-async def test_what_differs_is_refused(
-    begin: Callable[[], DaemonProcess], machine: Machine, noted: Noted, fault: str, number: int
+@pytest.mark.parametrize("numbers", TURNS)
+@pytest.mark.parametrize("fault", OTHER)
+async def test_what_differs_is_refused_and_what_is_slow_is_not(
+    begin: Callable[[], DaemonProcess], machine: Machine, noted: Noted, fault: str, numbers: range
 ) -> None:
     daemon = begin()
     async with raw(daemon) as client:
-        with machine.having(fault):
-            asked = client.call("one", "generate", options=options(8), **PROMPT)
-            assert await timed(noted, fault, asked) == REFUSED[fault]
+        for number in numbers:
+            with machine.having(fault):
+                asked = client.call(number, "generate", options=options(8), **PROMPT)
+                assert await timed(noted, fault, asked) == OTHER[fault]
+            await unload(client, machine)
         assert await answer(client, "after")
     assert await left(daemon, machine) == []
