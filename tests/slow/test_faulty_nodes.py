@@ -26,7 +26,7 @@ import pytest
 from tests.daemon.conftest import StartDaemon, home, start
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Frame, Raw, code, gone, raw
 from tests.slow.share import share
-from tests.waiting import DEADLINE_S, until, until_sync
+from tests.waiting import until, until_sync
 
 __all__ = ["home", "start"]
 
@@ -262,7 +262,7 @@ async def test_a_loss_ends_its_requests_only(
                     again = client.call("again", "generate", options=options(8), **PROMPT)
                     assert await timed(noted, "asked while cut", again) == "node_lost"
                 if fault == "cut" and number == 0:
-                    until_sync(ended(ranks), "the node ends by itself", 2 * DEADLINE_S)
+                    await until(ended(ranks), "the node ends by itself")
             await until(ended(workers + ranks), "both ranks are gone")
         assert await answer(client, "after") == truth
     assert await left(daemon, machine) == []
