@@ -190,16 +190,20 @@ def main() -> int:
     parser.add_argument("--close", type=float, default=0.1, help="in logits; more for bfloat16")
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no group begins after these")
     given = parser.parse_args()
-    nodes = tuple(given.nodes)
-    pair = choose_here(given.model, given.draft, config=msgspec.structs.replace(CONFIG, nodes=nodes))
+    # Only auto needs the costs of forwards.
+    config, nodes = (
+        msgspec.structs.replace(CONFIG, idle_measuring=AUTO in given.proposers),
+        tuple(given.nodes),
+    )
+    pair = choose_here(given.model, given.draft, config=msgspec.structs.replace(config, nodes=nodes))
     lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
     done = {line["group"] for line in lines}
     with ExitStack() as stack:
-        order = Order(pair, CONFIG, AUTO, nodes=nodes)
+        order = Order(pair, config, AUTO, nodes=nodes)
         engine = stack.enter_context(opened(order, lambda part, share: None, over_nodes))
         alone = None
         if given.nodes:
-            alone = stack.enter_context(load_engine(choose_here(given.model, NONE), config=CONFIG))
+            alone = stack.enter_context(load_engine(choose_here(given.model, NONE), config=config))
         out = stack.enter_context(given.out.open("a"))
         print(engine.target.capabilities)
         until = time.monotonic() + given.seconds
