@@ -369,7 +369,7 @@ class Record:
 
 
 def recorded(begin: str, part: str, end: str) -> Iterator[Mapping[str, Any]]:
-    """What was learnt on this kind of machine by records whose ``what`` begins, contains and ends so; raises
+    """The states of the records on this kind of machine whose ``what`` begins, contains and ends so; raises
     :class:`LocalspecError` where their directory cannot be made."""
     for path in learnt_dir().glob("*.json"):
         with contextlib.suppress(*SPOILT):
