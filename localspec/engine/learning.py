@@ -247,7 +247,7 @@ class Learning:
         self.calibration = Calibration()
         self.rounding = KnownRounding()
         self._drafts: dict[Backend, KnownDraft] = {}
-        self._directory, self._model, self._nodes = directory, model, nodes
+        self._directory, self._model, self.nodes = directory, model, nodes
         limits = target.capabilities
         probed = f"{limits.n_ctx} cells, at most {limits.max_batch} tokens at once"
         self._records = [
@@ -272,7 +272,7 @@ class Learning:
             if model is not None and self._model is not None:
                 survival = self.calibration.by_position(learnt_as(draft))
                 known.pair = KnownPair(self.costs, known.costs, survival)
-                known.records += self._kept(name_of_pair(self._model, model, self._nodes), known.pair)
+                known.records += self._kept(name_of_pair(self._model, model, self.nodes), known.pair)
         return known
 
     def drop_draft(self, draft: Backend) -> None:
@@ -343,14 +343,16 @@ def on_battery() -> bool:
 
 
 class Idle:
-    """The chores of an engine, in small steps; ``measures``: the target, if it is not known, among them."""
+    """The chores of an engine, in small steps; ``measures``: the target, if it is not known, among them. Over
+    nodes it is measured after each load, as the network may be another one."""
 
     def __init__(self, target: Backend, learning: Learning, prefixes: Prefixes, *, measures: bool) -> None:
         self._target, self._learning, self._prefixes = target, learning, prefixes
         self.primer = Primer(learning.memory, target.vocabulary)
         known = learning.rounding.measured is not None and learning.costs.knows(max(WIDTHS), 0)
-        unknown = measures and not known and not target.capabilities.obstacle
-        self._probe = Probe(target, learning.costs.observe) if unknown else None
+        unknown = measures and not (known and not learning.nodes) and not target.capabilities.obstacle
+        self._costs = CostCurve(target.description) if learning.nodes else learning.costs
+        self._probe = Probe(target, self._costs.observe) if unknown else None
         self._measuring: Generator[None, None, Rounding] | None = None
         self._writing: Generator[None, None, None] | None = None
         self._saved = True
@@ -416,6 +418,8 @@ class Idle:
             next(self._measuring)
         except StopIteration as end:
             self._learning.rounding.measured = end.value
+            if self._costs is not self._learning.costs:
+                self._learning.costs.restore(self._costs.state())
             set_rounding(self._target, end.value)
             self._probe, self._saved = None, False
         except EngineBusy:

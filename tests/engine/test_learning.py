@@ -300,3 +300,14 @@ def test_costs_and_drafts_of_other_nodes_are_others(tmp_path: Path) -> None:
         learning.close()
     other_token = Learning(ToyBackend(markov()), directory=tmp_path, nodes=("10.0.0.1:7005#new",))
     assert other_token.costs.measured() == {1: pytest.approx(3.0)}
+
+
+def test_costs_over_nodes_are_measured_again_after_each_load() -> None:
+    target = ToyBackend(small_markov(3))
+    learning = Learning(target, nodes=("mac-b",))
+    for width in (*range(1, 9), 16, 21) * 8:
+        learning.costs.observe(width, 0, 100.0 * width)
+    learning.rounding.measured = PRESUMED
+    with Engine(target, learning=learning) as engine:
+        rested(engine)
+        assert max(learning.costs.measured().values()) < 100.0
