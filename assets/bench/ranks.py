@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
@@ -216,7 +216,8 @@ OTHER = (
     ("7B of 4 bits, 20 ms a token", MACHINES[1].costs, Shape(28, 3584), 0.020),
     ("70B of 4 bits, 110 ms a token", MACHINES[3].costs, Shape(80, 8192), 0.110),
 )
-LINKS = (
+LINKS: tuple[tuple[str, Link | None], ...] = (
+    ("one machine", None),
     ("Thunderbolt", Link(0.0001, 2e9)),
     ("wired, 1 Gbit/s", Link(0.0004, 110e6)),
     ("wireless", Link(0.004, 30e6)),
@@ -231,12 +232,25 @@ def other() -> None:
     print(row(*["---"] * 5))
     for name, ratios, shape, token_s in OTHER:
         alone = {width: ratio * token_s for width, ratio in ratios.items()}
-        lines = {"one machine": alone}
+
+        def rates(link: Link | None) -> tuple[float, float, float]:
+            sums = {width: link.sums_s(shape, 2, width) if link else 0.0 for width in alone}  # noqa: B023
+            return simulated(logs, over(alone, 0.5 if link else 1.0, sums), STEP * token_s)  # noqa: B023
+
         for network, link in LINKS:
-            lines[network] = over(alone, 0.5, {width: link.sums_s(shape, 2, width) for width in alone})
-        for network, costs in lines.items():
-            plain, auto, drafts = simulated(logs, costs, STEP * token_s)
+            plain, auto, drafts = rates(link)
             print(row(name, network, f"{plain:.1f}", f"{auto:.1f}", f"{drafts:.1f}"), flush=True)
+        even = (f"{1000 * break_even(rates, kind):.2f} ms" for kind in (0, 1))
+        print(row(name, "as fast as one machine at", *even, ""), flush=True)
+
+
+def break_even(rates: Callable[[Link | None], Sequence[float]], kind: int) -> float:
+    """The latency, at 10 Gbit/s, with which two machines are as fast as one; ``kind``: 0 plain, 1 `auto`."""
+    low, high, one = 0.0, 0.02, rates(None)[kind]
+    for _ in range(10):
+        middle = (low + high) / 2
+        low, high = (middle, high) if rates(Link(middle, 1.1e9))[kind] > one else (low, middle)
+    return low
 
 
 def main() -> None:
