@@ -14,9 +14,11 @@ from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp import rpc as library
 from localspec.errors import BackendUnavailable, InvalidOptions, LocalspecError, ModelTooLarge, NodeLost
 from localspec.models.fit import layers_over, share_of, size_of
+from localspec.models.gguf import GgufHeader
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import rpc
+from localspec.ranks.nodes import private_server
 from localspec.ranks.rpc import Server, reached, shared
 from localspec.wording import MB
 from tests.models.ggufs import TARGET
@@ -89,11 +91,12 @@ def test_a_public_address_is_refused_with_the_tunnel_to_use() -> None:
     assert "-L 50052:127.0.0.1:50052 8.8.8.8" in refused.value.remedy
     for address in ("8.8.8.8:50052", "0.0.0.0:50052"):
         with pytest.raises(InvalidOptions, match="not an address of a private network"):
-            rpc.private_server(address)
+            private_server(address)
 
 
 def test_layers_on_servers_and_those_here_are_the_whole_model() -> None:
     model = model_at(TARGET)
+    assert isinstance(model.header, GgufHeader)
     whole = size_of(model, SMALL)
     assert share_of(model, EngineConfig(n_ctx=256)) == whole
     shares = [
