@@ -132,8 +132,8 @@ def _print(results: Results) -> None:
     draft = f" with {results.draft}" if results.draft else ""
     title = f"{results.model}{draft}: {results.proposer} against plain decoding, on {results.machine}"
     nodes = len(results.rounds_s) > 1 or results.too_large is not None
-    header = ("workload", "plain", results.proposer, "ratio", "worst", "accepted", "tokens/round")
-    header += ("first token", "machines") if nodes else ()
+    more = ("first token", "machines") if nodes else ()
+    header = ("workload", "plain", results.proposer, "ratio", "worst", "accepted", "tokens/round", *more)
     rows = []
     for each in results.figures:
         speeds = f"{each.plain:.1f} tok/s", f"{each.speculative:.1f} tok/s"

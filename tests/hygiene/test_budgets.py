@@ -22,12 +22,12 @@ from tests.hygiene.source import (
 )
 
 CEILINGS = {
-    "assets": 3450,
+    "assets": 3550,
     "localspec/.": 1550,
     "localspec/agent": 600,
-    "localspec/backends": 3620,
+    "localspec/backends": 3650,
     "localspec/bench": 350,
-    "localspec/cli": 3715,
+    "localspec/cli": 3800,
     "localspec/client": 1000,
     "localspec/completion": 550,
     "localspec/constraints": 600,
@@ -38,9 +38,9 @@ CEILINGS = {
     "localspec/hub": 1050,
     "localspec/lsp": 1400,
     "localspec/memory": 1950,
-    "localspec/models": 4065,
+    "localspec/models": 4100,
     "localspec/protocol": 1900,
-    "localspec/ranks": 1170,
+    "localspec/ranks": 1300,
     "localspec/service": 350,
     "localspec/speculation": 2350,
     "localspec/tools": 950,
@@ -50,7 +50,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1400,
     "plugins/vscode": 2650,
-    "tests": 48950,
+    "tests": 49250,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
