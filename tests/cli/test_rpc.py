@@ -16,6 +16,8 @@ from localspec.backends.llama_cpp import native
 from tests.cli.harness import LONG, Cli
 from tests.waiting import DEADLINE_S
 
+pytestmark = pytest.mark.slow
+
 ASK = ("run", "--raw", "--max-tokens", "40", "--temperature", "0", "--exactness", "strict", "def fib(n):")
 
 
@@ -55,4 +57,5 @@ def test_a_model_over_a_server_says_the_same_until_the_server_ends(
     again = cli(*ASK)
     assert again.returncode == 1
     assert "no RPC server answers at 127.0.0.1:" in again.stderr
-    assert cli(*ASK, "--opt", "rpc=[]").returncode == 0
+    assert cli("config", "set", "rpc", "--unset").returncode == 0
+    assert cli.json(*ASK)["text"] == local
