@@ -20,7 +20,6 @@ from localspec.errors import EngineError, LocalspecError, ModelInvalid
 from localspec.models.directory import ModelDirectory
 from localspec.models.fit import size_of
 from localspec.models.model import Model
-from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.frames import (
     Close,
@@ -107,11 +106,16 @@ def follow(peer: Peer, own: str, first: str, token: str) -> None:
     model = found_model(find)
     check_room(model, find)
     assert isinstance(model.header, ModelDirectory)
+    # MLX takes seconds to import, in which no rank may wait for this one.
+    from localspec.backends.mlx import native
+    from localspec.backends.mlx.backend import MlxBackend
+
     peer.send(Found(frames.digests_of(model.header), free_port(own), first))
     start = peer.expect(Start)
     # From here on native code waits for other ranks: this process must end with the first one.
     peer.watch(lambda error: os._exit(1))
-    backend = opened(model, find.config, start)
+    group = native.ring(start.rank, start.hosts)
+    backend = MlxBackend(model, find.config, measured=False, group=group)
     limits = backend.capabilities
     peer.send(Ready((limits.n_ctx, limits.max_sequences, limits.max_batch)))
     while True:
@@ -139,16 +143,6 @@ def check_room(model: Model, find: Find) -> None:
     if free is not None:
         share = size_of(model, find.config).over(find.machines)
         share.needs(None, find.config, free).check(f"its share of {find.name}", free)
-
-
-def opened(model: Model, config: EngineConfig, start: Start) -> Backend:
-    """This rank's share of the model."""
-    # MLX takes a second to import, and is not needed to refuse.
-    from localspec.backends.mlx import native
-    from localspec.backends.mlx.backend import MlxBackend
-
-    group = native.ring(start.rank, start.hosts)
-    return MlxBackend(model, config, measured=False, group=group)
 
 
 def replay(backend: Backend, frame: Frame, peer: Peer) -> None:

@@ -148,7 +148,7 @@ class Machine:
         """Temporary files, and open ports beside the node's own."""
         lines = Path(f"/proc/{self._listener.pid}/net/tcp").read_text().splitlines()[1:]
         listening = [fields[1] for fields in map(str.split, lines) if fields[3] == "0A"]
-        return [*(path.name for path in (self._place / "temporary").iterdir()), *listening[1:]]
+        return [*files(self._place), *listening[1:]]
 
     def close(self) -> None:
         self._listener.send_signal(signal.SIGINT)
@@ -229,11 +229,16 @@ def begin(
     return lambda: start(command=REAL_DAEMON, sections=SETTINGS.format(machine.name))
 
 
+def files(place: Path) -> list[str]:
+    """Temporary files, without MLX's compiled functions, which all its processes use."""
+    return [path.name for path in (place / "temporary").iterdir() if path.name != "mlx"]
+
+
 async def left(daemon: DaemonProcess, machine: Machine) -> list[str]:
     """What is left when the daemon has ended."""
     assert daemon.stop() == 0
     await until(lambda: not machine.ranks(), "no rank is left")
-    return [*(path.name for path in (daemon.home / "temporary").iterdir()), *machine.leftovers()]
+    return [*files(daemon.home), *machine.leftovers()]
 
 
 async def timed(noted: Noted, fault: str, response: Awaitable[Frame]) -> str:

@@ -18,8 +18,8 @@ from localspec.backends.mlx.lm import load_model as load_mlx
 from localspec.errors import EngineError, ModelInvalid, OutOfMemory
 from localspec.models.directory import ModelDirectory, number_of
 
-CONNECT_S = 60
-"""seconds in which all ranks must connect"""
+CONNECT_S = 10
+"""seconds in which all ranks must connect, which they begin at once"""
 OPENED = ("generation_config.json", "hf_quant_config.json")
 """files that mlx-lm reads beside those that were checked already"""
 PIECES = 40

@@ -25,7 +25,15 @@ from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from localspec.errors import EngineCrashed, InvalidOptions, LocalspecError, ShuttingDown, from_dict, of_system
+from localspec.errors import (
+    EngineCrashed,
+    InvalidOptions,
+    LocalspecError,
+    NodeLost,
+    ShuttingDown,
+    from_dict,
+    of_system,
+)
 from localspec.models.fit import Needs
 from localspec.models.model import Model
 from localspec.models.pair import Pair
@@ -689,7 +697,7 @@ class WorkerProcess(Resident):
         if code == -signal.SIGBUS:
             how, remedy = f"{how}: was {self.pair.target.place} changed in place?", REPLACED_REMEDY
         if code == -signal.SIGALRM:
-            how, remedy = f"{how}: its nodes did not connect to it", UNREACHED_REMEDY
+            self._why = NodeLost(f"the nodes of {self.key.model} did not connect to it", UNREACHED_REMEDY)
         self._end(self._why or EngineCrashed(f"the worker process of {self.key.model} {how}", remedy))
 
     def _receive(self, frame: frames.FromWorker) -> None:
