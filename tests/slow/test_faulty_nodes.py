@@ -42,7 +42,7 @@ pytestmark = [
     ),
 ]
 
-TURNS = [range(first, min(share(20), first + 5)) for first in range(0, share(20), 5)]
+TURNS = [range(first, min(share(20), first + 3)) for first in range(0, share(20), 3)]
 """the numbers of faults that one daemon has in turn"""
 NETWORK, HERE, THERE = f"10.9.{os.getpid() % 200 + 40}", f"lsh{os.getpid()}", f"lst{os.getpid()}"
 SETTINGS = '[engine]\nn_ctx = 512\nnodes = ["{}"]\n'
