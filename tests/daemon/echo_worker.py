@@ -199,9 +199,9 @@ def words(request: Request, load: Load) -> Iterator[str]:
             yield "waiting "
             Path(path).read_text()
             yield "done "
-        case ["kill"] | ["kill", "SIGBUS"] as how:
+        case ["kill", *name]:
             yield "dying"
-            os.kill(os.getpid(), signal.SIGBUS if how[1:] else signal.SIGKILL)
+            os.kill(os.getpid(), signal.Signals[name[0] if name else "SIGKILL"])
         case ["exit", code]:
             yield "dying"
             os._exit(int(code))
