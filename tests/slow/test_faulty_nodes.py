@@ -247,6 +247,7 @@ async def timed(noted: Noted, fault: str, response: Awaitable[Frame]) -> str:
     frame = await response
     outcome = "" if "result" in frame else code(frame)
     noted[fault].append((outcome or "answered", time.monotonic() - begun))
+    print("\n{}: {} after {:.2f} s".format(fault, *noted[fault][-1]), end="")
     return outcome
 
 
