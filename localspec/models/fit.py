@@ -114,6 +114,10 @@ CELLS_LEAST = 512 * MB
 """bytes of cells that are allowed beside any weights"""
 PROCESS = 75 * MB
 """bytes of a worker besides its model: Python, numpy, the backend's library"""
+MLX = 45 * MB
+"""bytes that MLX and mlx-lm take beyond llama.cpp"""
+RING = 25 * MB
+"""bytes of a rank for its connections to the others"""
 ROWS = 96
 """rows of float32 logits of the size of all that grows with a model: rows, tables of tokens, activations.
 Resident after a prompt of 1,800 tokens and 64 of answer: 3 to 6 % more than this for 0.5B and 1.5B"""
@@ -183,11 +187,16 @@ class Size(NamedTuple):
     single: bool = False
     whole: int = 0
     """bytes of weights that every machine has where several share a model"""
+    process: int = PROCESS
 
     def over(self, machines: int) -> Size:
         """This machine's share of a model over several."""
         shared = self.weights - self.whole
-        return self._replace(weights=self.whole + shared // machines, cell=self.cell / machines)
+        return self._replace(
+            weights=self.whole + shared // machines,
+            cell=self.cell / machines,
+            process=self.process + RING * (machines > 1),
+        )
 
     def needs(self, draft: Size | None, config: EngineConfig, free: int | None = None) -> Needs:
         """The memory for this target beside a draft, with as many sequences and earlier states as ``free``
@@ -206,7 +215,7 @@ class Size(NamedTuple):
         kept = states_kept(self.state, sequences, free) if self.rolls_back else 0
         cells = int(self.cell * n_cells) + (1 + kept + MARKS) * self.state * sequences
         more = Needs() if draft is None else self.beside(draft, config, sequences)
-        overhead = PROCESS + ROWS * self.row + more.overhead
+        overhead = self.process + ROWS * self.row + more.overhead
         return Needs(self.weights, cells, more.draft, overhead, self.mapped + more.mapped, sequences)
 
     def beside(self, draft: Size, config: EngineConfig, sequences: int) -> Needs:
@@ -373,7 +382,8 @@ def _size_of_directory(model: ModelDirectory, config: EngineConfig) -> Size:
     cell = 2 * CELL_BYTES[config.kv_bits] * width * of_cells * layers
     embedding = model.size * model.n_tokens * (hidden or 0) // max(1, model.parameters)
     whole = min(embedding, model.size)
-    return Size(model.size, cell, 4 * model.n_tokens, model.context, whole=whole)
+    process = PROCESS + MLX
+    return Size(model.size, cell, 4 * model.n_tokens, model.context, whole=whole, process=process)
 
 
 def free_memory() -> int:
