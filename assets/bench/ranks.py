@@ -161,7 +161,7 @@ def measured(name: str, given: argparse.Namespace) -> dict[str, Any]:
     """The results of ``localspec bench`` on one machine and on two."""
     pair = ("--model", given.model, "--draft", given.draft, "--workload", WORKLOAD)
     command = (sys.executable, "-m", "localspec", "bench", *pair, "--nodes", name, "--json")
-    limits = ("--tokens", str(given.tokens), "--runs", "1")
+    limits = ("--tokens", str(given.tokens), "--runs", "2")
     done = subprocess.run([*command, *limits], stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found

@@ -271,6 +271,8 @@ def measure(order: Order, tell: Progress, lost: Lost = lambda error: None) -> Re
 def _measure(order: Order, cases: Sequence[Case], results: Results, tell: Progress, lost: Lost) -> None:
     """Add the runs of all cases on the machines of an order to the results."""
     with opened(order, tell, partial(open_over_nodes, lost=lost)) as engine:
+        seconds = engine.learning.costs.seconds
+        results.rounds_s[1 + len(order.nodes)] = {width: seconds(width) for width in WIDTHS}
         player = Player(engine, order)
         for number, case in enumerate(cases):
             tell(f"measuring {case.workload}", number / len(cases))
@@ -278,5 +280,3 @@ def _measure(order: Order, cases: Sequence[Case], results: Results, tell: Progre
             for _ in range(order.runs):
                 if (run := player.measure(number, case, prompt)) is not None:
                     results.runs.append(run)
-        seconds = engine.learning.costs.seconds
-        results.rounds_s[1 + len(order.nodes)] = {width: seconds(width) for width in WIDTHS}
