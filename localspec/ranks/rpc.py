@@ -76,17 +76,18 @@ def reached(name: str, config: EngineConfig, protocol: str | None = None) -> Ser
         ) from None
     with connection:
         try:
-            found = ".".join(map(str, VERSION.unpack(_call(connection, HELLO, CAPABILITIES, VERSION.size))))
+            call = partial(_call, connection, time.monotonic() + CONNECT_S)
+            found = ".".join(map(str, VERSION.unpack(call(HELLO, CAPABILITIES, VERSION.size))))
             if protocol is not None and found != protocol:
                 what = (
                     f"RPC server {name} speaks version {found} of the protocol, and this machine {protocol}"
                 )
                 raise InvalidOptions(what, "Install the same version of llama-cpp-python on all machines.")
             started = time.perf_counter()
-            (count,) = COUNT.unpack(_call(connection, DEVICE_COUNT, b"", COUNT.size))
+            (count,) = COUNT.unpack(call(DEVICE_COUNT, b"", COUNT.size))
             seconds = time.perf_counter() - started
             devices = map(COUNT.pack, range(min(count, MOST_DEVICES)))
-            sizes = [_call(connection, GET_DEVICE_MEMORY, each, MEMORY.size) for each in devices]
+            sizes = [call(GET_DEVICE_MEMORY, each, MEMORY.size) for each in devices]
         except TimeoutError:
             if asked(address) is None:
                 raise NodeLost(f"RPC server {name} is silent: it has a client, or is stopped") from None
@@ -105,8 +106,10 @@ def _allowed(name: str, config: EngineConfig) -> str:
     """The address of a name, which stays the same for the library."""
     host, _, port = name.rpartition(":")
     try:
-        found = socket.getaddrinfo(host, int(port), socket.AF_INET, socket.SOCK_STREAM)[0][4][0]
-    except (OSError, OverflowError) as error:
+        found, number, *_ = socket.getaddrinfo(host, port, socket.AF_INET, socket.SOCK_STREAM)[0][4]
+        if number != int(port):
+            raise ValueError(f"{port} is no port")
+    except (OSError, ValueError) as error:  # ValueError also of a part of the name that is too long
         raise NodeLost(f"RPC server {name} cannot be found: {error}") from None
     if not (ipaddress.ip_address(found).is_private or config.rpc_public):
         tunnel = TUNNEL.format(host=host, port=port)
@@ -114,7 +117,7 @@ def _allowed(name: str, config: EngineConfig) -> str:
             f"{name} is no address of a private network, and an RPC server has no authentication",
             f"Serve 127.0.0.1:{port} there, run `{tunnel}` here, and set rpc to 127.0.0.1:{port}.",
         )
-    return f"{found}:{int(port)}"
+    return f"{found}:{number}"
 
 
 def _place(address: str) -> tuple[str, int]:
@@ -122,18 +125,20 @@ def _place(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-def _call(connection: socket.socket, command: int, request: bytes, answer: int) -> bytes:
-    """A request's answer, of ``answer`` bytes; raises OSError, or ValueError for one of another size."""
+def _call(connection: socket.socket, until: float, command: int, request: bytes, answer: int) -> bytes:
+    """A request's answer, of ``answer`` bytes, ``until`` a time of :func:`time.monotonic`; raises OSError, or
+    ValueError for one of another size."""
     connection.sendall(REQUEST.pack(command, len(request)) + request)
-    (length,) = LENGTH.unpack(_read(connection, LENGTH.size))
+    (length,) = LENGTH.unpack(_read(connection, until, LENGTH.size))
     if length != answer:
         raise ValueError(f"an answer of {length} bytes")
-    return _read(connection, answer)
+    return _read(connection, until, answer)
 
 
-def _read(connection: socket.socket, length: int) -> bytes:
+def _read(connection: socket.socket, until: float, length: int) -> bytes:
     data = b""
     while len(data) < length:
+        connection.settimeout(max(until - time.monotonic(), 0.001))
         if not (more := connection.recv(length - len(data))):
             raise ValueError("it closed the connection")
         data += more
@@ -159,10 +164,12 @@ def _datagrams(address: str, timeout_s: float) -> socket.socket:
 def _asked(asking: socket.socket) -> int:
     nonce = secrets.token_bytes(8)
     asking.send(ASKED.pack(MARK, nonce))
-    while True:
+    until = time.monotonic() + PERIOD_S
+    while time.monotonic() < until:  # others can send datagrams without an end
         answer = asking.recv(ANSWERED.size + 1)
         if len(answer) == ANSWERED.size and answer.startswith(nonce):
             return int(ANSWERED.unpack(answer)[1])
+    raise TimeoutError
 
 
 def shared(model: Model, config: EngineConfig, servers: Sequence[Server]) -> EngineConfig:
@@ -238,18 +245,18 @@ def serve(address: str, show: Callable[[str, str], None]) -> None:
     from localspec.backends.llama_cpp import native, rpc
     from localspec.models.fit import free_memory
 
-    rpc.built()
+    run = rpc.server(address)
     private_server(address).close()
     host, port = _place(address)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as answering:
         answering.bind((host, port))
         show(address, TUNNEL.format(host="THIS-MACHINE", port=port))
 
-        def run() -> None:
-            rpc.serve(address)
+        def serving() -> None:
+            run()
             os._exit(ExitCode.ERROR)  # it has said why
 
-        threading.Thread(target=run, daemon=True).start()
+        threading.Thread(target=serving, daemon=True).start()
         answering.settimeout(PERIOD_S)
         while True:
             _give_up_cut_clients((host, port))

@@ -84,6 +84,53 @@ def test_a_server_that_is_silent_or_not_there_is_lost(monkeypatch: pytest.Monkey
         reached(address, PRIVATE)
 
 
+def test_bytes_one_by_one_and_datagrams_of_others_do_not_keep_it_waiting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rpc, "CONNECT_S", 0.1)
+    monkeypatch.setattr(rpc, "PERIOD_S", 0.05)
+    ended = threading.Event()
+
+    def trickle() -> None:
+        connection, _ = server.accept()
+        with connection, suppress(OSError):
+            connection.sendall(struct.pack("<Q", rpc.VERSION.size))
+            while not ended.wait(0.01):
+                connection.sendall(b"7")
+
+    def flood(to: tuple[str, int]) -> None:
+        while not ended.wait(0.005):
+            others.sendto(b"of another", to)
+
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as others,
+    ):
+        place = server.getsockname()
+        others.bind(place)
+        address = "{}:{}".format(*place)
+        with rpc._datagrams(address, 1.0) as asking:
+            working = [
+                threading.Thread(target=trickle),
+                threading.Thread(target=flood, args=(asking.getsockname(),)),
+            ]
+            for each in working:
+                each.start()
+            with pytest.raises(TimeoutError):
+                rpc._asked(asking)
+            with pytest.raises(NodeLost, match="is silent"):
+                reached(address, PRIVATE)
+            ended.set()
+            for each in working:
+                each.join()
+
+
+@pytest.mark.parametrize("name", ["127.0.0.1:99999", "mac..b:50052", f"{'mac' * 22}:50052"])
+def test_an_address_that_can_be_none_is_not_found(name: str) -> None:
+    with pytest.raises(NodeLost, match="cannot be found"):
+        reached(name, PRIVATE)
+
+
 def test_a_public_address_is_refused_with_the_tunnel_to_use() -> None:
     with pytest.raises(InvalidOptions) as refused:
         reached("8.8.8.8:50052", PRIVATE)

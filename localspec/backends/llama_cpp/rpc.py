@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -133,12 +134,13 @@ def on_abort(aborted: Aborted) -> None:
 _on_abort: Any = None
 
 
-def serve(address: str) -> None:
-    """Serve this machine's GPUs, or else its CPU, to one client after the other; returns if that fails."""
+def server(address: str) -> Callable[[], None]:
+    """A function that serves this machine's GPUs, or else its CPU, to one client after the other, and returns
+    if that fails. Raises :class:`BackendUnavailable`."""
     pointer, number = ctypes.c_void_p, ctypes.c_size_t
     library, threads = _library(), psutil.cpu_count(logical=False) or 1
     found = native.gpus() or [exported("ggml_backend_dev_by_type", pointer, ctypes.c_int)(CPU)]
     start = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, number, number, pointer)(
         ("ggml_backend_rpc_start_server", library)
     )
-    start(address.encode(), None, threads, len(found), native.array_of(found))
+    return partial(start, address.encode(), None, threads, len(found), native.array_of(found))
