@@ -164,7 +164,7 @@ def opened(order: Order, tell: Progress, over_nodes: OverNodes | None = None) ->
         tempfile.TemporaryDirectory(prefix="localspec-bench-") as memory,
         load_engine(
             order.pair,
-            config=msgspec.structs.replace(order.config, nodes=order.nodes),
+            config=msgspec.structs.replace(order.config, nodes=order.nodes, rpc=()),
             progress=lambda part, fraction: tell(f"loading the {part} model", fraction),
             memory=Path(memory),
             over_nodes=over_nodes,

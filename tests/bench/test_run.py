@@ -23,7 +23,7 @@ TEXT = b"ab" + b"c" * 60
 
 @pytest.fixture
 def order() -> Order:
-    config = EngineConfig(n_ctx=1024, parallel=1, threads=1)
+    config = EngineConfig(n_ctx=1024, parallel=1, threads=1, rpc=("127.0.0.1:1",))
     return Order(choose_here("bundled", "none", config=config), config, "auto", tokens=16, runs=1)
 
 
