@@ -13,6 +13,7 @@ import hashlib
 import math
 import platform
 import re
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterator
 from importlib import metadata
@@ -270,12 +271,12 @@ def layers_over(target: Model, config: EngineConfig, free: int | None = None) ->
     room, cells included; None: all. The output counts as one. Raises :class:`ModelError`."""
     whole, header = size_of(target, config), target.header
     assert isinstance(header, GgufHeader)
-    fitting = (
-        number
-        for number in range(header.layers + 1, 0, -1)
-        if free is None or _last(header, whole, number).needs(None, config).total <= free
+    if free is None:
+        return header.layers + 1
+    numbers = range(1, header.layers + 2)
+    return bisect_right(
+        numbers, free, key=lambda number: _last(header, whole, number).needs(None, config).total
     )
-    return next(fitting, 0)
 
 
 def _last(header: GgufHeader, whole: Size, number: int) -> Size:
