@@ -93,17 +93,18 @@ def worth(name: str, directory: ModelDirectory, link: Link, ranks: int) -> Findi
 
 def servers(config: Config) -> Iterator[Finding]:
     """Reach the RPC servers that share GGUF models with this machine."""
-    protocol = None
-    if config.engine.rpc:
+    engines = (config.engine, *(each.over(config.engine) for each in config.models.values()))
+    named, protocol = {name: engine for engine in engines for name in engine.rpc}, None
+    if named:
         from localspec.backends.llama_cpp import rpc  # loads llama.cpp
 
         try:
             _, protocol = rpc.built()
         except LocalspecError as error:
             yield problem_of("rpc", error)
-    for name in config.engine.rpc:
+    for name, engine in named.items():
         try:
-            server = reached(name, config.engine, protocol)
+            server = reached(name, engine, protocol)
         except EngineBusy as error:
             yield problem_of("rpc", error, level="ok")
         except LocalspecError as error:

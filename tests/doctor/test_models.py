@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.config import Config
+from localspec.config import Config, ModelConfig
 from localspec.doctor.finding import Finding
 from localspec.doctor.models import models, nodes, servers, worth
 from localspec.doctor.probe import Report
@@ -122,7 +122,8 @@ def test_whether_two_machines_pay(
 
 
 def test_a_library_that_is_not_built_and_a_server_that_does_not_answer() -> None:
-    unbuilt, lost = servers(Config(engine=EngineConfig(rpc=("127.0.0.1:1",))))
+    of_a_model = ModelConfig(engine={"rpc": ("127.0.0.1:1",)})
+    unbuilt, lost = servers(Config(models={"large": of_a_model}))
     assert (unbuilt.level, unbuilt.remedy) == ("problem", "Run `localspec rpc build`.")
     assert lost.level == "problem"
     assert lost.sentence.startswith("No RPC server answers at 127.0.0.1:1")
