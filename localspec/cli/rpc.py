@@ -55,7 +55,7 @@ def _unpacked(archive: Path, place: Path) -> Path:
             for member in members:
                 if member.name.partition("/")[2].startswith(NEEDED):
                     members.extract(member, place / "source", filter="data")
-    except (OSError, tarfile.TarError) as error:
+    except (OSError, EOFError, tarfile.TarError) as error:
         raise InvalidOptions(f"{archive} cannot be unpacked: {error}", "Give the .tar.gz file.") from None
     return next((place / "source").glob("*"), place)
 
