@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
@@ -62,12 +62,14 @@ def open_backend(
     *,
     measured: bool = True,
     drafts: bool = False,
+    servers: Mapping[str, int] = {},
 ) -> Backend:
-    """Load one model on the backend of its format; ``drafts``: as a draft model. Raises
-    :class:`BackendUnavailable` if that backend cannot be imported, and what loading raises."""
+    """Load one model on the backend of its format; ``drafts``: as a draft model; ``servers``: the bytes that
+    are free at RPC servers, by their addresses. Raises :class:`BackendUnavailable` if that backend cannot be
+    imported, and what loading raises."""
     backend = _backend_of(model)
     if model.format != "mlx":
-        backend = partial(backend, drafts=drafts)
+        backend = partial(backend, drafts=drafts, servers=servers)
     try:
         return backend(model, config, progress=progress, measured=measured)
     except ModelInvalid as error:

@@ -173,8 +173,8 @@ def _asked(asking: socket.socket) -> int:
 
 
 def shared(model: Model, config: EngineConfig, servers: Sequence[Server]) -> EngineConfig:
-    """The settings with the number of layers for these servers and this machine's GPUs, and the servers'
-    numbers. Raises :class:`ModelTooLarge` if the layers that were set have no room."""
+    """The settings with the number of layers for these servers and this machine's GPUs. Raises
+    :class:`ModelTooLarge` if the layers that were set have no room."""
     from localspec.backends.llama_cpp import native
 
     free = int(USABLE * sum(each.free for each in servers)) + (native.free_bytes() or 0)
@@ -187,11 +187,12 @@ def shared(model: Model, config: EngineConfig, servers: Sequence[Server]) -> Eng
             f"{size(free)} can be used, which has room for {fitting}",
             "Set a smaller gpu_layers, or none: as many as fit.",
         )
-    return replace(config, gpu_layers=wanted, rpc=tuple(each.address for each in servers))
+    return replace(config, gpu_layers=wanted)
 
 
-def prepared(model: Model, config: EngineConfig, lost: Lost) -> EngineConfig:
-    """Reach the servers of a GGUF model, have them watched, and return the settings to load it with.
+def prepared(model: Model, config: EngineConfig, lost: Lost) -> tuple[EngineConfig, dict[str, int]]:
+    """Reach the servers of a GGUF model, have them watched, and return the settings to load it with, and the
+    bytes that are free at the servers' addresses.
 
     ``lost`` is called, from any thread, with the error by which a server was lost: it must end this process,
     as native code waits for the server, or aborts. Raises as :func:`reached` and :func:`shared`.
@@ -199,13 +200,14 @@ def prepared(model: Model, config: EngineConfig, lost: Lost) -> EngineConfig:
     from localspec.backends.llama_cpp import rpc
 
     _, protocol = rpc.built()
-    servers = [reached(name, config, protocol) for name in dict.fromkeys(config.rpc)]
+    by_address = {each.address: each for each in (reached(name, config, protocol) for name in config.rpc)}
+    servers = [*by_address.values()]
     planned = shared(model, config, servers)
     rpc.on_abort(partial(_aborted, servers, lost))
     for server in servers:
         if server.beats:
             threading.Thread(target=_watch, args=(server, lost), name=server.name, daemon=True).start()
-    return planned
+    return planned, {each.address: each.free for each in servers}
 
 
 def _aborted(servers: Sequence[Server], lost: Lost, message: str) -> None:

@@ -19,7 +19,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
@@ -355,11 +355,11 @@ def serve(channel: Channel) -> bool:
     name = description.names[0] if description.names else description.id
     try:
         with pulse.busy():
-            pair, config = pair_from(first.pair), first.engine
+            pair, config, servers = pair_from(first.pair), first.engine, dict[str, int]()
             if pair.target.format == "gguf" and config.rpc:
                 from localspec.ranks.rpc import prepared  # few models have servers
 
-                config = prepared(pair.target, config, partial(_lost, channel))
+                config, servers = prepared(pair.target, config, partial(_lost, channel))
             sent = _thinned(lambda frame: channel.send(RequestEvent(LOAD, frame)))
             engine = load_target(
                 pair,
@@ -367,7 +367,7 @@ def serve(channel: Channel) -> bool:
                 progress=sent,
                 memory=True,
                 free=first.free,
-                over_nodes=partial(_over_nodes, channel),
+                over_nodes=partial(_over_nodes, channel, servers),
             )
     except Exception as error:
         # Of any kind: the daemon gets a message.
@@ -390,10 +390,14 @@ def serve(channel: Channel) -> bool:
 
 
 def _over_nodes(
-    channel: Channel, model: Model, config: EngineConfig, progress: Callable[[float], None] | None
+    channel: Channel,
+    servers: Mapping[str, int],
+    model: Model,
+    config: EngineConfig,
+    progress: Callable[[float], None] | None,
 ) -> Backend:
     if model.format == "gguf":
-        return open_backend(model, config, progress, measured=False)
+        return open_backend(model, config, progress, measured=False, servers=servers)
     from localspec.ranks.backend import open_over_nodes  # takes 20 ms, and few models have nodes
 
     return open_over_nodes(model, config, progress, partial(_lost, channel))

@@ -451,7 +451,8 @@ class LlamaCppBackend:
     header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit.
     ``measured=False`` skips the probe of its rounding, which only a target needs;
     :mod:`localspec.backends.base` can do it later. ``drafts``: the model is a draft model, which goes
-    back only to marks, so that no earlier states of a recurrent one are kept.
+    back only to marks, so that no earlier states of a recurrent one are kept. ``servers``: the bytes that are
+    free at RPC servers, by their addresses.
     """
 
     name = "llama_cpp"
@@ -464,6 +465,7 @@ class LlamaCppBackend:
         progress: Callable[[float], None] | None = None,
         measured: bool = True,
         drafts: bool = False,
+        servers: Mapping[str, int] = {},
     ) -> None:
         config = config or EngineConfig()
         self._drafts = drafts
@@ -482,7 +484,8 @@ class LlamaCppBackend:
             # Neither an error nor a KeyboardInterrupt can pass through native code, which calls back for
             # progress and logs.
             with delayed() as interrupted:
-                self._load_weights(path, config, progress or (lambda fraction: None), interrupted)
+                devices = rpc.devices(servers) if servers else {}
+                self._load_weights(path, config, devices, progress or (lambda fraction: None), interrupted)
                 self._start(model, config, header)
             if measured and not self.capabilities.obstacle:
                 set_rounding(self, measure_rounding(self) or PRESUMED)
@@ -494,6 +497,7 @@ class LlamaCppBackend:
         self,
         path: Path,
         config: EngineConfig,
+        devices: Mapping[int, int],
         progress: Callable[[float], None],
         interrupted: Callable[[], bool],
     ) -> None:
@@ -506,7 +510,6 @@ class LlamaCppBackend:
                 failed.append(error)
             return not failed and not interrupted()
 
-        devices = rpc.devices(config.rpc) if config.rpc else ()
         try:
             self._lib_model = native.load_model(str(path), config, report, devices)
         except ModelInvalid:

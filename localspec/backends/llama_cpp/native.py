@@ -13,7 +13,7 @@ import mmap
 import os
 import threading
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -127,14 +127,17 @@ def _known_devices(context: Any) -> list[Device]:
 def free_bytes() -> int | None:
     """Return the bytes for a model in the memory of this machine's GPUs, over which llama.cpp distributes its
     layers; None where there is none, or where it is the machine's own."""
+    devices = gpus()
+    return max(0, sum(map(free_of, devices)) - SPARE) if devices else None
+
+
+def free_of(device: int) -> int:
+    """Return the bytes that are free at a device."""
     number = ctypes.c_size_t
-    sizes = (number(), number())
-    free = []
-    for device in gpus():
-        read = exported("ggml_backend_dev_memory", None, ctypes.c_void_p, *[ctypes.POINTER(number)] * 2)
-        read(device, *map(ctypes.byref, sizes))
-        free.append(sizes[0].value)
-    return max(0, sum(free) - SPARE) if free else None
+    free, total = number(), number()
+    read = exported("ggml_backend_dev_memory", None, ctypes.c_void_p, *[ctypes.POINTER(number)] * 2)
+    read(device, ctypes.byref(free), ctypes.byref(total))
+    return free.value
 
 
 def gpus() -> list[int]:
@@ -255,19 +258,20 @@ def load_model(
     path: str,
     config: EngineConfig,
     report: Callable[[float], bool] | None,
-    devices: Sequence[int] = (),
+    devices: Mapping[int, int] = {},
 ) -> Any:
-    """Load the weights, onto these ``devices`` instead of this machine's GPUs if there are any; ``report``
-    gets the fraction that is loaded, and ends the load by returning False. Raises :class:`OutOfMemory` or
-    :class:`ModelInvalid`, with llama.cpp's reason."""
+    """Load the weights, onto these ``devices`` by their free bytes, instead of this machine's GPUs, if there
+    are any; ``report`` gets the fraction that is loaded, and ends the load by returning False. Raises
+    :class:`OutOfMemory` or :class:`ModelInvalid`, with llama.cpp's reason."""
     initialise()
     params = lib.llama_model_default_params()
     params.n_gpu_layers = gpu_layers(config)
     callback = lib.llama_progress_callback(lambda fraction, _: report is None or report(fraction))
     params.progress_callback = callback
-    listed = array_of(devices)
+    listed = array_of([*devices])
     if devices:
         params.devices = ctypes.cast(listed, ctypes.c_void_p)
+        params.tensor_split = (ctypes.c_float * (len(devices) + 1))(*devices.values())
     _recent.clear()
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
     if not model:

@@ -11,7 +11,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,10 @@ def build(source: Path) -> Path:
         raise BackendUnavailable("no C++ compiler was found (c++, or CXX)", "Install one: g++ or clang.")
     target = _place() / f"{wanted[0]}-{'.'.join(protocol)}.so"
     unfinished = target.with_suffix(".part")
-    base = next(Path(lib.__file__).parent.joinpath("lib").glob("libggml-base.*"))
+    libraries = Path(lib.__file__).parent / "lib"
+    base = next(libraries.glob("libggml-base.*"), None)
+    if base is None:
+        raise BackendUnavailable(f"there is no libggml-base in {libraries}", "Install a wheel of it.")
     sources = [str(ggml / "src" / "ggml-rpc" / name) for name in ("ggml-rpc.cpp", "transport.cpp")]
     included = (f"-I{ggml / 'include'}", f"-I{ggml / 'src'}", f"-Wl,-rpath,{base.parent}")
     command = [compiler, *COMPILER, *DEFINED, *included, *sources, str(base), "-o", str(unfinished)]
@@ -100,20 +103,24 @@ def _library() -> Any:
         raise BackendUnavailable(f"{path} cannot be loaded: {error}", BUILD) from None
 
 
-def devices(addresses: Iterable[str]) -> list[int]:
-    """The devices of RPC servers, then this machine's GPUs. A server that does not answer aborts the process:
-    see :func:`on_abort`."""
+def devices(servers: Mapping[str, int]) -> dict[int, int]:
+    """The devices of RPC servers, given with their free bytes by address, and this machine's GPUs, each with
+    its free bytes. A server that does not answer aborts the process: see :func:`on_abort`.
+
+    A server's device states all memory of its machine as free, where it is no GPU.
+    """
     pointer, number = ctypes.c_void_p, ctypes.c_size_t
     add = ctypes.CFUNCTYPE(pointer, ctypes.c_char_p)(("ggml_backend_rpc_add_server", _library()))
     count = exported("ggml_backend_reg_dev_count", number, pointer)
     device_at = exported("ggml_backend_reg_dev_get", pointer, pointer, number)
-    found: list[int] = []
-    for address in addresses:
+    found: dict[int, int] = {}
+    for address, free in servers.items():
         registry = add(address.encode())
-        if not registry:
+        if not registry or not (n := count(registry)):
             raise NodeLost(f"RPC server {address} has no devices")
-        found += [device_at(registry, i) for i in range(count(registry))]
-    return [*found, *native.gpus()]
+        sizes = {each: native.free_of(each) for each in (device_at(registry, i) for i in range(n))}
+        found |= {each: free * size // max(1, sum(sizes.values())) for each, size in sizes.items()}
+    return found | {each: native.free_of(each) for each in native.gpus()}
 
 
 def on_abort(aborted: Aborted) -> None:
