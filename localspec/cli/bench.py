@@ -150,7 +150,7 @@ def _print(results: Results) -> None:
 
 def _print_rounds(rounds_s: Mapping[int, Mapping[int, float]]) -> None:
     """The time of a forward by its width, a row for each number of machines."""
-    widths = next(iter(rounds_s.values()), {})
+    widths: Mapping[int, float] = next(iter(rounds_s.values()), {})
     rows = [
         (str(machines), *(f"{1000 * seconds:.1f} ms" for seconds in line.values()))
         for machines, line in rounds_s.items()
