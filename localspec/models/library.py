@@ -368,15 +368,17 @@ class Record:
             home.write_private(self._path, learnt)
 
 
-def recorded(begin: str, part: str, end: str) -> Iterator[Mapping[str, Any]]:
-    """The states of the records on this kind of machine whose ``what`` begins, contains and ends so; raises
-    :class:`LocalspecError` where their directory cannot be made."""
+def restore_any(learnt: Learnt, begin: str, part: str, end: str) -> bool:
+    """Restore a record on this kind of machine whose ``what`` begins, contains and ends so; False: there is
+    none. Raises :class:`LocalspecError` where the directory of records cannot be made."""
     for path in learnt_dir().glob("*.json"):
         with contextlib.suppress(*SPOILT):
             document = json.loads(path.read_text(encoding="utf-8"))
-            of, learnt = str(document["of"]), dict(document["learnt"])
+            of = str(document["of"])
             if of.startswith(begin) and part in of and of.endswith(f"{end} on {machine_name()}"):
-                yield learnt
+                learnt.restore(document["learnt"])
+                return True
+    return False
 
 
 def learnt_dir() -> Path:

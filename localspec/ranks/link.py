@@ -7,7 +7,7 @@ from typing import NamedTuple
 from localspec.backends.base import hash_of_end
 from localspec.models.directory import ModelDirectory, number_of
 from localspec.models.fit import build_for
-from localspec.models.library import recorded
+from localspec.models.library import restore_any
 from localspec.ranks.peer import Peer
 from localspec.speculation.costs import CostCurve
 
@@ -57,8 +57,6 @@ class Shape(NamedTuple):
 def alone_s(directory: ModelDirectory) -> float | None:
     """The seconds of a token on this machine alone, as an engine measured them; None: none did."""
     weights = f" {directory.size} bytes {hash_of_end(directory.weights[-1])}, "
-    for learnt in recorded("cost of mlx ", weights, f"build {build_for('mlx')}"):
-        curve = CostCurve()
-        curve.restore(learnt)
-        return curve.seconds(1)
-    return None
+    curve = CostCurve()
+    known = restore_any(curve, "cost of mlx ", weights, f"build {build_for('mlx')}")
+    return curve.seconds(1) if known else None
