@@ -215,8 +215,8 @@ class EngineCrashed(EngineError):
 class NodeLost(EngineCrashed):
     code = "node_lost"
     default_remedy = (
-        "See `localspec doctor` and that machine's network, then send the request again: all machines are "
-        "asked anew. To go on without: `localspec config set nodes --unset`, of a GGUF model `… rpc --unset`."
+        "See `localspec doctor` and that machine's network, then send the request again: all nodes are asked "
+        "anew. To go on without nodes: `localspec config set nodes --unset`."
     )
 
 

@@ -50,6 +50,10 @@ KEPT = {
 }
 """options by which a system gives up a client that is cut off, in seconds, a count, and ms"""
 MOST_FILES = 256
+REMEDY = (
+    "See `localspec doctor` and that machine's network, then send the request again: all servers are asked "
+    "anew. To go on without them: `localspec config set rpc --unset`."
+)
 TUNNEL = "ssh -N -o ServerAliveInterval=2 -o ServerAliveCountMax=2 -L {port}:127.0.0.1:{port} {host}"
 
 
@@ -90,13 +94,15 @@ def reached(name: str, config: EngineConfig, protocol: str | None = None) -> Ser
             sizes = [call(GET_DEVICE_MEMORY, each, MEMORY.size) for each in devices]
         except TimeoutError:
             if asked(address) is None:
-                raise NodeLost(f"RPC server {name} is silent: it has a client, or is stopped") from None
+                raise NodeLost(
+                    f"RPC server {name} is silent: it has a client, or is stopped", REMEDY
+                ) from None
             raise EngineBusy(
                 f"RPC server {name} has another client, and serves one at a time",
                 "Unload the model that uses it (`localspec models unload`), or start one at another port.",
             ) from None
         except (OSError, ValueError) as error:
-            raise NodeLost(f"what listens at {name} is no RPC server: {error}") from None
+            raise NodeLost(f"what listens at {name} is no RPC server: {error}", REMEDY) from None
     stated = asked(address)
     free = sum(MEMORY.unpack(each)[0] for each in sizes) if stated is None else stated
     return Server(name, address, free, seconds, stated is not None)
@@ -110,7 +116,7 @@ def _allowed(name: str, config: EngineConfig) -> str:
         if number != int(port):
             raise ValueError(f"{port} is no port")
     except (OSError, ValueError) as error:  # ValueError also of a part of the name that is too long
-        raise NodeLost(f"RPC server {name} cannot be found: {error}") from None
+        raise NodeLost(f"RPC server {name} cannot be found: {error}", REMEDY) from None
     if not (ipaddress.ip_address(found).is_private or config.rpc_public):
         tunnel = TUNNEL.format(host=host, port=port)
         raise InvalidOptions(
@@ -213,7 +219,7 @@ def prepared(model: Model, config: EngineConfig, lost: Lost) -> tuple[EngineConf
 def _aborted(servers: Sequence[Server], lost: Lost, message: str) -> None:
     silent = [each.name for each in servers if not _listens(each.address)]
     names = ", ".join(silent or [each.name for each in servers])
-    lost(NodeLost(f"the connection to RPC server {names} broke"))
+    lost(NodeLost(f"the connection to RPC server {names} broke", REMEDY))
 
 
 def _listens(address: str) -> bool:
@@ -238,7 +244,7 @@ def _watch(server: Server, lost: Lost) -> None:
             except OSError:
                 pass  # no route: the silence shows it
             time.sleep(PERIOD_S)
-    lost(error)
+    lost(NodeLost(error.message, REMEDY))
 
 
 def serve(address: str, show: Callable[[str, str], None]) -> None:
