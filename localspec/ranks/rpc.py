@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from localspec.errors import EngineBusy, ExitCode, InvalidOptions, ModelTooLarge, NodeLost
+from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, ModelTooLarge, NodeLost
 from localspec.models.fit import layers_over, size_of
 from localspec.models.model import Model
 from localspec.protocol.requests import EngineConfig
@@ -74,6 +74,8 @@ def reached(name: str, config: EngineConfig, protocol: str | None = None) -> Ser
     address = _allowed(name, config)
     try:
         connection = socket.create_connection(_place(address), CONNECT_S)
+    except TimeoutError:  # the system holds only two further clients
+        raise _silent(name, address) from None
     except OSError as error:
         raise NodeLost(
             f"no RPC server answers at {name}: {error}", f"Run `localspec rpc serve {name}` there."
@@ -93,19 +95,21 @@ def reached(name: str, config: EngineConfig, protocol: str | None = None) -> Ser
             devices = map(COUNT.pack, range(min(count, MOST_DEVICES)))
             sizes = [call(GET_DEVICE_MEMORY, each, MEMORY.size) for each in devices]
         except TimeoutError:
-            if asked(address) is None:
-                raise NodeLost(
-                    f"RPC server {name} is silent: it has a client, or is stopped", REMEDY
-                ) from None
-            raise EngineBusy(
-                f"RPC server {name} has another client, and serves one at a time",
-                "Unload the model that uses it (`localspec models unload`), or start one at another port.",
-            ) from None
+            raise _silent(name, address) from None
         except (OSError, ValueError) as error:
             raise NodeLost(f"what listens at {name} is no RPC server: {error}", REMEDY) from None
     stated = asked(address)
     free = sum(MEMORY.unpack(each)[0] for each in sizes) if stated is None else stated
     return Server(name, address, free, seconds, stated is not None)
+
+
+def _silent(name: str, address: str) -> LocalspecError:
+    if asked(address) is None:
+        return NodeLost(f"RPC server {name} is silent: it has a client, or is stopped", REMEDY)
+    return EngineBusy(
+        f"RPC server {name} has another client, and serves one at a time",
+        "Unload the model that uses it (`localspec models unload`), or start one at another port.",
+    )
 
 
 def _allowed(name: str, config: EngineConfig) -> str:

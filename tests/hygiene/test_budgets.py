@@ -40,7 +40,7 @@ CEILINGS = {
     "localspec/memory": 1950,
     "localspec/models": 4100,
     "localspec/protocol": 1900,
-    "localspec/ranks": 1250,
+    "localspec/ranks": 1180,
     "localspec/service": 350,
     "localspec/speculation": 2350,
     "localspec/tools": 950,
