@@ -37,8 +37,11 @@ def greet(node: str) -> Peer:
     try:
         hello = peer.expect(Hello)
         frames.check_versions(peer.name, hello, frames.versions())
-    except LocalspecError:
+    except LocalspecError as error:
         peer.close()
+        if isinstance(error, NodeLost) and ":" not in address and address != LOCAL:
+            remedy = f"Try `ssh {address} localspec --version`, which must work without a password."
+            raise NodeLost(f"localspec does not answer over ssh on {address}", remedy) from None
         raise
     peer.send(Prove(frames.proof_of(token, hello.nonce)))
     return peer

@@ -1,4 +1,4 @@
-"""Frames, what is compared before ranks begin, and the loss of one: no process, no waiting."""
+"""Frames, what is compared before ranks begin, and the loss of one, without a second rank."""
 
 from __future__ import annotations
 
@@ -83,6 +83,13 @@ def test_another_token_is_refused() -> None:
 def test_an_impossible_host_is_a_lost_node() -> None:
     with pytest.raises(NodeLost, match="no node answers at aaa"):
         greet("a" * 64 + ".x:1#00")
+
+
+def test_a_host_that_ssh_does_not_reach_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("localspec.ranks.nodes.SSH", ("false",))
+    with pytest.raises(NodeLost, match="does not answer over ssh on mac-b") as raised:
+        greet("mac-b")
+    assert "`ssh mac-b localspec --version`" in raised.value.remedy
 
 
 def test_over_pipes_as_sshd_makes_them_the_addresses_are_those_of_ssh(
