@@ -122,8 +122,7 @@ def test_whether_two_machines_pay(
 
 
 def test_a_library_that_is_not_built_and_a_server_that_does_not_answer() -> None:
-    of_a_model = ModelConfig(engine={"rpc": ("127.0.0.1:1",)})
-    unbuilt, lost = servers(Config(models={"large": of_a_model}))
+    unbuilt, lost = servers(Config(models={"large": ModelConfig(engine={"rpc": ("127.0.0.1:1",)})}))
     assert (unbuilt.level, unbuilt.remedy) == ("problem", "Run `localspec rpc build`.")
     assert lost.level == "problem"
     assert lost.sentence.startswith("No RPC server answers at 127.0.0.1:1")

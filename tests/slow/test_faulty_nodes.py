@@ -54,10 +54,7 @@ if sys.orig_argv[-1] == "follow":
     from localspec.ranks import follower, frames
     if fault == "slow":
         replay = follower.replay
-        def slow(*call):
-            time.sleep(0.1)
-            replay(*call)
-        follower.replay = slow
+        follower.replay = lambda *call: (time.sleep(0.1), replay(*call))
     if fault == "no room":
         from localspec.models import fit
         fit.free_memory = lambda: 1 << 20
@@ -66,7 +63,6 @@ if sys.orig_argv[-1] == "follow":
         frames.versions = lambda: versions
 """
 """what goes wrong in a node's processes, from their start"""
-
 
 Noted = dict[str, list[tuple[str, float]]]
 """outcomes and seconds of every fault"""
@@ -98,8 +94,7 @@ class Machine:
         self.name = next(line.split('"')[1] for line in self._listener.stdout if "set nodes" in line)
 
     def _is_apart(self) -> bool:
-        inside = [os.readlink(f"/proc/{pid}/ns/mnt") for pid in (os.getpid(), self._held.pid)]
-        return inside[0] != inside[1]
+        return len({os.readlink(f"/proc/{pid}/ns/mnt") for pid in (os.getpid(), self._held.pid)}) == 2
 
     def _inside(self) -> tuple[str, ...]:
         return ("nsenter", "-n", "-m", "-t", str(self._held.pid))
