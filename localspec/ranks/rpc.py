@@ -22,7 +22,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, ModelTooLarge, NodeLost
-from localspec.models.fit import layers_over, size_of
+from localspec.models.fit import free_memory, layers_over, share_of, size_of
 from localspec.models.model import Model
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks.nodes import CONNECT_S, private_server
@@ -182,25 +182,36 @@ def _asked(asking: socket.socket) -> int:
     raise TimeoutError
 
 
-def shared(model: Model, config: EngineConfig, servers: Sequence[Server]) -> EngineConfig:
-    """The settings with the number of layers for these servers and this machine's GPUs. Raises
+def shared(
+    model: Model, config: EngineConfig, servers: Sequence[Server], here: int | None = None
+) -> EngineConfig:
+    """The settings with the number of layers for these servers and this machine's GPUs, and as many sequences
+    as have room there and in ``here`` bytes, None: all that are free, but at least one. Raises
     :class:`ModelTooLarge` if the layers that were set have no room."""
     from localspec.backends.llama_cpp import native
 
     free = int(USABLE * sum(each.free for each in servers)) + (native.free_bytes() or 0)
-    config = replace(config, parallel=size_of(model, config).needs(None, config).sequences)
-    fitting, most = layers_over(model, config, free), layers_over(model, config)
-    wanted = fitting if config.gpu_layers < 0 else min(config.gpu_layers, most)
+    here = free_memory() if here is None else here
+    most = layers_over(model, config)
+    for sequences in range(size_of(model, config).needs(None, config).sequences, 0, -1):
+        planned = replace(config, parallel=config.parallel or sequences)
+        fitting = layers_over(model, planned, free)
+        wanted = fitting if config.gpu_layers < 0 else min(config.gpu_layers, most)
+        planned = replace(planned, gpu_layers=wanted)
+        if wanted <= fitting and share_of(model, planned).needs(None, planned, here).total <= here:
+            break
     if wanted > fitting:
         raise ModelTooLarge(
             f"{wanted} layers of {model.name} (gpu_layers) do not fit on the servers of rpc: of their memory "
             f"{size(free)} can be used, which has room for {fitting}",
             "Set a smaller gpu_layers, or none: as many as fit.",
         )
-    return replace(config, gpu_layers=wanted)
+    return planned
 
 
-def prepared(model: Model, config: EngineConfig, lost: Lost) -> tuple[EngineConfig, dict[str, int]]:
+def prepared(
+    model: Model, config: EngineConfig, lost: Lost, here: int | None
+) -> tuple[EngineConfig, dict[str, int]]:
     """Reach the servers of a GGUF model, have them watched, and return the settings to load it with, and the
     bytes that are free at the servers' addresses.
 
@@ -212,7 +223,7 @@ def prepared(model: Model, config: EngineConfig, lost: Lost) -> tuple[EngineConf
     _, protocol = rpc.built()
     by_address = {each.address: each for each in (reached(name, config, protocol) for name in config.rpc)}
     servers = [*by_address.values()]
-    planned = shared(model, config, servers)
+    planned = shared(model, config, servers, here)
     rpc.on_abort(partial(_aborted, servers, lost))
     for server in servers:
         if server.beats:
@@ -255,7 +266,6 @@ def serve(address: str, show: Callable[[str, str], None]) -> None:
     """Serve this machine's GPUs, or else its CPU, at ``HOST:PORT``, until Ctrl-C; ``show`` gets the address,
     and the command of a tunnel to it. Raises :class:`InvalidOptions` and :class:`BackendUnavailable`."""
     from localspec.backends.llama_cpp import native, rpc
-    from localspec.models.fit import free_memory
 
     run = rpc.server(address)
     private_server(address).close()

@@ -359,7 +359,7 @@ def serve(channel: Channel) -> bool:
             if pair.target.format == "gguf" and config.rpc:
                 from localspec.ranks.rpc import prepared  # few models have servers
 
-                config, servers = prepared(pair.target, config, partial(_lost, channel))
+                config, servers = prepared(pair.target, config, partial(_lost, channel), first.free)
             sent = _thinned(lambda frame: channel.send(RequestEvent(LOAD, frame)))
             engine = load_target(
                 pair,

@@ -124,12 +124,12 @@ def test_servers_get_as_many_layers_as_they_have_room_for() -> None:
     most = layers_over(model, SMALL)
 
     def layers(free: int, wanted: int = -1) -> int:
-        server = Server("mac-b:50052", "10.0.0.2:50052", free, 0.001, True)
         config = EngineConfig(n_ctx=256, rpc=SMALL.rpc, gpu_layers=wanted)
-        return shared(model, config, [server]).gpu_layers
+        return shared(model, config, [Server("b:1", "10.0.0.2:1", free, 0.001, True)]).gpu_layers
 
     assert native.gpus() == [] and [layers(0), layers(1000 * MB), layers(1000 * MB, 99)] == [0, most, most]
     assert layers(1000 * MB, 2) == 2
+    assert [shared(model, EngineConfig(rpc=("b:1",)), [], n * MB).parallel for n in (0, 1000)] == [1, 4]
     with pytest.raises(ModelTooLarge, match="2 layers of stdlib-6m .* room for 0"):
         layers(0, 2)
 
