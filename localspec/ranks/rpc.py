@@ -127,7 +127,7 @@ def _allowed(name: str, config: EngineConfig) -> str:
             f"{name} is no address of a private network, and an RPC server has no authentication",
             f"Serve 127.0.0.1:{port} there, run `{tunnel}` here, and set rpc to 127.0.0.1:{port}.",
         )
-    return f"{found}:{number}"
+    return f"{found}:{int(port)}"
 
 
 def _place(address: str) -> tuple[str, int]:
