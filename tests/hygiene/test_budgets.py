@@ -40,7 +40,7 @@ CEILINGS = {
     "localspec/memory": 1950,
     "localspec/models": 4100,
     "localspec/protocol": 1900,
-    "localspec/ranks": 1180,
+    "localspec/ranks": 1300,
     "localspec/service": 350,
     "localspec/speculation": 2350,
     "localspec/tools": 950,
@@ -50,7 +50,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1400,
     "plugins/vscode": 2650,
-    "tests": 49400,
+    "tests": 49300,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
