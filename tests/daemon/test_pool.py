@@ -20,7 +20,7 @@ from localspec.daemon.workers.worker import Job, Key, WorkerProcess
 from localspec.errors import EngineCrashed, ModelAmbiguous, ShuttingDown
 from localspec.protocol.frames import DELTA, PROGRESS, Loading, Streamed
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Request, TextPrompt
+from localspec.protocol.requests import EngineConfig, Request, TextPrompt
 from tests.daemon.echo_daemon import WORKER
 from tests.daemon.harness import gone
 from tests.models.ggufs import small
@@ -186,3 +186,16 @@ async def test_a_file_that_has_changed_is_loaded_anew(tmp_path: Path) -> None:
         async with pool.lease(key, ignore) as (again, *_):
             assert again is third
         await until(lambda: not second.usable, "the outdated worker has ended")
+
+
+async def test_an_idle_model_leaves_the_server_that_another_one_needs(tmp_path: Path) -> None:
+    for name in ("one", "other"):
+        (tmp_path / f"{name}.gguf").write_bytes(small())
+    one, other = (Key(str(tmp_path / f"{name}.gguf"), "none", "auto") for name in ("one", "other"))
+    async with pool_of(config=Config(engine=EngineConfig(rpc=("127.0.0.1:1",)))) as pool:
+        async with pool.lease(one, ignore) as (first, *_):
+            pass
+        async with pool.lease(other, ignore) as (second, *_):
+            assert second.usable and not first.usable
+        async with pool.lease(other, ignore) as (again, *_):
+            assert again is second

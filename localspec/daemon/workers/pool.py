@@ -296,9 +296,11 @@ class Pool:
     def _start(self, key: Key, pair: Pair, engine: EngineConfig) -> WorkerProcess:
         if self._closed:
             raise ShuttingDown("the daemon is stopping")
-        leaving = self._make_room(pair)
+        servers = {*engine.rpc} if pair.target.format == "gguf" else set()
+        leaving = self._make_room(pair, servers)
         command, hang_s = self._program.command, self._config.daemon.hang_s
         worker = WorkerProcess(key, pair, command, hang_s, self._turns, self._on_end)
+        worker.servers = servers
         self._workers.append(worker)
         worker.ready.add_done_callback(lambda _: self._on_ready(worker))
         self._begin(self._load(worker, Load(pair.as_frame(), engine), leaving))
@@ -338,14 +340,14 @@ class Pool:
                 if each in worker.drafts:
                     worker.drafts.remove(each)
 
-    def _make_room(self, pair: Pair) -> list[Resident]:
-        """Remove the idle workers that are outdated, and those idle models that :meth:`_evict` finds for a
-        pair, or else for its target; returns them."""
+    def _make_room(self, pair: Pair, servers: set[str]) -> list[Resident]:
+        """Remove the idle workers that are outdated or on ``servers``, which have one client at a time, and
+        those idle models that :meth:`_evict` finds for a pair, or else for its target; returns them."""
         idle = self._idle()
         workers = [each for each in idle if isinstance(each, WorkerProcess)]
-        leaving: list[Resident] = [worker for worker in workers if worker.outdated]
+        leaving: list[Resident] = [each for each in workers if each.outdated or each.servers & servers]
         more = len(self._workers) - len(leaving) - MAX_WORKERS + 1
-        left = [worker for worker in workers if not worker.outdated]
+        left = [worker for worker in workers if worker not in leaving]
         if more > len(left):
             raise EngineBusy(f"{len(self._workers)} models are loaded, and all of them are in use")
         leaving += left[: max(0, more)]

@@ -506,6 +506,8 @@ class WorkerProcess(Resident):
         """the pair of the latest request"""
         self.pairs = {key: pair}
         """the pairs that these keys are known to mean"""
+        self.servers: set[str] = set()
+        """the RPC servers that hold layers of its target"""
         self.may_rest = True
         self.crashed = False
         self._command = command
