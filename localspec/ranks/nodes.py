@@ -84,13 +84,17 @@ def _over(connection: socket.socket, name: str, end: Callable[[], None]) -> Peer
     # A node that reads nothing is lost, as a silent one is.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, struct.pack("ll", int(SILENT_S), 0))
 
+    streams = connection.makefile("rb"), connection.makefile("wb")
+
     def close() -> None:
         with contextlib.suppress(OSError):
-            connection.shutdown(socket.SHUT_RDWR)
-        connection.close()
+            connection.shutdown(socket.SHUT_RDWR)  # ends the reading and sending of other threads
+        for each in (*streams, connection):
+            with contextlib.suppress(OSError):  # of what is still to be sent
+                each.close()
         end()
 
-    return Peer(name, connection.makefile("rb"), connection.makefile("wb"), close)
+    return Peer(name, *streams, close)
 
 
 def listen(address: str, show: Callable[[str], None]) -> None:
@@ -118,11 +122,14 @@ def private_server(address: str) -> socket.socket:
     host, _, port = address.rpartition(":")
     remedy = "Give an address of this machine in a private network, such as 192.168.1.7:7005."
     try:
-        place = ipaddress.ip_address(host)
-        if place.is_unspecified or not place.is_private:
-            raise InvalidOptions(f"{host} is not an address of a private network", remedy)
-        return socket.create_server((host, int(port)))
-    except (OSError, OverflowError, ValueError) as error:
+        place, number = ipaddress.ip_address(host), int(port)
+    except ValueError:
+        raise InvalidOptions(f"{address} is not a numeric address with a port", remedy) from None
+    if place.is_unspecified or not place.is_private:
+        raise InvalidOptions(f"{host} is not an address of a private network", remedy)
+    try:
+        return socket.create_server((host, number))
+    except (OSError, OverflowError) as error:
         raise InvalidOptions(f"{address} cannot be listened at: {error}", remedy) from None
 
 
