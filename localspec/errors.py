@@ -215,7 +215,7 @@ class EngineCrashed(EngineError):
 class NodeLost(EngineCrashed):
     code = "node_lost"
     default_remedy = (
-        "See `localspec doctor` and that machine's network, then send the request again: all nodes are asked "
+        "Make sure that machine runs and is reached, then send the request again: all nodes are asked "
         "anew. To go on without nodes: `localspec config set nodes --unset`."
     )
 

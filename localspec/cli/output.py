@@ -351,8 +351,9 @@ class Printer:
             json({"event": "progress", "stage": what, "fraction": fraction})
 
     def delta(self, delta: Delta) -> None:
-        if delta.channel == "thinking" and not self._events:
-            self._progress.update("thinking", None)
+        if delta.channel != "answer" and not self._events:
+            end_line()  # the live line takes the place of what is there
+            self._progress.update("thinking" if delta.channel == "thinking" else "writing a call", None)
             return
         self._progress.stop()
         if self._events:

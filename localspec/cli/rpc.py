@@ -77,6 +77,7 @@ def serve(address: Annotated[str, Parameter(allow_leading_hyphen=True)], /) -> N
 def _show(address: str, tunnel: str) -> None:
     output.write(
         f"Serving. On the other machine:\n\n  localspec config set rpc '[\"{address}\"]'\n\n"
-        "Without authentication or encryption: all that reach this port can use it, and crash this process. "
-        f"Safe is a tunnel: serve 127.0.0.1, and run on the other machine:\n\n  {tunnel}\n\n"
+        "There is no authentication and no encryption: what reaches this port can use it,\n"
+        "and crash this process. A tunnel is safe: serve 127.0.0.1, and run on the other\n"
+        f"machine:\n\n  {tunnel}\n\n"
     )

@@ -51,7 +51,7 @@ KEPT = {
 """options by which a system gives up a client that is cut off, in seconds, a count, and ms"""
 MOST_FILES = 256
 REMEDY = (
-    "See `localspec doctor` and that machine's network, then send the request again: all servers are asked "
+    "Make sure that machine runs and is reached, then send the request again: all servers are asked "
     "anew. To go on without them: `localspec config set rpc --unset`."
 )
 TUNNEL = "ssh -N -o ServerAliveInterval=2 -o ServerAliveCountMax=2 -L {port}:127.0.0.1:{port} {host}"
@@ -105,7 +105,7 @@ def reached(name: str, config: EngineConfig, protocol: str | None = None) -> Ser
 
 def _silent(name: str, address: str) -> LocalspecError:
     if asked(address) is None:
-        return NodeLost(f"RPC server {name} is silent: it has a client, or is stopped", REMEDY)
+        return NodeLost(f"RPC server {name} is silent: it has a client, is stopped, or is none", REMEDY)
     return EngineBusy(
         f"RPC server {name} has another client, and serves one at a time",
         "Unload the model that uses it (`localspec models unload`), or start one at another port.",

@@ -79,7 +79,7 @@ def test_a_server_that_is_silent_or_not_there_is_lost(monkeypatch: pytest.Monkey
     monkeypatch.setattr(rpc, "CONNECT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(NodeLost, match="is silent: it has a client, or is stopped"):
+        with pytest.raises(NodeLost, match="is silent: it has a client, is stopped, or is none"):
             reached(address, PRIVATE)
     for name in (address, "127.0.0.1:99999", "mac..b:50052"):
         with pytest.raises(NodeLost, match="no RPC server answers|cannot be found"):
