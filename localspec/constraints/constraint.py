@@ -267,6 +267,9 @@ LIMITS = LLParserLimits(
 """the library's own bounds on the sizes of a grammar and on the work for one position; with its defaults a
 million forced letters take 2 s at the beginning and 0.3 s within an answer, where other requests wait"""
 
+DIGITS, MOST_DIGITS = b"0123456789", 256
+"""so many in a row at most, where something else is allowed: models add zeros until the context is full"""
+
 
 class _Tokens:
     """A vocabulary as the library reads it. Markup that is no control token, such as ``<tool_call>``, is one
@@ -322,6 +325,12 @@ class Grammars:
             raise InvalidOptions(message, "Choose another model.")
         return LLTokenizer(TokenizerWrapper(self._tokens), self._vocabulary.size, ends)
 
+    @cached_property
+    def _others(self) -> bytes:
+        """The bit mask of the tokens that do not begin with a digit."""
+        others = [text[:1] not in DIGITS or not text for text in self._tokens.tokens]
+        return np.packbits(others, bitorder="little").tobytes()
+
     def _compile(self, grammar: str) -> LLMatcher:
         matcher = self._matcher(grammar)
         matcher.compute_bitmask()  # a grammar can be too complex from its beginning on
@@ -343,17 +352,18 @@ class Grammars:
             matcher = matcher.deep_copy()
             if not matcher.consume_tokens(self._tokens.encode(begun)):
                 raise InvalidOptions("the beginning of the answer does not match its form", BEGIN)
-        return Constraint(matcher, self._vocabulary)
+        return Constraint(matcher, self._vocabulary, self._tokens.tokens, lambda: self._others)
 
 
 class _Position(NamedTuple):
     """The continuations: token ``at`` of a forced ``run``, or without one those of the bit mask ``bits``;
-    ``ended``: the grammar allows nothing more."""
+    ``ended``: the grammar allows nothing more; ``digits``: the number of those just before."""
 
     run: list[int]
     at: int
     bits: bytes
     ended: bool
+    digits: int
 
     @property
     def forced(self) -> int | None:
@@ -367,16 +377,20 @@ class Constraint:
     """The grammar's state in one answer.
 
     ``drafted`` in its methods are tokens that follow the accepted ones, all of them allowed. Its methods
-    raise :class:`InvalidOptions` if the grammar is too complex at a position.
+    raise :class:`InvalidOptions` if the grammar is too complex at a position. ``texts`` are those of all
+    tokens, and ``others`` returns the bit mask of those that do not begin with a digit.
     """
 
-    def __init__(self, matcher: LLMatcher, vocabulary: Vocabulary) -> None:
+    def __init__(
+        self, matcher: LLMatcher, vocabulary: Vocabulary, texts: Sequence[bytes], others: Callable[[], bytes]
+    ) -> None:
         self._compiled, self._matcher = matcher, matcher.deep_copy()
         self._size, self._ends = vocabulary.size, vocabulary.end_tokens
+        self._texts, self._others = texts, others
         self._accepted: list[int] = []
         self._ahead: list[int] = []
         """tokens beyond the accepted ones that the matcher has consumed"""
-        self._positions = [self._look([], 0)]
+        self._positions = [self._look([], 0, 0)]
         """those after the accepted tokens, and after each token of ``_ahead``"""
 
     @property
@@ -456,15 +470,20 @@ class Constraint:
         last = self._positions[-1]
         self._matcher.consume_token(token)
         try:
-            self._positions.append(self._look(last.run, last.at + 1))
+            self._positions.append(self._look(last.run, last.at + 1, self._digits(last.digits, token)))
         except InvalidOptions:  # a matcher does not leave this state
             self._matcher = self._compiled.deep_copy()
             self._matcher.consume_tokens([*self._accepted, *self._ahead])
             raise
         self._ahead.append(token)
 
-    def _look(self, run: list[int], at: int) -> _Position:
-        """Return the matcher's position, at token ``at`` of the run that led to it."""
+    def _digits(self, before: int, token: int) -> int:
+        text = self._texts[token]
+        other = text.rstrip(DIGITS)
+        return len(text) - len(other) + (0 if other else before)
+
+    def _look(self, run: list[int], at: int, digits: int) -> _Position:
+        """Return the matcher's position, at token ``at`` of the run that led to it, behind ``digits``."""
         matcher, bits = self._matcher, b""
         if at >= len(run):
             # The mask first: the library then goes through a forced text without holding Python's lock.
@@ -473,4 +492,7 @@ class Constraint:
         if matcher.is_error():
             said = message_of(matcher.get_error())
             raise InvalidOptions(f"the answer's grammar is too complex: {said}", "Simplify it.")
-        return _Position(run, at, bits, matcher.is_stopped())
+        if digits >= MOST_DIGITS and not run:
+            left = int.from_bytes(bits, "little") & int.from_bytes(self._others(), "little")
+            bits = left.to_bytes(len(bits), "little") if left else bits
+        return _Position(run, at, bits, matcher.is_stopped(), digits)

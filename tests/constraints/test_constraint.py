@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from localspec.backends.toy import END, ToyVocabulary
-from localspec.constraints.constraint import Constraint, Grammars, grammar_of, grammar_of_schema
+from localspec.constraints.constraint import MOST_DIGITS, Constraint, Grammars, grammar_of, grammar_of_schema
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import LONGEST_GRAMMAR, Options, parse_options
 
@@ -118,6 +118,19 @@ def test_nothing_follows_an_end_token_in_a_draft() -> None:
     for drafted in ([END], [END, END], [END, 97, END]):
         assert constraint.allows(END, drafted) and constraint.prefix(drafted) == 1
     assert not constraint.ended
+
+
+def test_a_number_does_not_go_on_for_ever() -> None:
+    """Unless nothing else is allowed. Drafts are cut where it ends, and looking ahead changes nothing."""
+    zero, point, number = ord("0"), ord("."), constraint_of({"schema": {"type": "number"}})
+    for token in (ord("1"), *[zero] * (MOST_DIGITS - 2)):
+        number.accept(token)
+    assert number.prefix([zero, zero]) == 1 and number.prefix([zero, point, zero]) == 3
+    number.accept(zero)
+    digits = [*b"0123456789", *VOCABULARY.encode("123", special=False)]
+    assert not number.allowed(())[digits].any() and number.allows(point, ()) and number.allows(END, ())
+    long = constraint_of({"regex": f"[0-9]{{{MOST_DIGITS + 2}}}"})
+    assert long.prefix([zero] * (MOST_DIGITS + 2)) == MOST_DIGITS + 2
 
 
 def test_a_run_is_the_same_from_every_place_in_it() -> None:

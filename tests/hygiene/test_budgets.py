@@ -30,7 +30,7 @@ CEILINGS = {
     "localspec/cli": 3800,
     "localspec/client": 1000,
     "localspec/completion": 550,
-    "localspec/constraints": 600,
+    "localspec/constraints": 620,
     "localspec/daemon": 4750,
     "localspec/doctor": 700,
     "localspec/engine": 3750,
