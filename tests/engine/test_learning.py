@@ -12,6 +12,7 @@ from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine import learning
 from localspec.engine.engine import Engine
 from localspec.engine.learning import KnownPair, Learning
+from localspec.engine.sequence import Account
 from localspec.memory.memory import Memory
 from localspec.models.fit import processor_name
 from localspec.models.library import FORMAT, Tried
@@ -206,13 +207,15 @@ def test_the_rounds_of_a_watched_request_are_among_its_events() -> None:
     assert sum(r.accepted for r in rounds) == sequence.stats.accepted
 
 
-def test_time_saved_is_given_once_a_plain_step_is_known() -> None:
+def test_time_saved_is_given_once_a_plain_step_is_known_and_above_noise() -> None:
     engine = engine_with(None)
-    first = engine.generate("abcab", temperature=0.0, max_tokens=1).finish().stats
-    assert first.time_saved_s is None
-    rested(engine)
+    assert engine.generate("abcab", temperature=0.0, max_tokens=1).finish().stats.time_saved_s is None
     stats = engine.generate("abcabcabc", temperature=0.0, max_tokens=40).finish().stats
-    assert stats.time_saved_s is not None and sum(stats.choices.values()) == stats.rounds
+    assert sum(stats.choices.values()) == stats.rounds
+    for priced, noise_s, saved in ((True, 0.1, 1.0), (True, 2.0, None), (False, 0.1, None)):
+        account = Account(Stats(rounds=1), reproducible=True)
+        account.count_time(won_s=1.0, forward_s=1.0, plain_s=2.0, spent_s=1.0, noise_s=noise_s)
+        assert account.close(4, priced=priced).time_saved_s == saved
 
 
 def test_a_processor_whose_name_no_file_tells(tmp_path: Path) -> None:
