@@ -75,14 +75,14 @@ def _state(model: ModelDescription) -> str:
 def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] | None:
     """Bytes that a model needs without a draft, its sequences, and bytes free; None if it is broken."""
     from localspec.engine.load import room_for
-    from localspec.models.fit import context_size, free_memory, has_device_code, needs_of
+    from localspec.models.fit import context_size, free_memory, has_device_code, needs_of, servers_of
     from localspec.models.model import model_at
 
     if model.problem is not None:
         return None
     try:
         target = model_at(Path(model.path))
-        if target.format == "gguf" and config.rpc:
+        if servers_of(target, config):
             config = _over_servers(target, config)
         room = room_for(config).free(target) if has_device_code(target.format) else None
         needs = needs_of(target, None, config, free := free_memory() if room is None else room)
@@ -90,7 +90,7 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] |
         return None
     n_ctx = context_size(model.context, config)
     parts = {name: getattr(needs, name) for name in ("weights", "cells", "overhead", "total", "sequences")}
-    elsewhere = {"layers_elsewhere": config.gpu_layers} if config.rpc and target.format == "gguf" else {}
+    elsewhere = {"layers_elsewhere": config.gpu_layers} if servers_of(target, config) else {}
     return {"n_ctx": n_ctx, **parts, **elsewhere, "free": free}
 
 

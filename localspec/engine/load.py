@@ -27,7 +27,15 @@ from localspec.errors import (
     ModelInvalid,
 )
 from localspec.memory.memory import Memory
-from localspec.models.fit import Needs, free_memory, machine_name, needs_beside, needs_of, nodes_of
+from localspec.models.fit import (
+    Needs,
+    free_memory,
+    machine_name,
+    needs_beside,
+    needs_of,
+    nodes_of,
+    servers_of,
+)
 from localspec.models.library import learnt_dir
 from localspec.models.model import Model, vocab_fp
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon, without
@@ -269,7 +277,7 @@ def room_for(config: EngineConfig, free: int | None = None) -> Room:
     device with memory of its own what is free there, or unknown."""
 
     def left(target: Model) -> int | None:
-        if (target.format == "gguf" and config.rpc) or not _on_device(target, config):
+        if servers_of(target, config) or not _on_device(target, config):
             return free_memory() if free is None else free
         if target.format == "mlx" or config.gpu_layers > 0:
             return None  # unknown, or only some layers go there

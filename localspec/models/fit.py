@@ -250,6 +250,11 @@ def nodes_of(model: Model, config: EngineConfig) -> tuple[str, ...]:
     return config.nodes if isinstance(model.header, ModelDirectory) else config.rpc
 
 
+def servers_of(model: Model, config: EngineConfig) -> tuple[str, ...]:
+    """The RPC servers that hold layers of this model, which is a GGUF one."""
+    return config.rpc if model.format == "gguf" else ()
+
+
 def share_of(target: Model, config: EngineConfig) -> Size:
     """The size of this machine's share of a target; raises :class:`ModelError`. Before the servers of a GGUF
     model were asked for their memory, each has an equal part of the layers."""

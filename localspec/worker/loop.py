@@ -36,6 +36,7 @@ from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Event as SequenceEvent
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
+from localspec.models.fit import servers_of
 from localspec.models.model import Model
 from localspec.models.pair import pair_from
 from localspec.protocol.frames import (
@@ -356,7 +357,7 @@ def serve(channel: Channel) -> bool:
     try:
         with pulse.busy():
             pair, config, servers = pair_from(first.pair), first.engine, dict[str, int]()
-            if pair.target.format == "gguf" and config.rpc:
+            if servers_of(pair.target, config):
                 from localspec.ranks.rpc import prepared  # few models have servers
 
                 config, servers = prepared(pair.target, config, partial(_lost, channel), first.free)

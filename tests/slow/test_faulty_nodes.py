@@ -230,7 +230,7 @@ def files(place: Path) -> list[str]:
 
 
 async def left(daemon: DaemonProcess, machine: Machine) -> list[str]:
-    """What is left when the daemon has ended."""
+    """Stop the daemon; return the temporary files and open ports that it or the node leaves behind."""
     assert daemon.stop() == 0
     await until(lambda: not machine.ranks(), "no rank is left")
     return [*files(daemon.home), *machine.leftovers()]

@@ -20,7 +20,7 @@ from localspec.daemon.workers.worker import HeldDraft, Key, Resident, Turns, Wor
 from localspec.errors import EngineBusy, ShuttingDown
 from localspec.models import library
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
-from localspec.models.fit import Needs, free_memory, has_device_code, needs_beside
+from localspec.models.fit import Needs, free_memory, has_device_code, needs_beside, servers_of
 from localspec.models.library import Sections, meant, places_of, recent_disk
 from localspec.models.model import FORMATS, Model
 from localspec.models.pair import Drafter, Pair, Room, choose, is_apple_silicon
@@ -296,7 +296,7 @@ class Pool:
     def _start(self, key: Key, pair: Pair, engine: EngineConfig) -> WorkerProcess:
         if self._closed:
             raise ShuttingDown("the daemon is stopping")
-        servers = {*engine.rpc} if pair.target.format == "gguf" else set()
+        servers = {*servers_of(pair.target, engine)}
         leaving = self._make_room(pair, servers)
         command, hang_s = self._program.command, self._config.daemon.hang_s
         worker = WorkerProcess(key, pair, command, hang_s, self._turns, self._on_end)
