@@ -27,15 +27,16 @@ class Channels:
         self.thinking_tokens = 0
         """tokens of thoughts so far, without marks"""
 
-    def split(self, delta: Delta | None, *, ended: bool) -> list[Delta]:
-        """The deltas that one of the whole text makes certain; ``ended``: it is the last one."""
-        deltas = self._split(delta, ended=ended)
+    def split(self, delta: Delta | None, *, ended: bool, cut: bool = False) -> list[Delta]:
+        """The deltas that one of the whole text makes certain; ``ended``: it is the last one; ``cut``: before
+        the text's own end."""
+        deltas = self._split(delta, ended=ended, cut=cut)
         for each in deltas:
             if each.channel == "thinking":
                 self.thinking_tokens += sum(token.chars > 0 for token in each.tokens)
         return deltas
 
-    def _split(self, delta: Delta | None, *, ended: bool) -> list[Delta]:
+    def _split(self, delta: Delta | None, *, ended: bool, cut: bool) -> list[Delta]:
         if delta is not None and self.parser.plain and not self._tokens:
             self.parser.feed(delta.text)
             return [delta]
@@ -43,7 +44,7 @@ class Channels:
             self._pieces += self.parser.feed(delta.text)
             self._tokens += delta.tokens
         if ended:
-            self._pieces += self.parser.finish()
+            self._pieces += self.parser.finish(cut=cut)
         ends = [end - self._published for end in accumulate(token.chars for token in self._tokens)]
         certain = sum(piece.source for piece in self._pieces)
         ready = self._cut(certain if ended else max((end for end in ends if end <= certain), default=0))

@@ -572,7 +572,8 @@ class Sequence:
             self.text.flush()
         delta = self.text.take()
         if self.channels is not None:
-            self.events.extend(self.channels.split(delta, ended=self.ended))
+            cut = self.finish != "stop"
+            self.events.extend(self.channels.split(delta, ended=self.ended, cut=cut))
             if self.channels.parser.full and not self.ended:
                 self.finish = "stop"
                 self.events.extend(self.channels.split(None, ended=True))

@@ -314,11 +314,9 @@ def _written(prompt: ChatPrompt) -> ChatPrompt:
     messages = [_as_text(message) for message in prompt.messages]
     if prompt.tools:
         about = ABOUT.format(tools="\n".join(as_json(to_builtins(tool)) for tool in prompt.tools))
-        first = messages[0]
-        if first.role == "system":
-            messages[0] = replace(first, content=f"{first.content}\n\n{about}")
-        else:
-            messages.insert(0, Message("system", about))
+        if messages[0].role == "system":
+            about = f"{messages.pop(0).content}\n\n{about}"
+        messages.insert(0, Message("system", about))
     return replace(prompt, messages=tuple(messages), tools=())
 
 
@@ -343,8 +341,7 @@ def guarded(prompt: ChatPrompt, guard: Callable[[Any], Any]) -> ChatPrompt:
         return Message(turn.role, guard(turn.content), calls, id, guard(turn.thinking))
 
     def tool(given: Tool) -> Tool:
-        texts = guard([given.name, given.description, given.parameters])
-        return Tool(*texts)
+        return Tool(*guard([given.name, given.description, given.parameters]))
 
     messages, tools = tuple(map(message, prompt.messages)), tuple(map(tool, prompt.tools))
     return replace(prompt, messages=messages, tools=tools, variables=guard(prompt.variables))

@@ -61,7 +61,7 @@ class Parser:
         """True behind markup, where whitespace is hidden"""
         self.full = False
         """True if one call more than possible has begun, at which the answer ends"""
-        self._final = self._quoted = False
+        self._final = self._cut = self._quoted = False
         self._depth = self._skipped = self._keys = 0
         self._types: Any = ()
         """of the value that is read"""
@@ -89,9 +89,9 @@ class Parser:
         pieces, self._pieces = self._pieces, []
         return pieces
 
-    def finish(self) -> list[Piece]:
-        """The last pieces, at the end of the text; a part of a call's markup is hidden."""
-        self._final = True
+    def finish(self, *, cut: bool = False) -> list[Piece]:
+        """The last pieces, at the end of the text; a mark that has begun is hidden if it was ``cut``."""
+        self._final, self._cut = True, cut
         pieces = self.feed("")
         self._hide(len(self._rest))
         return [*pieces, *self.feed("")]
@@ -117,40 +117,48 @@ class Parser:
         self._hide(len(self._rest) - len(self._rest.lstrip()))
         return bool(self._rest)
 
-    def _take(self, options: Options) -> bool | None:
-        """Take the longest option that the rest begins with; False if more text must decide, None without
-        one."""
+    def _take(self, options: Options, other: Take) -> bool:
+        """Take the longest option that the rest begins with, or ``other``; False if more text must decide."""
         found = [(*match, take) for pattern, take in options if (match := matched(pattern, self._rest))]
-        if not self._final and any(end == ALL for end, _, _ in found):
+        undecided = any(end == ALL for end, _, _ in found)
+        if undecided and not self._final:
             return False
-        end, name, take = max(found, key=lambda each: each[0], default=(ALL, "", self._mark))
-        return None if end == ALL else take(end, name)
+        if undecided and self._is_cut(self._rest.strip()):
+            return self._drop()
+        end, name, take = max(found, key=lambda each: each[0], default=(ALL, "", other))
+        taken = None if end == ALL else take(end, name)
+        return bool(other(0, "") if taken is None else taken)
+
+    def _is_cut(self, mark: str) -> bool:
+        """True if the text was cut inside this mark: behind more than one character, or behind a call."""
+        return self._cut and len(mark) > (not self._calls)
 
     # States: each returns True to go on at once, False to wait for more text.
 
     def _start(self) -> bool:
         if self._fresh and not self._hide_blank():
             return False
-        taken = self._take(self._at_start)
-        if taken is None:
-            self._fresh, self._state = False, self._answer
-            return True
-        return taken
+        return self._take(self._at_start, self._text)
+
+    def _text(self, *_: object) -> bool:
+        self._fresh, self._state = False, self._answer
+        return True
 
     def _answer(self) -> bool:
         found = [at for mark in self._triggers if (at := self._rest.find(mark)) >= 0]
-        if not found and self._final:
+        begun = undecided(self._rest, self._triggers)
+        if not found and self._final and not (begun and self._is_cut(self._rest[-begun:])):
             self._show("answer", len(self._rest))
             return False
-        at = min(found, default=len(self._rest) - undecided(self._rest, self._triggers))
+        at = min(found, default=len(self._rest) - begun)
         self._show("answer", len(self._rest[:at].rstrip()) if self._inside else at)
         if not found:
             return False
-        taken = self._take(self._inside)
-        if taken is None:  # it only looked like a mark
-            self._show("answer", 1 + len(self._rest) - len(self._rest.lstrip()))
-            return True
-        return taken
+        return self._take(self._inside, self._unmarked)
+
+    def _unmarked(self, *_: object) -> bool:
+        self._show("answer", 1 + len(self._rest) - len(self._rest.lstrip()))
+        return True
 
     def _thinking(self) -> bool:
         if self._fresh and not self._hide_blank():
@@ -158,10 +166,8 @@ class Parser:
         assert self._form.thought is not None
         self._fresh, closes = False, self._form.thought[1]
         at = self._rest.find(closes)
-        if at < 0 and self._final:
-            self._show("thinking", len(self._rest))
-            return False
-        upto = at if at >= 0 else len(self._rest) - undecided(self._rest, (closes,))
+        held = 0 if self._final and not self._cut else undecided(self._rest, (closes,))
+        upto = at if at >= 0 else len(self._rest) - held
         shown = len(self._rest[:upto].rstrip())
         self._show("thinking", shown)
         return at >= 0 and self._mark(at - shown + len(closes))
@@ -210,8 +216,7 @@ class Parser:
         return True
 
     def _next(self) -> bool:
-        taken = self._take(self._after)
-        return self._mark(0) if taken is None else taken
+        return self._take(self._after, self._mark)
 
     def _json(self) -> bool:
         """Show a JSON object up to its end."""
@@ -234,15 +239,14 @@ class Parser:
         return False
 
     def _tail(self) -> bool:
-        taken = self._take(self._tails)
-        return self._ended(0) if taken is None else taken
+        return self._take(self._tails, self._ended)
 
     def _whole(self, end: int, name: str) -> bool | None:
         """Show a call with bare keys, once all of it has come."""
         tail = self._family.tails[0]
         at = self._rest.find(tail, end)
         if at < 0:
-            return None if self._final else False
+            return self._drop() if self._cut else None if self._final else False
         parts = self._rest[end:at].split(self._family.quote)
         keyed = (BARE_KEY.sub(r'\1"\2":', part) for part in parts[::2])
         texts = [as_json(part) for part in parts[1::2]]
@@ -255,8 +259,7 @@ class Parser:
         return True
 
     def _parts(self) -> bool:
-        taken = self._take(self._elements)
-        return self._ended(0) if taken is None else taken
+        return self._take(self._elements, self._ended)
 
     def _element(self, end: int, key: str) -> bool:
         self._show("call", end, f"{', ' if self._keys else '{'}{as_json(key)}: ")

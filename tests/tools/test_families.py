@@ -36,6 +36,7 @@ CALLS = tuple(ToolCall(f"call_abcdef12{i}", name, json.dumps(made)) for i, (name
 ASKED = ChatPrompt((Message("user", "hi"),), tools=TOOLS)
 QUOTED = '{"city": "Pa\\"ris", "days": 2}'
 SAID = f'{{"name": "weather", "arguments": {QUOTED}}}'
+COMMAND = "<|START_THINKING|>Hm<|END_THINKING|><|START_RESPONSE|>Hi<|END_RESPONSE|>"
 
 
 class Row(NamedTuple):
@@ -215,6 +216,15 @@ def read(form: Form, text: str, size: int) -> tuple[str, str, list[tuple[str, ob
 
 
 @each_family
+def test_a_text_that_was_cut_shows_no_markup(row: Row) -> None:
+    for text in ("if a <", "if a <b", *(row.said[:end] for end in range(2, len(row.said)))):
+        parser = Parser(form_of(row.template))
+        pieces = [*parser.feed(text), *parser.finish(cut=True)]
+        assert sum(piece.source for piece in pieces) == len(text)
+        assert parser.said("answer") == (text if text.startswith("if") else "")
+
+
+@each_family
 def test_the_template_gets_calls_and_results(row: Row) -> None:
     history = (ASKED.messages[0], Message("assistant", "", CALLS), Message("tool", "18", (), CALLS[0].id))
     said = turns_for(ChatPrompt(history, tools=TOOLS), family_of(row.template))
@@ -271,9 +281,7 @@ def accepts(
 
 @each_family
 def test_the_grammar_takes_the_calls_that_the_tools_allow(row: Row) -> None:
-    def takes(text: str, **asked: Any) -> bool:
-        return accepts(row.template, row.control, text, **asked)
-
+    takes = partial(accepts, row.template, row.control)
     assert takes(row.said), "both calls"
     assert takes("no call"), "an answer"
     assert not takes("no call", tool_choice="required") and takes(row.said, tool_choice="required")
@@ -371,12 +379,7 @@ def test_ids_have_the_length_that_mistrals_templates_demand() -> None:
         ("<think>", "<think>Hm", "Hm", ""),
         ("[/THINK]", "[THINK]Hm[/THINK]Hi", "Hm", "Hi"),
         ("<|channel>", "<|channel>thought\nHm<channel|>Hi", "Hm", "Hi"),
-        (
-            "<|START_ACTION|><|START_THINKING|>tools",
-            "<|START_THINKING|>Hm<|END_THINKING|><|START_RESPONSE|>Hi<|END_RESPONSE|>",
-            "Hm",
-            "Hi",
-        ),
+        ("<|START_ACTION|><|START_THINKING|>tools", COMMAND, "Hm", "Hi"),
     ],
 )
 def test_thoughts_are_not_the_answer(mark: str, text: str, thinking: str, answer: str) -> None:
@@ -386,8 +389,7 @@ def test_thoughts_are_not_the_answer(mark: str, text: str, thinking: str, answer
 
 
 def test_a_thought_that_the_prompt_began_ends_at_its_mark() -> None:
-    form = form_of("<think>", opened=True)
-    call = ROWS["hermes"].said
+    form, call = form_of("<think>", opened=True), ROWS["hermes"].said
     for size in range(1, 20):
         assert read(form, f"Hm <tool_call>.\n</think>\n\n{call}", size) == ("Hm <tool_call>.", "", MADE)
     assert accepts("<think>", r"(?!)", f"Hm.</think>\n\n{call}", opened=True, tool_choice="required")
@@ -415,10 +417,9 @@ def test_the_marks_of_small_models_are_calls_of_tools_alone(form: str) -> None:
     """Qwen2.5-Coder writes a fence; its template shows objects in two pairs of braces."""
     hermes = form_of(ROWS["hermes"].template)
     for size in (1, 4, 100):
-        call = json.dumps({"name": "weather", "arguments": MADE[0][1]}, indent=2)
-        assert read(hermes, form % call, size) == ("", "", MADE[:1])
-        other = form % call.replace("weather", "other")
-        assert read(hermes, other, size) == ("", other, [])
+        call = form % json.dumps({"name": "weather", "arguments": MADE[0][1]}, indent=2)
+        assert read(hermes, call, size) == ("", "", MADE[:1])
+        assert read(hermes, other := call.replace("weather", "other"), size) == ("", other, [])
 
 
 @pytest.mark.parametrize("form", ["So:\n```json\n%s\n```", "<tools>%s}\n</tools>", "%s", "{%s}", "\n%s\n%s"])
