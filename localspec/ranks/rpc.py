@@ -107,8 +107,8 @@ def _silent(name: str, address: str) -> LocalspecError:
     if asked(address) is None:
         return NodeLost(f"RPC server {name} is silent: it has a client, is stopped, or is none", REMEDY)
     return EngineBusy(
-        f"RPC server {name} has another client, and serves one at a time",
-        "Unload the model that uses it (`localspec models unload`), or start one at another port.",
+        f"RPC server {name} has a client already, and serves one at a time",
+        "Unload the model that uses it, here or there (`localspec models unload`), or serve at another port.",
     )
 
 
