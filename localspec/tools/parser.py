@@ -166,9 +166,9 @@ class Parser:
         assert self._form.thought is not None
         self._fresh, closes = False, self._form.thought[1]
         at = self._rest.find(closes)
-        held = 0 if self._final and not self._cut else undecided(self._rest, (closes,))
-        upto = at if at >= 0 else len(self._rest) - held
-        shown = len(self._rest[:upto].rstrip())
+        begun = 0 if self._final and not self._cut else undecided(self._rest, (closes,))
+        upto = at if at >= 0 else len(self._rest) - begun
+        shown = upto if at < 0 and self._final else len(self._rest[:upto].rstrip())
         self._show("thinking", shown)
         return at >= 0 and self._mark(at - shown + len(closes))
 

@@ -376,7 +376,7 @@ def test_ids_have_the_length_that_mistrals_templates_demand() -> None:
     [
         ("<think>", "<think>\nHm.\n\nSo.\n</think>\n\nHi <think>.", "Hm.\n\nSo.", "Hi <think>."),
         ("<think>", "  Hi", "", "  Hi"),
-        ("<think>", "<think>Hm", "Hm", ""),
+        ("<think>", "<think>Hm \n", "Hm \n", ""),
         ("[/THINK]", "[THINK]Hm[/THINK]Hi", "Hm", "Hi"),
         ("<|channel>", "<|channel>thought\nHm<channel|>Hi", "Hm", "Hi"),
         ("<|START_ACTION|><|START_THINKING|>tools", COMMAND, "Hm", "Hi"),
