@@ -572,7 +572,7 @@ class Sequence:
             self.text.flush()
         delta = self.text.take()
         if self.channels is not None:
-            cut = self.finish != "stop"
+            cut = self.finish not in ("stop", "stop_string")
             self.events.extend(self.channels.split(delta, ended=self.ended, cut=cut))
             if self.channels.parser.full and not self.ended:
                 self.finish = "stop"

@@ -120,18 +120,18 @@ class Parser:
     def _take(self, options: Options, other: Take) -> bool:
         """Take the longest option that the rest begins with, or ``other``; False if more text must decide."""
         found = [(*match, take) for pattern, take in options if (match := matched(pattern, self._rest))]
-        undecided = any(end == ALL for end, _, _ in found)
-        if undecided and not self._final:
+        if (begun := any(end == ALL for end, _, _ in found)) and not self._final:
             return False
-        if undecided and self._is_cut(self._rest.strip()):
-            return self._drop()
+        begun = begun and self._is_cut(self._rest.strip())
         end, name, take = max(found, key=lambda each: each[0], default=(ALL, "", other))
         taken = None if end == ALL else take(end, name)
+        if begun:  # what is whole was taken
+            return self._drop()
         return bool(other(0, "") if taken is None else taken)
 
     def _is_cut(self, mark: str) -> bool:
-        """True if the text was cut inside this mark: behind more than one character, or behind a call."""
-        return self._cut and len(mark) > (not self._calls)
+        """True if the text was cut inside this mark, which a character or a fence alone may not be."""
+        return self._cut and (bool(self._calls) or len(mark.lstrip("`")) > 1)
 
     # States: each returns True to go on at once, False to wait for more text.
 
