@@ -162,7 +162,7 @@ def row(name: str, answers: list[Answer], runs: dict[str, list[Answer]]) -> str:
 
 
 def is_json(text: str) -> bool:
-    """Whether a text is a JSON object, perhaps behind the name of a tool."""
+    """True if the text is a JSON object, or the name of a tool followed by one."""
     try:
         return isinstance(json.loads(text.lstrip(ascii_letters + "_")), dict)
     except ValueError:

@@ -47,14 +47,14 @@ class Channels:
             self._pieces += self.parser.finish(cut=cut)
         ends = [end - self._published for end in accumulate(token.chars for token in self._tokens)]
         certain = sum(piece.source for piece in self._pieces)
-        ready = self._cut(certain if ended else max((end for end in ends if end <= certain), default=0))
+        ready = self._take(certain if ended else max((end for end in ends if end <= certain), default=0))
         done = sum(piece.source for piece in ready)
         whole = bisect_right(ends, done) if ready or ended else 0
         tokens, self._tokens = self._tokens[:whole], self._tokens[whole:]
         self._published = done - ends[whole - 1] if whole else self._published + done
         return _deltas(ready or [Piece(None, "", 0)], tokens, ends)
 
-    def _cut(self, length: int) -> list[Piece]:
+    def _take(self, length: int) -> list[Piece]:
         """Take the pieces of the next ``length`` characters, without one that they only begin."""
         taken, at = [], 0
         while self._pieces and at + self._pieces[0].source <= length:

@@ -61,7 +61,7 @@ class Parser:
         """True behind markup, where whitespace is hidden"""
         self.full = False
         """True if one call more than possible has begun, at which the answer ends"""
-        self._final = self._cut = self._quoted = False
+        self._final = self._hides = self._quoted = False
         self._depth = self._skipped = self._keys = 0
         self._types: Any = ()
         """of the value that is read"""
@@ -90,8 +90,10 @@ class Parser:
         return pieces
 
     def finish(self, *, cut: bool = False) -> list[Piece]:
-        """The last pieces, at the end of the text; a mark that has begun is hidden if it was ``cut``."""
-        self._final, self._cut = True, cut
+        """The last pieces, at the end of the text. What was held back is text, or hidden if the text was
+        ``cut``, unless it is one character or a fence, and behind no call."""
+        self._final = True
+        self._hides = cut and (bool(self._calls) or len(self._rest.strip().lstrip("`")) > 1)
         pieces = self.feed("")
         self._hide(len(self._rest))
         return [*pieces, *self.feed("")]
@@ -99,6 +101,8 @@ class Parser:
     # Pieces take characters off the rest.
 
     def _show(self, channel: Channel, n: int, text: str | None = None) -> None:
+        if self._hides and (channel != "call" or not n):
+            return self._hide(n)
         shown = self._rest[:n] if text is None else text
         self._rest = self._rest[n:]
         if not (n or shown):
@@ -120,18 +124,11 @@ class Parser:
     def _take(self, options: Options, other: Take) -> bool:
         """Take the longest option that the rest begins with, or ``other``; False if more text must decide."""
         found = [(*match, take) for pattern, take in options if (match := matched(pattern, self._rest))]
-        if (begun := any(end == ALL for end, _, _ in found)) and not self._final:
+        if not self._final and any(end == ALL for end, _, _ in found):
             return False
-        begun = begun and self._is_cut(self._rest.strip())
         end, name, take = max(found, key=lambda each: each[0], default=(ALL, "", other))
         taken = None if end == ALL else take(end, name)
-        if begun:  # what is whole was taken
-            return self._drop()
         return bool(other(0, "") if taken is None else taken)
-
-    def _is_cut(self, mark: str) -> bool:
-        """True if the text was cut inside this mark, which a character or a fence alone may not be."""
-        return self._cut and (bool(self._calls) or len(mark.lstrip("`")) > 1)
 
     # States: each returns True to go on at once, False to wait for more text.
 
@@ -146,11 +143,10 @@ class Parser:
 
     def _answer(self) -> bool:
         found = [at for mark in self._triggers if (at := self._rest.find(mark)) >= 0]
-        begun = undecided(self._rest, self._triggers)
-        if not found and self._final and not (begun and self._is_cut(self._rest[-begun:])):
+        if not found and self._final:
             self._show("answer", len(self._rest))
             return False
-        at = min(found, default=len(self._rest) - begun)
+        at = min(found, default=len(self._rest) - undecided(self._rest, self._triggers))
         self._show("answer", len(self._rest[:at].rstrip()) if self._inside else at)
         if not found:
             return False
@@ -166,9 +162,11 @@ class Parser:
         assert self._form.thought is not None
         self._fresh, closes = False, self._form.thought[1]
         at = self._rest.find(closes)
-        begun = 0 if self._final and not self._cut else undecided(self._rest, (closes,))
-        upto = at if at >= 0 else len(self._rest) - begun
-        shown = upto if at < 0 and self._final else len(self._rest[:upto].rstrip())
+        if at < 0 and self._final:
+            self._show("thinking", len(self._rest))
+            return False
+        upto = at if at >= 0 else len(self._rest) - undecided(self._rest, (closes,))
+        shown = len(self._rest[:upto].rstrip())
         self._show("thinking", shown)
         return at >= 0 and self._mark(at - shown + len(closes))
 
@@ -246,7 +244,7 @@ class Parser:
         tail = self._family.tails[0]
         at = self._rest.find(tail, end)
         if at < 0:
-            return self._drop() if self._cut else None if self._final else False
+            return None if self._final else False
         parts = self._rest[end:at].split(self._family.quote)
         keyed = (BARE_KEY.sub(r'\1"\2":', part) for part in parts[::2])
         texts = [as_json(part) for part in parts[1::2]]
