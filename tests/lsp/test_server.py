@@ -153,9 +153,9 @@ def test_a_newer_request_takes_the_place_of_the_older(writer: Writer) -> None:
     writer.run(test())
 
 
+@pytest.mark.slow
 def test_an_answer_to_what_was_written_before_is_not_given(writer: Writer, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
-
     editor = writer.editor
 
     async def test() -> None:
