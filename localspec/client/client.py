@@ -262,10 +262,10 @@ class Client:
         start: bool = False,
         special: bool = False,
         pieces: bool = False,
-    ) -> tuple[wire.TextToken, ...]:
+    ) -> wire.Tokenized:
         """The tokens of a text or a chat; see :class:`~localspec.protocol.messages.Tokenize`."""
         params = wire.Tokenize(text=text, model=model, start=start, special=special, pieces=pieces)
-        return (await self.request("tokenize", wire.Tokenized, params)).tokens
+        return await self.request("tokenize", wire.Tokenized, params)
 
     async def unload(self, model: str | None = None) -> tuple[str, ...]:
         """Unload a model, or all; returns their names. Raises :class:`EngineBusy` for models in use."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import AsyncIterator, Iterator
 from http import HTTPStatus
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 
@@ -19,7 +19,7 @@ from localspec.http import answers, sampling
 from localspec.http import conversation as chats
 from localspec.http.answers import Piece, statistics, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
-from localspec.http.conversation import MOST_MESSAGES, Choice, Content, Tools, joined, message_of
+from localspec.http.conversation import Choice, Content, Tools, joined, message_of
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused
 from localspec.http.models import DEFAULT_MODEL
@@ -76,7 +76,7 @@ class Thinking(msgspec.Struct):
 
 
 class MessagesBody(TimedSampling, kw_only=True):
-    messages: Annotated[list[InputMessage], MOST_MESSAGES]
+    messages: list[InputMessage]
     system: Content | None = None
     stop_sequences: list[str] | None = None
     tools: Tools | None = None

@@ -38,8 +38,6 @@ Effort = str | bool | None
 LEVELS = {"low": "low", "medium": "medium", "high": "high", "xhigh": "high", "max": "high"}
 """efforts by those that templates know"""
 NO_THOUGHTS = (False, "none", "minimal")
-MOST_MESSAGES = msgspec.Meta(max_length=10_000)
-"""also items of responses, and parts of a message: other requests wait while so many are converted, 10 ms"""
 
 
 class Part(msgspec.Struct):
@@ -48,7 +46,7 @@ class Part(msgspec.Struct):
     refusal: str | None = None
 
 
-Content = str | Annotated[list[Part], MOST_MESSAGES]
+Content = str | list[Part]
 
 
 class CalledFunction(msgspec.Struct):
@@ -88,7 +86,7 @@ class GivenTool(msgspec.Struct):
     tools: list[GivenTool] = []
 
 
-Messages = Annotated[list[ChatMessage], MOST_MESSAGES]
+Messages = list[ChatMessage]
 Tools = Annotated[list[GivenTool], msgspec.Meta(max_length=MOST_TOOLS)]
 
 
@@ -238,7 +236,7 @@ def answer(client: Client, chat: ChatPrompt, options: Options, **how: Unpack[Fol
 async def counted(client: Client, chat: ChatPrompt, model: str | None) -> dict[str, Any]:
     """Return the number of tokens of a chat, also of one that the context does not hold."""
     try:
-        return {"input_tokens": len(await client.tokenize(chat, model=model_of(model)))}
+        return {"input_tokens": len((await client.tokenize(chat, model=model_of(model))).tokens)}
     except ContextExceeded as error:
         return {"input_tokens": context_numbers(error)["n_prompt_tokens"]}
 

@@ -20,6 +20,8 @@ MAX_BODY = 4 << 20
 """bytes, as many as the daemon accepts in one message"""
 MOST_COMMAS = 300_000
 """between the values of a body, or in its texts: all threads wait while so many values are decoded, 17 ms"""
+MOST_VALUES = 30_000
+"""texts, lists, objects and their keys in a body"""
 BODY_S = 30.0
 SILENCE_S = 5.0
 """seconds without a piece until a stream's head is sent, and between signs of life; clients wait for 10"""
@@ -181,16 +183,27 @@ def _decoded(read: bytearray, endpoint: Endpoint) -> msgspec.Struct:
         raise InvalidOptions(f"the request body is not JSON: {error}", REMEDY) from None
 
 
-def _whole(value: Any) -> Any:
-    """Return a value with its whole floats as integers: some clients write all numbers with a point."""
-    match value:
-        case float() if value.is_integer() and abs(value) < WHOLE:
+def _whole(body: Any) -> Any:
+    """Return a body with its whole floats as integers: some clients write all numbers with a point. Raises
+    :class:`BodyTooLarge` for more than :data:`MOST_VALUES`, before anything else walks them."""
+    left = MOST_VALUES
+
+    def convert(value: Any) -> Any:
+        nonlocal left
+        if isinstance(value, float) and value.is_integer() and abs(value) < WHOLE:
             return int(value)
-        case list():
-            return [_whole(each) for each in value]
-        case dict():
-            return {key: _whole(each) for key, each in value.items()}
-    return value
+        if not isinstance(value, str | list | dict):
+            return value
+        left -= 1 + (len(value) if isinstance(value, dict) else 0)
+        if left < 0:
+            raise BodyTooLarge(
+                f"the request body has more than {MOST_VALUES} texts, lists and objects", SHORTER
+            )
+        if isinstance(value, dict):
+            return {key: convert(each) for key, each in value.items()}
+        return value if isinstance(value, str) else [convert(each) for each in value]
+
+    return convert(body)
 
 
 def refuse(body: Any, fields: Refused) -> None:

@@ -33,7 +33,7 @@ from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models
 from localspec.http.ollama import tag
-from localspec.http.sampling import INFILL, TimedSampling, count_of, options_of
+from localspec.http.sampling import INFILL, MOST_NAMES, TimedSampling, count_of, options_of
 from localspec.models.fit import context_size
 from localspec.protocol.messages import LoadedModel, Nothing, StreamProgress, Warmed
 from localspec.protocol.options import KINDS, Options
@@ -41,6 +41,8 @@ from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, 
 
 UNNAMED = "unnamed"
 MOST_ANSWERS = 8
+AT_ONCE = 4096
+"""tokens that are listed with their pieces before others are served"""
 STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "eos"}
 """``stop_type`` by finish reason, for answers that no stop string ended; all others are ``limit``"""
 ERROR_KINDS = {
@@ -107,7 +109,7 @@ class GenerationBody(TimedSampling, kw_only=True):
     n_cmpl: int | None = None
     n_probs: int | None = None
     logprobs: int | bool | None = None
-    response_fields: list[str] | None = None
+    response_fields: Annotated[list[str], MOST_NAMES] | None = None
     return_tokens: bool | None = None
 
 
@@ -208,8 +210,13 @@ async def tokenize(client: Client, body: TokenizeBody) -> Answer:
         pieces=body.with_pieces,
     )
     if not body.with_pieces:
-        return {"tokens": [token.id for token in found]}
-    return {"tokens": [{"id": token.id, "piece": _piece(token.piece or b"")} for token in found]}
+        return {"tokens": found.tokens}
+    listed: list[bytes] = []
+    for step in range(0, len(found.tokens), AT_ONCE):
+        pairs = zip(found.tokens[step : step + AT_ONCE], found.pieces[step : step + AT_ONCE], strict=True)
+        listed += [msgspec.json.encode({"id": id, "piece": _piece(piece)}) for id, piece in pairs]
+        await asyncio.sleep(0)  # others are served between steps
+    return Response(b'{"tokens":[%b]}' % b",".join(listed), media_type="application/json")
 
 
 async def detokenize(client: Client, body: DetokenizeBody) -> Answer:
@@ -224,7 +231,7 @@ async def apply_template(client: Client, body: openai.ChatBody) -> Answer:
 
 async def _text(client: Client, given: tuple[int, ...] | ChatPrompt, model: str | None) -> str:
     found = await client.tokenize(given, model=model_of(model), pieces=True)
-    return b"".join(token.piece or b"" for token in found).decode("utf-8", "replace")
+    return b"".join(found.pieces).decode("utf-8", "replace")
 
 
 async def _chunks(

@@ -1,46 +1,125 @@
-"""Bounds on HTTP connections: their number, silent ones, and answers that are not read."""
+"""Bounds on HTTP connections: their number, silent ones, what a request sends, and answers that are not read.
+
+All connections share the daemon's event loop, so that no read, and no request, may take much of it.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any
 
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+from localspec.http.endpoint import MAX_BODY
 
 HEAD_S = 10.0
 """the time in which a request's head must arrive; uvicorn itself waits for ever"""
 PROGRESS_S = 20.0
 """a connection is aborted if the client reads nothing of a waiting answer for so long"""
+REST_S = 2.0
+"""after an answer to a request that is not complete, its rest is dropped unread for so long"""
 CONNECTIONS = 128
 """the number of open connections; requests on further ones are answered with status 503"""
 REFUSED = 2 * CONNECTIONS
 """the number from which on further ones are closed unread: they are files of the daemon's process"""
+READ = 16 << 10
+"""bytes that are parsed at once: 4 ms where each chunk has one byte"""
+MAX_HEAD = 64 << 10
+"""bytes of a request's head"""
+MAX_REQUEST = MAX_BODY + (1 << 20)
+"""bytes of a request, with the heads of its chunks"""
+MOST_PIECES = 16 << 10
+"""headers, chunks and reads of one request"""
 
 
-class Bounded(H11Protocol):
-    """HTTP/1.1 on one connection; closes it if a request is missing or slow, or if its answer is not read.
+class Bounded(HttpToolsProtocol, asyncio.BufferedProtocol):
+    """HTTP/1.1 on one connection; ends it if a request is missing, slow or too large, or if its answer is not
+    read. After an answer it may be idle for as long as uvicorn permits.
 
-    After an answer it may be idle for as long as uvicorn permits."""
+    Behind the answer to a request whose body is not complete, such as one that was refused, nothing more is
+    parsed: the connection ends.
+    """
 
     _waiting: asyncio.TimerHandle | None = None
     _watching: asyncio.TimerHandle | None = None
     _progress: tuple[int, int] | None = None
     _drained = 0
+    _received = _pieces = 0
+    """of the request that is read: bytes, and parts"""
+    _dropping = False
 
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)
         if len(self.connections) > REFUSED:
             transport.abort()
             return
+        self._buffer = bytearray(READ)
         self._wait()
         self._watch()
 
-    def data_received(self, data: bytes) -> None:
-        super().data_received(data)
+    def get_buffer(self, sizehint: int) -> bytearray:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._received += nbytes
+        if self._dropping:
+            if self._received > MAX_REQUEST:
+                self.transport.abort()
+            return
+        if self._received > (MAX_REQUEST if self._is_answering() else MAX_HEAD):
+            self.send_400_response(f"The request has more than {self._received - nbytes} bytes.")
+            return
+        self.data_received(bytes(memoryview(self._buffer)[:nbytes]))
         if self._is_answering():
             self._stop_waiting()
         elif self._waiting is None:
             self._wait()
+
+    def on_message_begin(self) -> None:
+        self._received = self._pieces = 0
+        super().on_message_begin()
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._count_piece()
+        super().on_header(name, value)
+
+    def on_body(self, body: bytes) -> None:
+        self._count_piece()
+        super().on_body(body)
+
+    def _count_piece(self) -> None:
+        """Raise :class:`ValueError`, at which the parser stops, for one piece more than possible."""
+        self._pieces += 1
+        if self._pieces > MOST_PIECES:
+            raise ValueError
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer a request that is not HTTP, or too large, and end its work."""
+        if self._pieces > MOST_PIECES:
+            msg = f"The request has more than {MOST_PIECES} headers and chunks: send larger chunks."
+        if self._is_answering():
+            self.cycle.disconnected = True
+            self.cycle.message_event.set()
+            if self.cycle.response_started:
+                self.transport.abort()
+                return
+        head = f"HTTP/1.1 400 Bad Request\r\nContent-Length: {len(msg)}\r\nConnection: close\r\n\r\n"
+        self.transport.write((head + msg).encode())
+        self._drop_rest()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
+            self._drop_rest()
+
+    def _drop_rest(self) -> None:
+        """End the connection for writing, and drop what still comes, for the client to read the answer."""
+        self._dropping, self._received = True, 0
+        self._unset_keepalive_if_required()
+        self._stop_waiting()
+        self.transport.write_eof()
+        self.transport.resume_reading()
+        self._wait(REST_S)
 
     def resume_writing(self) -> None:
         self._drained += 1
@@ -56,8 +135,8 @@ class Bounded(H11Protocol):
         """Return True if a request's head has arrived and its answer is not complete."""
         return self.cycle is not None and not self.cycle.response_complete
 
-    def _wait(self) -> None:
-        self._waiting = self.loop.call_later(HEAD_S, self.transport.close)
+    def _wait(self, seconds: float = HEAD_S) -> None:
+        self._waiting = self.loop.call_later(seconds, self.transport.close)
 
     def _stop_waiting(self) -> None:
         if self._waiting is not None:

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from localspec.client import Client, Following, Stream
 from localspec.errors import InvalidOptions
 from localspec.http.models import model_of
-from localspec.http.sampling import MOST_TEXTS, SEEDS
+from localspec.http.sampling import IDS, MOST_TEXTS, SEEDS
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Result
 
@@ -97,7 +97,7 @@ async def _tokens(client: Client, pieces: Mixed, model: str | None) -> tuple[int
     if texts > MOST_TEXTS:
         raise InvalidOptions(
             f"a prompt of tokens has {texts} strings, more than {MOST_TEXTS}",
-            "Join the strings, or give the ids of tokens instead: POST /tokenize returns them.",
+            f"Join the strings. {IDS}",
         )
     tokens: list[int] = []
     for i, piece in enumerate(pieces):
@@ -105,5 +105,5 @@ async def _tokens(client: Client, pieces: Mixed, model: str | None) -> tuple[int
             tokens.append(piece)
         else:
             found = await client.tokenize(piece, model=model_of(model), start=i == 0, special=True)
-            tokens += [token.id for token in found]
+            tokens += found.tokens
     return tuple(tokens)

@@ -10,9 +10,10 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Iterable, Iterator
+from functools import cache
 from http import HTTPStatus
 from itertools import chain, count
-from typing import Annotated, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -24,7 +25,6 @@ from localspec.http import conversation as chats
 from localspec.http.answers import Piece, statistics, timings, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
 from localspec.http.conversation import (
-    MOST_MESSAGES,
     Choice,
     Content,
     GivenTool,
@@ -68,7 +68,7 @@ class Item(msgspec.Struct):
 
 
 class ResponsesBody(TimedSampling, kw_only=True):
-    input: str | Annotated[list[Item], MOST_MESSAGES]
+    input: str | list[Item]
     instructions: str | None = None
     previous_response_id: str | None = None
     store: bool | None = None
@@ -110,30 +110,28 @@ class Kept(NamedTuple):
 
     response: dict[str, Any]
     messages: tuple[Message, ...]
-    size: int
 
 
 class Responses:
-    """The last responses by their ids, bounded by number and bytes."""
+    """The last responses by their ids, as JSON, bounded by number and bytes."""
 
     def __init__(self) -> None:
-        self._kept: OrderedDict[str, Kept] = OrderedDict()
+        self._kept: OrderedDict[str, bytes] = OrderedDict()
         self._size = 0
 
     def keep(self, response: dict[str, Any], messages: tuple[Message, ...]) -> None:
         """Keep a response, and drop the oldest ones that are too many."""
-        size = len(msgspec.json.encode((response, messages)))
-        self._kept[response["id"]] = Kept(response, messages, size)
-        self._size += size
+        kept = self._kept[response["id"]] = msgspec.json.encode(Kept(response, messages))
+        self._size += len(kept)
         while len(self._kept) > MOST_KEPT or self._size > MOST_KEPT_BYTES:
-            self._size -= self._kept.popitem(last=False)[1].size
+            self._size -= len(self._kept.popitem(last=False)[1])
 
     def find(self, id: str) -> Kept:
         """Return a response. Raises :class:`NotKept`."""
         if id not in self._kept:
             raise NotKept(f"there is no response {id[:LONGEST_SHOWN]!r}")
         self._kept.move_to_end(id)
-        return self._kept[id]
+        return msgspec.json.decode(self._kept[id], type=Kept)
 
     def item(self, id: str) -> Item:
         """Return an item of a response. Raises :class:`NotKept`."""
@@ -146,8 +144,8 @@ class Responses:
 
     def drop(self, id: str) -> None:
         """Forget a response. Raises :class:`NotKept`."""
-        self._size -= self.find(id).size
-        del self._kept[id]
+        self.find(id)
+        self._size -= len(self._kept.pop(id))
 
 
 RESPONSES = Responses()
@@ -220,11 +218,16 @@ def _full_name(namespace: str | None, name: str | None) -> str:
 def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Message, ...]:
     """Return a conversation as messages. Raises :class:`InvalidOptions`, :class:`NotKept`, and
     :class:`BodyTooLarge` if what it refers to makes it longer than a body may be."""
-    found = (RESPONSES.item(item.id or "") if item.type == "item_reference" else item for item in given)
-    messages = _turns(chain(before, map(_message_of, found)))
-    if sum(map(_size, messages)) > MAX_BODY:  # one reference to a long item is short
-        raise BodyTooLarge(f"the conversation is longer than {MAX_BODY} characters")
-    return tuple(messages)
+    item_at = cache(RESPONSES.item)
+    items = (item_at(item.id or "") if item.type == "item_reference" else item for item in given)
+    parts: list[Message] = []
+    left = MAX_BODY
+    for part in chain(before, map(_message_of, items)):
+        left -= sum(map(len, (part.content, part.thinking, *(call.arguments for call in part.tool_calls))))
+        if left < 0:  # references to a long item are short
+            raise BodyTooLarge(f"the conversation is longer than {MAX_BODY} characters")
+        parts.append(part)
+    return tuple(_turns(parts))
 
 
 def _message_of(item: Item) -> Message:
@@ -255,11 +258,6 @@ def _joined(parts: list[Message]) -> Message:
     calls = tuple(call for each in parts for call in each.tool_calls)
     text, thinking = "".join(each.content for each in parts), [each.thinking for each in parts]
     return Message("assistant", text, calls, thinking="\n".join(filter(None, thinking)))
-
-
-def _size(message: Message) -> int:
-    texts = (message.content, message.thinking, *(call.arguments for call in message.tool_calls))
-    return sum(map(len, texts))
 
 
 # Answers.

@@ -35,11 +35,17 @@ MOST_DRAFTED = 20
 """of :attr:`Options.k`"""
 MOST_TEXTS = 256
 """texts among tokens: each is a request to the daemon"""
+LONGEST_BIASED = 256
+"""characters of a text whose tokens are biased"""
+IDS = "Give the ids of tokens instead: POST /tokenize returns them."
 MOST_DIGITS = 18
 """of a token's id in a key; longer keys are texts"""
 Strength = float | bool
-MOST_BIASES = Meta(max_length=4096)
-Bias = Annotated[dict[str, Strength], MOST_BIASES] | Annotated[list[tuple[int | str, Strength]], MOST_BIASES]
+MOST_BIASES = 4096
+Biases = Meta(max_length=MOST_BIASES)
+Bias = Annotated[dict[str, Strength], Biases] | Annotated[list[tuple[int | str, Strength]], Biases]
+MOST_NAMES = Meta(max_length=64)
+"""of fields, samplers and other names in one list"""
 # Here ``localspec/speculation/sampling.py`` fixes the order: temperature before the samplers that cut
 # unlikely tokens; in llama.cpp it comes after them. Both are accepted; any other gives another answer.
 OFF: dict[str, dict[str, float]] = {
@@ -76,7 +82,7 @@ class Sampling(msgspec.Struct, kw_only=True):
     repeat_last_n: int | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
-    samplers: list[str] | str | None = None
+    samplers: Annotated[list[str], MOST_NAMES] | Annotated[str, MOST_NAMES] | None = None
     seed: Seed | None = None
     stop: str | list[str] | None = None
     logit_bias: Bias | None = None
@@ -319,9 +325,10 @@ async def _bias(
             continue
         texts += 1
         if texts > MOST_TEXTS:
-            message = f"logit_bias has more than {MOST_TEXTS} strings"
-            raise InvalidOptions(message, "Give the ids of tokens instead: POST /tokenize returns them.")
-        found += [(each.id, added) for each in await client.tokenize(token, model=model)]
+            raise InvalidOptions(f"logit_bias has more than {MOST_TEXTS} strings", IDS)
+        if len(token) > LONGEST_BIASED:
+            raise InvalidOptions(f"logit_bias has a string of {len(token)} characters", IDS)
+        found += [(id, added) for id in (await client.tokenize(token, model=model)).tokens]
     return tuple(found)
 
 

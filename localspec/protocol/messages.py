@@ -419,15 +419,11 @@ class Completions(msgspec.Struct, frozen=True):
     elapsed_ms: float = 0.0
 
 
-class TextToken(msgspec.Struct, frozen=True):
-    """A token, and its bytes (base64 on the wire) if requested."""
+class Tokenized(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The tokens of a text, and the bytes of each (base64 on the wire) if requested."""
 
-    id: int
-    piece: bytes | None = None
-
-
-class Tokenized(msgspec.Struct, frozen=True):
-    tokens: tuple[TextToken, ...]
+    tokens: tuple[int, ...]
+    pieces: tuple[bytes, ...] = ()
 
 
 class Warmed(msgspec.Struct, frozen=True):

@@ -608,29 +608,28 @@ class Worker:
             self._engine.cancel(sequence.id)
         sequence.watched = frame.watch
 
-    def _tokens_of(self, frame: Tokenize) -> list[int]:
+    def _tokens_of(self, frame: Tokenize) -> Tokenized:
         """Return the tokens of a text or a chat. Raises :class:`InvalidOptions`, and :class:`ContextExceeded`
         for a chat that is too long."""
+        vocabulary = self._engine.target.vocabulary
         if isinstance(frame.text, str):
-            return self._engine.target.vocabulary.encode(frame.text, special=frame.special)
-        prompt = frame.text if isinstance(frame.text, ChatPrompt) else TokenPrompt(frame.text)
-        return self._engine.read(Request(prompt=prompt, options=Options(overflow="refuse"))).tokens
+            tokens = vocabulary.encode(frame.text, special=frame.special)
+        else:
+            prompt = frame.text if isinstance(frame.text, ChatPrompt) else TokenPrompt(frame.text)
+            tokens = self._engine.read(Request(prompt=prompt, options=Options(overflow="refuse"))).tokens
+        if frame.start and vocabulary.bos is not None:
+            tokens.insert(0, vocabulary.bos)
+        return Tokenized(tuple(tokens), tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ())
 
-    def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], list[int]]) -> None:
+    def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], Tokenized]) -> None:
         if fate.cancelled:
             cancelled = Gone("the tokenization was cancelled", "Send it again if it is still needed.")
             self._send(frame.id, Failed(cancelled.as_dict()))
             return
-        vocabulary = self._engine.target.vocabulary
         try:
-            tokens = encode()
+            self._send(frame.id, encode())
         except LocalspecError as error:
             self._send(frame.id, Failed(error.as_dict()))
-            return
-        if frame.start and vocabulary.bos is not None:
-            tokens.insert(0, vocabulary.bos)
-        pieces = tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ()
-        self._send(frame.id, Tokenized(tuple(tokens), pieces))
 
     def _send_events(self) -> None:
         """Send the events of all requests to the daemon."""

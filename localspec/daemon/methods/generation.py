@@ -283,8 +283,7 @@ async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize
             lambda id: Tokenize(id, params.text, params.start, params.special, params.pieces)
         )
         found: Tokenized = await job.result()
-    pieces = found.pieces if params.pieces else [None] * len(found.tokens)
-    return messages.Tokenized(tuple(map(messages.TextToken, found.tokens, pieces)))
+    return messages.Tokenized(found.tokens, found.pieces)
 
 
 async def unload(daemon: Daemon, exchange: Exchange, params: messages.ModelUnload) -> messages.Unloaded:

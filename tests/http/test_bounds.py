@@ -1,0 +1,90 @@
+"""Bounds of what one request sends, before anything of it is computed."""
+
+from __future__ import annotations
+
+import select
+import socket
+from contextlib import suppress
+from typing import Any
+
+import pytest
+
+from localspec.http.endpoint import MOST_VALUES
+from localspec.http.patience import MAX_HEAD, MAX_REQUEST, MOST_PIECES, READ
+from tests.http.server import HttpServer
+from tests.waiting import DEADLINE_S
+
+CHUNKED = "POST /completion HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{}\r\n"
+ONE = "1\r\nx\r\n"
+SYSTEMS = 8 << 20
+"""bytes that the buffers of both ends of a connection hold, and more"""
+
+
+def flooded(http: HttpServer, head: str, more: str) -> tuple[bytes, int]:
+    """Send a head, then ``more`` without an end; return the answer, and the bytes sent until the connection
+    ended."""
+    data, answer, sent = more.encode() * (READ // len(more)), b"", 0
+    with socket.create_connection(("127.0.0.1", http.port), DEADLINE_S) as connection:
+        connection.sendall(head.encode())
+        with suppress(ConnectionError):
+            while sent < 10 * (MAX_REQUEST + SYSTEMS):
+                connection.sendall(data)
+                sent += len(data)
+                if select.select([connection], [], [], 0)[0]:
+                    answer += connection.recv(1024)
+    return answer, sent
+
+
+@pytest.mark.parametrize(
+    ("shown", "more", "status", "sentence"),
+    [
+        ("", ONE, b"401", "the token is missing"),
+        ("TOKEN", ONE, b"400", f"more than {MOST_PIECES} headers and chunks"),
+        ("TOKEN", f"1;{'x' * 4000}\r\nx\r\n", b"400", "bytes"),
+        ("TOKEN", f"0\r\n{'a: b' * 1000}\r\n", b"400", ""),
+    ],
+    ids=["refused", "chunks", "extensions", "trailers"],
+)
+def test_a_body_without_an_end_ends_its_connection(
+    echo: HttpServer, shown: str, more: str, status: bytes, sentence: str
+) -> None:
+    token = f"Authorization: Bearer {echo.token}\r\n" if shown else ""
+    answer, sent = flooded(echo, CHUNKED.format(token), more)
+    assert answer.split(b" ")[1] == status and sentence in answer.decode()
+    assert sent <= 2 * MAX_REQUEST + SYSTEMS
+    assert echo.ask("GET", "/health").status_code == 200
+
+
+def test_a_head_without_an_end_ends_its_connection(echo: HttpServer) -> None:
+    answer, sent = flooded(echo, "GET /health HTTP/1.1\r\n", "a: b\r\n")
+    assert answer.split(b" ")[1] == b"400"
+    assert sent <= MAX_HEAD + MAX_REQUEST + SYSTEMS
+
+
+def test_after_a_refusal_a_client_that_sends_on_reads_the_answer(echo: HttpServer) -> None:
+    answer = echo.ask("POST", "/completion", b'{"prompt": "' + b"x" * (3 << 20) + b'"}', authorization="")
+    assert answer.status_code == 401 and "token" in answer.text
+
+
+BIASED = {"prompt": "x", "logit_bias": [["x" * 257, 1.0]]}
+MANY = ["a"] * (MOST_VALUES + 1)
+BODIES: dict[str, tuple[str, dict[str, Any], int, str]] = {
+    "fields": ("/completion", {"prompt": "x", "response_fields": MANY}, 413, f"more than {MOST_VALUES}"),
+    "lists": ("/v1/chat/completions", {"chat_template_kwargs": {"x": [[]] * 30_000}}, 413, "more than"),
+    "keys": ("/v1/chat/completions", {"metadata": {str(i): i for i in range(30_000)}}, 413, "more than"),
+    "names": ("/completion", {"prompt": "x", "response_fields": ["a"] * 65}, 400, "response_fields"),
+    "samplers": ("/completion", {"prompt": "x", "samplers": ["a"] * 65}, 400, "samplers"),
+    "biases": ("/completion", BIASED, 400, "a string of 257 characters"),
+}
+
+
+@pytest.mark.parametrize(("path", "body", "status", "sentence"), BODIES.values(), ids=BODIES)
+def test_a_body_of_too_many_values_is_refused(
+    echo: HttpServer, path: str, body: dict[str, Any], status: int, sentence: str
+) -> None:
+    answer = echo.ask("POST", path, body)
+    assert answer.status_code == status and sentence in answer.text, answer.text
+
+
+def test_a_prompt_may_have_more_tokens_than_values(echo: HttpServer) -> None:
+    assert echo.ask("POST", "/detokenize", {"tokens": [97] * (MOST_VALUES + 1)}).status_code == 200
