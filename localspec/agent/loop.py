@@ -17,16 +17,14 @@ from localspec import process
 from localspec.agent.server import Server, ToolError
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.jsonrpc import shortened
-from localspec.protocol.messages import CallResult
-from localspec.protocol.requests import Tool, ToolCall
+from localspec.protocol.messages import CallResult, Instead
+from localspec.protocol.requests import Result, Tool, ToolCall
 from localspec.tools.families import as_json, object_of
+from localspec.tools.words import is_written_call
 from localspec.wording import duration, one_line
 
 MOST_TURNS = 20
 """answers with calls, after which a conversation is ended"""
-MOST_REPEATS = 2
-"""answers in a row with nothing but the calls of the answer before, after which a conversation is ended"""
-REPEATED = "You have made this call already. Its result was:\n"
 SHOWN_ARGUMENTS, SHOWN_RESULT = 4_000, 120
 """characters in the line of a call, and of its result"""
 FORMS = 'Give FILE.py with functions, or FILE.json with {"mcpServers": {NAME: {"command": …, "args": […]}}}.'
@@ -136,11 +134,14 @@ class Made:
 
     call: ToolCall
     text: str | None = None
-    repeated: bool = False
-    """True if it is not made, and its text is the result of an earlier one"""
     began: float | None = None
     seconds: float | None = None
     """the time that it took; None: it runs, or the time is not known"""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """The tool and the arguments, by which calls are equal."""
+        return self.call.name, as_json(object_of(self.call.arguments))
 
     @property
     def begun(self) -> str:
@@ -169,8 +170,15 @@ def called(call: ToolCall) -> str:
 class Front(Protocol):
     """The chat and the user, as a front end has them."""
 
-    async def answer(self, results: tuple[CallResult, ...]) -> tuple[ToolCall, ...]:
-        """Have the question answered, or the answer go on after these results; returns its calls."""
+    json: bool
+    """True if the answer may be JSON"""
+
+    async def answer(self, results: tuple[CallResult, ...]) -> Result | None:
+        """Have the question answered, or the answer go on after these results; returns the answer, None if it
+        failed."""
+
+    async def answer_instead(self, how: Instead) -> Result | None:
+        """Have another answer, of this kind, take the place of the last one."""
 
     async def consent(self, made: Made) -> Consent: ...
     async def work(self, call: Coroutine[Any, Any, str]) -> str:
@@ -179,36 +187,47 @@ class Front(Protocol):
     def show(self, made: Made) -> None:
         """Show a call, before the user is asked and after its end."""
 
-    def note(self, line: str) -> None: ...
 
+async def converse(box: Toolbox, front: Front) -> bool:
+    """Have a question answered, making the calls that the user consents to, until an answer has none; returns
+    False if it ends with a call, or without a word.
 
-async def converse(box: Toolbox, front: Front) -> None:
-    """Have a question answered, making the calls that the user consents to, until an answer has none. Small
-    models repeat calls: one that was made just before gets its result again, and a word on it."""
-    calls = await front.answer(())
-    before: dict[tuple[str, str], str] = {}
-    repeats = 0
+    Small models go on to call: an answer that repeats calls whose results are known, is empty, or is a call
+    of a tool that is not there, is replaced: before the first result by a call, then by words from the
+    results.
+    """
+    answer = await front.answer(())
+    if box.tools and _says_nothing(answer, front):
+        answer = await front.answer_instead("call")
+    known: dict[tuple[str, str], str] = {}
+    last: dict[tuple[str, str], str] = {}
     for _ in range(MOST_TURNS):
-        if not calls:
-            return
-        results, made = [], dict[tuple[str, str], str]()
-        for call in calls:
-            key = (call.name, as_json(object_of(call.arguments)))
-            known = (before | made).get(key)
-            one = Made(call, repeated=known is not None)
+        made = [Made(call) for call in _calls_of(answer)]
+        if all(one.key in last for one in made):
+            break
+        for one in made:
             front.show(one)
-            made[key] = text = await _result(one, box, front) if known is None else known
-            one.text = text if known is None else REPEATED + known
+            one.text = last[one.key] if one.key in last else await _result(one, box, front)
             front.show(one)
-            results.append(CallResult(call.id, one.text))
-        repeats = repeats + 1 if made.items() <= before.items() else 0
-        if repeats == MOST_REPEATS:
-            front.note("ended: the model repeats its calls")
-            return
-        before = made
-        calls = await front.answer(tuple(results))
-    if calls:
-        front.note(f"ended after {MOST_TURNS} answers with calls")
+        last = {one.key: one.text or "" for one in made}
+        if last.items() <= known.items():
+            break
+        known |= last
+        answer = await front.answer(tuple(CallResult(one.call.id, one.text or "") for one in made))
+    if known and (_calls_of(answer) or _says_nothing(answer, front)):
+        answer = await front.answer_instead("words")
+    return not (_calls_of(answer) or _says_nothing(answer, front))
+
+
+def _calls_of(answer: Result | None) -> tuple[ToolCall, ...]:
+    return answer.tool_calls if answer is not None and answer.finish_reason == "tool_calls" else ()
+
+
+def _says_nothing(answer: Result | None, front: Front) -> bool:
+    """Return True for an answer that ended by itself without a word, or as a call in its text."""
+    if answer is None or answer.finish_reason != "stop":
+        return False
+    return not answer.text.strip() or (not front.json and is_written_call(answer.text))
 
 
 async def _result(made: Made, box: Toolbox, front: Front) -> str:

@@ -343,6 +343,8 @@ class Printer:
         """the answer so far when it was interrupted"""
         self.messages: list[Message] = []
         """a conversation with tools, which is printed with the JSON result"""
+        self.held: str | None = None
+        """the beginning of an answer that may be a call in JSON; None: the answer is printed as it comes"""
 
     def progress(self, what: str, fraction: float) -> None:
         if not (self._events and is_terminal()):  # there the events show the progress
@@ -360,7 +362,15 @@ class Printer:
             shown = {"text": delta.text, "tokens": delta.tokens, "channel": delta.channel, "call": delta.call}
             json({"event": "delta", **{name: value for name, value in shown.items() if value is not None}})
         elif not self._json and delta.text and delta.channel == "answer":
-            write(delta.text)
+            self._write(delta.text)
+
+    def _write(self, text: str) -> None:
+        if self.held is not None:
+            self.held = text = self.held + text
+            if text.lstrip()[:1] in ("", "{", "`"):
+                return
+            self.held = None
+        write(text)
 
     def degraded(self, source: str, to: str, reason: str) -> None:
         if self._events:
@@ -371,6 +381,7 @@ class Printer:
     def result(self, result: Result) -> ExitCode:
         """The end of the answer; returns the exit code."""
         self._progress.stop()
+        write(self.held or "")
         self._print(result)
         end_line()
         if remark := shortened(result):

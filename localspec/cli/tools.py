@@ -15,12 +15,14 @@ from localspec.agent.loop import Consent, Made, Toolbox, servers_in
 from localspec.agent.server import ToolError
 from localspec.cli.answer import show
 from localspec.cli.output import Printer, note
-from localspec.protocol.messages import CallResult
+from localspec.errors import EngineError
+from localspec.protocol.messages import CallResult, Instead
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message, Result, ToolCall
+from localspec.protocol.requests import Message, Result, ToolChoice
+from localspec.tools.words import ask_in_words, limit_to_words, may_be_json
 
 if TYPE_CHECKING:
-    from localspec.client import Client
+    from localspec.client import Client, Stream
 
 CONSENTS: dict[str, Consent] = {
     **{"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}
@@ -48,32 +50,54 @@ class Terminal:
     ) -> None:
         self._client, self._box = client, box
         self._printer, self._options, self._yes = printer, options, yes
-        self._line = ""
-        """shown last: repeated calls are shown once"""
 
     async def converse(self, text: str, session: str | None = None) -> Result:
         """The last answer to a text, in a session or to the printer's messages; the answers and results
-        before it go to the printer."""
-        self._text, self._session = text, session
-        await loop.converse(self._box, self)
+        before it go to the printer. Raises :class:`EngineError` if it says nothing."""
+        self._text, self._session, self.json = text, session, may_be_json(text, self._options)
+        if not await loop.converse(self._box, self):
+            raise EngineError("the model did not answer in words", "Ask in other words, or a larger model.")
         return self._result
 
-    async def answer(self, results: tuple[CallResult, ...]) -> tuple[ToolCall, ...]:
+    async def answer(self, results: tuple[CallResult, ...]) -> Result:
         said, session = self._printer.messages, self._session
         said += [Message("tool", each.content, (), each.tool_call_id) for each in results]
         tools, options = self._box.tools, self._options
         if session is None:
-            stream = self._client.generate(messages=tuple(said), tools=tools, options=options)
-        elif results:
-            stream = self._client.results(session, results, tools=tools, options=options)
+            return await self._show(self._generate(tuple(said), "auto"))
+        if results:
+            return await self._show(self._client.results(session, results, tools=tools, options=options))
+        return await self._show(self._client.chat(session, self._text, tools=tools, options=options))
+
+    async def answer_instead(self, how: Instead) -> Result:
+        said, session, options = self._printer.messages, self._session, self._options
+        said.pop()
+        if session is not None:
+            tools = self._box.tools if how == "call" else ()
+            stream = self._client.regenerate(session, instead=how, tools=tools, options=options)
+        elif how == "call":
+            stream = self._generate(tuple(said), "required")
         else:
-            stream = self._client.chat(session, self._text, tools=tools, options=options)
+            stream = self._client.generate(messages=ask_in_words(said), options=limit_to_words(options))
+        return await self._show(stream)
+
+    def _generate(self, messages: tuple[Message, ...], choice: ToolChoice) -> Stream[Result]:
+        return self._client.generate(
+            messages=messages,
+            tools=self._box.tools,
+            tool_choice=choice,
+            parallel_tool_calls=False,
+            options=self._options,
+        )
+
+    async def _show(self, stream: Stream[Result]) -> Result:
+        """Print an answer, unless it may be a call in JSON: then it is held until another one follows it."""
+        self._printer.held = ""
         self._result = result = await show(stream, self._printer)
-        said.append(Message("assistant", result.text, result.tool_calls))
-        if result.finish_reason != "tool_calls":
-            return ()
-        self._printer.calls()
-        return result.tool_calls
+        self._printer.messages.append(Message("assistant", result.text, result.tool_calls))
+        if result.finish_reason == "tool_calls":
+            self._printer.calls()
+        return result
 
     async def consent(self, made: Made) -> Consent:
         """Ask until the answer is clear; the end of the input means no."""
@@ -97,15 +121,7 @@ class Terminal:
             raise ToolError("the user cancelled this call") from None
 
     def show(self, made: Made) -> None:
-        if made.repeated and made.text is None:
-            return
-        line = made.begun if made.text is None else made.ended
-        if line != self._line:
-            self.note(line)
-        self._line = line
-
-    def note(self, line: str) -> None:
-        note(f"localspec: {line}")
+        note(f"localspec: {made.begun if made.text is None else made.ended}")
 
 
 async def _line() -> str:

@@ -135,10 +135,14 @@ class Client:
         return self._wire.request("chat/edit", params, Result)
 
     def regenerate(
-        self, session: str, message: int | None = None, **how: Unpack[Answering]
+        self,
+        session: str,
+        message: int | None = None,
+        instead: wire.Instead | None = None,
+        **how: Unpack[Answering],
     ) -> Stream[Result]:
-        """Answer anew: a user's message, the message that an answer belongs to, or the last one."""
-        params = wire.ChatRegenerate(session=session, message=message, **how)
+        """Answer anew; see :class:`~localspec.protocol.messages.ChatRegenerate`."""
+        params = wire.ChatRegenerate(session=session, message=message, instead=instead, **how)
         return self._wire.request("chat/regenerate", params, Result)
 
     def results(

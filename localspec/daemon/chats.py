@@ -30,7 +30,14 @@ from localspec.errors import (
     SessionNotFound,
     of_system,
 )
-from localspec.protocol.messages import CallResult, SessionQuery, SessionSummary, Status, StoredMessage
+from localspec.protocol.messages import (
+    CallResult,
+    Instead,
+    SessionQuery,
+    SessionSummary,
+    Status,
+    StoredMessage,
+)
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message, ToolCall
 
@@ -110,12 +117,13 @@ class Turn(NamedTuple):
     """A request for an answer: to new ``content``, which replaces the user's ``message`` if one is given.
 
     With ``results`` of its calls the last answer goes on. Without either, the answer to ``message``, else the
-    last one, is generated anew.
+    last one, is generated anew; with ``instead`` its calls and their results stay.
     """
 
     content: str | None = None
     message: int | None = None
     results: tuple[CallResult, ...] = ()
+    instead: Instead | None = None
 
 
 class Begun(NamedTuple):
@@ -250,6 +258,8 @@ class Store:
                 *(*titles, time.time(), session),
             )
             kept = stored if turn.results else stored[: at + (turn.content is None)]
+            if turn.instead is not None:
+                kept = stored[:-1] if stored[-1].role == "assistant" else stored
             dropped = stored[len(kept) :]
             if dropped:
                 self._db.execute(

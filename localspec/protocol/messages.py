@@ -258,10 +258,17 @@ class ChatEdit(ChatSend, kw_only=True):
     message: MessageId
 
 
+Instead = Literal["call", "words"]
+
+
 class ChatRegenerate(ChatTurn, kw_only=True):
-    """Answer anew: the user's ``message``, or that before the answer ``message``; else the last one."""
+    """Answer anew: the user's ``message``, or that before the answer ``message``; else the last one.
+
+    ``instead`` replaces the last answer alone: by a call of one of the tools, or by words from the results of
+    the calls before it, without tools."""
 
     message: MessageId | None = None
+    instead: Instead | None = None
 
 
 class CallResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

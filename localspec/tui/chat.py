@@ -17,7 +17,8 @@ from localspec.agent.server import ToolError
 from localspec.errors import DaemonUnavailable, Gone, LocalspecError, SessionNotFound
 from localspec.protocol import messages as wire
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Result, Tool, ToolCall
+from localspec.protocol.requests import Result, Tool
+from localspec.tools.words import may_be_json
 from localspec.tui.conversation import Answer, Called, Question, Said, last_question, said_in, shown
 from localspec.tui.facts import Changed, Configured, Failed, Grown, Paired, Working
 from localspec.tui.link import Link
@@ -282,15 +283,16 @@ class Chat:
         """Answer the last of ``said``, and go on after the calls of the answer."""
         self._conversing = True
         try:
-            await converse(self._tools.box, _Front(self, self._tools, said, begin))
+            if not await converse(self._tools.box, _Front(self, self._tools, said, begin)):
+                self.fail(LocalspecError("the model did not answer in words", "Ask it in other words."))
         finally:
             self._conversing = False
             if self._calls:
                 self._report(Grown(ended=True))
 
-    async def turn(self, said: list[Said], begin: Begin, *, results: bool = False) -> tuple[ToolCall, ...]:
-        """Answer the last of ``said``; returns the calls of the answer. ``results`` are stored even if the
-        turn is stopped.
+    async def turn(self, said: list[Said], begin: Begin, *, results: bool = False) -> Result | None:
+        """Answer the last of ``said``; returns the answer, None if it failed. ``results`` are stored even if
+        the turn is stopped.
 
         If the daemon did not accept it, the messages are restored and the error is raised.
         """
@@ -321,7 +323,7 @@ class Chat:
             await self._delete()
         else:
             await self._settle(answer, before)
-        return answer.calls
+        return answer.result
 
     async def call(self, call: Coroutine[Any, Any, str]) -> str:
         """Run a call, unless the answer is stopped, and report the time that it takes."""
@@ -541,25 +543,34 @@ class _Front:
         self._chat, self._tools = chat, tools
         self._said, self._begin = said, begin
         self.work, self.show = chat.call, chat.show
+        question = last_question(said)
+        self.json = may_be_json(question.text if question else "", chat.options)
 
-    async def answer(self, results: tuple[wire.CallResult, ...]) -> tuple[ToolCall, ...]:
-        def go_on(client: Client, session: str, tools: tuple[Tool, ...]) -> Stream[Result]:
-            return client.results(session, results, tools=tools)
-
+    async def answer(self, results: tuple[wire.CallResult, ...]) -> Result | None:
         if not results:
             return await self._chat.turn(self._said, self._begin)
+        return await self._go_on(
+            self._chat.said, lambda client, session, tools: client.results(session, results, tools=tools)
+        )
+
+    async def answer_instead(self, how: wire.Instead) -> Result | None:
+        def begin(client: Client, session: str, tools: tuple[Tool, ...]) -> Stream[Result]:
+            return client.regenerate(session, instead=how, tools=tools if how == "call" else ())
+
+        said = self._chat.said
+        at = max(i for i, each in enumerate(said) if isinstance(each, Answer))
+        return await self._go_on(said[:at], begin)
+
+    async def _go_on(self, said: list[Said], begin: Begin) -> Result | None:
         try:
-            return await self._chat.turn(self._chat.said, go_on, results=True)
+            return await self._chat.turn(said, begin, results=True)
         except LocalspecError as error:  # the question itself was answered
             self._chat.fail(error)
-            return ()
+            return None
 
     async def consent(self, made: Made) -> Consent:
         consent = "no" if self._chat.stopped else await self._tools.ask(made)
         return "no" if self._chat.stopped else consent
-
-    def note(self, line: str) -> None:
-        self._chat.fail(LocalspecError(line, "Ask it to go on."))
 
 
 def _loading(model: str | None, stage: str = "") -> str:

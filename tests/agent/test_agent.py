@@ -9,21 +9,21 @@ import sys
 from collections.abc import AsyncIterator, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pexpect
 import pytest
 
-from localspec.agent import loop, server
-from localspec.agent.loop import MOST_TURNS, Consent, Made, Toolbox, converse, servers_in
+from localspec.agent import server
+from localspec.agent.loop import Consent, Made, Toolbox, converse, servers_in
 from localspec.agent.server import ToolError
 from localspec.cli.output import Printer
 from localspec.cli.tools import Terminal
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.protocol.messages import CallResult, StoredMessage
+from localspec.protocol.messages import CallResult, Instead, StoredMessage
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Tool, ToolCall
+from localspec.protocol.requests import Result, Tool, ToolCall
 from tests.client.conftest import connected, own_home
 from tests.waiting import DEADLINE_S, run, until
 
@@ -186,16 +186,21 @@ class Script:
 
     def __init__(self, client: Client, session: str, box: Toolbox, *consents: Consent) -> None:
         self._client, self._session, self._box = client, session, box
-        self._consents = iter(consents)
+        self._consents, self.json = iter(consents), False
         self.lines: list[str] = []
 
-    async def answer(self, results: tuple[CallResult, ...]) -> tuple[ToolCall, ...]:
+    async def answer(self, results: tuple[CallResult, ...]) -> Result:
         tools = self._box.tools
         if results:
             stream = self._client.results(self._session, results, tools=tools)
         else:
             stream = self._client.chat(self._session, "call", tools=tools)
-        return (await stream.result()).tool_calls
+        return await stream.result()
+
+    async def answer_instead(self, how: Instead) -> Result:
+        self.lines.append(how)
+        tools = self._box.tools if how == "call" else ()
+        return await self._client.regenerate(self._session, instead=how, tools=tools).result()
 
     async def consent(self, made: Made) -> Consent:
         return next(self._consents)
@@ -242,40 +247,30 @@ async def test_a_conversation_with_calls(home: Path, functions: Path) -> None:
     assert [call.name for call in messages[1].tool_calls] == ["weather", "time"]
 
 
-async def test_a_call_that_is_repeated_gets_its_result_again(
-    home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_words_take_the_place_of_calls_that_are_repeated(home: Path, functions: Path) -> None:
     functions.write_text(FUNCTIONS.replace('{"hour": 12}', '"call"'))
     lines, messages = await conversation(functions, "yes", "yes")
-    assert [line.split()[0] for line in lines] == 2 * ["weather", "weather:", "time", "time:"]
-    results = ["\x1b[2Jrain in Oslo", "call"]
-    results += [loop.REPEATED + result for result in results]
-    assert [each.content for each in messages if each.role == "tool"] == results
-    monkeypatch.setattr(loop, "REPEATED", "")  # the model repeats them until the end
-    lines, messages = await conversation(functions, "yes", "yes")
-    assert lines[-1] == "ended: the model repeats its calls" and len(messages) == 2 + 3 * 2
-
-
-def test_calls_that_repeat_are_shown_once(capsys: pytest.CaptureFixture[str]) -> None:
-    terminal = Terminal(cast(Client, None), Toolbox(), Printer(), Options(), yes=True)
-    for repeated in (False, True, True):
-        made = Made(ToolCall("call_1", "time", "{}"), repeated=repeated)
-        terminal.show(made)
-        made.text = loop.REPEATED if repeated else "12"
-        terminal.show(made)
-    lines = capsys.readouterr().err.splitlines()
-    assert lines[:2] == ["localspec: time {}", "localspec: time: 12"] and len(lines) == 3
+    assert [line.split()[0] for line in lines] == ["weather", "weather:", "time", "time:", "words"]
+    assert [each.role for each in messages] == ["user", "assistant", "tool", "tool", "assistant"]
+    assert messages[-1].content.startswith("call") and "time {} returned:" in messages[-1].content
 
 
 async def test_a_conversation_ends_and_asks_once_for_what_is_always_allowed(
-    home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, functions: Path
 ) -> None:
-    monkeypatch.setattr(loop, "REPEATED", "")
-    monkeypatch.setattr(loop, "MOST_REPEATS", MOST_TURNS)
-    functions.write_text(FUNCTIONS.replace('{"hour": 12}', '"call"'))
+    functions.write_text("""number = 0
+def weather(city: str = "?") -> str:
+    \"\"\"The weather.\"\"\"
+    global number
+    number += 1
+    return f"rain {number}"
+def time() -> str:
+    \"\"\"The time.\"\"\"
+    return "call"
+""")
     lines, messages = await conversation(functions, "always", "always")
-    assert lines[-1] == f"ended after {MOST_TURNS} answers with calls"
-    assert len(messages) == 2 + 3 * MOST_TURNS
+    assert lines[-1] == "words"
+    assert [each.role for each in messages[-4:]] == ["assistant", "tool", "tool", "assistant"]
 
 
 async def test_programs_are_added_and_replaced(functions: Path, tmp_path: Path) -> None:

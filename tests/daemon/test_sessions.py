@@ -117,7 +117,13 @@ async def test_calls_and_their_results_stay_in_the_chat(client: Raw) -> None:
         refused = await client.call(2, "chat/results", session=session, results=wrong)
         assert code(refused) == "invalid_options" and "call_1, call_2" in refused["error"]["message"]
     answer = await client.result(3, "chat/results", session=session, results=sent, tools=tools)
-    assert json.loads(answer["text"]) == {"type": "chat", "messages": said + results, "tools": tools}
+    asked = {"type": "chat", "messages": said + results, "tools": tools, "parallel_tool_calls": False}
+    assert json.loads(answer["text"]) == asked
+    instead = await client.result(7, "chat/regenerate", session=session, instead="call", tools=tools)
+    assert json.loads(instead["text"]) == asked | {"tool_choice": "required"}
+    instead = await client.result(8, "chat/regenerate", session=session, instead="words")
+    assert instead["text"].startswith('call weather {"city": "Oslo"} returned: time'), "the model echoes"
+    answer = await client.result(9, "chat/regenerate", session=session, instead="call", tools=tools)
     assert code(await client.call(4, "chat/results", session=session, results=sent)) == "invalid_options"
     copy = (await client.result(5, "session/fork", session=session))["session"]
     again = json.loads((await client.result(6, "chat/send", session=copy, content="prompt"))["text"])

@@ -35,6 +35,7 @@ from localspec.protocol.messages import (
 )
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Channel, ChatPrompt, Message, Request, Result, ToolCall, Tools
+from localspec.tools.words import ask_in_words, limit_to_words
 
 
 async def open_new(daemon: Daemon, exchange: Exchange, params: wire.SessionOpen) -> wire.SessionOpened:
@@ -162,7 +163,7 @@ async def edit(daemon: Daemon, exchange: Exchange, params: ChatEdit) -> Result:
 
 
 async def regenerate(daemon: Daemon, exchange: Exchange, params: ChatRegenerate) -> Result:
-    return await _take_turn(daemon, exchange, params, Turn(message=params.message))
+    return await _take_turn(daemon, exchange, params, Turn(message=params.message, instead=params.instead))
 
 
 async def results(daemon: Daemon, exchange: Exchange, params: ChatResults) -> Result:
@@ -275,7 +276,13 @@ async def answer(
         async with reply.checkpointed():
             daemon.publish(session, "changed")
             system = () if session.system is None else (Message("system", session.system),)
-            prompt = ChatPrompt((*system, *begun.before, *begun.now), tools=tools)
+            # Several calls in one answer lead small models astray.
+            messages = (*system, *begun.before, *begun.now)
+            prompt = ChatPrompt(messages, tools=tools, parallel_tool_calls=not tools)
+            if turn.instead == "call":
+                prompt = replace(prompt, tool_choice="required")
+            elif turn.instead == "words":
+                prompt, options = ChatPrompt(ask_in_words(messages)), limit_to_words(options)
             request = Request(prompt=prompt, options=options, source=session.source)
             result = await generate(daemon, stream, request, reply.take)
         await reply.end(result)
