@@ -47,45 +47,27 @@ SETTINGS = (
     "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
     "PRAGMA foreign_keys = ON; PRAGMA secure_delete = ON; PRAGMA temp_store = MEMORY"
 )
-MIGRATIONS = (
-    """
+FORMAT = 4
+"""``user_version`` of the file"""
+# A dropped message's id is never reused: a client that still has it must not change another message.
+# ``used`` counts uses: the clock may go back. ``tool_calls`` are those of an answer, as JSON, and
+# ``tool_call_id`` the call that a message of the role `tool` has the result of.
+SCHEMA = f"""
+    BEGIN;
     CREATE TABLE sessions (
         id TEXT PRIMARY KEY, title TEXT NOT NULL, created REAL NOT NULL, updated REAL NOT NULL,
-        options TEXT NOT NULL, system TEXT
+        options TEXT NOT NULL, system TEXT, used INTEGER NOT NULL
     );
-    CREATE TABLE messages (
-        id INTEGER PRIMARY KEY, session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
-        role TEXT NOT NULL, content TEXT NOT NULL, status TEXT NOT NULL, created REAL NOT NULL
-    );
-    CREATE INDEX messages_by_session ON messages (session, id);
-    """,
-    # A dropped message's id is never reused: a client that still has it must not change another message.
-    """
-    ALTER TABLE messages RENAME TO reused;
     CREATE TABLE messages (
         id INTEGER PRIMARY KEY AUTOINCREMENT, session TEXT NOT NULL REFERENCES sessions ON DELETE CASCADE,
-        role TEXT NOT NULL, content TEXT NOT NULL, status TEXT NOT NULL, created REAL NOT NULL
+        role TEXT NOT NULL, content TEXT NOT NULL, status TEXT NOT NULL, created REAL NOT NULL,
+        tool_calls TEXT NOT NULL DEFAULT '[]', tool_call_id TEXT NOT NULL DEFAULT ''
     );
-    INSERT INTO messages SELECT * FROM reused ORDER BY id;
-    DROP TABLE reused;
     CREATE INDEX messages_by_session ON messages (session, id);
-    """,
-    # The order of use, by a counter: the clock may go back.
-    """
-    ALTER TABLE sessions ADD COLUMN used INTEGER NOT NULL DEFAULT 0;
-    CREATE TABLE numbered (number INTEGER PRIMARY KEY, id TEXT UNIQUE);
-    INSERT INTO numbered (id) SELECT id FROM sessions ORDER BY updated, rowid;
-    UPDATE sessions SET used = (SELECT number FROM numbered WHERE numbered.id = sessions.id);
-    DROP TABLE numbered;
     CREATE INDEX sessions_by_use ON sessions (used);
-    """,
-    # The calls of an answer, as JSON, and the call that a message of the role `tool` has the result of.
-    """
-    ALTER TABLE messages ADD COLUMN tool_calls TEXT NOT NULL DEFAULT '[]';
-    ALTER TABLE messages ADD COLUMN tool_call_id TEXT NOT NULL DEFAULT '';
-    """,
-)
-"""``user_version`` is the number of these that were applied to a file."""
+    PRAGMA user_version = {FORMAT};
+    COMMIT;
+"""
 LISTED = """
     SELECT s.id, s.title, s.created, s.updated,
         (SELECT count(*) FROM messages m WHERE m.session = s.id AND m.content != '')
@@ -146,7 +128,7 @@ class Store:
             )
             self._db.executescript(SETTINGS)
             self._check()
-            self._migrate()
+            self._create()
             # Answers that were still streaming ended with the daemon that streamed them.
             self._db.execute("UPDATE messages SET status = 'failed' WHERE status = 'streaming'")
         except BaseException:
@@ -160,16 +142,17 @@ class Store:
             damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
             raise damaged
 
-    def _migrate(self) -> None:
+    def _create(self) -> None:
+        """Create the tables in a new file. Raises :class:`LocalspecError` for a file of another format."""
         (version,) = self._db.execute("PRAGMA user_version").fetchone()
-        if version > len(MIGRATIONS):
+        if version == 0:
+            self._db.executescript(SCHEMA)
+        elif version != FORMAT:
+            which = "newer" if version > FORMAT else "older"
             raise LocalspecError(
-                f"the chat history was written by a newer localspec: its format is {version}, "
-                f"this version reads formats up to {len(MIGRATIONS)}",
-                "Install the newer version again.",
+                f"the chat history was written by a {which} localspec: its format is {version}, not {FORMAT}",
+                "Install that version again, or move the file away to begin a new history.",
             )
-        for number, script in enumerate(MIGRATIONS[version:], version + 1):
-            self._db.executescript(f"BEGIN; {script} PRAGMA user_version = {number}; COMMIT;")
 
     def close(self) -> None:
         self._db.close()

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-import re
 import sqlite3
 import subprocess
 import sys
@@ -16,8 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from localspec.daemon import chats as store_module
-from localspec.daemon.chats import MIGRATIONS, History, Session, Store, Turn
+from localspec.daemon.chats import History, Session, Store, Turn
 from localspec.errors import (
     DaemonUnavailable,
     DiskFull,
@@ -299,56 +297,6 @@ def test_of_what_is_dropped_nothing_stays_in_the_files(store: Store, path: Path,
     assert said(store, "b")[0] == ("user", "stays", "complete")
 
 
-def version(path: Path, number: int = 1) -> None:
-    """A file of the first version, as a later one has left it, with its message 1 deleted and its log not
-    merged in."""
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript(f"PRAGMA journal_mode = WAL; {MIGRATIONS[0]} PRAGMA user_version = 1;")
-    db.execute("INSERT INTO sessions VALUES ('s', 'title', 1.5, 2.5, '{\"seed\":3}', 'be brief')")
-    rows = [(2, "user", "hello", "complete"), (3, "assistant", "half an ans", "streaming")]
-    for id, role, content, status in rows:
-        db.execute("INSERT INTO messages VALUES (?, 's', ?, ?, ?, 1.0)", (id, role, content, status))
-    db.executescript(f"{' '.join(MIGRATIONS[1:number])} PRAGMA user_version = {number};")
-    db.close()
-
-
-def check_migrated(path: Path) -> None:
-    store = Store(str(path))
-    try:
-        assert said(store, "s") == [("user", "hello", "complete"), ("assistant", "half an ans", "failed")]
-        assert [(m.id, m.tool_calls, m.tool_call_id) for m in store.messages("s")] == [
-            (2, (), ""),
-            (3, (), ""),
-        ]
-        found = store.find("s", False)
-        assert found is not None and (found.options, found.system) == (Options(seed=3), "be brief")
-        dropped = store.begin_turn("s", Turn(message=3)).answer
-        assert store.begin_turn("s", Turn(message=2)).answer > dropped > 3
-    finally:
-        store.close()
-    with sqlite3.connect(path) as db:
-        assert db.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
-        assert db.execute("PRAGMA integrity_check").fetchone() == ("ok",)
-        tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        assert tables == {"sessions", "messages", "sqlite_sequence"}
-    db.close()
-
-
-@pytest.mark.parametrize("number", range(1, len(MIGRATIONS)))
-def test_a_file_of_an_earlier_version_is_migrated(path: Path, number: int) -> None:
-    version(path, number)
-    check_migrated(path)
-
-
-def test_a_migration_that_fails_changes_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    version(path)
-    with monkeypatch.context() as defect:
-        defect.setattr(store_module, "MIGRATIONS", (MIGRATIONS[0], f"{MIGRATIONS[1]} no statement;"))
-        with pytest.raises(sqlite3.OperationalError, match="syntax"):
-            Store(str(path))
-    check_migrated(path)
-
-
 async def opened(path: Path) -> History:
     history = History(path)
     await history.open()
@@ -458,28 +406,6 @@ async def _touch(path: Path) -> None:
     history = await opened(path)
     await history.new_session(Options(), None, False)
     await history.close()
-
-
-def test_chats_of_an_older_file_keep_their_order(path: Path) -> None:
-    db = sqlite3.connect(path, isolation_level=None)
-    db.executescript("".join(MIGRATIONS[:2]) + "PRAGMA user_version = 2;")
-    for id, updated in (("first", 1.0), ("third", 3.0), ("second", 2.0), ("second too", 2.0)):
-        db.execute("INSERT INTO sessions VALUES (?, '', 0.0, ?, '{}', NULL)", (id, updated))
-    db.close()
-    store = Store(str(path))
-    store.add(session("fourth"))
-    assert [s.session for s in store.summaries(ALL)] == ["fourth", "third", "second too", "second", "first"]
-    store.close()
-
-
-@pytest.mark.parametrize("number", range(len(MIGRATIONS)))
-def test_migrations_are_understood_by_old_versions_of_sqlite(number: int) -> None:
-    """Distributions' Python may use a library of 2018: `UPDATE … FROM` came in 3.33, windows in 3.25."""
-    script = re.sub(r"\s+", " ", MIGRATIONS[number]).upper()
-    while (outer := re.sub(r"\([^()]*\)", "", script)) != script:
-        script = outer
-    assert not re.search(r"UPDATE [^;]* FROM|RETURNING|DROP COLUMN|RENAME COLUMN|STRICT", script)
-    assert " OVER " not in MIGRATIONS[number].upper()
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
