@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import stat
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -117,6 +118,9 @@ if TYPE_CHECKING:
     from localspec.protocol.requests import EngineConfig
 
 T = TypeVar("T")
+STDIN = Path("-")
+LONGEST_TEXT = 16 << 20
+"""bytes of a text that is read; the daemon accepts fewer in one message"""
 NO_PATHS = ("auto", "bundled", "none")
 """names of models that are no paths"""
 
@@ -148,15 +152,44 @@ def workspace_at(directory: Path) -> str | None:
 
 
 def read_stdin() -> str:
-    """The piped text; empty if stdin is a terminal or closed. Raises :class:`InvalidOptions` if not UTF-8."""
+    """The piped text; empty if stdin is a terminal or closed. Raises :class:`InvalidOptions` if it is too
+    long, or not UTF-8."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     try:
-        return sys.stdin.buffer.read().decode()
-    except UnicodeDecodeError:
-        raise InvalidOptions("the piped text is not UTF-8", "Convert it, for example with iconv.") from None
+        return _text_of(sys.stdin.buffer.read(LONGEST_TEXT + 1), "stdin")
     except OSError:
         return ""  # closed: as good as empty
+
+
+def read_text(path: Path) -> str:
+    """The text of a file; ``-`` is stdin. Raises :class:`InvalidOptions`."""
+    if path == STDIN:
+        return read_stdin()
+    try:
+        with path.open("rb") as file:
+            return _text_of(file.read(LONGEST_TEXT + 1), str(path))
+    except OSError as error:
+        raise InvalidOptions(
+            f"{path} cannot be read: {error.strerror}", "Give a readable text file."
+        ) from None
+
+
+def _text_of(data: bytes, name: str) -> str:
+    if len(data) > LONGEST_TEXT:
+        raise InvalidOptions(f"{name} has more than {LONGEST_TEXT >> 20} MiB", "Give a shorter text.")
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        raise InvalidOptions(f"{name} is not UTF-8 text", "Convert it, for example with iconv.") from None
+
+
+def is_empty_pipe() -> bool:
+    """Return True if stdin is a pipe; its text must have been read, and be empty."""
+    try:
+        return stat.S_ISFIFO(os.fstat(sys.stdin.fileno()).st_mode)
+    except (OSError, AttributeError):
+        return False
 
 
 def chosen(options: Options, config: Config) -> tuple[Options, EngineConfig, Pair]:

@@ -10,6 +10,9 @@ from localspec._version import __version__
 from localspec.cli import output
 from localspec.errors import ExitCode, LocalspecError, of_system
 
+TAKE_STDIN = ("-f", "--file", "--schema", "--grammar")
+"""flags of `run` of which ``-`` is the value"""
+
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command and exit with its code."""
@@ -57,6 +60,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
     from cyclopts import CycloptsError
 
     from localspec.cli.app import app
+
+    if arguments[:1] == ["run"] and arguments[-1] == "-" and arguments[-2] not in TAKE_STDIN:
+        arguments = arguments[:-1]  # stdin is read anyway
 
     try:
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
 NO_FLAGS = ModelFlags()
 FORM = Group("Form of the answer", sort_key=0)
+TextFile = Annotated[Path, Parameter(allow_leading_hyphen=True)]
+"""a file that is read as text; ``-``: stdin"""
 
 
 @Parameter(name="*")
@@ -49,12 +51,14 @@ class AnswerFlags:
 class RunFlags(AnswerFlags):
     """The flags of the request and of the output."""
 
+    file: Annotated[tuple[Path, ...], Parameter(name=["--file", "-f"], allow_leading_hyphen=True)] = ()
+    "Text before the prompt; -: stdin."
     system: str | None = None
     "System prompt."
     raw: bool = False
     "Continue the text as it is, without the chat template."
     stream_json: bool = False
-    "Print one JSON event a line while the answer is generated."
+    "Print one JSON event a line as the answer comes."
     go_on: Annotated[bool, Parameter(name=["--continue", "-c"])] = False
     "Continue the last session."
     session: Annotated[str | None, Parameter(completer=sessions)] = None
@@ -64,11 +68,11 @@ class RunFlags(AnswerFlags):
     yes: bool = False
     "Ask nothing: get a missing model, call any tool."
     tools: tuple[Path, ...] = ()
-    "Tools that the model may call: FILE.py or FILE.json (MCP)."
-    schema: Annotated[Path | None, Parameter(group=FORM)] = None
+    "Tools to call: FILE.py or FILE.json (MCP)."
+    schema: Annotated[TextFile | None, Parameter(group=FORM)] = None
     "File with a JSON schema: the answer is JSON that matches it."
-    grammar: Annotated[Path | None, Parameter(group=FORM)] = None
-    "File with a grammar that the answer matches: in GBNF if its name ends in .gbnf, otherwise in Lark."
+    grammar: Annotated[TextFile | None, Parameter(group=FORM)] = None
+    "File with a grammar of the answer: GBNF (.gbnf), otherwise Lark."
     regex: Annotated[str | None, Parameter(group=FORM)] = None
     "Regular expression that the whole answer matches."
     choice: Annotated[str | None, Parameter(group=FORM)] = None
@@ -111,11 +115,11 @@ class RunFlags(AnswerFlags):
     def constrained(self, options: Options) -> Options:
         """``options`` with the form of the answer and its thoughts; raises :class:`InvalidOptions`."""
         check_value(Options, "think", self.think, said="--think")
-        form: dict[str, object] = {"regex": self.regex, "grammar": self.grammar and _read(self.grammar)}
-        form["think"] = self.think
+        form: dict[str, object] = {"regex": self.regex, "think": self.think}
+        form["grammar"] = self.grammar and answer.read_text(self.grammar)
         if self.schema is not None:
             try:
-                form["schema"] = msgspec.json.decode(_read(self.schema))
+                form["schema"] = msgspec.json.decode(answer.read_text(self.schema))
             except msgspec.DecodeError as error:
                 raise InvalidOptions(f"{self.schema} is not JSON: {error}", "Give a JSON schema.") from None
         if self.grammar is not None and self.grammar.suffix == ".gbnf":
@@ -134,9 +138,9 @@ class RunFlags(AnswerFlags):
 class CompleteFlags(AnswerFlags):
     """The flags of the input texts and of the output."""
 
-    prefix_file: Path | None = None
+    prefix_file: TextFile | None = None
     "Text before the gap; without it, stdin."
-    suffix_file: Path | None = None
+    suffix_file: TextFile | None = None
     "Text after the gap; without it, nothing."
     language: str | None = None
     "The text's language, such as python; without it, guessed from --path."
@@ -155,7 +159,7 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     prompt
         The prompt; several words are joined by spaces.
     """
-    text = _prompt(" ".join(prompt), raw=how.raw)
+    text = _prompt(" ".join(prompt), how.file, raw=how.raw)
     how.check()
     options = flags.options()
     if how.private:
@@ -194,8 +198,8 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
 def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
     """Fill in the middle; returns the exit code."""
     prompt = FimPrompt(
-        prefix=_read(how.prefix_file) if how.prefix_file else answer.read_stdin(),
-        suffix=_read(how.suffix_file) if how.suffix_file else "",
+        prefix=answer.read_text(how.prefix_file) if how.prefix_file else answer.read_stdin(),
+        suffix=answer.read_text(how.suffix_file) if how.suffix_file else "",
         path=None if how.path is None else os.path.abspath(how.path),
         language=how.language,
         tidy=True,
@@ -279,8 +283,14 @@ def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:
     note(LARGER)
 
 
-def _prompt(argument: str, *, raw: bool) -> str:
-    piped = answer.read_stdin()
+def _prompt(argument: str, files: tuple[Path, ...], *, raw: bool) -> str:
+    """The text of the files, then of stdin, then the argument."""
+    is_read = answer.STDIN in files
+    piped = "" if is_read else answer.read_stdin()
+    if argument and not (piped or is_read) and answer.is_empty_pipe():
+        remedy = "Look at the command before the pipe; for the prompt alone: localspec run … < /dev/null."
+        raise InvalidOptions("the pipe to stdin is empty", remedy)
+    piped = "".join(map(answer.read_text, files)) + piped
     if not raw:
         piped = piped.removesuffix("\n")
     separator = "\n" if piped and argument and not piped.endswith("\n") else ""
@@ -288,14 +298,6 @@ def _prompt(argument: str, *, raw: bool) -> str:
     if not text:
         raise InvalidOptions("there is no prompt", "Give one as an argument, or pipe text in.")
     return text
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
-        raise InvalidOptions(f"{path} cannot be read: {reason}", "Give a readable text file.") from None
 
 
 async def _session(client: Client, how: RunFlags, options: Options, printer: Printer) -> str:

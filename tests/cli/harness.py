@@ -59,12 +59,12 @@ class Cli:
         """The command in a process of its own, as a shell starts it."""
         return subprocess.run(
             (*self.command, *arguments),
-            input=input,
             capture_output=True,
             text=True,
             env=self.environment,
             cwd=cwd,
             timeout=timeout,
+            **({"input": input} if input else {"stdin": subprocess.DEVNULL}),
         )
 
     def json(self, *arguments: str, input: str = "") -> Any:

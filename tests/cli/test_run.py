@@ -233,6 +233,30 @@ def test_a_full_disk_behind_stdout_is_a_sentence(cli: Cli, arguments: tuple[str,
 
 
 @pytest.mark.slow
+def test_texts_of_files_and_of_stdin(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "a.txt"
+    file.write_text("def f(x):\n")
+    few = ("--max-tokens", "3", "--temperature", "0", "-m", "bundled", "--private", "--raw")
+    plain = cli("run", *few, "def f(x):\n", "    return").stdout
+    for given in (("-f", str(file)), ("-f", "-"), ("-",)):
+        read = "" if given[-1] == str(file) else file.read_text()
+        rest = () if given == ("-",) else ("    return",)
+        done = cli("run", *few, *rest, *given, input=read if rest else read + "     return")
+        assert (done.returncode, done.stdout) == (0, plain), done.stderr
+    gap = ("complete", "-m", "bundled", "--max-tokens", "3")
+    by_flag = cli(*gap, "--prefix-file", "-", input=file.read_text())
+    assert by_flag.stdout == cli(*gap, input=file.read_text()).stdout and by_flag.returncode == 0
+
+
+def test_an_empty_pipe_and_one_without_an_end_are_refused(cli: Cli) -> None:
+    asked = (*cli.command, "run", "-m", "bundled", "Write a commit message")
+    with open("/dev/zero", "rb") as endless:
+        for stdin, said in ((subprocess.PIPE, "the pipe to stdin is empty"), (endless, "more than 16 MiB")):
+            with subprocess.Popen(asked, stdin=stdin, stderr=subprocess.PIPE, env=cli.environment) as run:
+                _, errors = run.communicate()
+            assert run.returncode == 2 and said in errors.decode()
+
+
 def test_piped_bytes_that_are_no_text(cli: Cli) -> None:
     done = subprocess.run(
         (*cli.command, "run", "hi"), input=b"\xff\xfe", capture_output=True, env=cli.environment
