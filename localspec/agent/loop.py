@@ -19,7 +19,7 @@ from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.jsonrpc import shortened
 from localspec.protocol.messages import CallResult, Instead
 from localspec.protocol.requests import Result, Tool, ToolCall
-from localspec.tools.families import as_json, object_of
+from localspec.tools.families import as_json
 from localspec.tools.words import is_written_call
 from localspec.wording import duration, one_line
 
@@ -111,8 +111,8 @@ class Toolbox:
 
     async def call(self, call: ToolCall) -> str:
         """The result of a call; raises :class:`ToolError`."""
-        arguments = object_of(call.arguments)
-        if call.name not in self._places or not isinstance(arguments, dict):
+        arguments = call.object
+        if call.name not in self._places or arguments is None:
             raise ToolError("there is no such tool, or its arguments are no JSON object")
         server, tool = self._places[call.name]
         return await server.call(tool.name, arguments)
@@ -141,7 +141,7 @@ class Made:
     @property
     def key(self) -> tuple[str, str]:
         """The tool and the arguments, by which calls are equal."""
-        return self.call.name, as_json(object_of(self.call.arguments))
+        return self.call.name, _arguments(self.call)
 
     @property
     def begun(self) -> str:
@@ -164,7 +164,12 @@ class Made:
 
 def called(call: ToolCall) -> str:
     """A call in a line."""
-    return one_line(f"{call.name} {shortened(as_json(object_of(call.arguments)), SHOWN_ARGUMENTS)}")
+    return one_line(f"{call.name} {shortened(_arguments(call), SHOWN_ARGUMENTS)}")
+
+
+def _arguments(call: ToolCall) -> str:
+    """The arguments in one spelling; those that are no object as they are."""
+    return call.arguments if call.object is None else as_json(call.object)
 
 
 class Front(Protocol):

@@ -5,11 +5,12 @@ Control tokens of a chat are made by the template's own text alone, never by nam
 
 from __future__ import annotations
 
+import logging
 import re
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import groupby
 from typing import Any, NamedTuple
 
@@ -23,24 +24,38 @@ from localspec.constraints.constraint import Constraint
 from localspec.engine.fim import PREFILL_S, Infill, fim_format
 from localspec.errors import ContextExceeded, FimUnsupported, InvalidOptions
 from localspec.models.template import CHATML, CHATMLS, PLAIN, ChatTemplate
-from localspec.protocol.requests import ChatPrompt, FimPrompt, Message, Prompt, TextPrompt, TokenPrompt
-from localspec.tools.families import (
-    HERMES,
-    Family,
-    Form,
-    as_json,
-    family_of,
-    guarded,
-    object_of,
-    thought_of,
-    turns_for,
+from localspec.protocol.requests import (
+    ChatPrompt,
+    FimPrompt,
+    Message,
+    Prompt,
+    TextPrompt,
+    TokenPrompt,
+    Tool,
+    ToolCall,
 )
+from localspec.tools.families import HERMES, Family, Form, as_json, family_of, thought_of, turns_for
 from localspec.tools.grammar import Marked
 
+log = logging.getLogger(__name__)
 GUARD = "\ufdd0"
 """stands behind the first character of a name in a content: a noncharacter, which templates leave as it is"""
 FOREIGN = "\ufffd"
 """takes the place of a guard that a content brings along"""
+
+
+def arguments_of(call: ToolCall) -> dict[str, Any]:
+    """A call's arguments as an object, which every template can print: a cut text becomes one argument."""
+    if call.object is not None or not call.arguments:
+        return call.object or {}
+    _note_cut(call.id, call.name)
+    return {"arguments": call.arguments}
+
+
+@lru_cache(maxsize=256)
+def _note_cut(id: str, name: str) -> None:
+    """Log a call once: clients send it again at every turn."""
+    log.warning("the arguments of a call of %s are no JSON object: the model reads them as a text", name)
 
 
 class Markup:
@@ -61,6 +76,23 @@ class Markup:
                 "the chat template's variables are nested too deep", "Flatten them."
             ) from None
 
+    def guarded_chat(self, prompt: ChatPrompt) -> ChatPrompt:
+        """``prompt`` with all texts of messages, calls and tools guarded."""
+        guard = self.guarded
+
+        def call(made: ToolCall) -> ToolCall:
+            return ToolCall(guard(made.id), guard(made.name), as_json(guard(arguments_of(made))))
+
+        def message(turn: Message) -> Message:
+            calls = tuple(map(call, turn.tool_calls))
+            return Message(
+                turn.role, guard(turn.content), calls, guard(turn.tool_call_id), guard(turn.thinking)
+            )
+
+        tools = tuple(Tool(*guard([tool.name, tool.description, tool.parameters])) for tool in prompt.tools)
+        messages = tuple(map(message, prompt.messages))
+        return replace(prompt, messages=messages, tools=tools, variables=guard(prompt.variables))
+
     def encode(self, text: str) -> list[int]:
         """The tokens of a rendering with guarded contents: those of the whole text where nothing is guarded,
         as control tokens part a text for its tokenizer. What stands between two of them is encoded without
@@ -73,6 +105,8 @@ class Markup:
 
     def _guarded(self, content: Any) -> Any:
         if isinstance(content, str):
+            # Half of a surrogate pair is no character.
+            content = content.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             return self._beginnings.sub(lambda found: found[0] + GUARD, content.replace(GUARD, FOREIGN))
         if isinstance(content, dict):
             return {self._guarded(key): self._guarded(value) for key, value in content.items()}
@@ -118,21 +152,6 @@ class Encoded(NamedTuple):
     marked: Marked | None = None
     """the markup to expect in a chat's answer; None: none"""
     constraint: Constraint | Budget | None = None
-
-
-def _check_texts(messages: Sequence[Message]) -> None:
-    """Raise :class:`InvalidOptions` for a message with half of a character: JSON in a call's arguments can
-    name one."""
-    for number, message in enumerate(messages, 1):
-        arguments = (as_json(object_of(call.arguments)) for call in message.tool_calls)
-        try:
-            "".join((message.content, *arguments)).encode()
-        except UnicodeEncodeError as error:
-            half = f"\\u{ord(error.object[error.start]):x}"
-            raise InvalidOptions(
-                f"message {number} ({message.role}) has {half}, which is half of a character",
-                "Send the whole character, or leave it out.",
-            ) from None
 
 
 class PromptEncoder:
@@ -231,7 +250,6 @@ class PromptEncoder:
         system, turns = prompt.messages[:1], prompt.messages[1:]
         if system[0].role != "system":
             system, turns = (), prompt.messages
-        _check_texts(prompt.messages)
         if prompt.tool_choice == "none":
             prompt = replace(prompt, tools=())
 
@@ -283,7 +301,7 @@ class PromptEncoder:
         begins, beginning = prompt.prefilled and not self._is_base, prompt.messages[-1].content
         if begins:
             prompt = replace(prompt, messages=prompt.messages[:-1])
-        said = guarded(turns_for(prompt, self._family), self._markup.guarded)
+        said = self._markup.guarded_chat(turns_for(prompt, self._family))
         text = self._template.render(said.messages, said.variables, said.tools)
         opens, closes = (mark.strip() for mark in self._thought or ("", ""))
         opened = bool(opens) and text.rstrip().endswith(opens)

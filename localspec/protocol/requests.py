@@ -8,6 +8,8 @@ that a client subscribes to.
 
 from __future__ import annotations
 
+import json
+import re
 from typing import Annotated, Any, Literal, get_args
 
 import msgspec
@@ -75,12 +77,30 @@ PATIENCE_S: dict[Priority, float] = {"completion": 0.0, "chat": 0.25, "backgroun
 """seconds without a step, or a turn on the CPU, after which one goes before those of a higher class"""
 
 
+PAIRED = re.compile(r"(\\\\|\\ud[89ab]..\\ud[c-f]..)|\\ud[89a-f]..", re.IGNORECASE)
+"""backslashes and characters in JSON; what is no group is half of a surrogate pair"""
+
+
+def whole_characters(said: str) -> str:
+    """JSON with U+FFFD in the place of each half of a surrogate pair, which stands for no character."""
+    return PAIRED.sub(lambda found: found[1] or r"\ufffd", said)
+
+
 class ToolCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A call of a tool by the model; ``arguments`` is a JSON object as text."""
 
     id: Identity
     name: Identity
     arguments: str
+
+    @property
+    def object(self) -> dict[str, Any] | None:
+        """The arguments; None if they are no JSON object: the answer was cut within them."""
+        try:
+            found = json.loads(whole_characters(self.arguments))
+        except (ValueError, RecursionError):
+            return None
+        return found if isinstance(found, dict) else None
 
 
 class Tool(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):

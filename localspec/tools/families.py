@@ -1,7 +1,8 @@
 """Families of models by the markup of their tool calls, and the marks of thoughts.
 
-A pattern is the text as the family's models write it: ``@`` stands for a name, ``#`` for an id. Text is
-compared with a pattern without regard to whitespace. The turns of a chat with tools are written as the
+A pattern is the text as the family's models write it: ``@`` stands for a tool's name, ``#`` for an id, ``$``
+for a parameter's name, which goes up to the text behind it. Text is compared with a pattern without regard to
+up to :data:`MOST_BLANK` characters of whitespace in a row. The turns of a chat with tools are written as the
 family's template takes them.
 """
 
@@ -9,15 +10,21 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection
+from collections.abc import Collection
+from functools import cache
 from typing import Any, NamedTuple
 
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from localspec.protocol.requests import ChatPrompt, Message, Tool, ToolCall
+from localspec.protocol.requests import ChatPrompt, Message, Tool
 
-NAME = re.compile(r"[\w./-]+")
+NAME = r"[\w./-]{1,128}"
+BARE = re.compile(r'[^\s{}\[\],:"<\\]+(?: [^\s{}\[\],:"<\\]+)*')
+"""the names of parameters that stand without quotes before a colon"""
+MOST_BLANK, LONGEST_KEY = 64, 512
+"""characters: the text that waits for more is bounded, and so is the time for it"""
+SPACE = rf"\s{{0,{MOST_BLANK}}}"
 TRIGGER = re.compile(r"<[^>\s@#]*>|\[\w+\]|[^@#\s]+")
 MOST_CALLS = 16
 """calls of one answer: a small model may go on with calls until its context is full"""
@@ -25,20 +32,14 @@ ALL = -1
 """a match that more text may complete"""
 
 
-class Tags(NamedTuple):
-    """Arguments as elements, one each: the pattern before a value, ``@`` its key, and the text behind it."""
-
-    opens: str
-    closes: str
-
-
 class Family(NamedTuple):
     """The markup of calls, in templates that have all texts of ``known_by``.
 
     ``opens``, then calls with ``between`` between them, then ``closes``. A call is one of ``heads``, the
     arguments, one of ``tails``; the first of each is the usual one. The arguments are a JSON object, or
-    elements (``tags``), or JSON with bare keys and ``quote`` around texts. ``answer`` stands around an
-    answer, ``link`` between thoughts and what follows; ``hidden`` are further marks.
+    elements (``tags``: the pattern before a value, and the exact text that ends it), or JSON with bare keys
+    and ``quote`` around texts. ``answer`` stands around an answer, ``link`` between thoughts and what
+    follows; ``hidden`` are further marks.
     """
 
     known_by: tuple[str, ...]
@@ -47,7 +48,7 @@ class Family(NamedTuple):
     opens: str = ""
     between: str = ""
     closes: str = ""
-    tags: Tags = Tags("", "")
+    tags: tuple[str, str] = ("", "")
     quote: str = ""
     answer: tuple[str, str] = ("", "")
     link: str = ""
@@ -60,12 +61,19 @@ class Family(NamedTuple):
         """The marks that stand for no text, besides those of calls."""
         return tuple(filter(None, (*self.answer, self.link, *self.hidden)))
 
+    def carries(self, key: str) -> bool:
+        """Return False for a parameter's name that the markup cannot carry: one with the mark in it that ends
+        a name, or longer than :data:`LONGEST_KEY`. Calls have no such parameter."""
+        end = _end_of_key(self.tags[0]) or self.quote
+        return not end or (len(key) <= LONGEST_KEY and f"{key}{end}".find(end) == len(key))
+
     @property
     def starts(self) -> tuple[str, ...]:
         """The patterns with which the first call begins."""
         return tuple(self.opens + head for head in self.heads)
 
 
+_JSON = (" <|constrain|>json", " json", "")
 _OBJECT = '{"name": "@", "arguments": '
 
 
@@ -85,11 +93,8 @@ FAMILIES = (
     Family(
         ("<|channel|>", "<|message|>"),
         (
-            "<|channel|>commentary to=functions.@ <|constrain|>json<|message|>",
-            "<|channel|>commentary to=functions.@ json<|message|>",
-            "<|channel|>commentary to=functions.@<|message|>",
-            "to=functions.@<|channel|>commentary <|constrain|>json<|message|>",
-            "to=functions.@<|channel|>commentary json<|message|>",
+            *(f"<|channel|>commentary to=functions.@{form}<|message|>" for form in _JSON),
+            *(f"to=functions.@<|channel|>commentary{form}<|message|>" for form in _JSON[:2]),
         ),
         ("<|call|>",),
         between="<|start|>assistant",
@@ -102,7 +107,7 @@ FAMILIES = (
         ("<seed:tool_call>\n<function=@>\n",),
         ("</function>\n</seed:tool_call>",),
         between="\n",
-        tags=Tags("<parameter=@>", "</parameter>\n"),
+        tags=("<parameter=$>", "</parameter>\n"),
     ),
     Family(
         ("<minimax:tool_call>", "<invoke name="),
@@ -111,21 +116,21 @@ FAMILIES = (
         opens="<minimax:tool_call>\n",
         between="\n",
         closes="\n</minimax:tool_call>",
-        tags=Tags('<parameter name="@">', "</parameter>\n"),
+        tags=('<parameter name="$">', "</parameter>\n"),
     ),
     Family(
         ("<tool_call>", "<function=", "<parameter="),
         ("<tool_call>\n<function=@>\n", "<function=@>\n"),
         ("</function>\n</tool_call>", "</function>"),
         between="\n",
-        tags=Tags("<parameter=@>\n", "\n</parameter>\n"),
+        tags=("<parameter=$>\n", "\n</parameter>\n"),
     ),
     Family(
         ("<tool_call>", "<arg_key>"),
         ("<tool_call>@\n",),
         ("</tool_call>",),
         between="\n",
-        tags=Tags("<arg_key>@</arg_key>\n<arg_value>", "</arg_value>\n"),
+        tags=("<arg_key>$</arg_key>\n<arg_value>", "</arg_value>\n"),
     ),
     Family(
         ("<|tool_call_argument_begin|>",),
@@ -241,24 +246,26 @@ def thought_of(template: str) -> tuple[str, str] | None:
 def matched(pattern: str, text: str) -> tuple[int, str] | None:
     """The end of ``pattern`` at the start of ``text``, and the name in it; the end is :data:`ALL` if ``text``
     may be the beginning of a match. None if it is not."""
-    at, name = 0, ""
-    for wanted in "".join(pattern.split()):
-        while at < len(text) and text[at].isspace():
-            at += 1
-        if at == len(text):
-            return ALL, name
-        if wanted in "@#":
-            found = NAME.match(text, at)
-            if found is None:
-                return None
-            if found.end() == len(text):
-                return ALL, name
-            at, name = found.end(), found[0] if wanted == "@" else name
-        elif text[at] == wanted:
-            at += 1
-        else:
-            return None
-    return at, name
+    found = _beginning(pattern).match(text)
+    if found is None or (found["end"] is None and found.end() < len(text)):
+        return None
+    return ALL if found["end"] is None else found.end(), found.groupdict().get("name") or ""
+
+
+@cache
+def _beginning(pattern: str) -> re.Pattern[str]:
+    """Matches as much of a pattern as a text begins with; the group ``end`` stands behind all of it."""
+    key = f"(?P<name>(?:(?!{re.escape(_end_of_key(pattern))}).){{0,{LONGEST_KEY}}})"
+    units = {"@": f"(?P<name>{NAME})", "#": NAME, "$": key}
+    # A name at the end of a text may go on, and one line break may follow, which is no part of a value.
+    regex = r"(?P<end>\n|(?=.))?" if pattern.endswith(("@", "\n")) else "(?P<end>)"
+    for unit in reversed("".join(pattern.split())):
+        regex = f"{'' if unit == '$' else SPACE}(?:{units.get(unit, re.escape(unit))}{regex})?"
+    return re.compile(regex, re.DOTALL)
+
+
+def _end_of_key(pattern: str) -> str:
+    return "".join(pattern.partition("$")[2].split()[:1])
 
 
 def trigger(pattern: str) -> str:
@@ -328,28 +335,3 @@ def _as_text(message: Message) -> Message:
     head, tail = HERMES.heads[0], HERMES.tails[0]
     calls = (f"{head.replace('@', call.name)}{call.arguments}{tail}" for call in message.tool_calls)
     return Message(message.role, "\n".join(filter(None, (message.content, *calls))))
-
-
-def guarded(prompt: ChatPrompt, guard: Callable[[Any], Any]) -> ChatPrompt:
-    """``prompt`` with ``guard`` applied to all texts of messages, calls and tools."""
-
-    def call(made: ToolCall) -> ToolCall:
-        return ToolCall(guard(made.id), guard(made.name), as_json(guard(object_of(made.arguments))))
-
-    def message(turn: Message) -> Message:
-        calls, id = tuple(map(call, turn.tool_calls)), guard(turn.tool_call_id)
-        return Message(turn.role, guard(turn.content), calls, id, guard(turn.thinking))
-
-    def tool(given: Tool) -> Tool:
-        return Tool(*guard([given.name, given.description, given.parameters]))
-
-    messages, tools = tuple(map(message, prompt.messages)), tuple(map(tool, prompt.tools))
-    return replace(prompt, messages=messages, tools=tools, variables=guard(prompt.variables))
-
-
-def object_of(arguments: str) -> Any:
-    """The arguments of a call as a JSON value; an unfinished, wrong or too deeply nested text is one."""
-    try:
-        return json.loads(arguments)
-    except (ValueError, RecursionError):
-        return arguments

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from localspec.errors import InvalidOptions
 from localspec.protocol.requests import ChatPrompt, Prompt, Tool
-from localspec.tools.families import MOST_CALLS, Form, as_json, trigger
+from localspec.tools.families import BARE, MOST_CALLS, Form, as_json, trigger
 from localspec.tools.parser import types_of
 
 LAYOUT = {
@@ -24,7 +24,7 @@ LAYOUT = {
     "coerce_one_of": True,
 }
 """of JSON; what the library does not know in a schema is no constraint, so that any client's tools work"""
-FREE, BLANK, ID, KEY = r"/(.|\n)*/", r"/\n{0,2}/", "/[0-9A-Za-z]{1,9}/", r"/[\w.-]+/"
+FREE, BLANK, ID, KEY = r"/(.|\n)*/", r"/\n{0,2}/", "/[0-9A-Za-z]{1,9}/", f"/{BARE.pattern}/"
 MOST_UNMARKED = 128
 """tools whose calls without the family's mark are held to them, too: 300 exceed the library's limits"""
 OPEN = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
@@ -118,7 +118,7 @@ class _Grammar:
         family = self._family
         head, _, middle = family.heads[0].partition("@")
         each = (f"{self._literal(name + middle)} {rule}" for name, rule in arguments.items())
-        tail = "" if family.tags.opens else self._literal(family.tails[0])
+        tail = "" if family.tags[0] else self._literal(family.tails[0])
         call = f"{self._rule(' | '.join(each))} {tail}"
         # The end token of a call is the answer's.
         ends = any(mark in family.tails[0] for mark in self._ends)
@@ -136,7 +136,7 @@ class _Grammar:
         name in it, a head begins a call wherever the parser reads one."""
         family = self._family
         heads = [head for head in family.heads if trigger(head) != first and not self._parts.search(head)]
-        if not heads or family.opens or family.tags.opens or len(arguments) > MOST_UNMARKED:
+        if not heads or family.opens or family.tags[0] or len(arguments) > MOST_UNMARKED:
             return ""
         begun, more = [], []
         for name, rule in arguments.items():
@@ -149,9 +149,9 @@ class _Grammar:
         further = self._more(f"{self._literal(family.between)} ({' | '.join(more)}) {tail}")
         return f" | ({' | '.join(begun)}) {tail} {further}"
 
-    def _rule(self, body: str, flag: str = "") -> str:
-        self._rules.append(f"r{len(self._rules)}{flag}: {body}")
-        return f"r{len(self._rules) - 1}"
+    def _rule(self, body: str, flag: str = "", kind: str = "r") -> str:
+        self._rules.append(f"{kind}{len(self._rules)}{flag}: {body}")
+        return f"{kind}{len(self._rules) - 1}"
 
     def _literal(self, text: str) -> str:
         """Text with control tokens and ids; an end token ends the answer, and is in no grammar."""
@@ -165,8 +165,9 @@ class _Grammar:
 
     def _upto(self, mark: str, *, shy: bool = False) -> str:
         """Free text up to ``mark``; ``shy``: not beginning with a thought."""
-        if self._parts.search(mark):
-            return f"{FREE} {self._literal(mark)}"
+        if self._parts.search(mark):  # the parser reads it where it is typed, too
+            text = self._rule(f"{FREE} & ~/(.|\\n)*{_pattern(mark)}(.|\\n)*/", kind="T")
+            return f"{text} {self._literal(mark)}"
         unlike = self._no_thought() if shy else ""
         return self._rule(f"{FREE[:-1]}{_pattern(mark)}/{unlike}", "[lazy]")
 
@@ -180,8 +181,8 @@ class _Grammar:
         if self._answer is not None:
             return f"{self._blank} {opens} %lark {{\n{self._answer}\n}} {closes}"
         unlike = f" & ~/\\n*{_pattern(but)}(.|\\n)*/" if but else ""
-        self._rules.append(f"T{len(self._rules)}: {FREE}{unlike}{self._no_thought()}")
-        return f"{opens} T{len(self._rules) - 1} {closes}"
+        text = self._rule(FREE + unlike + self._no_thought(), kind="T")
+        return f"{opens} {text} {closes}"
 
     def _thought(self) -> str:
         opens, closes = self._form.thought or ("", "")
@@ -190,7 +191,7 @@ class _Grammar:
         return rest if self._form.opened else again if opens else ""
 
     def _arguments(self, tool: Tool) -> str:
-        if self._family.tags.opens:
+        if self._family.tags[0]:
             return f"{self._elements(tool)} {self._literal(self._family.tails[0])}"
         if self._family.quote:
             return self._bare({"type": "object", **tool.parameters})
@@ -202,43 +203,58 @@ class _Grammar:
     def _elements(self, tool: Tool) -> str:
         """Arguments as elements, in the order of the schema."""
         opens, closes = self._family.tags
+        before, _, after = opens.partition("$")
         if "properties" not in tool.parameters:
-            before, _, after = opens.partition("@")
-            return f"({self._literal(before)} {KEY} {self._literal(after)} {self._upto(closes)})*"
+            end = after.split()[0]
+            behind = f"{self._literal(after[len(end) :])} {self._upto(closes)}"
+            return f"({self._literal(before)} {self._upto(end)} {behind})*"
         shared = {key: value for key, value in tool.parameters.items() if key in ("$defs", "definitions")}
         parts = []
-        for key, schema in _properties(tool.parameters).items():
-            if types_of({key: schema}, key) != ("string",):
+        for key, schema in self._properties(tool.parameters).items():
+            if "string" not in types_of({key: schema}, key):
                 value = f"{_json({**shared, **schema})} {self._literal(closes)}"
             elif "enum" in schema:
-                value = f"({' | '.join(map(_quoted, schema['enum']))}) {self._literal(closes)}"
+                texts = (each if isinstance(each, str) else as_json(each) for each in schema["enum"])
+                value = f"({' | '.join(map(_quoted, texts))}) {self._literal(closes)}"
             else:
                 value = self._upto(closes)
             needed = "" if key in tool.parameters.get("required", ()) else "?"
-            parts.append(f"({self._literal(opens.replace('@', key))} {value}){needed}")
+            parts.append(f"({self._literal(before)} {_quoted(key)} {self._literal(after)} {value}){needed}")
         return " ".join(parts)
 
     def _bare(self, schema: dict[str, Any]) -> str:
         """A value with bare keys and the family's quotes."""
-        kind, quote = schema.get("type"), self._literal(self._family.quote)
-        if kind == "string" and "enum" in schema:
-            return f"({' | '.join(f'{quote} {self._literal(each)} {quote}' for each in schema['enum'])})"
+        kind, quote = (
+            schema.get("type", ["string", "number", "boolean", "null"]),
+            self._literal(self._family.quote),
+        )
+        if "enum" in schema:
+            texts = (
+                f"{quote} {_quoted(v)} {quote}" if isinstance(v, str) else _quoted(as_json(v))
+                for v in schema["enum"]
+            )
+            return f"({' | '.join(texts)})"
+        if (several := schema.get("anyOf") or schema.get("oneOf")) or isinstance(kind, list):
+            each_kind = several or ({**schema, "type": each} for each in kind)
+            return f"({' | '.join(map(self._bare, each_kind))})"
         if kind == "string":
             return f"{quote} {self._upto(self._family.quote)}"
         if kind == "array":
             item = self._rule(self._bare(schema.get("items", {})))
             return f'"[" ({item} ("," {item})*)? "]"'
-        if kind == "object":
-            return f'"{{" {self._members(schema)} "}}"'
-        return _json(schema if kind else {"type": ["number", "boolean", "null"]})
+        return f'"{{" {self._members(schema)} "}}"' if kind == "object" else _json(schema)
 
     def _members(self, schema: dict[str, Any]) -> str:
-        """The required ones in the order of their names, as templates write them, then others."""
+        """The required ones in the order of their names, as templates write them, then others. A name that
+        is not bare stands in the family's quotes."""
         needs = schema.get("required", ())
         if "properties" not in schema:
-            values = f"{self._bare({'type': 'string'})} | {self._bare({})}"
-            return f'({KEY} ":" ({values}) ("," {KEY} ":" ({values}))*)?'
-        members = {k: f"{_quoted(k + ':')} {self._bare(v)}" for k, v in sorted(_properties(schema).items())}
+            member = self._rule(f'{KEY} ":" {self._bare({})}')
+            return f'({member} ("," {member})*)?'
+        quote, members = self._literal(self._family.quote), dict[str, str]()
+        for key, each in sorted(self._properties(schema).items()):
+            name = _quoted(key) if BARE.fullmatch(key) else f"{quote} {_quoted(key)} {quote}"
+            members[key] = f'{name} ":" {self._bare(each)}'
         required = ' "," '.join(member for key, member in members.items() if key in needs)
         others = [member for key, member in members.items() if key not in needs]
         if not others:
@@ -246,9 +262,9 @@ class _Grammar:
         other = self._rule(" | ".join(others))
         return f'{required} ("," {other})*' if required else f'({other} ("," {other})*)?'
 
-
-def _properties(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    return {key: each for key, each in schema.get("properties", {}).items() if isinstance(each, dict)}
+    def _properties(self, schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+        found, carries = schema.get("properties", {}), self._family.carries
+        return {key: each for key, each in found.items() if isinstance(each, dict) and carries(key)}
 
 
 def _json(schema: dict[str, Any]) -> str:

@@ -7,15 +7,26 @@ import re
 import secrets
 import string
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 from localspec.protocol.requests import CallBegun, Channel, ToolCall
-from localspec.tools.families import ALL, MOST_CALLS, Form, as_json, matched, trigger, undecided
+from localspec.tools.families import (
+    ALL,
+    BARE,
+    MOST_BLANK,
+    MOST_CALLS,
+    Form,
+    as_json,
+    matched,
+    trigger,
+    undecided,
+)
 
 IDS = string.ascii_letters + string.digits
-STEP = re.compile(r'["\\{}\[\]]')
-"""the characters of JSON by which the end of an object is found"""
-BARE_KEY = re.compile(r"([{,]\s*)([\w.-]+)\s*:")
+STEP = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
+"""the characters of JSON by which the end of an object is found, and escaped ones"""
+BARE_KEY = re.compile(rf"([{{,]\s*)({BARE.pattern})\s*:")
 
 
 class Piece(NamedTuple):
@@ -45,18 +56,20 @@ class Parser:
         self._texts: dict[Channel, list[str]] = {"answer": [], "thinking": []}
         self._calls: list[tuple[CallBegun, list[str]]] = []
         # A JSON object must follow, so that what only looks like a call is text.
-        self._object = "" if self._family.tags.opens else "{"
+        self._object = "" if self._family.tags[0] else "{"
         calls = self._heads(self._family.opens) if form.tools else []
         marks = [(mark, self._mark) for mark in self._family.marks]
         thought = [(form.thought[0], self._think)] if form.thought else []
         self._at_start: Options = [*calls, *thought, *marks]
         self._inside: Options = [each for each in (*calls, *marks) if each[0][0] in "<[`"]
         self._triggers = {trigger(pattern) for pattern, _ in self._inside}
-        self._tails: Options = [(tail, self._ended) for tail in self._family.tails]
+        tails: Options = [(tail, self._ended) for tail in self._family.tails]
         closing: Options = [(self._family.closes, self._mark)] if self._family.closes else []
-        self._after: Options = [*self._heads(self._family.between), *closing]
-        self._elements: Options = [(self._family.tags.opens, self._element), *self._tails]
-        self._state = self._thinking if form.opened else self._start
+        after: Options = [*self._heads(self._family.between), *closing]
+        self._next = partial(self._take, after, self._mark)
+        self._tail = partial(self._take, tails, self._ended)
+        self._parts = partial(self._take, [(self._family.tags[0], self._element), *tails], self._ended)
+        self._state: Callable[[], object] = self._thinking if form.opened else self._start
         self._fresh = form.opened
         """True behind markup, where whitespace is hidden"""
         self.full = False
@@ -79,7 +92,8 @@ class Parser:
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(ToolCall(begun.id, begun.name, "".join(texts)) for begun, texts in self._calls)
+        """The calls, without one of whose arguments nothing has come."""
+        return tuple(ToolCall(begun.id, begun.name, "".join(texts)) for begun, texts in self._calls if texts)
 
     def feed(self, text: str) -> list[Piece]:
         """The pieces that ``text`` makes certain."""
@@ -121,6 +135,10 @@ class Parser:
         self._hide(len(self._rest) - len(self._rest.lstrip()))
         return bool(self._rest)
 
+    def _before(self, at: int) -> int:
+        """The end of the text before ``at``, without whitespace that may be part of markup there."""
+        return max(len(self._rest[:at].rstrip()), at - MOST_BLANK)
+
     def _take(self, options: Options, other: Take) -> bool:
         """Take the longest option that the rest begins with, or ``other``; False if more text must decide."""
         found = [(*match, take) for pattern, take in options if (match := matched(pattern, self._rest))]
@@ -147,7 +165,7 @@ class Parser:
             self._show("answer", len(self._rest))
             return False
         at = min(found, default=len(self._rest) - undecided(self._rest, self._triggers))
-        self._show("answer", len(self._rest[:at].rstrip()) if self._inside else at)
+        self._show("answer", self._before(at) if self._inside else at)
         if not found:
             return False
         return self._take(self._inside, self._unmarked)
@@ -166,7 +184,7 @@ class Parser:
             self._show("thinking", len(self._rest))
             return False
         upto = at if at >= 0 else len(self._rest) - undecided(self._rest, (closes,))
-        shown = len(self._rest[:upto].rstrip())
+        shown = self._before(upto)
         self._show("thinking", shown)
         return at >= 0 and self._mark(at - shown + len(closes))
 
@@ -182,23 +200,20 @@ class Parser:
 
     # Calls.
 
-    def _drop(self) -> bool:
-        self._hide(len(self._rest))
-        return False
-
     def _call(self, end: int, name: str) -> bool | None:
         if all(tool.name != name for tool in self._form.tools):
             return None
         if len(self._calls) == MOST_CALLS:
-            self.full, self._state = True, self._drop
+            self.full, self._state = True, lambda: self._hide(len(self._rest))
             return True
         end -= len(self._object)
+        self._skipped, self._keys, self._quoted = end, 0, False
         if self._family.quote:
-            return self._whole(end, name)
+            self._state = partial(self._whole, end, name)
+            return True
         self._begin(name)
         self._hide(end)
-        self._keys = 0
-        self._state = self._json if self._object else self._parts
+        self._skipped, self._state = 0, self._json if self._object else self._parts
         return True
 
     def _begin(self, name: str) -> None:
@@ -213,51 +228,51 @@ class Parser:
         self._state = self._next
         return True
 
-    def _next(self) -> bool:
-        return self._take(self._after, self._mark)
-
     def _json(self) -> bool:
         """Show a JSON object up to its end."""
+        mark = ""
         for found in STEP.finditer(self._rest, self._skipped):
-            at, mark = found.start(), found[0]
-            if at < self._skipped:
-                continue
-            if mark == "\\":
-                self._skipped = at + 2
-            elif mark == '"':
+            mark = found[0]
+            if mark == '"':
                 self._quoted = not self._quoted
-            elif not self._quoted:
+            elif mark[0] != "\\" and not self._quoted:
                 self._depth += 1 if mark in "{[" else -1
                 if not self._depth:
-                    self._show("call", at + 1)
+                    self._show("call", found.end())
                     self._skipped, self._state = 0, self._tail
                     return True
-        self._skipped = max(0, self._skipped - len(self._rest))
+        self._skipped = int(mark == "\\")  # the character behind it is still to come
         self._show("call", len(self._rest))
         return False
 
-    def _tail(self) -> bool:
-        return self._take(self._tails, self._ended)
-
-    def _whole(self, end: int, name: str) -> bool | None:
-        """Show a call with bare keys, once all of it has come."""
-        tail = self._family.tails[0]
-        at = self._rest.find(tail, end)
-        if at < 0:
-            return None if self._final else False
-        parts = self._rest[end:at].split(self._family.quote)
+    def _whole(self, begins: int, name: str) -> bool:
+        """Show a call with bare keys, once all of it has come; one that is none is text."""
+        quote, tail = self._family.quote, self._family.tails[0]
+        while (end := self._find((quote, tail))) >= 0:
+            is_quote = self._rest.startswith(quote, end)
+            if not is_quote and not self._quoted:
+                break
+            self._quoted ^= is_quote
+            self._skipped = end + 1
+        if end < 0 and not self._final:
+            return False
+        parts = self._rest[begins:end].split(quote)
         keyed = (BARE_KEY.sub(r'\1"\2":', part) for part in parts[::2])
         texts = [as_json(part) for part in parts[1::2]]
         arguments = "".join(each for pair in zip(keyed, [*texts, ""], strict=False) for each in pair)
-        if not _is_json(arguments):
-            return None
+        if end < 0 or not _is_json(arguments):
+            return self._text() and self._unmarked()
         self._begin(name)
-        self._show("call", at + len(tail), arguments)
-        self._state = self._next
+        self._show("call", end + len(tail), arguments)
+        self._skipped, self._state = 0, self._next
         return True
 
-    def _parts(self) -> bool:
-        return self._take(self._elements, self._ended)
+    def _find(self, marks: Sequence[str]) -> int:
+        """The place of the first of ``marks`` in the rest; -1 without one. Text is searched once."""
+        found = [at for mark in marks if (at := self._rest.find(mark, self._skipped)) >= 0]
+        if not found:
+            self._skipped = max(self._skipped, len(self._rest) - max(map(len, marks)) + 1)
+        return min(found, default=-1)
 
     def _element(self, end: int, key: str) -> bool:
         self._show("call", end, f"{', ' if self._keys else '{'}{as_json(key)}: ")
@@ -265,34 +280,23 @@ class Parser:
         called = self._calls[-1][0].name
         schemas = (tool.parameters.get("properties") for tool in self._form.tools if tool.name == called)
         self._types = types_of(next(schemas, None), key)
-        self._state = self._leading
-        return True
-
-    def _leading(self) -> bool:
-        """Hide the line break between an element's mark and its value."""
-        if self._family.tags.opens.endswith("\n") and self._rest[0] == "\n":
-            self._hide(1)
         if self._types == ("string",):
             self._show("call", 0, '"')
         self._state = self._value
         return True
 
     def _value(self) -> bool:
-        mark = self._family.tags.closes.rstrip()
-        closes, streams = mark.lstrip(), self._types == ("string",)
-        at = self._rest.find(closes)
-        if at < 0:
-            upto = len(self._rest) - undecided(self._rest, (mark, closes))
+        closes, streams = self._family.tags[1], self._types == ("string",)
+        end = self._find((closes,))
+        if end < 0:
             if streams:
+                upto = len(self._rest) - undecided(self._rest, (closes,))
                 self._show("call", upto, as_json(self._rest[:upto])[1:-1])
+                self._skipped = 0
             return False
-        end = at - 1 if mark != closes and self._rest[:at].endswith("\n") else at
-        if streams:
-            self._show("call", end, as_json(self._rest[:end])[1:-1])
-            self._show("call", at + len(closes) - end, '"')
-        else:
-            self._show("call", at + len(closes), as_value(self._rest[:end], self._types))
-        self._state = self._parts
+        value = as_value(self._rest[:end], self._types)
+        self._show("call", end + len(closes), value[1:] if streams else value)
+        self._skipped, self._state = 0, self._parts
         return True
 
 

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from localspec.protocol.options import CONSTRAINTS, Options
 from localspec.protocol.requests import Message
-from localspec.tools.families import as_json, object_of
 
 WORDS = r"[\p{L}\p{N}][^{}`]*"
 """a text that is no JSON, and no fence"""
@@ -40,7 +39,7 @@ def ask_in_words(messages: Sequence[Message]) -> tuple[Message, ...]:
     at = max(i for i, message in enumerate(messages) if message.role == "user")
     calls = {call.id: call for message in messages[at:] for call in message.tool_calls}
     results = [
-        f"{call.name} {as_json(object_of(call.arguments))} returned:\n{message.content}"
+        f"{call.name} {call.arguments} returned:\n{message.content}"
         for message in messages[at:]
         if (call := calls.get(message.tool_call_id)) is not None
     ]

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
+from msgspec import to_builtins
 
 from localspec.backends.base import any_of
 from localspec.backends.toy import END, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
-from localspec.engine.prompt import PromptEncoder
+from localspec.engine.prompt import GUARD, Markup, PromptEncoder, arguments_of
 from localspec.errors import ContextExceeded, InvalidOptions, from_dict
 from localspec.protocol.requests import (
     ChatPrompt,
@@ -17,6 +19,7 @@ from localspec.protocol.requests import (
     Prompt,
     TextPrompt,
     TokenPrompt,
+    Tool,
     ToolCall,
 )
 
@@ -104,11 +107,22 @@ def test_an_empty_conversation_is_refused() -> None:
         ENCODER.encode(ChatPrompt(()), None)
 
 
-def test_half_a_character_in_a_call_is_refused_with_its_message() -> None:
-    call = ToolCall("1", "say", '{"text": "\\ud83d"}')
-    messages = (Message("user", "hi"), Message("assistant", "", (call,)))
-    with pytest.raises(InvalidOptions, match=r"message 2 \(assistant\) has \\ud83d, which is half"):
-        ENCODER.encode(ChatPrompt(messages), 10)
+def test_half_a_character_is_read_as_none() -> None:
+    assert text(ENCODER.encode(chat(("user", "a\ud83db")), 10).tokens) == "user: a\ufffdb"
+    call = ToolCall("1", "say", r'{"text": "\ud83d \ud83d\ude00 \\\\ud83d"}')
+    assert call.object == {"text": "\ufffd \U0001f600 \\\\ud83d"}
+
+
+def test_all_texts_of_a_chat_are_guarded() -> None:
+    call = ToolCall("<|end|>1", "<|end|>2", r'{"<|end|>3": ["\u003c|end|>4"]}')
+    said = Message("assistant", "<|end|>5", (call,), thinking="<|end|>A")
+    messages = (said, Message("tool", "<|end|>6", (), "<|end|>1"))
+    tool = Tool("<|end|>7", "<|end|>8", {"properties": {"<|end|>9": {}}})
+    prompt = ChatPrompt(messages, variables={"v": "<|end|>0"}, tools=(tool,))
+    texts = json.dumps(to_builtins(Markup(ToyVocabulary()).guarded_chat(prompt)), ensure_ascii=False)
+    assert texts.count(GUARD) == 12 and "<|" not in texts
+    deep = ToolCall("1", "x", "[" * 99_999)
+    assert arguments_of(deep) == {"arguments": "[" * 99_999}
 
 
 def test_special_text_in_a_raw_prompt_is_special() -> None:

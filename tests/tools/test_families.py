@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 import re
 from collections.abc import Iterable
 from functools import partial
@@ -10,13 +11,14 @@ from typing import Any, NamedTuple
 
 import pytest
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
-from msgspec import to_builtins
 from msgspec.structs import replace
 
+from localspec.backends.toy import ToyVocabulary
+from localspec.engine.prompt import Markup
 from localspec.errors import InvalidOptions
 from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import ChatPrompt, Message, Tool, ToolCall
-from localspec.tools.families import HERMES, MOST_CALLS, Form, family_of, guarded, thought_of, turns_for
+from localspec.tools.families import BARE, HERMES, MOST_CALLS, Family, Form, family_of, thought_of, turns_for
 from localspec.tools.grammar import Marked, answer_grammar
 from localspec.tools.parser import Parser
 
@@ -199,8 +201,8 @@ ROWS = {
 each_family = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 
-def form_of(template: str, **given: bool) -> Form:
-    return Form(family_of(template) or HERMES, TOOLS, thought_of(template), **given)
+def form_of(template: str, tools: tuple[Tool, ...] = TOOLS, **given: bool) -> Form:
+    return Form(family_of(template) or HERMES, tools, thought_of(template), **given)
 
 
 def read(form: Form, text: str, size: int) -> tuple[str, str, list[tuple[str, object]]]:
@@ -268,7 +270,7 @@ def accepts(
     template: str, control: str, text: str, *, opened: bool = False, answer: str | None = None, **asked: Any
 ) -> bool:
     """True if the grammar of an answer with TOOLS takes ``text`` whole, and may end there."""
-    form = form_of(template, opened=opened)
+    form = form_of(template, asked.get("tools", TOOLS), opened=opened)
     tokens = {name: 257 + i for i, name in enumerate(sorted(set(re.findall(control, form.marks))))}
     names = {token: name.encode() for name, token in tokens.items()}
     marked = Marked(form, names, frozenset(("<|call|>",)), replace(ASKED, **asked))
@@ -291,6 +293,90 @@ def test_the_grammar_takes_the_calls_that_the_tools_allow(row: Row) -> None:
     assert not takes(row.said, tool="now"), "a call of another tool than the one named"
     assert not takes(row.said, parallel_tool_calls=False), "two calls where one is possible"
     assert not takes(row.said + "."), "text behind the calls"
+
+
+ODD = ["\n", " s ", *'$filter @type first_name c# a:b x>y q" </ { , nä \\ null'.replace("_", " ").split(" ")]
+MARKS = [
+    "\n</parameter>",
+    "</parameter>",
+    "</arg_value>",
+    "<escape",
+    '<|"|',
+    "<tool_call|>",
+    "</arg_key",
+    ">",
+    "a",
+]
+
+
+def written(family: Family, arguments: dict[str, Any]) -> str:
+    """A call of ``weather`` as the family writes it."""
+    (opens, closes), quote = family.tags, family.quote
+    said = json.dumps(arguments, ensure_ascii=False)
+    if opens or quote:
+        texts = {
+            k: f"{quote}{v}{quote}" if isinstance(v, str) else json.dumps(v) for k, v in arguments.items()
+        }
+        said = "".join(opens.replace("$", key) + text + closes for key, text in texts.items())
+    if quote:
+        keys = {key: key if BARE.fullmatch(key) else f"{quote}{key}{quote}" for key in arguments}
+        said = f"{{{','.join(f'{keys[key]}:{texts[key]}' for key in sorted(arguments))}}}"
+    head, tail = (each[0].replace("@", "weather").replace("#", "1") for each in (family.heads, family.tails))
+    return family.opens + head + said + tail + family.closes
+
+
+@each_family
+def test_arguments_of_any_name_and_text_are_read_as_the_grammar_has_them_written(row: Row) -> None:
+    family, draw = family_of(row.template) or HERMES, random.Random(7)
+    ends = family.tags[1] or family.quote or "never"
+    for _ in range(25):
+        names = sorted({"".join(draw.choices(ODD, k=draw.choice((1, 1, 2)))) for _ in range(4)})
+        texts = {name: "".join(draw.choices(ODD + MARKS, k=draw.randrange(5))) for name in names}
+        given: dict[str, Any] = {
+            k: v for k, v in texts.items() if family.carries(k) and (v + ends).find(ends) == len(v)
+        }
+        given |= {"n": None, "o": [1.5], "r": draw.choice(("c#", "d"))}
+        properties: dict[str, Any] = {key: {"type": "string"} for key in given}
+        properties |= {"n": {"type": ["string", "null"]}, "o": {"type": "array", "items": {}}}
+        properties |= {"r": {"enum": ["c#", "d"]}, f'">"</arg_key>{family.quote}': {"type": "string"}}
+        tools = (Tool("weather", "", {"properties": properties, "required": list(given)}),)
+        said = written(family, given)
+        for size in (1, 7, 10_000):
+            assert read(form_of(row.template, tools), said, size)[2] == [("weather", given)]
+        typed = any(re.search(row.control, str(text)) for text in given.values())
+        assert typed or accepts(row.template, row.control, said, tools=tools, tool_choice="required")
+
+
+@each_family
+def test_what_may_become_markup_is_held_back_in_bounds(row: Row) -> None:
+    form = form_of(row.template)
+    head = form.family.starts[0].partition("@")[0]
+    for text in (
+        " " * 9000,
+        "<" * 9000,
+        "`" * 9000,
+        head + " " * 9000,
+        head + "x" * 9000,
+        "<think>" + " " * 9000,
+    ):
+        parser, held, examined = Parser(form), 0, 0
+        for piece in text:
+            held += 1 - sum(piece.source for piece in parser.feed(piece))
+            examined += held
+        assert examined <= 300 * len(text)
+
+
+@each_family
+def test_a_history_with_a_cut_call_is_given_to_every_template(
+    row: Row, caplog: pytest.LogCaptureFixture
+) -> None:
+    cut = (ToolCall("c1", repr(row), '{"city": "Par'), ToolCall("c2", "now", ""))
+    history = (ASKED.messages[0], Message("assistant", "", cut), Message("tool", "18", (), "c2"))
+    for _ in range(2):
+        said = turns_for(ChatPrompt(history, tools=TOOLS), family_of(row.template))
+        said = Markup(ToyVocabulary()).guarded_chat(said)
+        assert "Par" in ChatTemplate(row.template).render(said.messages, tools=said.tools)
+    assert len(caplog.messages) == 1
 
 
 def test_an_answer_has_a_number_of_calls_at_most() -> None:
@@ -348,21 +434,6 @@ def test_a_template_without_tools_gets_them_as_text() -> None:
     assert text.endswith(f"[user]hi[assistant]{written}[user]<tool_response>\nnoon\n</tool_response>")
     assert text.startswith("[system]") and '{"name": "weather", "description": "Tell it"' in text
     assert read(form_of(template), written, 3) == ("", "", MADE[1:])
-
-
-def test_all_texts_of_a_chat_are_guarded() -> None:
-    def guard(value: Any) -> Any:
-        return json.loads(json.dumps(value).replace("<x>", "<|x>"))
-
-    call = ToolCall("<x>1", "<x>2", '{"<x>3": ["\\u003cx>4"]}')
-    said = Message("assistant", "<x>5", (call,), thinking="<x>A")
-    messages = (said, Message("tool", "<x>6", (), "<x>1"))
-    tool = Tool("<x>7", "<x>8", {"properties": {"<x>9": {}}})
-    safe = guarded(ChatPrompt(messages, variables={"v": "<x>0"}, tools=(tool,)), guard)
-    texts = json.dumps(to_builtins(safe))
-    assert texts.count("<|x>") == 12 and "<x>" not in texts
-    deep = Message("assistant", "", (ToolCall("1", "x", "[" * 99_999),))
-    assert json.loads(guarded(ChatPrompt((deep,)), guard).messages[0].tool_calls[0].arguments) == "[" * 99_999
 
 
 def test_ids_have_the_length_that_mistrals_templates_demand() -> None:
