@@ -115,7 +115,7 @@ async def messages(client: Client, body: MessagesBody) -> Answer:
     if body.stream:
         return _events(body, _head(options), await answers.pieces([stream], body))
     result = await stream.result()
-    content = [content_of(block) for block in blocks_of(result, thoughts=body.thinks)]
+    content = [content_of(each) for each in blocks_of(result, thoughts=body.thinks) if not each.is_cut]
     return {**_head(options), "content": content, **_end(result), "localspec": statistics(result)}
 
 
@@ -153,7 +153,7 @@ def _messages(given: InputMessage) -> Iterator[Message]:
     calls: list[ToolCall] = []
     for block in given.content:
         if block.type == "tool_result":
-            yield Message("tool", joined(block.content), tool_call_id=block.tool_use_id)
+            yield Message("tool", chats.result_of(block.content), tool_call_id=block.tool_use_id)
         elif block.type == "tool_use":
             calls.append(ToolCall(block.id, block.name, msgspec.json.encode(block.input).decode()))
         elif block.type == "text" and block.text is not None:
@@ -203,22 +203,27 @@ def content_of(block: Block) -> dict[str, Any]:
     """Return a block of an answer in Anthropic's format."""
     if block.call is not None:
         call = ToolCall(block.call.id, block.call.name, block.text)
-        return {"type": "tool_use", "id": call.id, "name": call.name, "input": chats.arguments_of(call)}
+        return {"type": "tool_use", "id": call.id, "name": call.name, "input": call.object or {}}
     if block.channel == "thinking":
         return {"type": "thinking", "thinking": block.text, "signature": ""}
     return {"type": "text", "text": block.text}
 
 
 def events_of(step: Step) -> Iterator[dict[str, Any]]:
-    """Yield the events of a step. Thoughts end with a signature, which is empty here."""
+    """Yield the events of a step. Thoughts end with a signature, which is empty here. A call comes whole: one
+    that is cut would be read as one without arguments."""
     block, place = step.block, {"index": step.block.number}
-    if step.kind == "begun":
+    is_call = block.call is not None
+    if is_call and (step.kind != "ended" or block.is_cut):
+        return
+    if step.kind == "begun" or is_call:
         empty = content_of(Block(block.number, block.channel, block.call))
         yield {"type": "content_block_start", **place, "content_block": empty}
-    elif step.kind == "grown":
+    if step.kind == "grown" or is_call:
         name, field = DELTAS[block.channel]
-        yield {"type": "content_block_delta", **place, "delta": {"type": name, field: step.text}}
-    else:
+        delta = {"type": name, field: step.text or block.text}
+        yield {"type": "content_block_delta", **place, "delta": delta}
+    if step.kind == "ended":
         if block.channel == "thinking":
             signed = {"type": "signature_delta", "signature": ""}
             yield {"type": "content_block_delta", **place, "delta": signed}

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from localspec.http.answers import Piece
 from localspec.protocol.messages import StreamProgress
-from localspec.protocol.requests import CallBegun, Channel, Result
+from localspec.protocol.requests import CallBegun, Channel, Result, ToolCall
 
 
 @dataclass
@@ -19,6 +19,11 @@ class Block:
     channel: Channel
     call: CallBegun | None = None
     text: str = ""
+
+    @property
+    def is_cut(self) -> bool:
+        """True for a call whose arguments are cut."""
+        return self.call is not None and ToolCall("", "", self.text).object is None
 
 
 class Step(NamedTuple):

@@ -26,9 +26,11 @@ ROLES: dict[str, Literal["system", "user", "assistant", "tool"]] = {
 }
 TEXTS = ("text", "input_text", "output_text", "refusal", "reasoning_text")
 """the types of parts that are accepted"""
+IMAGES = ("image", "image_url", "input_image")
+NO_IMAGE = "[image left out: this model reads text]"
 THOUGHTS = ("thinking", "redacted_thinking", "reasoning")
 """the types of parts that are left out"""
-REFUSED: Refused = {"function_call": (), "images": ([],)}
+REFUSED: Refused = {"function_call": ()}
 """fields of a message"""
 CHOICES: dict[str, ToolChoice] = {"auto": "auto", "none": "none"}
 CHOICES |= dict.fromkeys(("required", "any", "function", "tool"), "required")
@@ -71,6 +73,7 @@ class ChatMessage(msgspec.Struct):
     reasoning_content: str | None = None
     reasoning: str | None = None
     thinking: str | None = None
+    images: list[Any] | None = None
 
 
 class GivenTool(msgspec.Struct):
@@ -119,8 +122,11 @@ def conversation_of(
                 ids.popleft()
             id = each.tool_call_id or next(iter(ids), "")
             answered.add(id)
-            messages.append(Message("tool", joined(each.content), tool_call_id=id))
+            texts = (result_of(each.content), *([NO_IMAGE] * len(each.images or ())))
+            messages.append(Message("tool", "\n".join(filter(None, texts)), tool_call_id=id))
             continue
+        if each.images:
+            raise unsupported("content", "images", "Leave images out.")
         calls = tuple(
             _call(call, f"call_{len(messages)}_{i}") for i, call in enumerate(each.tool_calls or ())
         )
@@ -156,21 +162,19 @@ def message_of(role: str, content: str, calls: tuple[ToolCall, ...] = (), thinki
     return Message(ROLES[role], content, calls, thinking=thinking)
 
 
-def arguments_of(call: ToolCall) -> dict[str, Any]:
-    """Return a call's arguments; an empty object for those that an answer's end has cut."""
-    try:
-        found = msgspec.json.decode(call.arguments)
-    except msgspec.DecodeError:
-        return {}
-    return found if isinstance(found, dict) else {}
-
-
 def joined(content: Content | None) -> str:
     """Return the parts joined by line breaks, as llama.cpp's server does. Raises :class:`InvalidOptions`."""
     if not isinstance(content, list):
         return content or ""
     parts = [part for part in content if part.type not in THOUGHTS]
     return "\n".join(map(_text, parts))
+
+
+def result_of(content: Content | None) -> str:
+    """Return a tool's result; a note stands in the place of an image."""
+    if isinstance(content, list):
+        content = [Part(text=NO_IMAGE) if part.type in IMAGES else part for part in content]
+    return joined(content)
 
 
 def _text(part: Part) -> str:

@@ -15,6 +15,7 @@ from starlette.requests import ClientDisconnect, Request
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.options import readable
+from localspec.protocol.requests import whole_characters
 
 MAX_BODY = 4 << 20
 """bytes, as many as the daemon accepts in one message"""
@@ -174,13 +175,20 @@ def _decoded_aside(read: bytearray, endpoint: Endpoint) -> msgspec.Struct:
 
 def _decoded(read: bytearray, endpoint: Endpoint) -> msgspec.Struct:
     try:
-        body = _whole(msgspec.json.decode(read))
+        body = _whole(_json(read))
         refuse(body, endpoint.refused)
         return msgspec.convert(body, endpoint.body)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"the request body is invalid: {readable(error)}", REMEDY) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         raise InvalidOptions(f"the request body is not JSON: {error}", REMEDY) from None
+
+
+def _json(read: bytearray) -> Any:
+    try:
+        return msgspec.json.decode(read)
+    except msgspec.DecodeError:  # half of a surrogate pair is one, too
+        return msgspec.json.decode(whole_characters(read.decode()))
 
 
 def _whole(body: Any) -> Any:

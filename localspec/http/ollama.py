@@ -23,15 +23,7 @@ from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import answers, conversation, models, sampling
 from localspec.http.answers import answer_s, prompt_s, statistics, uncut
-from localspec.http.conversation import (
-    Effort,
-    Messages,
-    Tools,
-    arguments_of,
-    budget_of,
-    message_of,
-    thinking_of,
-)
+from localspec.http.conversation import Effort, Messages, Tools, budget_of, message_of, thinking_of
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each, noting_silence
 from localspec.http.models import configured, is_at, model_named, modified_s, named_models
@@ -114,14 +106,14 @@ def of_text(text: str, thinking: str = "", calls: tuple[ToolCall, ...] = ()) -> 
 
 
 def of_chat(text: str, thinking: str = "", calls: tuple[ToolCall, ...] = ()) -> dict[str, Any]:
-    """The shape of ``/api/chat``."""
+    """The shape of ``/api/chat``, without a call that is cut: it would be read as one without arguments."""
     message: dict[str, Any] = {"role": "assistant", "content": text}
     if thinking:
         message["thinking"] = thinking
-    if calls:
+    if whole := [call for call in calls if call.object is not None]:
         message["tool_calls"] = [
-            {"id": call.id, "function": {"index": i, "name": call.name, "arguments": arguments_of(call)}}
-            for i, call in enumerate(calls)
+            {"id": call.id, "function": {"index": i, "name": call.name, "arguments": call.object}}
+            for i, call in enumerate(whole)
         ]
     return {"message": message}
 

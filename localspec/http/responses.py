@@ -24,14 +24,7 @@ from localspec.http import answers, openai, sampling
 from localspec.http import conversation as chats
 from localspec.http.answers import Piece, statistics, timings, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
-from localspec.http.conversation import (
-    Choice,
-    Content,
-    GivenTool,
-    Tools,
-    joined,
-    message_of,
-)
+from localspec.http.conversation import Choice, Content, GivenTool, Tools, joined, message_of
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, PathId, Refused
 from localspec.http.models import DEFAULT_MODEL
@@ -39,11 +32,12 @@ from localspec.http.sampling import Ours, OutputConfig, TimedSampling, length_of
 from localspec.protocol.messages import StreamProgress
 from localspec.protocol.options import LONGEST_SHOWN
 from localspec.protocol.requests import ChatPrompt, Message, Result, ToolCall
+from localspec.tools.families import as_json
 
 MOST_KEPT = 256
 """responses"""
 MOST_KEPT_BYTES = 32 << 20
-EXTRAS = ("web_search", "web_search_preview", "image_generation")
+EXTRAS = ("web_search", "web_search_preview", "image_generation", "custom")
 """types of tools that clients send with every request, and do without"""
 IN_SPACE = "/"
 """between a namespace and a function of it, in the name that the model reads; OpenAI's names have none"""
@@ -54,7 +48,8 @@ TEXTS = {"thinking": "reasoning_text", "answer": "output_text", "call": "functio
 
 
 class Item(msgspec.Struct):
-    """An item of a conversation: a message, a call, its result, or a reference to an earlier item."""
+    """An item of a conversation: a message, a call, its result, or a reference to an earlier item; a custom
+    tool's call has ``input``."""
 
     type: str = "message"
     role: str = ""
@@ -64,6 +59,7 @@ class Item(msgspec.Struct):
     name: str = ""
     namespace: str | None = None
     arguments: str = "{}"
+    input: str = ""
     output: Content | None = None
 
 
@@ -235,11 +231,12 @@ def _message_of(item: Item) -> Message:
         return message_of(item.role, joined(item.content))
     if item.type == "reasoning":
         return Message("assistant", "", thinking=joined(item.content))
-    if item.type == "function_call":
-        call = ToolCall(item.call_id, _full_name(item.namespace, item.name), item.arguments)
+    if item.type in ("function_call", "custom_tool_call"):
+        arguments = item.arguments if item.type == "function_call" else as_json({"input": item.input})
+        call = ToolCall(item.call_id, _full_name(item.namespace, item.name), arguments)
         return Message("assistant", "", (call,))
-    if item.type == "function_call_output":
-        return Message("tool", joined(item.output), tool_call_id=item.call_id)
+    if item.type in ("function_call_output", "custom_tool_call_output"):
+        return Message("tool", chats.result_of(item.output), tool_call_id=item.call_id)
     raise chats.unsupported("an item", item.type, "Send messages, function calls and their outputs.")
 
 
@@ -323,13 +320,14 @@ def part_of(block: Block) -> dict[str, Any]:
     return {"type": TEXTS[block.channel], "text": block.text, **more}
 
 
-def item_of(block: Block, response: str, *, status: str = "completed") -> dict[str, Any]:
+def item_of(block: Block, response: str, *, begun: bool = False) -> dict[str, Any]:
     """Return a block as an item of a response; one in progress has no content yet."""
+    status = "in_progress" if begun else "incomplete" if block.is_cut else "completed"
     item = {
         "id": f"{PREFIXES[block.channel]}_{response.removeprefix('resp_')}_{block.number}",
         "status": status,
     }
-    content = [part_of(block)] if status == "completed" else []
+    content = [] if begun else [part_of(block)]
     if (call := block.call) is not None:
         space, _, name = call.name.rpartition(IN_SPACE)
         named = {"type": "function_call", "call_id": call.id, "name": name}
@@ -344,7 +342,7 @@ def events_of(step: Step, response: str) -> Iterator[dict[str, Any]]:
     """Yield the events of a step, without their numbers."""
     block, is_call = step.block, step.block.call is not None
     is_begun, name = step.kind == "begun", f"response.{TEXTS[block.channel]}"
-    item = item_of(block, response, status="in_progress" if is_begun else "completed")
+    item = item_of(block, response, begun=is_begun)
     place = {"output_index": block.number}
     within = {**place, "item_id": item["id"]} | ({} if is_call else {"content_index": 0})
     rated: dict[str, Any] = {"logprobs": []} if block.channel == "answer" else {}
@@ -357,7 +355,8 @@ def events_of(step: Step, response: str) -> Iterator[dict[str, Any]]:
         yield {"type": f"{name}.delta", **within, "delta": step.text, **rated}
     else:
         whole = {"arguments": block.text, "name": item["name"]} if is_call else {"text": block.text}
-        yield {"type": f"{name}.done", **within, **whole, **rated}
+        if not block.is_cut:
+            yield {"type": f"{name}.done", **within, **whole, **rated}
         if not is_call:
             yield {"type": "response.content_part.done", **within, "part": part_of(block)}
         yield {"type": "response.output_item.done", **place, "item": item}

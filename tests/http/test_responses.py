@@ -22,7 +22,7 @@ SCHEMA = {"type": "object", "properties": {}}
 
 
 def test_items_whole_and_as_they_come(client: openai.OpenAI) -> None:
-    whole = client.responses.create(input="call", tools=[WEATHER, {"type": "web_search"}], **SAID)
+    whole = client.responses.create(input="call", tools=[WEATHER, {"type": "custom", "name": "x"}], **SAID)
     assert [item.type for item in whole.output] == ["reasoning", "message", "function_call", "function_call"]
     assert (whole.status, whole.output_text) == ("completed", "I look.")
     call = whole.output[2]
@@ -108,6 +108,9 @@ def test_functions_of_a_namespace() -> None:
     assert (item["namespace"], item["name"]) == ("crm", "weather")
     (turn,) = messages_of((), [msgspec.convert(item, Item)])
     assert turn.tool_calls[0].name == "crm/weather"
+    said = [Item("custom_tool_call", name="x", input="a"), Item("custom_tool_call_output", output="b")]
+    turn, result = messages_of((), said)
+    assert (turn.tool_calls[0].object, result.content) == ({"input": "a"}, "b")
 
 
 @pytest.mark.parametrize("order", ["RMC", "MRC", "RCM", "RC"])
@@ -148,7 +151,6 @@ def test_references_make_no_conversation_longer_than_a_body(monkeypatch: pytest.
     ("said", "sentence"),
     [
         ({"input": [{"type": "computer_call_output"}]}, "'computer_call_output' is not supported"),
-        ({"tools": [{"type": "custom", "name": "x"}]}, "'custom' is not supported"),
         ({"background": True}, "background is not supported"),
         ({"tools": [WEATHER], "tool_choice": {"type": "function"}}, "tool_choice names no tool"),
     ],

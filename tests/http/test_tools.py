@@ -11,10 +11,15 @@ import ollama
 import openai
 import pytest
 
+from localspec.errors import InvalidOptions
+from localspec.http.anthropic import events_of as anthropic_events
 from localspec.http.app import DIALECTS
+from localspec.http.blocks import Block, Step
 from localspec.http.conversation import Called, CalledFunction, ChatMessage, conversation_of
-from localspec.http.responses import Item, messages_of
-from localspec.protocol.requests import ToolCall
+from localspec.http.ollama import of_chat as ollama_chat
+from localspec.http.responses import Item, item_of, messages_of
+from localspec.http.responses import events_of as responses_events
+from localspec.protocol.requests import CallBegun, ToolCall
 from tests.http.server import HttpServer
 
 WEATHER: dict[str, Any] = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -165,6 +170,31 @@ def test_as_many_calls_and_results_as_a_body_holds_take_little_of_the_daemons_lo
     assert len(turn.tool_calls) == many
 
 
+@pytest.mark.parametrize("text", ['{"path', '{"a": 1', ""])
+def test_a_call_that_is_cut_is_told_apart_in_every_dialect(text: str) -> None:
+    cut = Block(0, "call", CallBegun(0, "c1", "weather"), text)
+    assert item_of(cut, "resp_1")["status"] == "incomplete"
+    assert item_of(Block(0, "call", cut.call, "{}"), "resp_1")["status"] == "completed"
+    kinds = [event["type"] for event in responses_events(Step("ended", cut), "resp_1")]
+    assert kinds == ["response.output_item.done"]
+    assert [*anthropic_events(Step("begun", cut)), *anthropic_events(Step("ended", cut))] == []
+    calls = ToolCall("c1", "weather", text), ToolCall("c2", "time", "{}")
+    shown = ollama_chat("", "", calls)["message"]["tool_calls"]
+    assert [call["function"]["name"] for call in shown] == ["time"]
+
+
+def test_half_a_character_and_images_in_results_do_not_end_a_history(echo: HttpServer) -> None:
+    result = [{"type": "image_url", "image_url": {"url": "data:"}}, {"type": "text", "text": "\ud83d"}]
+    turns = [{"role": "tool", "tool_call_id": "c1", "content": result}, {"role": "user", "content": "prompt"}]
+    seen = chat_of(echo, "/v1/chat/completions", {"messages": turns})
+    note = "[image left out: this model reads text]"
+    assert seen["messages"][0]["content"] == f"{note}\n\ufffd"
+    turn = ChatMessage("tool", "seen", images=["QQ=="])
+    assert conversation_of([turn])[0][0].content == f"seen\n{note}"
+    with pytest.raises(InvalidOptions, match="images"):
+        conversation_of([msgspec.structs.replace(turn, role="user")])
+
+
 # Anthropic.
 
 SAID: dict[str, Any] = {"model": "localspec", "max_tokens": 64}
@@ -193,17 +223,17 @@ def test_events_of_anthropics_messages_in_their_order(echo: HttpServer) -> None:
     assert [name.removeprefix("event: ") for name in names] == [event["type"] for event in events]
     block = ["content_block_start", "content_block_delta", "content_block_stop"]
     assert [event["type"] for event in events] == [
-        *("message_start", "ping", block[0], block[1], block[1], block[1], block[2], *block),
-        *(block[0], block[1], block[1], block[2], *block, "message_delta", "message_stop"),
+        *("message_start", "ping", block[0], block[1], block[1], block[1], block[2]),
+        *(*block, *block, *block, "message_delta", "message_stop"),
     ]
-    assert [event["index"] for event in events if "index" in event] == [0] * 5 + [1] * 3 + [2] * 4 + [3] * 3
+    assert [event["index"] for event in events if "index" in event] == [0] * 5 + [1] * 3 + [2] * 3 + [3] * 3
     begun = [event["content_block"] for event in events if event["type"] == block[0]]
     assert begun[2] == {"type": "tool_use", "id": "call_1", "name": "weather", "input": {}}
     deltas = [event["delta"] for event in events if event["type"] == block[1]]
     assert deltas[0] == {"type": "thinking_delta", "thinking": "They ask "}
     assert deltas[2] == {"type": "signature_delta", "signature": ""}
     assert deltas[3] == {"type": "text_delta", "text": "I look."}
-    assert deltas[4] == {"type": "input_json_delta", "partial_json": '{"city": '}
+    assert deltas[4] == {"type": "input_json_delta", "partial_json": '{"city": "Oslo"}'}
     assert events[-2]["delta"] == {"stop_reason": "tool_use", "stop_sequence": None}
     assert events[-2]["usage"] == {
         **{"input_tokens": 1, "cache_creation_input_tokens": 0, "cache_read_input_tokens": 0},
