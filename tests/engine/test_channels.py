@@ -144,7 +144,7 @@ def test_no_parameters_fail_but_by_an_error_of_their_own(family: Family, paramet
         answer_grammar(marked_by(form), None)
     opens, closes = family.tags
     call = f"{family.starts[0]}{opens}1{closes}{family.tails[0]}"
-    split(form, call.replace("#", "1").replace("@", "now", 1).replace("@", "zone"))
+    split(form, call.replace("#", "1").replace("@", "now").replace("$", "zone"))
 
 
 def test_the_tokens_of_a_chat_are_counted_without_its_grammar() -> None:
