@@ -15,17 +15,19 @@ from __future__ import annotations
 import json
 import re
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, partial
 from itertools import islice, takewhile
 from typing import Any, NamedTuple
 
 import numpy as np
-from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper, regex_to_lark
+from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper, regex_to_lark
 from llguidance.gbnf_to_lark import RepetitionNode, gbnf_to_lark
 from numpy.typing import NDArray
 
 from localspec.backends.base import Vocabulary
+from localspec.constraints.trial import LIMITS
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import LONGEST_GRAMMAR, Options
 
@@ -255,17 +257,14 @@ def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 BEGIN = 'Begin it in that form (JSON with ", " and ": " between its parts), or leave the beginning out.'
-KEPT = 32
-"""compiled grammars that are kept"""
+KEPT, KEPT_S = 32, 4.0
+"""compiled grammars that are kept, and the seconds that they took to compile: a second makes up to 120 MB"""
+Attempt = Callable[[str], None]
+"""raises an error for a grammar that takes too much to compile"""
 LONGEST_RUN = 4096
 """bytes of forced text that are tokenized at once, for all to wait no longer"""
 LEAD = "\x02"
 """stands before a text, and is no part of another token, where a tokenizer puts a space before all texts"""
-LIMITS = LLParserLimits(
-    verbose_errors=False, max_grammar_size=100_000, initial_lexer_fuel=250_000, step_lexer_fuel=100_000
-)
-"""the library's own bounds on the sizes of a grammar and on the work for one position; with its defaults a
-million forced letters take 2 s at the beginning and 0.3 s within an answer, where other requests wait"""
 
 DIGITS, MOST_DIGITS = b"0123456789", 256
 """so many in a row at most, where something else is allowed: models add zeros until the context is full"""
@@ -305,12 +304,13 @@ class Grammars:
     """Compiles grammars for one vocabulary, and keeps the newest.
 
     Any thread may compile. The first call also reads the vocabulary: 0.6 s for 152,000 tokens, of which the
-    library takes 0.3 s without releasing Python's lock. A schema takes about 1 ms, one of 5,000 names 2 s.
+    library takes 0.3 s without releasing Python's lock. A schema takes about 1 ms, one of 4,000 names 1 s.
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
-        self._compiled = lru_cache(KEPT)(self._compile)
+        self._kept: dict[str, tuple[LLMatcher, float]] = {}
+        """the newest grammars and the seconds that they took, those used last at the end"""
         self._lock = threading.Lock()
 
     @cached_property
@@ -331,6 +331,19 @@ class Grammars:
         others = [text[:1] not in DIGITS or not text for text in self._tokens.tokens]
         return np.packbits(others, bitorder="little").tobytes()
 
+    def _compiled(self, grammar: str, attempt: Attempt) -> LLMatcher:
+        with self._lock:
+            kept = self._kept.pop(grammar, None)
+        if kept is None:
+            attempt(grammar)
+            started = time.thread_time()
+            kept = self._compile(grammar), time.thread_time() - started
+        with self._lock:
+            self._kept[grammar] = kept
+            while len(self._kept) > KEPT or sum(seconds for _, seconds in self._kept.values()) > KEPT_S:
+                del self._kept[next(iter(self._kept))]
+        return kept[0]
+
     def _compile(self, grammar: str) -> LLMatcher:
         matcher = self._matcher(grammar)
         matcher.compute_bitmask()  # a grammar can be too complex from its beginning on
@@ -341,13 +354,16 @@ class Grammars:
     def _matcher(self, grammar: str) -> LLMatcher:
         return LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
 
-    def constraint(self, grammar: str, begun: str = "") -> Constraint:
-        """Return the constraint of one answer, or of what follows its beginning ``begun``. Raises
+    def constraint(
+        self, grammar: str, begun: str = "", attempt: Attempt = lambda grammar: None
+    ) -> Constraint:
+        """Return the constraint of one answer, or of what follows its beginning ``begun``; ``attempt`` is
+        called before a grammar is compiled. Raises
         :class:`InvalidOptions` for a grammar that is not valid, too large, or of a kind that the library does
         not support, and for a beginning that it does not allow."""
         with self._lock:
             _ = self._tokenizer
-        matcher = self._compiled(grammar)
+        matcher = self._compiled(grammar, attempt)
         if begun:
             matcher = matcher.deep_copy()
             if not matcher.consume_tokens(self._tokens.encode(begun)):

@@ -26,7 +26,7 @@ from localspec.backends.base import ANY_WIDTH, Backend, Interrupted, Logits, Spa
 from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
 from localspec.constraints.budget import Budget, Thoughts
-from localspec.constraints.constraint import Constraint, Grammars, grammar_of
+from localspec.constraints.constraint import Attempt, Constraint, Grammars, grammar_of
 from localspec.engine.learning import Idle, Learning
 from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded, PromptEncoder
@@ -462,9 +462,11 @@ class Engine:
 
     # Many requests at once.
 
-    def encode(self, request: Request, settings: Settings | None = None) -> Encoded:
-        """Return the tokens of a request's prompt and its constraint. Another thread may call this while the
-        engine steps.
+    def encode(
+        self, request: Request, settings: Settings | None = None, attempt: Attempt = lambda grammar: None
+    ) -> Encoded:
+        """Return the tokens of a request's prompt and its constraint, whose grammar ``attempt`` may refuse.
+        Another thread may call this while the engine steps.
 
         Raises what :meth:`submit` raises, except :class:`EngineError`.
         """
@@ -475,12 +477,12 @@ class Engine:
             return encoded
         begun = "" if grammar is None else begun_answer(request.prompt, marked)
         try:
-            constraint = self._constraint(marked, grammar, begun)
+            constraint = self._constraint(marked, grammar, begun, attempt)
         except InvalidOptions:
             if marked is None or not marked.form.tools:
                 raise
             # A schema that the library refuses: arguments are any JSON then.
-            constraint = self._constraint(marked.loose, grammar, begun)
+            constraint = self._constraint(marked.loose, grammar, begun, attempt)
         if options.think is None or marked is None or marked.form.thought is None:
             return encoded._replace(constraint=constraint)
         return encoded._replace(constraint=self._budget(options.think, marked, constraint))
@@ -490,9 +492,11 @@ class Engine:
         settings = settings or self._settle(request)
         return self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut)
 
-    def _constraint(self, marked: Marked | None, answer: str | None, begun: str) -> Constraint | None:
+    def _constraint(
+        self, marked: Marked | None, answer: str | None, begun: str, attempt: Attempt
+    ) -> Constraint | None:
         grammar = answer if marked is None else answer_grammar(marked, answer)
-        return None if grammar is None else self._grammars.constraint(grammar, begun)
+        return None if grammar is None else self._grammars.constraint(grammar, begun, attempt)
 
     def _budget(self, most: int, marked: Marked, inner: Constraint | None) -> Budget:
         vocabulary, form = self.target.vocabulary, marked.form

@@ -28,14 +28,16 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from localspec.backends.base import Backend
+from localspec.backends.base import Backend, Vocabulary
+from localspec.constraints.constraint import Attempt
+from localspec.constraints.trial import Trial
 from localspec.engine.engine import Engine
 from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import Progress, add_draft, load_target, open_backend
 from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Event as SequenceEvent
 from localspec.engine.sequence import Sequence
-from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
+from localspec.errors import EngineError, Gone, InvalidOptions, LocalspecError, OutOfMemory
 from localspec.models.fit import servers_of
 from localspec.models.model import Model
 from localspec.models.pair import pair_from
@@ -215,6 +217,7 @@ def frames_of(messages: Iterable[Message]) -> list[FromWorker]:
 
 
 T = TypeVar("T")
+Then = Callable[[Callable[[], T]], None]
 
 LONG = 8192
 """characters of a text that takes about 10 ms to tokenize; shorter ones are not worth a thread"""
@@ -241,38 +244,66 @@ def size_of_chat(prompt: ChatPrompt) -> int:
 
 class Fate:
     """The changes to a job between its start and its result: it is ``cancelled``, perhaps even ``dropped``
-    before it began, or its ``source`` is ``forgotten``."""
+    before its work was done, or its ``source`` is ``forgotten``."""
 
     def __init__(self, source: str = "") -> None:
         self.source = source
         self.cancelled = self.dropped = self.forgotten = False
 
 
-class Apart:
-    """Jobs in threads of their own, two at a time, as a large schema takes seconds; the channel hands their
-    results over."""
+QUICK_S, SLOW_S = 0.1, 1.5
+"""processor time that a grammar may take among the others, and one at a time"""
+TOO_COMPLEX = "the answer's form takes too much time or memory to compile"
 
-    def __init__(self, channel: Channel) -> None:
+
+class TooSlow(Exception):
+    """A job was ended because its grammar takes longer than QUICK_S, or because it was cancelled."""
+
+
+class Apart:
+    """Jobs in threads of their own, two at a time; the channel hands their results over. Those whose grammars
+    are slow to compile begin again in a line behind each other, so that others pass them."""
+
+    def __init__(self, channel: Channel, vocabulary: Vocabulary) -> None:
         self._channel = channel
-        self._threads = ThreadPoolExecutor(2, thread_name_prefix="texts")
+        self._threads = [ThreadPoolExecutor(n, thread_name_prefix="texts") for n in (2, 1)]
+        self._trials = Trial(vocabulary), Trial(vocabulary)
         self._jobs: dict[int, tuple[Fate, Future[Any]]] = {}
 
     def __bool__(self) -> bool:
         """True if there are jobs whose results have not been handed over."""
         return bool(self._jobs)
 
-    def begin(
-        self, id: int, fate: Fate, work: Callable[[], T], then: Callable[[Callable[[], T]], None]
-    ) -> None:
+    def begin(self, id: int, fate: Fate, work: Callable[[Attempt], T], then: Then[T]) -> None:
         """Run ``work`` in a thread, then call ``then`` on the engine's thread, with a function that returns
         the result of ``work`` or raises its exception. That function must not be called for dropped work."""
-        future = self._threads.submit(work)
-        self._jobs[id] = fate, future
-        future.add_done_callback(lambda done: self._channel.call(lambda: self._end(id, then, done)))
+        self._start(id, fate, work, then, slow=False)
 
-    def _end(self, id: int, then: Callable[[Callable[[], T]], None], done: Future[T]) -> None:
-        del self._jobs[id]
-        then(done.result)
+    def _start(
+        self, id: int, fate: Fate, work: Callable[[Attempt], T], then: Then[T], *, slow: bool
+    ) -> None:
+        def end() -> None:
+            del self._jobs[id]
+            if future.cancelled() or not isinstance(future.exception(), TooSlow):
+                then(future.result)
+            elif fate.cancelled:
+                fate.dropped = True
+                then(future.result)
+            else:
+                self._start(id, fate, work, then, slow=True)
+
+        future = self._threads[slow].submit(work, partial(self._attempt, fate, slow))
+        self._jobs[id] = fate, future
+        future.add_done_callback(lambda _: self._channel.call(end))
+
+    def _attempt(self, fate: Fate, slow: bool, grammar: str) -> None:
+        """Raise an error if the grammar takes too long in this line, or the job was cancelled."""
+        seconds = SLOW_S if slow else QUICK_S
+        if self._trials[slow].compiles(grammar, seconds, lambda: fate.cancelled):
+            return
+        if slow and not fate.cancelled:
+            raise InvalidOptions(TOO_COMPLEX, "Simplify it.")
+        raise TooSlow
 
     def cancel(self, id: int) -> None:
         """Mark a job as cancelled; if its work has not begun, it is dropped."""
@@ -288,7 +319,9 @@ class Apart:
 
     def close(self) -> bool:
         """Drop all work that has not begun, without waiting for the rest; return True if none is running."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        for threads, trial in zip(self._threads, self._trials, strict=True):
+            threads.shutdown(wait=False, cancel_futures=True)
+            trial.close()
         return all(future.done() for _, future in self._jobs.values())
 
 
@@ -454,7 +487,7 @@ class Worker:
         self._turn = Turn(0, math.inf)
         self._turn_began = 0.0
         self._waits = False
-        self._apart = Apart(channel)
+        self._apart = Apart(channel, engine.target.vocabulary)
         channel.on_preempt = engine.preempt
 
     def run(self) -> bool:
@@ -517,13 +550,13 @@ class Worker:
         if isinstance(frame, Stop):
             return False
         if isinstance(frame, Submit):
-            fate, encode = Fate(frame.request.source), partial(self._engine.encode, frame.request)
+            fate, encode = Fate(frame.request.source), partial(self._engine.encode, frame.request, None)
             then = partial(self._submit, frame, fate)
             self._find(frame.id, size_of(frame.request), fate, encode, then)
         elif isinstance(frame, LoadDraft | DropDraft):
             self._pulse.step(partial(self._change_drafts, frame))
         elif isinstance(frame, Tokenize):
-            fate, find = Fate(), partial(self._tokens_of, frame)
+            fate, find = Fate(), lambda _: self._tokens_of(frame)
             size = size_of_chat(frame.text) if isinstance(frame.text, ChatPrompt) else len(frame.text)
             self._find(frame.id, size, fate, find, partial(self._tokenize, frame, fate))
         elif isinstance(frame, Forget):
@@ -575,15 +608,15 @@ class Worker:
         id: int,
         size: int,
         fate: Fate,
-        find: Callable[[], T],
-        then: Callable[[Callable[[], T]], None],
+        find: Callable[[Attempt], T],
+        then: Then[T],
     ) -> None:
         """Tokenize a text by ``find``: as a step of its own, or in another thread if it is long."""
 
-        def found() -> T:
+        def found(attempt: Attempt) -> T:
             try:
-                return find()
-            except LocalspecError:
+                return find(attempt)
+            except (LocalspecError, TooSlow):
                 raise
             except Exception as error:
                 # Of any kind: what a client sent must not end the requests of others.
@@ -594,7 +627,7 @@ class Worker:
         if size > LONG:
             self._apart.begin(id, fate, found, then)
         else:
-            self._pulse.step(partial(then, found))
+            self._pulse.step(lambda: then(lambda: found(lambda _: None)))
 
     def _submit(self, frame: Submit, fate: Fate, encode: Callable[[], Encoded]) -> None:
         try:

@@ -31,7 +31,9 @@ from localspec.protocol.frames import (
 )
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Done, Failed, Message, Prompt, Request, TextPrompt
+from localspec.worker import loop
 from localspec.worker.loop import LONG, Channel, Pulse, Worker, size_of
+from tests.constraints.test_trial import COMMON, HOSTILE
 from tests.memory.tables import FP, no_piece, refuse
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read
@@ -69,8 +71,9 @@ class Daemon:
     def send(self, message: ToWorker) -> None:
         self._socket.sendall(encode_frame(message))
 
-    def submit(self, id: int, prompt: Prompt, source: str = "run") -> None:
-        options = Options(max_tokens=4, temperature=0.0)  # a sample of the toy model may be empty
+    def submit(self, id: int, prompt: Prompt, source: str = "run", grammar: str | None = None) -> None:
+        # A sample of the toy model may be empty.
+        options = Options(max_tokens=4, temperature=0.0, grammar=grammar)
         self.send(Submit(id, Request(prompt=prompt, options=options, source=source), False))
 
     def next(self) -> FromWorker:
@@ -212,6 +215,28 @@ def test_what_is_cancelled_before_its_turn_is_not_tokenized(daemon: Daemon) -> N
     assert isinstance(failed, Failed) and failed.error["code"] == "gone"
     daemon.vocabulary.go.set()
     assert {daemon.end()[0], daemon.end()[0]} == {1, 4} and daemon.vocabulary.long == 2
+
+
+def test_a_form_that_is_slow_to_compile_lets_others_pass_and_ends_with_its_client(
+    daemon: Daemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "SLOW_S", 600.0)
+    for id in (1, 2, 3):
+        daemon.submit(id, SHORT, grammar=f"start: T\nT: {COMMON.replace('w', 'xyz'[id - 1])}")
+    daemon.submit(4, SHORT, grammar="start: /[a-c]+/")
+    assert daemon.end()[0] == 4
+    for id in (3, 2, 1):
+        daemon.send(Cancel(id))
+        cancelled, ended = daemon.end()
+        assert cancelled == id and isinstance(ended, Done) and ended.result.finish_reason == "cancelled"
+
+
+def test_a_form_that_takes_too_much_fails_alone(daemon: Daemon) -> None:
+    daemon.submit(1, SHORT, grammar=HOSTILE["a chain of rules that uses up the stack"])
+    _, ended = daemon.end()
+    assert isinstance(ended, Failed) and ended.error["message"] == loop.TOO_COMPLEX
+    daemon.submit(2, SHORT, grammar="start: /[a-c]+/")
+    assert isinstance(daemon.end()[1], Done)
 
 
 @pytest.mark.parametrize(
