@@ -18,12 +18,13 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from itertools import islice, takewhile
+from itertools import chain, takewhile
 from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper, regex_to_lark
-from llguidance.gbnf_to_lark import RepetitionNode, gbnf_to_lark
+from llguidance.gbnf_to_lark import ASTNode, GrammarParser, Position, RepetitionNode, resolve
 from numpy.typing import NDArray
 
 from localspec.backends.base import Vocabulary
@@ -43,17 +44,37 @@ LONGEST_GBNF = 1 << 14
 """characters of a grammar in GBNF, which is converted by Python code"""
 GBNF_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|U[0-9a-fA-F]{8}|.)", re.DOTALL)
 MOST_NAMES = 10_000
-"""keys of all objects in a schema: more take the library several seconds"""
-OPEN = frozenset(("$ref", "anyOf", "oneOf", "patternProperties", "propertyNames"))
-OPEN |= {"additionalProperties", "unevaluatedProperties"}
+"""keys of all objects in a schema; 4,000 properties of one object take the library a second"""
+OWN = frozenset(("properties", "required"))
+OPEN = frozenset(("patternProperties", "propertyNames", "additionalProperties", "unevaluatedProperties"))
 """keys of schemas that say which properties there are besides the listed ones"""
-BRANCH = re.compile(r"/(anyOf|oneOf)/\d+$")
 BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
-MAPS = r"properties|patternProperties|definitions|\$defs"
-VALUE = re.compile(
-    rf"{''.join(f'(?<!/{name})' for name in MAPS.split('|'))}/((const|enum|default|examples)(/|$)|({MAPS})$)"
+MAPS = ("properties", "patternProperties", "definitions", "$defs")
+"""keys of schemas whose values are schemas by names"""
+VALUES = ("const", "enum", "default", "examples")
+"""keys of schemas whose values are no schemas"""
+IDLE: dict[str, tuple[Any, ...]] = {
+    "propertyNames": ({"type": "string"}, {}, True),
+    "uniqueItems": (False,),
+    "unevaluatedProperties": (True, {}),
+    "unevaluatedItems": (True, {}),
+    **dict.fromkeys(("dependencies", "dependentRequired", "dependentSchemas"), ({},)),
+}
+"""values of keys that the library refuses, though they change nothing"""
+FORMATS: tuple[str, ...] = (
+    "date",
+    "time",
+    "date-time",
+    "duration",
+    "email",
+    "idn-email",
+    "hostname",
+    "idn-hostname",
+    "ipv4",
 )
-"""a pointer to what is no schema"""
+FORMATS += ("ipv6", "uri", "uri-reference", "iri", "iri-reference", "uri-template", "uuid", "json-pointer")
+FORMATS += ("relative-json-pointer", "regex")
+"""those of JSON schema; all others are annotations"""
 TOKEN = re.compile(r"\\.|\[(?>\\.|[^\]\\])*+\]?|\.", re.DOTALL)
 """an escape, a class or a dot of a regular expression"""
 WHITE = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
@@ -74,21 +95,9 @@ NARROW: dict[str, dict[str, Any]] = {
 }
 """The library's formats let other things through: 29 February in all years, leap seconds at any time, names
 that only seem to be ``xn--``, parts that are too long."""
-MOST_PLACES = 500
-"""parts of a schema that are tried one by one to find the place of an error"""
 SCHEMA_ERROR = "failed to compile JSON schema: "
 APPENDED = re.compile(r"\n *\d+ \| |\n<non-verbose/>")
 """begins a listing of the grammar, or stands for the parser's state, at the end of messages"""
-SAID = {
-    r"^at \d+\(\d+\): (invalid regex .*) \(in regex\): regex parse error:\n.*\nerror:": r"\1:",
-    r"^regex parse error:\n.*\nerror:": "pattern:",  # the lines between draw the place
-    r'^Unimplemented keys: \["(.*)"\]$': r"not supported: \1",
-    r"^Resource '(.*)' is not present .*": r"$ref to \1, which is no part of the schema",
-    r"^oneOf constraints are .*": "oneOf is not supported where two of its schemas can hold; anyOf is",
-}
-"""the library's reasons, and ours"""
-# Or the library writes (x{1,2}){3} as x{1,2}{3}, which it refuses.
-RepetitionNode.is_atomic = lambda self: False  # type: ignore[method-assign]
 
 
 def grammar_of(options: Options) -> str | None:
@@ -109,35 +118,102 @@ def grammar_of_schema(schema: dict[str, Any]) -> str:
     that the library does not follow, though it takes it."""
     try:
         said = json.dumps(schema)
-        names = sum(len(part) for _, part in _parts(schema))
-        for what, number, most in (("characters", len(said), LONGEST_GRAMMAR), ("names", names, MOST_NAMES)):
-            if number > most:
-                message = f"schema: it has {number} {what}, {most} are possible"
-                raise InvalidOptions(message, "Send a smaller schema.")
-        whole = json.loads(said)
-        parts = [(pointer, part) for pointer, part in _parts(whole) if not VALUE.search(pointer)]
-        _close(parts)
-        for pointer, part in parts:
-            if why := _amiss(part):
-                raise InvalidOptions(f"schema: at {pointer or '/'}: {why}", "Leave that out, or replace it.")
-            _narrow(part)
-        return f"{HEADER}start: %json {json.dumps({**whole, 'x-guidance': LAYOUT})}"
     except RecursionError:
         raise InvalidOptions("schema: it is nested too deeply", "Send a flatter schema.") from None
+    sizes = (("characters", len(said), LONGEST_GRAMMAR), ("names", said.count('": '), MOST_NAMES))
+    for what, number, most in sizes:
+        if number > most:
+            message = f"schema: it has {number} {what}, {most} are possible"
+            raise InvalidOptions(message, "Send a smaller schema.")
+    whole = json.loads(said)
+    parts = list(_parts(whole))
+    for part in parts:
+        if why := _amiss(part):
+            raise InvalidOptions(f"schema: {why}", "Leave that out, or replace it.")
+        _mend(part)
+    close_objects(whole, parts)
+    return f"{HEADER}start: %json {json.dumps({**whole, 'x-guidance': LAYOUT})}"
 
 
-def _close(parts: list[tuple[str, dict[str, Any]]]) -> None:
-    """Close the objects that list their properties and do not mention others, as llama.cpp does: models go on
-    with properties of their own. What is combined of several schemas stays as it is."""
-    if any("allOf" in part for _, part in parts):
-        return
-    for pointer, part in parts:
-        listed, needed = part.get("properties"), part.get("required", [])
-        is_whole = isinstance(listed, dict) and isinstance(needed, list) and not OPEN & part.keys()
-        # Names of another type are the library's to refuse.
-        is_whole = is_whole and all(name in (listed or ()) for name in map(str, needed))
-        if is_whole and not BRANCH.search(pointer):
-            part["additionalProperties"] = False
+def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The schemas in a schema, itself among them."""
+    left: list[Any] = [schema]
+    while left:
+        if not isinstance(part := left.pop(), dict):
+            continue
+        yield part
+        for key, value in part.items():
+            if key in MAPS and isinstance(value, dict):
+                left += value.values()
+            elif key not in VALUES:
+                left += value if isinstance(value, list) else [value]
+
+
+def close_objects(whole: dict[str, Any], parts: Sequence[dict[str, Any]]) -> None:
+    """Close the objects among the ``parts`` of the schema ``whole`` that list their properties and do not
+    mention others, as llama.cpp does: models go on with properties of their own.
+
+    What holds for one value together, by ``allOf`` or as keys beside each other, is closed once, around all
+    names in it. What holds alone, as by a reference or in a branch, is closed where it stands.
+    """
+    combined, room = set[int](), MOST_NAMES
+    several = {id(part) for part in parts if bool(OWN & part.keys()) + len(_sources(whole, part)) > 1}
+    left = [each for part in parts if id(part) in several for each in chain(*_sources(whole, part))]
+    while left:
+        if isinstance(each := left.pop(), dict) and id(each) not in combined:
+            combined.add(id(each))
+            left += chain(*_sources(whole, each))
+    for part in parts:
+        if id(part) not in combined and (OWN & part.keys() or id(part) in several):
+            names, steps = _listed_names(whole, part)
+            if (room := room - steps) < 0:
+                message = f"schema: its combined objects have more than {MOST_NAMES} names"
+                raise InvalidOptions(message, "Send a smaller schema.")
+            if names:
+                part["properties"] = {name: part.get("properties", {}).get(name, {}) for name in names}
+                part["additionalProperties"] = False
+
+
+def _sources(whole: dict[str, Any], part: dict[str, Any]) -> list[list[Any]]:
+    """The schemas that hold for a value of ``part`` together, besides its own keys, each with alternatives;
+    None for one that is not known."""
+    found = [[each] for each in _list(part, "allOf")]
+    found += [_list(part, key) for key in ("anyOf", "oneOf") if key in part]
+    if "$ref" in part:
+        start, *keys = unquote(str(part["$ref"])).split("/")
+        target: Any = whole if start == "#" else None
+        for key in keys:
+            key = key.replace("~1", "/").replace("~0", "~")
+            target = target.get(key) if isinstance(target, dict) else None
+        found.append([target])
+    return found
+
+
+def _listed_names(whole: dict[str, Any], part: dict[str, Any]) -> tuple[dict[str, None], int]:
+    """The names of all properties of a value of ``part``, none if it may have others; and how many schemas
+    and names were read."""
+    names, needed, steps = dict[str, None](), set[str](), 0
+    left, seen = [part], set[int]()
+    while left:
+        each = left.pop()
+        if (
+            not isinstance(each, dict)
+            or OPEN & each.keys()
+            or not isinstance(each.get("properties", {}), dict)
+        ):
+            return {}, steps
+        if id(each) not in seen:
+            seen.add(id(each))
+            names |= dict.fromkeys(each.get("properties", ()))
+            needed.update(map(str, _list(each, "required")))
+            members = list(chain(*_sources(whole, each)))
+            left += reversed(members)
+            steps += 1 + len(members) + len(each.get("properties", ()))
+    return (names if needed <= names.keys() else {}), steps
+
+
+def _list(part: dict[str, Any], key: str) -> list[Any]:
+    return value if isinstance(value := part.get(key), list) else []
 
 
 def _amiss(part: dict[str, Any]) -> str | None:
@@ -160,8 +236,13 @@ def _names(value: Any) -> list[Any]:
     return list(value) if isinstance(value, dict | list) else []
 
 
-def _narrow(part: dict[str, Any]) -> None:
-    """Mend what the library takes for more than it is."""
+def _mend(part: dict[str, Any]) -> None:
+    """Take out what changes nothing, and mend what the library takes for more than it is."""
+    for key, values in IDLE.items():
+        if any(part.get(key) is value or part.get(key) == value != 0 for value in values):
+            del part[key]
+    if isinstance(format := part.get("format"), str) and format not in FORMATS:
+        del part["format"]
     if isinstance(pattern := part.get("pattern"), str):
         part["pattern"] = _meant(pattern)
     if isinstance(patterns := part.get("patternProperties"), dict):
@@ -188,12 +269,29 @@ def _unanchored(regex: str) -> str:
     return regex if escaped else regex.removesuffix("$")
 
 
+class _Repetition(RepetitionNode):
+    """A repetition in brackets: the library writes (x{1,2}){3} as x{1,2}{3}, which it refuses."""
+
+    def is_atomic(self) -> bool:
+        return False
+
+
+class _GbnfParser(GrammarParser):
+    def _parse_repetition(self, pos: Position, nodes: list[ASTNode]) -> Position:
+        pos = super()._parse_repetition(pos, nodes)
+        if nodes and isinstance(node := nodes[-1], RepetitionNode):
+            nodes[-1] = _Repetition(node.node, node.min_times, node.max_times)
+        return pos
+
+
 def _from_gbnf(text: str) -> str:
     if len(text) > LONGEST_GBNF:
         message = f"grammar: it has {len(text)} characters, {LONGEST_GBNF} are possible in GBNF"
         raise InvalidOptions(message, "Send a shorter grammar, or one in Lark's syntax.")
     try:
-        lark = str(gbnf_to_lark(GBNF_ESCAPE.sub(_spelt, text)))
+        rules = _GbnfParser().parse(GBNF_ESCAPE.sub(_spelt, text))
+        resolve(rules)
+        lark = HEADER + "\n".join(map(str, rules.values()))
         lark.encode()  # an escape can name half of a character
     except Exception as error:
         # Of many kinds: for a rule that is missing, plain ones.
@@ -214,46 +312,13 @@ def message_of(error: str) -> str:
     return APPENDED.split(error, maxsplit=1)[0].strip()
 
 
-def refusal(grammar: str, message: str, check: Callable[[str], str]) -> InvalidOptions:
-    """Return the error for a grammar that the library refuses with ``message``; ``check`` returns its message
-    for another grammar. The place in a JSON schema is named by its pointer."""
+def refusal(message: str) -> InvalidOptions:
+    """Return the error for a grammar that the library refuses with ``message``."""
     said = message_of(message)
     _, is_schema, reason = said.partition(SCHEMA_ERROR)
-    if not is_schema:
-        message = f"the answer's grammar cannot be used: {_in_our_words(said)}"
-        return InvalidOptions(message, "Correct or simplify it.")
-    found, (_, _, text) = _in_our_words(reason), grammar.partition(" %json ")
-    try:
-        schema = json.loads(text)
-        del schema["x-guidance"]
-    except (ValueError, KeyError, TypeError):  # a schema within another grammar
-        return InvalidOptions(f"a JSON schema cannot be used: {found}", "Leave that out.")
-    for pointer, part in islice(_parts(schema), MOST_PLACES):
-        if not pointer or message_of(check(grammar_of_schema(part))).endswith(SCHEMA_ERROR + reason):
-            return InvalidOptions(f"schema: at {pointer or '/'}: {found}", "Leave that out, or replace it.")
-    return InvalidOptions(f"schema: {found}", "Leave that out, or replace it.")
-
-
-def _in_our_words(reason: str) -> str:
-    for said, ours in SAID.items():
-        reason = re.sub(said, ours, reason, flags=re.DOTALL)
-    return reason.replace('", "', ", ")
-
-
-def _parts(schema: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects in a schema with their JSON pointers, the inner ones first."""
-    parts: list[tuple[str, dict[str, Any]]] = []
-    left: list[tuple[str, Any]] = [("", schema)]
-    while left:
-        pointer, value = left.pop()
-        if isinstance(value, dict):
-            parts.append((pointer, value))
-        items = value.items() if isinstance(value, dict) else enumerate(value)
-        for key, child in items:
-            if isinstance(child, dict | list):
-                name = str(key).replace("~", "~0").replace("/", "~1")
-                left.append((f"{pointer}/{name}", child))
-    yield from reversed(parts)
+    if is_schema:
+        return InvalidOptions(f"schema: {reason}", "Leave that out, or replace it.")
+    return InvalidOptions(f"the answer's grammar cannot be used: {said}", "Correct or simplify it.")
 
 
 BEGIN = 'Begin it in that form (JSON with ", " and ": " between its parts), or leave the beginning out.'
@@ -345,14 +410,11 @@ class Grammars:
         return kept[0]
 
     def _compile(self, grammar: str) -> LLMatcher:
-        matcher = self._matcher(grammar)
+        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
         matcher.compute_bitmask()  # a grammar can be too complex from its beginning on
         if matcher.is_error():
-            raise refusal(grammar, matcher.get_error(), lambda part: self._matcher(part).get_error())
+            raise refusal(matcher.get_error())
         return matcher
-
-    def _matcher(self, grammar: str) -> LLMatcher:
-        return LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
 
     def constraint(
         self, grammar: str, begun: str = "", attempt: Attempt = lambda grammar: None

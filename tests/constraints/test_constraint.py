@@ -148,31 +148,26 @@ def test_forced_tokens_have_the_bytes_of_the_grammar_and_its_markup() -> None:
     assert [VOCABULARY.piece(token) for token in constraint.forced(9)] == [b"name", b"},", b"abc"]
 
 
+OBJECT = {"properties": {"a": {"type": "integer"}}}
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    (
-        {"schema": {"properties": {"a/b": {"items": {"not": {}}}}}},
-        "at /properties/a~1b/items: not supported: not$",
-    ),
-    ({"schema": {"if": {}, "then": {}}}, "^schema: at /: not supported: if, then$"),
-    ({"schema": {"oneOf": [{}, {"type": "null"}]}}, "^schema: at /: oneOf is not supported where"),
-    ({"schema": {"pattern": "(?=a)"}}, "^schema: at /: pattern: look-around"),
-    (
-        {"schema": {"$defs": {"x": {"type": "strung"}}, "$ref": "#/$defs/x"}},
-        r"at /\$defs/x: .*strung",
-    ),
-    ({"schema": {"$ref": "http://x/y"}}, "schema: at /: [$]ref to http://x/y, "),
+    ({"schema": {"properties": {"a/b": {"items": {"not": {}}}}}}, r'^schema: Unimplemented keys: \["not"\]$'),
+    ({"schema": {"oneOf": [{}, {"type": "null"}]}}, "^schema: oneOf constraints are not supported"),
+    ({"schema": {"pattern": "(?=a)"}}, "^schema: .*"),
+    ({"schema": {"$defs": {"x": {"type": "strung"}}, "$ref": "#/$defs/x"}}, r"^schema: .*strung"),
+    ({"schema": {"$ref": "http://x/y"}}, "schema: Resource 'http://x/y' is not present"),
+    ({"schema": {"format": "regex"}}, "schema: Unknown format: regex"),
     ({"schema": {"enum": ["x" * LONGEST_GRAMMAR]}}, "schema: it has"),
-    ({"regex": "(a"}, 'cannot be used: invalid regex "[(]a": unclosed group$'),
+    ({"regex": "(a"}, 'cannot be used: .*invalid regex "[(]a"'),
     ({"regex": "(?=a)b"}, "look-around"),
     ({"schema": {"properties": {f"n{i}": {} for i in range(10_000)}}}, "schema: it has 10001 names"),
-    ({"schema": {"items": {"const": ["a\x7f"]}}}, "at /items: a control character"),
-    ({"schema": {"pattern": r"^[^\x00-\x1f]\x1b"}}, "at /: a control character"),
-    ({"schema": {"minProperties": 3, "required": ["a"]}}, "at /: minProperties"),
-    ({"schema": {"exclusiveMinimum": 1, "maximum": 1.5}}, "at /: a whole number as an exclusive bound"),
+    ({"schema": {"items": {"const": ["a\x7f"]}}}, "^schema: a control character"),
+    ({"schema": {"pattern": r"^[^\x00-\x1f]\x1b"}}, "^schema: a control character"),
+    ({"schema": {"minProperties": 3, "required": ["a"]}}, "^schema: minProperties"),
+    ({"schema": {"exclusiveMinimum": 1, "maximum": 1.5}}, "^schema: a whole number as an exclusive bound"),
     ({"schema": {"minimum": 1.5, "exclusiveMaximum": 10**400}}, "number out of range"),
     ({"grammar": "start: foo"}, 'unknown name: "foo"'),
-    ({"grammar": 'start: %json {"type": "strung"}'}, "a JSON schema cannot be used: .*strung"),
-    ({"grammar": "start: %json 5"}, "a JSON schema cannot be used"),
+    ({"grammar": 'start: %json {"type": "strung"}'}, "schema: .*strung"),
+    ({"grammar": "start: %json 5"}, "^schema: "),
     ({"grammar": "root ::= (", "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
     ({"grammar": "root ::= foo", "grammar_syntax": "gbnf"}, "it is not valid GBNF: Rule 'foo' not found"),
     ({"grammar": "foo ::= 'a'", "grammar_syntax": "gbnf"}, "it is not valid GBNF"),
@@ -209,6 +204,12 @@ INVALID: list[tuple[dict[str, Any], str, list[str]]] = [
         ['{"properties": {"const": "12:00:60Z"}}', '{"properties": {"a": 1}}'],
     ),
     ({"const": {"format": "date"}}, '{"format": "date"}', ["{}"]),
+    ({"type": "string", "format": "password"}, '"x"', ["1"]),
+    (
+        {"allOf": [OBJECT, {"properties": {"b": {"$ref": "#/$defs/x"}}}], "$defs": {"x": OBJECT}},
+        '{"a": 1, "b": {"a": 2}}',
+        ['{"a": 1, "b": {"b": 2}}', '{"a": "1"}'],
+    ),
 ]
 
 
@@ -265,11 +266,17 @@ def test_constraints_exclude_each_other_and_replace_those_of_a_layer_below() -> 
 @pytest.mark.parametrize(
     ("schema", "is_closed"),
     [
-        ({"properties": {"a": {"type": "integer"}}, "required": ["a"]}, True),
-        ({"properties": {"a": {"type": "integer"}}, "additionalProperties": True}, False),
-        ({"properties": {"a": {"type": "integer"}}, "required": ["b"]}, False),
-        ({"allOf": [{"properties": {"a": {"type": "integer"}}}, {"properties": {"b": {}}}]}, False),
-        ({"anyOf": [{"properties": {"a": {"type": "integer"}}}]}, False),
+        ({**OBJECT, "required": ["a"]}, True),
+        ({**OBJECT, "additionalProperties": True}, False),
+        ({**OBJECT, "required": ["b"]}, False),
+        ({"anyOf": [OBJECT]}, True),
+        ({"anyOf": [OBJECT, {"additionalProperties": {}}]}, False),
+        ({"allOf": [OBJECT, {"properties": {"c": {}}}]}, True),
+        ({"allOf": [OBJECT, {"properties": {"b": {}}}]}, False),
+        ({"allOf": [OBJECT, {"$ref": "#/$defs/any"}], "$defs": {"any": {"additionalProperties": {}}}}, False),
+        ({"properties": {"a": {}}, "anyOf": [{"required": ["a"]}, {"properties": {"c": {}}}]}, True),
+        ({"properties": {"a": {"allOf": [{"$ref": "#/$defs/x"}], "default": 1}}, "$defs": {"x": {}}}, True),
+        ({"propertyNames": {"type": "string"}, "uniqueItems": False, **OBJECT}, True),
     ],
 )
 def test_objects_that_list_their_properties_have_no_others(schema: dict[str, Any], is_closed: bool) -> None:
