@@ -11,6 +11,7 @@ given up for a request that must not wait (preemption).
 from __future__ import annotations
 
 import itertools
+import logging
 import math
 import threading
 import time
@@ -59,10 +60,13 @@ from localspec.protocol.requests import (
     Request,
     Result,
     TextPrompt,
+    Tool,
 )
 from localspec.speculation.costs import WIDE, CostCurve
 from localspec.speculation.verify import ForwardRows, Proposer, TargetRows
 from localspec.tools.grammar import Marked, answer_grammar, begun_answer
+
+log = logging.getLogger(__name__)
 
 
 class Preemption:
@@ -364,6 +368,8 @@ PATIENT = 3
 """times that a piece of a prompt is preempted before it is read in any case"""
 LEARN_EVERY = 16
 """steps of a busy engine after which it learns for a millisecond"""
+MOST_TRIED = 64
+"""tools of a request among which those with a schema that is refused are found"""
 OWN = 0
 """the number of an engine's own draft model"""
 RELOAD = "Load the model again, then send the request again."
@@ -481,8 +487,13 @@ class Engine:
         except InvalidOptions:
             if marked is None or not marked.form.tools:
                 raise
-            # A schema that the library refuses: arguments are any JSON then.
-            constraint = self._constraint(marked.loose, grammar, begun, attempt)
+            named = [tool for tool in marked.form.tools if marked.prompt.tool in (None, tool.name)]
+            odd = self._refused_tools(marked, named[:MOST_TRIED], attempt) or named
+            log.warning("schemas of tools that are not followed: %s", ", ".join(tool.name for tool in odd))
+            pairs = zip(marked.form.tools, marked.loose.form.tools, strict=True)
+            tools = tuple(loose if tool in odd else tool for tool, loose in pairs)
+            marked = marked._replace(form=marked.form._replace(tools=tools))
+            constraint = self._constraint(marked, grammar, begun, attempt)
         if options.think is None or marked is None or marked.form.thought is None:
             return encoded._replace(constraint=constraint)
         return encoded._replace(constraint=self._budget(options.think, marked, constraint))
@@ -497,6 +508,17 @@ class Engine:
     ) -> Constraint | None:
         grammar = answer if marked is None else answer_grammar(marked, answer)
         return None if grammar is None else self._grammars.constraint(grammar, begun, attempt)
+
+    def _refused_tools(self, marked: Marked, tools: Seq[Tool], attempt: Attempt) -> Seq[Tool]:
+        """Return those whose schemas the library refuses, found by halves: their arguments are any JSON."""
+        try:
+            part = marked._replace(form=marked.form._replace(tools=tuple(tools)))
+            self._constraint(part, None, "", attempt)
+            return ()
+        except InvalidOptions:
+            half = len(tools) // 2
+            parts = (tools[:half], tools[half:]) if half else ()
+            return [t for each in parts for t in self._refused_tools(marked, each, attempt)] or tools
 
     def _budget(self, most: int, marked: Marked, inner: Constraint | None) -> Budget:
         vocabulary, form = self.target.vocabulary, marked.form

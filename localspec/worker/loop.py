@@ -279,9 +279,7 @@ class Apart:
         the result of ``work`` or raises its exception. That function must not be called for dropped work."""
         self._start(id, fate, work, then, slow=False)
 
-    def _start(
-        self, id: int, fate: Fate, work: Callable[[Attempt], T], then: Then[T], *, slow: bool
-    ) -> None:
+    def _start(self, id: int, fate: Fate, work: Callable[[Attempt], T], then: Then[T], *, slow: bool) -> None:
         def end() -> None:
             del self._jobs[id]
             if future.cancelled() or not isinstance(future.exception(), TooSlow):

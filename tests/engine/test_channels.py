@@ -161,6 +161,18 @@ def test_a_call_that_the_tools_do_not_allow_is_never_written() -> None:
     assert [call.arguments for call in result.finish().tool_calls] == ['{"zone": "UTC"}']
 
 
+@pytest.mark.parametrize(
+    "odd", [{"required": None}, {"properties": None}, {"properties": {"a": {"type": "strung"}}}], ids=str
+)
+def test_a_schema_that_is_refused_takes_no_other_tool_with_it(
+    odd: dict[str, Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    tools = Tool("now", "", {"properties": {"zone": {"const": "UTC"}}}), Tool("odd", "", odd)
+    result = answered(CALL.replace("UTC", "CET"), *tools)
+    assert [call.arguments for call in result.finish().tool_calls] == ['{"zone": "UTC"}']
+    assert caplog.messages == ["schemas of tools that are not followed: odd"]
+
+
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.known_by[0])
 def test_each_token_is_published_once_however_the_text_is_cut(family: Family) -> None:
     form = Form(family, (Tool("now"),), ("<think>", "</think>"))
