@@ -253,6 +253,8 @@ class Fate:
 
 QUICK_S, SLOW_S = 0.1, 1.5
 """processor time that a grammar may take among the others, and one at a time"""
+LONG_GRAMMAR = 1 << 17
+"""characters of a grammar that is not tried among the others"""
 TOO_COMPLEX = "the answer's form takes too much time or memory to compile"
 
 
@@ -297,7 +299,8 @@ class Apart:
     def _attempt(self, fate: Fate, slow: bool, grammar: str) -> None:
         """Raise an error if the grammar takes too long in this line, or the job was cancelled."""
         seconds = SLOW_S if slow else QUICK_S
-        if self._trials[slow].compiles(grammar, seconds, lambda: fate.cancelled):
+        is_tried = slow or len(grammar) <= LONG_GRAMMAR
+        if is_tried and self._trials[slow].compiles(grammar, seconds, lambda: fate.cancelled):
             return
         if slow and not fate.cancelled:
             raise InvalidOptions(TOO_COMPLEX, "Simplify it.")
