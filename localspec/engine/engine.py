@@ -517,8 +517,8 @@ class Engine:
             return ()
         except InvalidOptions:
             half = len(tools) // 2
-            parts = (tools[:half], tools[half:]) if half else ()
-            return [t for each in parts for t in self._refused_tools(marked, each, attempt)] or tools
+            halves = (tools[:half], tools[half:]) if half else ()
+            return [tool for each in halves for tool in self._refused_tools(marked, each, attempt)] or tools
 
     def _budget(self, most: int, marked: Marked, inner: Constraint | None) -> Budget:
         vocabulary, form = self.target.vocabulary, marked.form

@@ -276,21 +276,20 @@ class Apart:
         """True if there are jobs whose results have not been handed over."""
         return bool(self._jobs)
 
-    def begin(self, id: int, fate: Fate, work: Callable[[Attempt], T], then: Then[T]) -> None:
+    def begin(
+        self, id: int, fate: Fate, work: Callable[[Attempt], T], then: Then[T], *, slow: bool = False
+    ) -> None:
         """Run ``work`` in a thread, then call ``then`` on the engine's thread, with a function that returns
         the result of ``work`` or raises its exception. That function must not be called for dropped work."""
-        self._start(id, fate, work, then, slow=False)
 
-    def _start(self, id: int, fate: Fate, work: Callable[[Attempt], T], then: Then[T], *, slow: bool) -> None:
         def end() -> None:
             del self._jobs[id]
-            if future.cancelled() or not isinstance(future.exception(), TooSlow):
-                then(future.result)
-            elif fate.cancelled:
-                fate.dropped = True
-                then(future.result)
-            else:
-                self._start(id, fate, work, then, slow=True)
+            is_slow = not future.cancelled() and isinstance(future.exception(), TooSlow)
+            if is_slow and not fate.cancelled:
+                self.begin(id, fate, work, then, slow=True)
+                return
+            fate.dropped |= is_slow
+            then(future.result)
 
         future = self._threads[slow].submit(work, partial(self._attempt, fate, slow))
         self._jobs[id] = fate, future

@@ -318,7 +318,7 @@ def test_an_answer_has_the_form_that_is_asked_for(cli: Cli, tmp_path: Path) -> N
         (("--regex", "a(", "--no-daemon"), "unclosed group"),
         (("--regex", "a", "--choice", "b"), "regex and choice exclude each other"),
         (("--schema", "{here}/x.json"), "is not JSON"),
-        (("--schema", "{here}/y.json"), "schema: at /items: "),
+        (("--schema", "{here}/y.json"), "schema: Unimplemented keys: "),
     ],
 )
 def test_a_form_that_cannot_be_had_is_refused(
