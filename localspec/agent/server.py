@@ -21,6 +21,7 @@ from localspec._version import __version__
 from localspec.process import NOTHING_ADDED
 from localspec.protocol.jsonrpc import LONGEST_FAULT, notification, request, result, shortened
 from localspec.protocol.requests import Tool
+from localspec.tools.families import as_json
 from localspec.wording import MB, one_line, size
 
 T = TypeVar("T")
@@ -32,7 +33,8 @@ START_S, CALL_S = 60.0, 120.0
 REPLY_S, END_S = 2.0, 1.0
 """seconds for the answer to a ping after a cancelled call, and for a program's end after that of its stdin;
 one that takes longer is killed"""
-LONGEST_MESSAGE = 16 * MB
+LONGEST_MESSAGE, MOST_LINES = 16 * MB, 100_000
+"""a program that writes more than these before an answer is ended"""
 LONGEST_RESULT = 100_000
 """characters of a result; beyond that its middle is left out"""
 MOST_TOOLS = 128
@@ -58,9 +60,18 @@ class _Message(msgspec.Struct):
 
 
 class _Listed(msgspec.Struct, rename="camel"):
-    name: str
-    description: str | None = None
-    input_schema: dict[str, Any] = {}
+    name: Any = None
+    description: Any = None
+    input_schema: Any = {}
+
+    @property
+    def tool(self) -> Tool | None:
+        """The tool; None if a type or a size is wrong."""
+        name, schema = self.name, self.input_schema
+        is_usable = isinstance(name, str) and NAME.fullmatch(name) and isinstance(schema, dict)
+        if not is_usable or len(msgspec.json.encode(schema)) > LONGEST_SCHEMA:
+            return None
+        return Tool(name, shortened(str(self.description or ""), LONGEST_DESCRIPTION), schema)
 
 
 class _Page(msgspec.Struct, rename="camel"):
@@ -75,7 +86,8 @@ class _Content(msgspec.Struct):
 
 
 class _Outcome(msgspec.Struct, rename="camel"):
-    content: list[_Content] = []
+    content: list[_Content] | None = None
+    structured_content: Any = None
     is_error: bool = False
 
 
@@ -109,13 +121,12 @@ class Server:
                     found += page.tools
         except (TimeoutError, ToolError) as error:
             return [], str(error) or f"{self.name} has not listed its tools within {START_S:g} s"
-        tools = [
-            Tool(each.name, shortened(each.description or "", LONGEST_DESCRIPTION), each.input_schema)
-            for each in found[:MOST_TOOLS]
-            if NAME.fullmatch(each.name) and len(msgspec.json.encode(each.input_schema)) <= LONGEST_SCHEMA
-        ]
-        left = len(found) - len(tools)
-        return tools, f"{self.name} has {len(found):,} tools, of which {left:,} are left out" * bool(left)
+        tools = [tool for each in found if (tool := each.tool) is not None][:MOST_TOOLS]
+        used = {tool.name for tool in tools}
+        left = [name for each in found if (name := str(each.name)) not in used]
+        names = one_line(shortened(", ".join(left), LONGEST_FAULT))
+        remark = f"{self.name} has {len(found):,} tools, of which {len(left):,} are left out: {names}"
+        return tools, remark * bool(left)
 
     async def call(self, tool: str, arguments: dict[str, Any]) -> str:
         """The result of a call as text, after earlier ones; raises :class:`ToolError`. One that is cancelled
@@ -135,8 +146,10 @@ class Server:
         except asyncio.CancelledError:
             await self._give_up()
             raise
-        texts = ((c.resource or c).text or (c.type != "text") * f"[{c.type}]" for c in outcome.content)
-        text = "\n".join(texts)
+        content = outcome.content or ()
+        text = "\n".join((c.resource or c).text or (c.type != "text") * f"[{c.type}]" for c in content)
+        if not text and outcome.structured_content is not None:
+            text = as_json(outcome.structured_content)
         if len(text) > LONGEST_RESULT:
             text = f"{shortened(text, LONGEST_RESULT)}\n[shortened from {len(text):,} characters]"
         if outcome.is_error:
@@ -203,12 +216,15 @@ class Server:
         """Send a request and wait for its answer; answers to earlier ones are skipped."""
         self._id = id = self._id + 1
         await self._send(request(id, method, params))
-        while True:
+        for _ in range(MOST_LINES):
             message = await self._receive()
             if message.method is not None and message.id is not None:
                 await self._send(result(message.id, {}))  # a ping: no capability offers more
             elif message.method is None and message.id == id:
                 break
+        else:
+            await self._end()
+            raise ToolError(f"{self.name} is ended: it wrote {MOST_LINES:,} lines without an answer")
         if message.error is not None:
             reason = shortened(str(message.error.get("message")), LONGEST_FAULT)
             raise ToolError(f"{self.name} answers: {reason}")
@@ -227,19 +243,22 @@ class Server:
             raise await self._ended() from None
 
     async def _receive(self) -> _Message:
-        """The next message; lines that are none, such as logs, are skipped."""
+        """The message in the next line; an empty one for a line that is none, such as a log."""
         stdout = self._running.stdout
         assert stdout is not None
-        while True:
-            try:
-                line = await stdout.readline()
-            except ValueError:
-                await self._end()
-                raise ToolError(f"{self.name} is ended: a message had over {size(LONGEST_MESSAGE)}") from None
-            if not line:
-                raise await self._ended()
-            with contextlib.suppress(msgspec.DecodeError, RecursionError, UnicodeError):
-                return msgspec.json.decode(line, type=_Message)
+        try:
+            line = (await stdout.readline()).decode(errors="replace")
+        except ValueError:
+            await self._end()
+            raise ToolError(f"{self.name} is ended: a message had over {size(LONGEST_MESSAGE)}") from None
+        if not line:
+            raise await self._ended()
+        try:
+            return msgspec.json.decode(line, type=_Message)
+        except (msgspec.DecodeError, RecursionError) as error:
+            if '"jsonrpc"' in line:
+                raise ToolError(f"{self.name} breaks the protocol: {error}") from None
+        return _Message()
 
     async def _ended(self) -> ToolError:
         """The end of the program, with the last line of its stderr."""

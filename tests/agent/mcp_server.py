@@ -20,10 +20,15 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     if method == "initialize":
         return {"protocolVersion": params["protocolVersion"], "capabilities": {"tools": {}}}
     if method == "tools/list":
-        return {"tools": [{"name": 1}] if FAULT == "wrong" else tools()}
+        odd = [{"name": 1}, {"name": "empty", "inputSchema": None}] if FAULT == "odd" else []
+        return {"tools": 1 if FAULT == "wrong" else [*odd, *tools()]}
     text = params.get("arguments", {}).get("text", "")
     if text == "late":
         time.sleep(1.5)
+    if text == "structured":
+        return {"content": None, "structuredContent": {"hour": 12}}
+    if text == "flood":
+        print(end="\n" * 1_000_000)
     repeated = {"large": 2_000_000, "huge": 5_000_000}.get(text, 1)
     return {"content": [{"type": "text", "text": text * repeated}, {"type": "image", "data": ""}]}
 
@@ -36,4 +41,7 @@ for line in sys.stdin:
         print("a line that is no message", flush=True)
         print(json.dumps({"jsonrpc": "2.0", "id": 7, "method": "ping"}), flush=True)
         result = answer(request["method"], request.get("params", {}))
-        print(json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result}), flush=True)
+        message = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result})
+        damaged = message.replace("latin", "\xe9").replace('"NaN', 'NaN, "')
+        sys.stdout.buffer.write(damaged.encode("latin-1") + b"\n")
+        sys.stdout.flush()

@@ -137,20 +137,34 @@ def written(folder: Path, *faults: str) -> Path:
 
 
 async def test_servers_that_fail_leave_the_others(tmp_path: Path) -> None:
-    async with opened(written(tmp_path, "fine", "dies", "wrong", "many", "second")) as (box, remarks):
+    async with opened(written(tmp_path, "fine", "dies", "wrong", "odd", "many")) as (box, remarks):
         assert remarks == [
             "dies has ended with code 1: no licence",
-            "wrong breaks the protocol in tools/list: Expected `str`, got `int` - at `$.tools[0].name`",
-            "many has 10,000 tools, of which 9,872 are left out",
+            "wrong breaks the protocol in tools/list: Expected `array`, got `int` - at `$.tools`",
+            "odd has 3 tools, of which 2 are left out: 1, empty",
+            remarks[3],
             "none cannot be started: /nowhere/x: No such file or directory",
             f"far {server.NO_COMMAND}",
         ]
         names = [tool.name for tool in box.tools]
-        assert len(names) == 130 and (names[0], names[-1]) == ("echo", "second_echo")
-        assert await called(box, "second_echo", '{"text": "a"}') == "a\n[image]"
+        assert len(names) == 130 and names[:2] == ["echo", "odd_echo"]
+        assert remarks[3].startswith("many has 10,000 tools, of which 9,872 are left out: tool128, tool129, ")
+        assert await called(box, "odd_echo", '{"text": "a"}') == "a\n[image]"
     with pytest.raises(LocalspecError, match="none cannot be started: .*; far has no command"):
         async with opened(written(tmp_path)):
             pass
+
+
+async def test_results_that_break_the_protocol(tmp_path: Path) -> None:
+    async with opened(written(tmp_path, "fine")) as (box, _):
+        for text, outcome in (
+            ("structured", '{"hour": 12}'),
+            ("a latin", "a \ufffd\n[image]"),
+            ("NaN", "error: fine breaks the protocol: JSON is malformed: invalid character (byte 76)"),
+            ("flood", "error: fine is ended: it wrote 100,000 lines without an answer"),
+            ("a", "a\n[image]"),
+        ):
+            assert await called(box, "echo", json.dumps({"text": text})) == outcome
 
 
 async def test_results_that_are_late_or_large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
