@@ -11,7 +11,7 @@ import importlib.util
 import inspect
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -46,8 +46,9 @@ def main(path: str) -> None:
 
 
 def functions_of(path: str) -> dict[str, Function]:
-    """The functions of a file that are tools; raises its own errors, and :class:`TypeError` for an annotation
-    without a JSON schema. Imports are searched for in the file's directory first."""
+    """The functions of a file that are tools; raises its own errors. One whose parameters have no JSON schema
+    is listed without one, with the reason in its name: the client leaves such a tool out, and shows the name.
+    Imports are searched for in the file's directory first."""
     sys.path.insert(0, str(Path(path).resolve().parent))
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None and spec.loader is not None
@@ -58,17 +59,26 @@ def functions_of(path: str) -> dict[str, Function]:
         is_own = inspect.isfunction(function) and function.__module__ == MODULE
         if not is_own or name.startswith("_") or not function.__doc__:
             continue
-        parameters = inspect.signature(function, eval_str=True).parameters.values()
-        if all(each.annotation is not each.empty and each.kind in KINDS for each in parameters):
-            fields: list[Any] = [
-                (p.name, p.annotation, p.default)[: 2 + (p.default is not p.empty)] for p in parameters
-            ]
-            struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
-            _, parts = msgspec.json.schema_components((struct,), ref_template="#/$defs/{name}")
-            schema = {**parts.pop(name), **({"$defs": parts} if parts else {})}
-            tool = {"name": name, "description": inspect.getdoc(function), "inputSchema": schema}
-            found[name] = Function(function, struct, tool)
+        try:
+            parameters = inspect.signature(function, eval_str=True).parameters.values()
+            if all(each.annotation is not each.empty and each.kind in KINDS for each in parameters):
+                found[name] = _describe(name, function, parameters)
+        except Exception as error:  # of the user's annotations
+            reason = str(error).rpartition("\n")[2]
+            tool = {"name": f"{name} ({reason})", "inputSchema": None}
+            found[name] = Function(function, msgspec.Struct, tool)
     return found
+
+
+def _describe(name: str, function: Callable[..., Any], parameters: Iterable[inspect.Parameter]) -> Function:
+    fields: list[Any] = [
+        (p.name, p.annotation, p.default)[: 2 + (p.default is not p.empty)] for p in parameters
+    ]
+    struct = msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+    _, parts = msgspec.json.schema_components((struct,), ref_template="#/$defs/{name}")
+    schema = {**parts.pop(name), **({"$defs": parts} if parts else {})}
+    tool = {"name": name, "description": inspect.getdoc(function), "inputSchema": schema}
+    return Function(function, struct, tool)
 
 
 def answered(call: Call, functions: dict[str, Function]) -> dict[str, Any]:
