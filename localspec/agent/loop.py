@@ -7,6 +7,7 @@ import re
 import time
 from collections.abc import Coroutine
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any, Literal, Protocol
 
@@ -72,7 +73,7 @@ class Toolbox:
         self._servers: list[Server] = []
         self._places: dict[str, tuple[Server, Tool]] = {}
         self.allowed: set[str] = set()
-        """the tools that are called without a question"""
+        """tools that are called without a question; a name is that of one tool until its program ends"""
 
     @property
     def tools(self) -> tuple[Tool, ...]:
@@ -88,8 +89,8 @@ class Toolbox:
 
     async def open(self, servers: list[Server]) -> list[str]:
         """Start programs besides those that run, in place of those that are started alike;
-        returns sentences on tools that are missing. Of two tools with one name the second gets its program's
-        before it. Raises :class:`LocalspecError` if these programs have no tool at all."""
+        returns sentences on tools that are missing. A tool whose name is taken gets its program's before it,
+        and a number if need be. Raises :class:`LocalspecError` if these programs have no tool at all."""
         try:
             listed = await asyncio.gather(*(server.tools() for server in servers))
             remarks = [remark for _, remark in listed if remark]
@@ -105,7 +106,8 @@ class Toolbox:
         for server, (tools, _) in zip(servers, listed, strict=True):
             for tool in tools:
                 full = re.sub(r"[^A-Za-z0-9_-]", "_", f"{server.name[:20]}_{tool.name}")
-                self._places[full if tool.name in self._places else tool.name] = (server, tool)
+                names = chain((tool.name, full), (f"{full}_{n}" for n in count(2)))
+                self._places[next(name for name in names if name not in self._places)] = (server, tool)
         await _end(replaced)
         return remarks
 

@@ -12,7 +12,7 @@ SCHEMA = {"type": "object", "properties": {"text": {"type": "string"}}}
 
 
 def tools() -> list[dict[str, Any]]:
-    names = [f"tool{n}" for n in range(10_000)] if FAULT == "many" else ["echo"]
+    names = [f"tool{n}" for n in range(10_000)] if FAULT == "many" else sys.argv[2:] or ["echo"]
     return [{"name": name, "description": "Say it again.", "inputSchema": SCHEMA} for name in names]
 
 

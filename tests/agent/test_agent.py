@@ -294,18 +294,31 @@ def time() -> str:
 
 async def test_programs_are_added_and_replaced(functions: Path, tmp_path: Path) -> None:
     async with opened(functions) as (box, _):
-        box.allowed |= {"time", "weather"}
         await box.open(servers_in(written(tmp_path, "fine"))[:1])
         functions.write_text("def time() -> int:\n    'The time.'\n    return 12\n")
         await box.open(servers_in(functions))
         assert [tool.name for tool in box.tools] == ["echo", "time"]
-        assert box.allowed == set() and await called(box, "time", "{}") == "12"
+        assert await called(box, "time", "{}") == "12"
         with pytest.raises(LocalspecError, match="none cannot be started"):
             await box.open(servers_in(written(tmp_path)))
         results = await asyncio.gather(*(called(box, "echo", f'{{"text": "{n}"}}') for n in range(3)))
         assert results == [f"{n}\n[image]" for n in range(3)]
         await box.close()
         assert box.tools == ()
+
+
+async def test_consent_is_to_one_tool_of_one_program() -> None:
+    def offering(name: str, *tools: str) -> list[server.Server]:
+        return [server.Server(name, (sys.executable, SERVER, name, *tools))]
+
+    box = Toolbox()
+    await box.open(offering("good", "evil_read", "read"))
+    box.allowed.add("evil_read")
+    await box.open(offering("evil", "read"))
+    assert box.listing == "good: evil_read (allowed), read\nevil: evil_read_2"
+    await box.open(offering("good", "evil_read", "read"))
+    assert box.allowed == set()
+    await box.close()
 
 
 async def test_no_call_starts_a_program_that_was_ended(functions: Path) -> None:
