@@ -26,8 +26,8 @@ from localspec.wording import duration, one_line
 
 MOST_TURNS = 20
 """answers with calls, after which a conversation is ended"""
-SHOWN_ARGUMENTS, SHOWN_RESULT = 4_000, 120
-"""characters in the line of a call, and of its result"""
+SHOWN_RESULT = 120
+"""characters in the line of a call's result"""
 FORMS = 'Give FILE.py with functions, or FILE.json with {"mcpServers": {NAME: {"command": …, "args": […]}}}.'
 NO_FUNCTION = (
     "Of a Python file the public functions with a docstring and annotated parameters are tools. "
@@ -147,8 +147,9 @@ class Made:
 
     @property
     def begun(self) -> str:
-        """The tool with its arguments, in a line."""
-        return called(self.call)
+        """The tool with all of its arguments, in a line; what a screen does not show is escaped."""
+        line = f"{self.call.name} {_arguments(self.call)}"
+        return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
     @property
     def ended(self) -> str:
@@ -162,11 +163,6 @@ class Made:
         so_far = None if self.began is None else time.monotonic() - self.began
         seconds = so_far if self.seconds is None else self.seconds
         return "" if seconds is None else f" ({duration(seconds)})"
-
-
-def called(call: ToolCall) -> str:
-    """A call in a line."""
-    return one_line(f"{call.name} {shortened(_arguments(call), SHOWN_ARGUMENTS)}")
 
 
 def _arguments(call: ToolCall) -> str:

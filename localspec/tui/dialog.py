@@ -21,6 +21,8 @@ from localspec.tui.chat import Chat, Tools
 from localspec.tui.link import Link
 from localspec.wording import one_line
 
+LONG = 250
+"""characters of a question that may not be seen at once"""
 AWARE_S = 0.5
 """seconds without a letter before one of a user who typed is an answer"""
 
@@ -93,6 +95,8 @@ class Ask(Dialog[ScreenResultType]):
         first, *_, last = self._answers
         with Vertical() as box:
             box.border_title = self.title
+            if len(self._question) > LONG:
+                box.border_subtitle = f"{len(self._question):,} characters: PgDn"
             with VerticalScroll(can_focus=False):
                 yield Static(self._question, markup=False)
             with Horizontal():

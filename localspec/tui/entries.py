@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from textual.strip import Strip
 
+from localspec.protocol.jsonrpc import shortened as cut
 from localspec.tui.conversation import Answer, Called, Question, Said, shown
 from localspec.tui.painter import Painter
 from localspec.tui.plain import Piece, Plain
@@ -24,8 +25,8 @@ AT_ONCE = 8_000
 """characters at the end of a text that are painted in full when the whole text comes at once"""
 HEAD, RESULT_HEAD = 12, 3
 """lines of a long question, and of a call's result, that are shown until it is opened"""
-HEAD_CHARS = 8_000
-"""characters of it that are wrapped to find them"""
+HEAD_CHARS, CALL_CHARS = 8_000, 4_000
+"""characters of it that are wrapped to find them, and of a call with its arguments that are shown"""
 THOUGHTS = 300
 """characters at the end of thoughts that are shown until the answer begins"""
 ENDINGS = {
@@ -64,7 +65,7 @@ class FoldedEntry:
             self._lines = self._folded(painter, HEAD, painter.look.question, bar=True)
             return
         made = self.said.made
-        self._lines = painter.text(shown(f"{made.begun}{made.took}"), painter.look.muted)
+        self._lines = painter.text(f"{cut(made.begun, CALL_CHARS)}{made.took}", painter.look.muted)
         if self.said.text:
             self._lines += self._folded(painter, RESULT_HEAD, Style.null(), bar=False)
 

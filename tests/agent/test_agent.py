@@ -274,6 +274,12 @@ async def test_words_take_the_place_of_calls_that_are_repeated(home: Path, funct
     assert messages[-1].content.startswith("call") and "time {} returned:" in messages[-1].content
 
 
+def test_a_call_is_shown_in_full_with_what_is_not_seen() -> None:
+    hidden = '{"command": "' + 5_000 * "#" + " rm -rf ~ \u202e\u200b\U000e0041\x9b" + 5_000 * "#" + '"}'
+    escaped = hidden.replace("\u202e\u200b\U000e0041\x9b", r"\u202e\u200b\U000e0041\x9b")
+    assert Made(ToolCall("1", "run", hidden)).begun == f"run {escaped}"
+
+
 async def test_a_conversation_ends_and_asks_once_for_what_is_always_allowed(
     home: Path, functions: Path
 ) -> None:

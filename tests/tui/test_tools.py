@@ -148,6 +148,7 @@ async def test_a_long_call_is_read_by_pages_above_the_answers(home: Path) -> Non
         player.app.push_screen(Permission("\n".join(f"line {n}" for n in range(60))))
         await player.until(lambda: any("line 12" in line for line in player.lines()), "it begins")
         assert any("Once (y)" in line for line in player.lines())
+        assert "469 characters: PgDn" in "\n".join(player.lines())
         await player.press(*["pagedown"] * 6)
         await player.until(lambda: any("line 59" in line for line in player.lines()), "it ends")
         await player.press(*["pageup"] * 6)
