@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.binding import Binding
 from textual.containers import Horizontal, Vertical, VerticalScroll
-from textual.events import Click
+from textual.events import Click, Key, Paste
 from textual.screen import ModalScreen, ScreenResultType
+from textual.timer import Timer
 from textual.widgets import Button, Static
 from textual.widgets.button import ButtonVariant
 
@@ -23,13 +23,17 @@ from localspec.wording import one_line
 
 LONG = 250
 """characters of a question that may not be seen at once"""
-AWARE_S = 0.5
-"""seconds without a letter before one of a user who typed is an answer"""
+PAUSE_S, ALONE_S = 1.0, 0.5
+"""seconds without a key before and after one that answers the question before a call"""
+LETTERS: Mapping[str, Consent] = {"y": "yes", "a": "always", "n": "no"}
 
 
 class Reporter(Protocol):
-    """The screen behind a dialog, which runs work and shows its errors."""
+    """The screen behind a dialog, which runs work and shows its errors, and has the prompt with a text."""
 
+    @property
+    def typed(self) -> str: ...
+    def type(self, event: Key | Paste) -> None: ...
     def attempt(self, work: Coroutine[Any, Any, None], *, otherwise: str = "") -> None: ...
     def show_error(self, error: LocalspecError) -> None: ...
 
@@ -72,6 +76,7 @@ class Ask(Dialog[ScreenResultType]):
         Binding("pagedown", "page('down')", "Page down", show=False),
     ]
 
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (40, "-wide")]
     AUTO_FOCUS = "#no"  # a key may already be in the queue
     DEFAULT_CSS = """
     Ask { align: center middle; }
@@ -81,8 +86,10 @@ class Ask(Dialog[ScreenResultType]):
     }
     Ask VerticalScroll { height: auto; max-height: 60vh; margin-bottom: 1; }
     Ask Static { width: 100%; }
-    Ask Horizontal { height: auto; overflow-x: auto; scrollbar-size: 0 0; }
+    Ask Horizontal { height: auto; }
     Ask Button { min-width: 0; margin-right: 1; }
+    Ask.-narrow Horizontal { layout: vertical; }
+    Ask.-narrow VerticalScroll { margin-bottom: 0; }
     """
 
     def __init__(
@@ -130,13 +137,11 @@ class Confirm(Ask[bool]):
 
 
 class Permission(Ask[Consent]):
-    """The consent to a call, which is shown above. A letter that is typed at once, or right after such a
-    one, was meant for the prompt."""
+    """The consent to a call, which is shown above. A letter that stands alone answers: with an empty prompt,
+    and without a key shortly before or after it. Enter does behind a pause. Other text is for the prompt."""
 
     BINDINGS = [
-        Binding("escape,n", "answer('no')", "No"),
-        Binding("y", "letter('yes')", "Once"),
-        Binding("a", "letter('always')", "Always"),
+        Binding("escape", "answer('no')", "No"),
         Binding("ctrl+c", "stop", "Stop", show=False),
     ]
     TITLE = "The model calls"
@@ -144,13 +149,54 @@ class Permission(Ask[Consent]):
     def __init__(self, call: str) -> None:
         answers: dict[str, Consent] = {"Once (y)": "yes", "Always (a)": "always", "No (esc)": "no"}
         super().__init__(call, answers, "primary")
-        self._from = time.monotonic() + AWARE_S
+        self._letter: Key | None = None
+        """an answer, unless a key follows it"""
+        self.pause: Timer | None = None
+        """runs behind a key, and at first"""
 
-    def action_letter(self, answer: Consent) -> None:
-        """End with this answer, if the user has seen the question."""
-        if time.monotonic() >= self._from:
-            self.dismiss(answer)
-        self._from = time.monotonic() + AWARE_S
+    def on_mount(self) -> None:
+        self._begin_pause()
+
+    def _begin_pause(self, letter: Key | None = None) -> None:
+        if self.pause is not None:
+            self.pause.stop()
+        self._letter = letter
+        self.pause = self.set_timer(PAUSE_S if letter is None else ALONE_S, self._end_pause)
+
+    def _end_pause(self) -> None:
+        self.pause = None
+        if self._letter is not None:
+            self.dismiss(LETTERS[self._letter.key])
+
+    def on_key(self, event: Key) -> None:
+        """Begin to answer by a letter, or pass what is typed to the prompt."""
+        if event.key in ("pageup", "pagedown"):
+            return
+        has_paused, screen = self.pause is None, cast(Application, self.app).chat_screen
+        if has_paused and event.key in LETTERS and not screen.typed:
+            self._begin_pause(event)
+        elif event.is_printable or event.key == "backspace":
+            self._pass(event)
+        elif event.key != "enter" or has_paused:
+            self._begin_pause()
+            return
+        else:
+            self._pass()
+        event.stop()
+
+    def on_paste(self, event: Paste) -> None:
+        event.stop()
+        self._pass(event)
+
+    def _pass(self, *events: Key | Paste) -> None:
+        """Put what is typed or pasted into the prompt, behind a letter that did not stand alone."""
+        screen = cast(Application, self.app).chat_screen
+        for each in (self._letter, *events):
+            if each is not None:
+                screen.type(each)
+        self._begin_pause()
+        self.query_one("#no").focus()
+        self.query_one(Vertical).border_subtitle = "typed into the prompt: ← Enter, or Esc"
 
     async def action_stop(self) -> None:
         """Stop the answer, too."""

@@ -135,6 +135,10 @@ class ChatScreen(Screen[None]):
         """The text in the prompt."""
         return self._prompt.text
 
+    def type(self, event: Key | Paste) -> None:
+        """Put a key or a pasted text of a dialog into the prompt."""
+        self._prompt.take(event)
+
     def show(self, chat: Chat) -> None:
         """Show another chat; an answer of the previous one continues."""
         self._leave_edit()
@@ -166,7 +170,7 @@ class ChatScreen(Screen[None]):
         if event.is_printable and event.character and not is_bound:
             event.stop()
             self._typing = True
-            self._prompt.type(event.character)
+            self._prompt.take(event)
 
     def on_descendant_focus(self, event: DescendantFocus) -> None:
         if event.widget is self._transcript:
@@ -174,7 +178,7 @@ class ChatScreen(Screen[None]):
 
     def on_paste(self, event: Paste) -> None:
         if not self._prompt.has_focus_within:
-            self._prompt.paste(event)
+            self._prompt.take(event)
 
     def on_prompt_begun(self, fact: Prompt.Begun) -> None:
         chat = self.chat

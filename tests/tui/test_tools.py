@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from textual.events import Paste
 from textual.widgets import Button
 
 from localspec.agent.loop import servers_in
@@ -31,7 +32,8 @@ def home() -> Iterator[Path]:
 
 @pytest.fixture
 def functions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(dialog, "AWARE_S", 0.0)
+    monkeypatch.setattr(dialog, "PAUSE_S", 0.01)
+    monkeypatch.setattr(dialog, "ALONE_S", 0.01)
     path = tmp_path / "functions.py"
     path.write_text(FUNCTIONS.replace('f"\\x1b[2Jrain in {city}"', LONG))
     return path
@@ -43,6 +45,14 @@ async def asked(player: Player, call: str) -> None:
         lambda: isinstance(player.app.screen, Permission) and any(call in line for line in player.lines()),
         f"{call} is asked for",
     )
+    await rested(player)
+
+
+async def rested(player: Player) -> None:
+    """Wait until a letter may answer."""
+    asking = player.app.screen
+    assert isinstance(asking, Permission)
+    await player.until(lambda: asking.pause is None, "the pause is over")
 
 
 async def test_calls_are_asked_for_and_shown_and_stay_in_the_chat(home: Path, functions: Path) -> None:
@@ -114,23 +124,38 @@ async def test_a_call_is_stopped_with_its_answer(home: Path, functions: Path, ke
         assert answer is not None and answer.status in ("cancelled", "complete")  # it is short
 
 
-async def test_letters_of_a_text_that_is_typed_are_no_consent(
-    home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dialog, "AWARE_S", 1000.0)
+async def test_a_text_that_is_typed_is_no_consent(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def pause() -> None:
+        """Press a key without an effect, and let the pause behind it end; later ones do not."""
+        monkeypatch.setattr(dialog, "PAUSE_S", 0.01)
+        await player.press("f9")
+        await rested(player)
+        monkeypatch.setattr(dialog, "PAUSE_S", 1000.0)
+
+    monkeypatch.setattr(dialog, "ALONE_S", 1000.0)
     async with playing() as player:
-        await player.screen.open_tools(servers_in(functions))
-        player.screen.query_one("Composer").text = "call"  # type: ignore[attr-defined]
+        asking, answers = Permission("delete_file {}"), list[object]()
+        player.app.push_screen(asking, answers.append)
+        await player.press("w", "y")
+        await pause()
+        await player.press("y", "backspace", "enter")
+        assert player.typed == "wy"
+        await player.press("backspace", "backspace")
+        await pause()
+        await player.write("and")
+        player.app.post_message(Paste(" so"))
+        await player.until(lambda: player.typed == "and so", "the text is pasted")
+        await pause()
+        await player.press("up", "enter")
+        assert asking.is_active and "typed into the prompt" in "\n".join(player.lines())
+        await player.press("right", "n")
+        assert asking.query_one("#no", Button).has_focus
+        await pause()
         await player.press("enter")
-        await asked(player, "weather")
-        await player.press("y", "a")
-        assert isinstance(player.app.screen, Permission)
-        assert player.app.screen.query_one("#no", Button).has_focus
-        await player.press("ctrl+c")
-        await player.answered(None)
-        assert [said.text for said in player.chat.said if isinstance(said, Called)] == [
-            *2 * ("The user refused this call.",)
-        ]
+        await player.until(lambda: asking not in player.app.screen_stack, "it is answered")
+        await player.settle()
+        assert answers == ["no"]
+        assert player.typed == "and son"
 
 
 async def test_a_file_without_tools_is_an_error(home: Path, tmp_path: Path) -> None:
@@ -155,4 +180,5 @@ async def test_a_long_call_is_read_by_pages_above_the_answers(home: Path) -> Non
         await player.until(lambda: any("line 0" in line for line in player.lines()), "it begins again")
         await player.resize(20, 9)
         shown = "\n".join(player.lines())
-        assert "line 0" in shown and "line 3" in shown and "Once (y)" in shown
+        buttons = ("Once (y)", "Always (a)", "No (esc)")
+        assert "line 0" in shown and "line 3" in shown and all(button in shown for button in buttons)

@@ -136,9 +136,9 @@ class Composer(TextArea, inherit_bindings=False):
     ]
 
     async def _on_paste(self, event: Paste) -> None:
+        event.stop()  # the application would give it to a dialog
         longest = max(map(len, event.text.splitlines()), default=0)
         if longest > LONGEST_LINE or len(event.text) > LONGEST_PASTE:
-            event.stop()
             event.prevent_default()
             title = f"the pasted text is too large to edit here: {len(event.text)} characters"
             self.screen.notify("Save it to a file, and attach that: @PATH.", title=title, severity="error")
@@ -237,15 +237,11 @@ class Prompt(Vertical):
         """Focus the text field."""
         self._composer.focus()
 
-    def type(self, text: str) -> None:
-        """Insert a text that was typed in another widget."""
+    def take(self, event: Key | Paste) -> None:
+        """Handle a key or a pasted text of another widget."""
         self.take_focus()
-        self._composer.insert(text)
-
-    def paste(self, event: Paste) -> None:
-        """Insert a text that was pasted in another widget."""
-        self.take_focus()
-        self._composer.post_message(Paste(event.text))
+        again = Key(event.key, event.character) if isinstance(event, Key) else Paste(event.text)
+        self._composer.post_message(again)
 
     def remember(self, text: str) -> None:
         """Add a text to the history, so that the key up recalls it."""
