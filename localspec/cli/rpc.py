@@ -12,9 +12,10 @@ from cyclopts import App, Parameter
 from localspec.cli import output
 from localspec.cli.output import examples
 from localspec.errors import ExitCode, InvalidOptions
-from localspec.wording import size
+from localspec.wording import MB, size
 
 PACKAGE = "llama-cpp-python"
+MAX_SOURCE = 500 * MB
 NEEDED = ("llama_cpp/__init__.py", "vendor/llama.cpp/ggml/")
 
 app = App(
@@ -41,7 +42,7 @@ def build(*, source: Path | None = None) -> int:
         if source is None:
             source = Path(place, "source.tar.gz")
             show = lambda n: progress(f"downloading the source, {size(n)}", 0.0)  # noqa: E731
-            download(PACKAGE, native.version(), source, show, ending=".tar.gz")
+            download(PACKAGE, native.version(), source, MAX_SOURCE, show, ending=".tar.gz")
         progress("compiling", 0.5)
         built = rpc.build(source if source.is_dir() else _unpacked(source, Path(place)))
     output.write(f"Built {built}.\n")

@@ -5,18 +5,16 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 from fnmatch import fnmatch
+from io import BytesIO
 from pathlib import Path, PurePosixPath
-from typing import Any, NamedTuple
+from typing import Annotated, NamedTuple
 
-from huggingface_hub import HfApi
-from huggingface_hub.errors import HFValidationError
-from huggingface_hub.hf_api import RepoSibling
-from huggingface_hub.utils import validate_repo_id
+import msgspec
 from msgspec.structs import replace
 
-from localspec._version import __version__
 from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
-from localspec.hub.faults import endpoint, typed
+from localspec.hub.download import append
+from localspec.hub.faults import connect, endpoint, typed
 from localspec.hub.records import HubFile, Pulled
 from localspec.models.catalogue import APACHE, CATALOGUE, DEFAULT, Entry
 from localspec.models.fit import PROCESS
@@ -26,7 +24,8 @@ from localspec.models.stores import hub_cache
 from localspec.wording import GB, MB, size
 
 MAX_FILE = 1 << 40
-LIBRARY: dict[str, Any] = {"library_name": "localspec", "library_version": __version__}
+MAX_LISTING = 32 * MB
+GitId = Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{40}\Z")]
 OTHER = "Choose another repository."
 
 BYTES_PER_CORE = 600 * MB
@@ -45,6 +44,7 @@ MLX_FILES = (
 NO_MODELS = re.compile(r"mmproj|imatrix|ggml-vocab|^mtp-", re.IGNORECASE)
 """names of GGUF files that are not models; ``mtp-`` has a head beside its model"""
 
+_NAME = re.compile(r"(?!.*(?:--|\.\.))(\w[\w.-]{0,95}/\w[\w.-]{0,95})(?::(.+))?", re.ASCII)
 _UNSAFE = re.compile(r'(^|/)(\.{0,2}|[^/]{256,})(/|$)|[\\:*?"<>|]')
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})$")
 
@@ -106,55 +106,52 @@ class Choice(NamedTuple):
         return self._replace(model=replace(self.model, name=name), why=why)
 
 
-def api() -> HfApi:
-    return HfApi(endpoint(), **LIBRARY)
+class _Lfs(msgspec.Struct):
+    sha256: Annotated[str, msgspec.Meta(pattern=r"\A[0-9a-f]{64}\Z")]
+
+
+class _File(msgspec.Struct, rename="camel"):
+    rfilename: Annotated[str, msgspec.Meta(max_length=1024)]
+    size: Annotated[int, msgspec.Meta(ge=0, le=MAX_FILE)]
+    blob_id: GitId
+    lfs: _Lfs | None = None
+
+    def __post_init__(self) -> None:
+        if _UNSAFE.search(self.rfilename) or not self.rfilename.isprintable():
+            raise ValueError(f"{self.rfilename[:200]!r} is an unsafe path")
+
+
+class _Listed(msgspec.Struct):
+    sha: GitId
+    siblings: tuple[_File, ...] = ()
 
 
 def read_listing(repo: str) -> Listing:
-    """Request the hub's listing of ``repo`` at its newest commit.
-
-    Raises :class:`ModelInvalid` for a listing with an unsafe name, size or checksum, and what
-    ``faults.typed`` does.
-    """
-    with typed(repo):
-        try:
-            info = api().model_info(repo, files_metadata=True, timeout=10)
-            files = tuple(checked_file(repo, each) for each in info.siblings or ())
-            commit = re.fullmatch(r"[0-9a-f]{40}", str(info.sha))
-        except (AttributeError, KeyError, TypeError, RecursionError) as error:
-            raise ValueError(error) from None  # an answer of another form
-    if commit is None:
-        raise ModelInvalid(f"the hub's listing of {repo} has no commit id", OTHER)
-    return Listing(repo, commit[0], files)
+    """Request the hub's listing of ``repo`` at its newest commit; raises what ``faults.typed`` does, also for
+    an unsafe name, size or checksum."""
+    answer = BytesIO()
+    with typed(repo), connect() as client:
+        append(client, f"{endpoint()}/api/models/{repo}?blobs=true", answer, MAX_LISTING)
+        return parse_listing(repo, answer.getvalue())
 
 
-def checked_file(repo: str, found: RepoSibling) -> HubFile:
-    """A file of a listing; raises :class:`ModelInvalid` where its name may lead out of a directory."""
-    name, lfs = found.rfilename, found.lfs
-    size, checksum = (lfs.size, lfs.sha256) if lfs else (found.size, found.blob_id)
-    if _UNSAFE.search(name) or not name.isprintable() or len(name) > 1024:
-        raise ModelInvalid(f"{repo} lists a file with an unsafe path: {name[:200]!r}", OTHER)
-    if size is None or not 0 <= size <= MAX_FILE:
-        raise ModelInvalid(f"{repo} lists {name!r} with the invalid size {size}", OTHER)
-    if not re.fullmatch(r"[0-9a-f]{64}" if lfs else r"[0-9a-f]{40}", checksum or ""):
-        raise ModelInvalid(f"{repo} lists {name!r} without a valid checksum", OTHER)
-    return HubFile(name, size, checksum or "")
+def parse_listing(repo: str, answer: bytes) -> Listing:
+    """A listing as the hub sends it; raises ValueError and RecursionError."""
+    found = msgspec.json.decode(answer, type=_Listed)
+    files = ((each, each.lfs.sha256 if each.lfs else each.blob_id) for each in found.siblings)
+    return Listing(
+        repo, found.sha, tuple(HubFile(each.rfilename, each.size, digest) for each, digest in files)
+    )
 
 
 def parse_name(text: str) -> Wanted:
     """ORG/NAME or ORG/NAME:QUANTISATION; raises :class:`InvalidOptions`."""
-    repo, colon, quantisation = text.partition(":")
-    try:
-        validate_repo_id(repo)
-        plausible = repo.count("/") == 1 and bool(colon) == bool(quantisation)
-    except HFValidationError:
-        plausible = False
-    if not plausible:
+    if (found := _NAME.fullmatch(text)) is None:
         raise InvalidOptions(
             f"{text!r} is neither a name of the catalogue nor that of a repository",
             f"Write one of {', '.join(CATALOGUE)}; or ORG/NAME or ORG/NAME:QUANTISATION, as the hub has it.",
         )
-    return Wanted(repo, quantisation or None)
+    return Wanted(found[1], found[2])
 
 
 def choose(listing: Listing, wanted: Wanted, free: int, *, mlx: bool | None = None) -> Choice:
@@ -188,8 +185,7 @@ def choose(listing: Listing, wanted: Wanted, free: int, *, mlx: bool | None = No
 
 
 def needs(size: int) -> int:
-    """Estimated bytes of memory for files of this size: KV cache and buffers count as an eighth, as no header
-    is here yet."""
+    """Estimated bytes of memory for files of this size: no header is here yet that tells the KV cache."""
     return size + size // 8 + PROCESS
 
 

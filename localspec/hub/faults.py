@@ -1,4 +1,4 @@
-"""The errors of huggingface_hub as those of localspec."""
+"""The hub's address, and the errors of requests to it as those of localspec."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import httpx2  # what huggingface_hub speaks HTTP with
+import httpx2
 from huggingface_hub import constants
-from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, OfflineModeIsEnabled
+from huggingface_hub.utils import build_hf_headers
 
 from localspec import errors
+from localspec._version import __version__
+from localspec.hub.download import TIMEOUT
 
 WRONG = "is not an http or https URL, such as https://huggingface.co"
 
@@ -28,12 +30,20 @@ def shown() -> str:
     return scheme + found + host if found else host
 
 
+def connect() -> httpx2.Client:
+    """A client that sends the user's token to the hub; raises :class:`HubUnavailable` if they forbid it."""
+    if constants.is_offline_mode():
+        raise errors.HubUnavailable("HF_HUB_OFFLINE is set", "Unset HF_HUB_OFFLINE.")
+    headers = build_hf_headers() | {"user-agent": f"localspec/{__version__}"}  # without telemetry
+    return httpx2.Client(headers=headers, timeout=TIMEOUT)
+
+
 @contextmanager
 def typed(repo: str, more: str = "") -> Iterator[None]:
-    """Raise the library's errors as localspec's; ``more`` is added to the remedy of those that may pass."""
+    """Raise errors of requests and files as localspec's; ``more`` is added to the remedy of what may pass."""
     try:
         yield
-    except (OSError, ValueError, httpx2.HTTPError, httpx2.InvalidURL) as error:
+    except (OSError, ValueError, RecursionError, httpx2.HTTPError, httpx2.InvalidURL) as error:
         found = _translated(error, repo)
         if isinstance(found, (errors.HubUnavailable, errors.HubBusy, errors.DiskFull)):
             found.remedy = f"{found.remedy} {more}".strip()
@@ -41,18 +51,12 @@ def typed(repo: str, more: str = "") -> Iterator[None]:
 
 
 def _translated(error: Exception, repo: str) -> errors.LocalspecError:
-    if isinstance(error, LocalEntryNotFoundError) and isinstance(error.__cause__, Exception):
-        error = error.__cause__
     match error:
-        case HfHubHTTPError():
+        case httpx2.HTTPStatusError():
             return _refusal(error.response, repo)
-        case OfflineModeIsEnabled():
-            return errors.HubUnavailable("HF_HUB_OFFLINE is set", "Unset HF_HUB_OFFLINE.")
         case UnicodeEncodeError():
-            return errors.HubDenied(
-                "the token for the hub contains characters that are not ASCII",
-                "Correct HF_TOKEN, or log in again: `hf auth login`.",
-            )
+            remedy = "Correct HF_TOKEN, or log in again: `hf auth login`."
+            return errors.HubDenied("the token for the hub contains characters that are not ASCII", remedy)
         case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
             return errors.HubUnavailable(f"{shown()} {WRONG}", "Correct or unset HF_ENDPOINT.")
         case httpx2.ConnectError() | httpx2.ConnectTimeout():
@@ -66,7 +70,7 @@ def _translated(error: Exception, repo: str) -> errors.LocalspecError:
                 f"the hub's cache cannot be written: {error.strerror}: {error.filename}",
                 "Set HF_HUB_CACHE to a directory that you can write to.",
             )
-    return errors.HubUnavailable(f"the answer of {shown()} for {repo} is not a hub's")
+    return errors.HubUnavailable(f"the answer of {shown()} for {repo} is not a hub's{because(error)}")
 
 
 def because(error: Exception) -> str:
@@ -78,17 +82,14 @@ def because(error: Exception) -> str:
 
 
 def _refusal(response: httpx2.Response, repo: str) -> errors.LocalspecError:
-    """The error for a request that was answered with a status of 400 or above."""
+    """The error for a request that was answered with a status that is none of success."""
     status, why = response.status_code, response.headers.get("x-error-code", "")
     if why == "GatedRepo" or status == 403:
-        return errors.HubDenied(
-            f"access to {repo} is denied: you have not accepted its terms, or have no permission"
-        )
+        what = "you have not accepted its terms, or have no permission"
+        return errors.HubDenied(f"access to {repo} is denied: {what}")
     if status == 401:
-        return errors.HubDenied(
-            f"the hub does not show {repo}: it is private, or does not exist",
-            "Check the name, ORG/NAME; for a private repository log in: `hf auth login`, or set HF_TOKEN.",
-        )
+        remedy = "Check the name, ORG/NAME; if it is private, log in: `hf auth login`, or set HF_TOKEN."
+        return errors.HubDenied(f"the hub does not show {repo}: it is private, or does not exist", remedy)
     if status in (404, 410):
         what = f"no longer has a file of {repo}" if why == "EntryNotFound" else f"has no repository {repo}"
         return errors.ModelNotFound(f"{shown()} {what}", "Check the name, ORG/NAME, and HF_ENDPOINT.")

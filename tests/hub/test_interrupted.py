@@ -74,29 +74,6 @@ def test_ctrl_c_keeps_the_part_and_says_how_to_resume(cli: Puller, half: Hub) ->
 
 
 @pytest.mark.slow
-def test_a_connection_that_is_cut_is_resumed(cli: Puller, hub: Hub) -> None:
-    hub.add(REPO, {NAME: Q4})
-    hub.cuts[NAME] = [1_500_000, 1_200_000, 300]
-    pulled = cli.json("models", "pull", REPO)
-    assert Path(pulled["path"]).read_bytes() == Q4
-    assert hub.ranges_of(Q4) == [None, "bytes=1000000-", "bytes=2000000-", "bytes=2000000-"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("left", [b"not what it should be", bytes(len(Q4) + 1)])
-def test_a_wrong_part_is_removed(cli: Puller, half: Hub, left: bytes) -> None:
-    process = begin(cli)
-    process.kill()
-    process.communicate(timeout=DEADLINE_S)
-    half.go_on.set()
-    (partial,) = cli.partials()
-    partial.write_bytes(left)
-    done = cli("models", "pull", REPO)
-    assert done.returncode == 1 and "its checksum is" in done.stderr and not cli.partials()
-    assert Path(cli.json("models", "pull", REPO)["path"]).read_bytes() == Q4
-
-
-@pytest.mark.slow
 def test_two_at_once_do_not_write_the_same_file(cli: Puller, half: Hub) -> None:
     first = begin(cli)
     for command in (("pull", REPO), ("rm", REPO, "--yes")):

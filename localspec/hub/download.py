@@ -1,0 +1,83 @@
+"""Content over HTTP, of the hub and of the package index: streamed, bounded, resumed. No value of an answer
+is a path: callers name the file, and compare its checksum."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+from contextlib import closing
+from typing import BinaryIO
+
+import httpx2
+
+from localspec.errors import DownloadBroken
+from localspec.wording import size as worded
+
+Progress = Callable[[int], None]
+"""called with the number of bytes that are here"""
+
+TIMEOUT = httpx2.Timeout(60, connect=10)
+MAX_REDIRECTS = 10
+TRIES, WAIT_S = 5, 1.0
+"""requests in a row without a new byte before a download is given up, and the pause between two"""
+FROM = re.compile(r"bytes (\d{1,15})-")
+PASSING = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError)
+"""errors after which the same request may succeed"""
+
+
+def complete(client: httpx2.Client, url: str, out: BinaryIO, size: int, progress: Progress) -> None:
+    """Append until ``out`` has ``size`` bytes, by a new request where an answer is cut; raises as
+    :func:`append`."""
+    tries = TRIES
+    while (before := out.tell()) < size:
+        try:
+            append(client, url, out, size, progress)
+            if out.tell() < size:
+                raise httpx2.RemoteProtocolError("the answer ended early")
+        except PASSING:
+            tries = TRIES if out.tell() > before else tries - 1
+            if not tries:
+                raise
+            time.sleep(WAIT_S)
+
+
+def append(
+    client: httpx2.Client, url: str, out: BinaryIO, most: int, progress: Progress = lambda n: None
+) -> str:
+    """Append the content of an address from the byte on that ``out`` ends with; returns the address that
+    redirects led to: from https to https alone, without the authorization where it is another host.
+
+    Raises :class:`DownloadBroken` for more than ``most`` bytes, httpx2's HTTPError, also for a status that is
+    none of success, its InvalidURL, and OSError.
+    """
+    part = {"Range": f"bytes={out.tell()}-"} if out.tell() else {}
+    request = client.build_request("GET", url, headers={"Accept-Encoding": "identity", **part})
+    schemes = {request.url.scheme, "https"}
+    for _ in range(MAX_REDIRECTS):
+        with closing(client.send(request, stream=True)) as answer:
+            if answer.next_request is None:
+                _write(answer, out, most, progress)
+                return str(answer.url)
+        request = answer.next_request
+        if request.url.scheme not in schemes:
+            raise httpx2.RequestError(f"a redirect to {request.url.scheme}: is not followed")
+    raise httpx2.TooManyRedirects("there are too many redirects")
+
+
+def _write(answer: httpx2.Response, out: BinaryIO, most: int, progress: Progress) -> None:
+    """Write an answer from its first byte on, which may be before the end of ``out``."""
+    at = out.tell()
+    found = FROM.match(answer.headers.get("Content-Range", ""))
+    start = int(found[1]) if found else at if answer.status_code == 206 else 0
+    if at and (answer.status_code == 416 or start > at):
+        out.truncate(out.seek(0))  # this part is not of the source's file: a next request has all of it
+        raise httpx2.RemoteProtocolError(f"there are no bytes from {at} on")
+    answer.raise_for_status()
+    out.truncate(out.seek(start))
+    for piece in answer.iter_raw():
+        if out.tell() + len(piece) > most:
+            out.truncate(out.seek(0))
+            raise DownloadBroken(f"{answer.url.host} sends more than the expected {worded(most)}")
+        out.write(piece)
+        progress(out.tell())
