@@ -277,12 +277,16 @@ def opened_log() -> BinaryIO:
 
 
 def write_private(path: Path, content: str) -> None:
-    """Write a file atomically, readable by its owner only."""
-    fd, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    """Write a file atomically, readable by its owner only; an OSError names this file."""
     try:
-        with os.fdopen(fd, "w", encoding="utf-8") as file:
-            file.write(content)
-        os.replace(scratch, path)
-    except BaseException:
-        os.unlink(scratch)
+        fd, scratch = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(fd, "w", encoding="utf-8") as file:
+                file.write(content)
+            os.replace(scratch, path)
+        except BaseException:
+            os.unlink(scratch)
+            raise
+    except OSError as error:
+        error.filename = str(path)
         raise

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from localspec._version import __version__
 from localspec.cli import output
-from localspec.errors import ExitCode, LocalspecError, of_system
+from localspec.errors import ExitCode, LocalspecError, StorageError, of_system
 
 TAKE_STDIN = ("-f", "--file", "--schema", "--grammar")
 """flags of `run` of which ``-`` is the value"""
@@ -35,11 +35,18 @@ def run(arguments: Sequence[str]) -> int:
         output.interrupted()
         return ExitCode.INTERRUPTED
     except OSError as error:
-        failed = of_system(error, "the command failed") or _unforeseen(error)
+        failed = of_system(error, "the command failed") or _unusable(error) or _unforeseen(error)
         return _fail(failed, as_json=as_json)
     except Exception as error:
         # A defect, or an unforeseen fault of the system: still one sentence.
         return _fail(_unforeseen(error), as_json=as_json)
+
+
+def _unusable(error: OSError) -> LocalspecError | None:
+    """The error of a file, as on a disk that cannot be written; None if it names none."""
+    remedy = "Check that it and its directory can be written to; LOCALSPEC_HOME moves localspec's own files."
+    what = f"{error.filename} cannot be used: {error.strerror}"
+    return None if error.filename is None else StorageError(what, remedy)
 
 
 def _unforeseen(error: Exception) -> LocalspecError:

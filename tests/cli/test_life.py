@@ -10,6 +10,7 @@ import signal
 import socket
 import urllib.error
 import urllib.request
+from pathlib import Path
 
 import pexpect
 import psutil
@@ -164,6 +165,13 @@ def test_an_http_server_that_lacks_a_package_is_not_run(cli: Cli, monkeypatch: p
     monkeypatch.setattr(server, "PACKAGES", ("starlette", "not_installed"))
     done = cli("daemon", "run", "--http")
     assert done.returncode == 69 and "not_installed cannot be imported. Install it" in done.stderr
+
+
+def test_a_token_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    path = tmp_path.resolve() / "data" / "http-token"
+    path.mkdir(parents=True)
+    done = Cli(tmp_path.resolve())("daemon", "token")
+    assert done.returncode == 1 and f"{path} cannot be used: Is a directory. Check that" in done.stderr
 
 
 def test_the_wires_token_is_printed_and_replaced_under_a_daemon_that_runs(cli: Cli) -> None:
