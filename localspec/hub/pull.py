@@ -124,7 +124,10 @@ def _download(plan: Choice, file: HubFile, progress: Progress) -> None:
             _fetch(plan, file, progress)
             os.replace(partial, blob)
         entry.parent.mkdir(parents=True, exist_ok=True)
-        entry.symlink_to(os.path.relpath(blob, entry.parent))
+        try:
+            entry.symlink_to(os.path.relpath(blob, entry.parent))
+        except PermissionError:  # a file system without links
+            os.replace(blob, entry)
 
 
 def _fetch(plan: Choice, file: HubFile, progress: Progress) -> None:
@@ -140,7 +143,6 @@ def _fetch(plan: Choice, file: HubFile, progress: Progress) -> None:
             with connect() as client:
                 complete(client, url, out, file.size, progress)
         out.seek(0)
-        # Git's name of a small file is the only checksum that the hub has of it.
         git = hashlib.sha1(b"blob %d\0" % file.size, usedforsecurity=False)
         digest = hashlib.file_digest(out, (lambda: git) if len(file.checksum) == 40 else "sha256")
         os.fsync(out.fileno())  # a name that promises a checksum must not outlive its content

@@ -84,10 +84,8 @@ def index_url() -> str:
     named = (url for variable in INDEX_VARIABLES if (url := os.environ.get(variable)))
     if url := next(named, None) or _pip_setting("index-url") or _pips_default():
         return url.rstrip("/")
-    raise HubUnavailable(
-        "pip is not installed beside localspec, and no package index is configured",
-        "Set UV_INDEX_URL to the address of your package index.",
-    )
+    what = "pip is not installed beside localspec, and no package index is configured"
+    raise HubUnavailable(what, "Set UV_INDEX_URL to the address of your package index.")
 
 
 @functools.cache

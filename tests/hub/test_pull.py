@@ -58,6 +58,19 @@ def test_no_value_of_an_answer_is_a_path(cli: Puller, tiny: Hub, etag: str) -> N
     assert len(cli.files()) == 3 and not list(cli.home.rglob("autostart"))
 
 
+def test_without_links_the_snapshot_has_the_file(
+    cli: Puller, tiny: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*paths: object, **flags: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr("os.symlink", refuse)
+    path = Path(cli.json("models", "pull", REPO)["path"])
+    assert path.read_bytes() == Q4 and not path.is_symlink()
+    assert cli.json("models", "pull", REPO)["path"] == str(path) and tiny.ranges_of(Q4) == [None]
+    assert cli("models", "rm", REPO, "--yes").returncode == 0 and cli.files() == []
+
+
 def test_a_link_to_another_content_is_replaced(cli: Puller, tiny: Hub) -> None:
     path = Path(cli.json("models", "pull", REPO)["path"])
     other = path.resolve().with_name("e" * 64)
