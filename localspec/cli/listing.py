@@ -16,7 +16,7 @@ from localspec.protocol.messages import ModelDescription, ModelList
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import counted, one_line, size
 
-HEADER = ("name", "size", "type", "weights", "context", "fill-in", "state")
+HEADER = ("name", "size", "type", "params", "context", "fill-in", "state")
 """columns of a list of models; ``fill-in``: the model fills in the middle"""
 WHOLE = 22
 """characters of a name beside which the other columns fit into 80"""
@@ -36,9 +36,10 @@ def matching(found: ModelList, wanted: str) -> ModelList:
     return replace(found, models=tuple(filter(is_meant, found.models)))
 
 
-def show_all(found: ModelList) -> None:
-    """Print every model, with the reason if it cannot be used; then stores with problems."""
-    rows = [_cells(model) for model in found.models]
+def show_all(found: ModelList, default: str) -> None:
+    """Print every model, with the reason if it cannot be used; then stores with problems. ``default``: the
+    name of the model that answers where none is named."""
+    rows = [_cells(model, default) for model in found.models]
     names_are_short = all(len(row[0]) <= WHOLE for row in rows)
     output.table(HEADER, rows, numbers=(1, 3, 4), wrapped=(6,) if names_are_short else (0, 6))
     for store in found.stores:
@@ -49,7 +50,7 @@ def show_all(found: ModelList) -> None:
         output.note(f"{NEEDS_MLX}: {INSTALL_MLX}")
 
 
-def _cells(model: ModelDescription) -> tuple[str, ...]:
+def _cells(model: ModelDescription, default: str) -> tuple[str, ...]:
     """A model in the columns of :data:`HEADER`."""
     return (
         name_of(model),
@@ -58,13 +59,14 @@ def _cells(model: ModelDescription) -> tuple[str, ...]:
         count(model.parameters),
         str(model.context or "-"),
         "yes" if model.fim else "no",
-        _state(model),
+        _state(model, default),
     )
 
 
-def _state(model: ModelDescription) -> str:
-    """The store of a model and remarks: loaded, its problem, MLX missing, its number of places."""
+def _state(model: ModelDescription, default: str) -> str:
+    """The store of a model and remarks: default, loaded, its problem, MLX missing, its number of places."""
     notes = [model.store or "-"]
+    notes += ["default"] if default in model.names else []
     notes += ["loaded"] if model.loaded else []
     notes += [model.problem] if model.problem else []
     notes += [NEEDS_MLX] if needs_mlx(model) else []

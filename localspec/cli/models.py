@@ -12,7 +12,17 @@ from localspec.cli.answer import AsJson, BackendName, DraftName, ModelFlags, Mod
 from localspec.cli.output import arguments, examples
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
-from localspec.models.library import Sections, absolute, find, marked, meant, read_disk, recent_disk
+from localspec.models.catalogue import AUTO
+from localspec.models.library import (
+    Sections,
+    absolute,
+    find,
+    marked,
+    meant,
+    read_disk,
+    recent_disk,
+    settled,
+)
 from localspec.models.model import Model
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import check_value
@@ -56,7 +66,8 @@ def list_(
     elif not found.models:
         output.note(one_line(f"No model's name contains {filter!r}, and no store has that name."))
     else:
-        listing.show_all(found)
+        config = load_config()
+        listing.show_all(found, settled(config.options.model or AUTO, config.model_dirs))
     return ExitCode.OK
 
 

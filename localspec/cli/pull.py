@@ -13,9 +13,9 @@ from cyclopts import Parameter
 
 from localspec.cli import answer, output
 from localspec.cli.answer import AsJson
-from localspec.config import load_config
+from localspec.config import change, load_config
 from localspec.errors import INSTALL_MLX, DaemonUnavailable, ExitCode, InvalidOptions, ModelError
-from localspec.models.catalogue import CATALOGUE
+from localspec.models.catalogue import CATALOGUE, DEFAULT
 from localspec.models.fit import has_device_code
 from localspec.models.library import is_here, read_disk
 from localspec.models.model import Format, has_mlx, place_of
@@ -98,10 +98,24 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
         output.json({**_described(target), "draft": small and {**_described(small), "pulled": both}})
     else:
         output.write(printable(f"{target.path}\n"))
-        output.note(one_line(f"To run it: localspec run -m {shlex.quote(_listed(target))} 'Hello'"))
+        name = _listed(target)
+        output.note(one_line(f"To run it: localspec run -m {shlex.quote(name)} 'Hello'"))
         if target.model.format == "mlx" and not has_mlx():
             output.note(f"It needs MLX. {INSTALL_MLX}")
+        _offer_default(name)
     return ExitCode.OK
+
+
+def _offer_default(name: str) -> None:
+    """Ask on a terminal that a model is to answer where none is named; elsewhere print the command for it."""
+    before = load_config().options.model
+    if name == (before or DEFAULT):
+        return
+    now = before if before and before != "auto" else DEFAULT
+    if not output.can_ask():
+        output.note(one_line(f"{now} still answers without -m. For it: localspec config set model {name}"))
+    elif output.agrees(one_line(f"Make it the default model, which is {now} now?")):
+        change(("options", "model"), name)
 
 
 def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from localspec.cli import answer
 from localspec.cli.answer import SAMPLING, ModelFlags, sessions
 from localspec.cli.output import Printer, agrees, can_ask, note
-from localspec.config import load_config
+from localspec.config import Config, load_config
 from localspec.errors import ContextExceeded, InvalidOptions, LocalspecError
 from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.requests import ChatPrompt, Delta, FimPrompt, Message, Request, Result, TextPrompt
@@ -72,7 +72,7 @@ class RunFlags(AnswerFlags):
     schema: Annotated[TextFile | None, Parameter(group=FORM)] = None
     "File with a JSON schema: the answer is JSON that matches it."
     grammar: Annotated[TextFile | None, Parameter(group=FORM)] = None
-    "File with a grammar of the answer: GBNF (.gbnf), otherwise Lark."
+    "File with a grammar of the answer: GBNF (.gbnf), or Lark."
     regex: Annotated[str | None, Parameter(group=FORM)] = None
     "Regular expression that the whole answer matches."
     choice: Annotated[str | None, Parameter(group=FORM)] = None
@@ -257,8 +257,12 @@ def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:
     ``yes`` without one. ``quiet``: no question, as a program reads the output. Where it cannot be downloaded,
     one line says why, and the bundled model answers."""
     config = load_config()
-    if config.auto_pull == "off" or (options.model or config.options.model) != "auto":
+    model = options.model or config.options.model or "auto"
+    if config.auto_pull == "off" or not (yes or model == "auto"):
         return  # without loading all that reads models
+    if model != "auto":
+        _pull_named(model, config)
+        return
     from localspec.hub.default import LARGER, LATER, QUESTION, WANTED, missing
     from localspec.models.catalogue import DEFAULT
 
@@ -281,6 +285,18 @@ def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:
         note(f"localspec: the bundled model answers: {error.message}.")
         return
     note(LARGER)
+
+
+def _pull_named(model: str, config: Config) -> None:
+    """Download a model of the catalogue that is named and not here."""
+    from localspec.models.catalogue import CATALOGUE
+    from localspec.models.library import is_here
+
+    if model in CATALOGUE and not is_here(model, config.model_dirs):
+        from localspec.cli.pull import fetch
+        from localspec.hub.pull import from_index, obtain
+
+        obtain(from_index(CATALOGUE[model]), fetch)
 
 
 def _prompt(argument: str, files: tuple[Path, ...], *, raw: bool) -> str:

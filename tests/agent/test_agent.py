@@ -367,16 +367,24 @@ def test_the_command_asks_and_prints_the_answer_alone(home: Path, functions: Pat
         asked.sendline(word)
     asked.expect(pexpect.EOF)
     assert "\x1b[2J" not in str(asked.before) and "The user refused this call." in str(asked.before)
-    done = subprocess.run([*command, "--yes"], input="", capture_output=True, text=True, timeout=DEADLINE_S)
+    done = subprocess.run(
+        [*command, "--yes"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S
+    )
     result = json.loads(done.stdout)
     assert result["text"] == '{"hour":12} ' and [each["role"] for each in result["messages"]] == [
         *("user", "assistant", "tool", "tool", "assistant")
     ]
     more = [*command[:-1], "-c", "then what"]
-    done = subprocess.run([*more, "--yes"], input="", capture_output=True, text=True, timeout=DEADLINE_S)
+    done = subprocess.run(
+        [*more, "--yes"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert json.loads(done.stdout)["text"] == "\nwhat"
     private = [*command, "--private", "--yes"]
-    done = subprocess.run(private, input="", capture_output=True, text=True, timeout=DEADLINE_S)
+    done = subprocess.run(
+        private, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert json.loads(done.stdout)["messages"] == result["messages"]
-    refused = subprocess.run(command, input="", capture_output=True, text=True, timeout=DEADLINE_S)
+    refused = subprocess.run(
+        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S
+    )
     assert refused.returncode == 2 and "Add --yes" in refused.stdout

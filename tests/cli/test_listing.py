@@ -48,7 +48,7 @@ def person(cli: Cli, home: Home) -> Iterator[Cli]:
 def test_a_list_that_is_piped_has_a_line_for_each_model(person: Cli) -> None:
     done = person("models", "list")
     header, *lines = done.stdout.splitlines()
-    columns = ["name", "size", "type", "weights", "context", "fill-in", "state"]
+    columns = ["name", "size", "type", "params", "context", "fill-in", "state"]
     assert header.split() == columns
     names = [line.split()[0] for line in lines]
     assert names == ["stdlib-6m", "stdlib-1m", "toy:7b-q4_0", "toy:7b-q8_0", "toy:1b", "missing:7b"]
