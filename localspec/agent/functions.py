@@ -47,8 +47,7 @@ def main(path: str) -> None:
 
 def functions_of(path: str) -> dict[str, Function]:
     """The functions of a file that are tools; raises its own errors. One whose parameters have no JSON schema
-    is listed without one, with the reason in its name: the client leaves such a tool out, and shows the name.
-    Imports are searched for in the file's directory first."""
+    has the reason in its name: the client leaves such a tool out, and shows the name."""
     sys.path.insert(0, str(Path(path).resolve().parent))
     spec = importlib.util.spec_from_file_location(MODULE, path)
     assert spec is not None and spec.loader is not None

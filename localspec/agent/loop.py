@@ -42,10 +42,6 @@ class _Command(msgspec.Struct):
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
 
-    @property
-    def line(self) -> tuple[str, ...]:
-        return (self.command, *self.args) if self.command else ()
-
 
 class _Commands(msgspec.Struct, rename="camel"):
     mcp_servers: dict[str, _Command]
@@ -63,7 +59,8 @@ def servers_in(path: Path) -> list[Server]:
         raise InvalidOptions(f"{path} cannot be read: {error.strerror}", FORMS) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise InvalidOptions(f"{path} names no tools: {error}", FORMS) from None
-    return [Server(name, each.line, each.env) for name, each in commands.items()]
+    lines = {name: (each.command, *each.args) if each.command else () for name, each in commands.items()}
+    return [Server(name, lines[name], each.env) for name, each in commands.items()]
 
 
 class Toolbox:
@@ -88,9 +85,9 @@ class Toolbox:
         return "\n".join(f"{program}: {', '.join(names)}" for program, names in lines.items())
 
     async def open(self, servers: list[Server]) -> list[str]:
-        """Start programs besides those that run, in place of those that are started alike;
-        returns sentences on tools that are missing. A tool whose name is taken gets its program's before it,
-        and a number if need be. Raises :class:`LocalspecError` if these programs have no tool at all."""
+        """Start programs besides those that run, or in the place of those started alike; returns sentences on
+        missing tools. A taken name gets its program's before it, and a number if need be. Raises
+        :class:`LocalspecError` without any tool."""
         try:
             listed = await asyncio.gather(*(server.tools() for server in servers))
             remarks = [remark for _, remark in listed if remark]

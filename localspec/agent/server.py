@@ -42,10 +42,7 @@ LONGEST_DESCRIPTION, LONGEST_SCHEMA = 4_000, 65_536
 """characters, and bytes of JSON"""
 NAME = re.compile(r"[A-Za-z0-9_./-]{1,100}")
 
-NO_COMMAND = (
-    "has no command, and MCP over HTTP is not supported: name a program that connects to its url, such as "
-    "`npx mcp-remote URL`"
-)
+NO_COMMAND = "has no command, and MCP over HTTP is not supported: name a program (`npx mcp-remote URL`)"
 
 
 class ToolError(Exception):
@@ -96,18 +93,13 @@ class Server:
     environment. Requests are sent one after another."""
 
     def __init__(self, name: str, command: tuple[str, ...], added: Mapping[str, str] = NOTHING_ADDED) -> None:
-        self.name, self._command, self._added = name, command, added
+        self.name, self.program = name, (command, added)
         self._turn = asyncio.Lock()
         """held during a call"""
         self._closed = False
         self._process: Process | None = None
         self._errors = b""
         self._id = 0
-
-    @property
-    def program(self) -> tuple[object, object]:
-        """Command and environment: two that are alike are the same program."""
-        return self._command, self._added
 
     async def tools(self) -> tuple[list[Tool], str]:
         """Its tools, and a sentence on those that are missing; empty if all are there."""
@@ -132,20 +124,17 @@ class Server:
         """The result of a call as text, after earlier ones; raises :class:`ToolError`. One that is cancelled
         or takes too long is cancelled in the program, which is ended if it does not react."""
         async with self._turn:
-            return await self._called(tool, arguments)
-
-    async def _called(self, tool: str, arguments: dict[str, Any]) -> str:
-        try:
-            async with asyncio.timeout(CALL_S):
-                await self._connect()
-                params = {"name": tool, "arguments": arguments}
-                outcome = await self._exchange("tools/call", params, _Outcome)
-        except TimeoutError:
-            await self._give_up()
-            raise ToolError(f"{tool} gave no result within {CALL_S:g} s") from None
-        except asyncio.CancelledError:
-            await self._give_up()
-            raise
+            try:
+                async with asyncio.timeout(CALL_S):
+                    await self._connect()
+                    params = {"name": tool, "arguments": arguments}
+                    outcome = await self._exchange("tools/call", params, _Outcome)
+            except TimeoutError:
+                await self._give_up()
+                raise ToolError(f"{tool} gave no result within {CALL_S:g} s") from None
+            except asyncio.CancelledError:
+                await self._give_up()
+                raise
         content = outcome.content or ()
         text = "\n".join((c.resource or c).text or (c.type != "text") * f"[{c.type}]" for c in content)
         if not text and outcome.structured_content is not None:
@@ -183,19 +172,20 @@ class Server:
     async def _connect(self) -> None:
         if self._process is not None and self._process.returncode is None:
             return
-        if not self._command:
+        command, added = self.program
+        if not command:
             raise ToolError(f"{self.name} {NO_COMMAND}")
         await self._end()
         if self._closed:
             raise ToolError(f"{self.name} was ended")
-        around: dict[str, Any] = {"env": {**os.environ, **self._added}, "start_new_session": True}
+        around: dict[str, Any] = {"env": {**os.environ, **added}, "start_new_session": True}
         try:
             self._process = await asyncio.create_subprocess_exec(
-                *self._command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LONGEST_MESSAGE, **around
+                *command, stdin=PIPE, stdout=PIPE, stderr=PIPE, limit=LONGEST_MESSAGE, **around
             )
         except (OSError, ValueError) as error:
             reason = (error.strerror if isinstance(error, OSError) else None) or str(error)
-            raise ToolError(f"{self.name} cannot be started: {self._command[0]}: {reason}") from None
+            raise ToolError(f"{self.name} cannot be started: {command[0]}: {reason}") from None
         assert self._process.stderr is not None
         self._drainer = asyncio.create_task(self._drain(self._process.stderr))
         about = {"name": "localspec", "version": __version__}
@@ -226,8 +216,7 @@ class Server:
             await self._end()
             raise ToolError(f"{self.name} is ended: it wrote {MOST_LINES:,} lines without an answer")
         if message.error is not None:
-            reason = shortened(str(message.error.get("message")), LONGEST_FAULT)
-            raise ToolError(f"{self.name} answers: {reason}")
+            raise ToolError(f"{self.name}: {shortened(str(message.error.get('message')), LONGEST_FAULT)}")
         try:
             return msgspec.json.decode(message.result, type=kind)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -269,8 +258,6 @@ class Server:
 
     async def _give_up(self) -> None:
         """Cancel the last request; end the program if it does not answer a ping then."""
-        if self._process is None:
-            return
         try:
             async with asyncio.timeout(REPLY_S):
                 await self._send(notification("notifications/cancelled", {"requestId": self._id}))

@@ -137,20 +137,15 @@ class Confirm(Ask[bool]):
 
 
 class Permission(Ask[Consent]):
-    """The consent to a call, which is shown above. A letter that stands alone answers: with an empty prompt,
-    and without a key shortly before or after it. Enter does behind a pause. Other text is for the prompt."""
+    """The consent to a call, by a letter that stands alone, or a button; what else is typed is a message."""
 
-    BINDINGS = [
-        Binding("escape", "answer('no')", "No"),
-        Binding("ctrl+c", "stop", "Stop", show=False),
-    ]
+    BINDINGS = [Binding("escape", "answer('no')", "No"), Binding("ctrl+c", "stop", "Stop", show=False)]
     TITLE = "The model calls"
 
     def __init__(self, call: str) -> None:
         answers: dict[str, Consent] = {"Once (y)": "yes", "Always (a)": "always", "No (esc)": "no"}
         super().__init__(call, answers, "primary")
         self._letter: Key | None = None
-        """an answer, unless a key follows it"""
         self.pause: Timer | None = None
         """runs behind a key, and at first"""
 
@@ -185,15 +180,12 @@ class Permission(Ask[Consent]):
         event.stop()
 
     def on_paste(self, event: Paste) -> None:
-        event.stop()
         self._pass(event)
 
     def _pass(self, *events: Key | Paste) -> None:
         """Put what is typed or pasted into the prompt, behind a letter that did not stand alone."""
-        screen = cast(Application, self.app).chat_screen
-        for each in (self._letter, *events):
-            if each is not None:
-                screen.type(each)
+        for each in (*filter(None, (self._letter,)), *events):
+            cast(Application, self.app).chat_screen.type(each)
         self._begin_pause()
         self.query_one("#no").focus()
         self.query_one(Vertical).border_subtitle = "typed into the prompt: ← Enter, or Esc"

@@ -42,8 +42,7 @@ ENDINGS = {
 
 
 class FoldedEntry:
-    """A question as it was typed, or a call with its result: of a long one the beginning, until it is
-    opened."""
+    """A question as typed, or a call with its result: of a long one the beginning, until it is opened."""
 
     def __init__(self, said: Question | Called) -> None:
         self.said = said
@@ -177,8 +176,6 @@ class AnswerEntry:
             yield f"{answer.error.message}. {answer.error.remedy}", look.error
         elif remark := ENDINGS.get(answer.ending):
             yield remark, look.muted
-        elif answer.calls:
-            yield f"calls {', '.join(call.name for call in answer.calls)}", look.muted
         if answer.result is not None and (remark := shortened(answer.result)):
             yield remark, look.muted
         if answer.result is not None and answer.result.stats.untemplated:

@@ -238,10 +238,14 @@ class Prompt(Vertical):
         self._composer.focus()
 
     def take(self, event: Key | Paste) -> None:
-        """Handle a key or a pasted text of another widget."""
+        """Take a character, backspace or a pasted text of another widget."""
         self.take_focus()
-        again = Key(event.key, event.character) if isinstance(event, Key) else Paste(event.text)
-        self._composer.post_message(again)
+        if isinstance(event, Paste):
+            self._composer.post_message(Paste(event.text))
+        elif event.is_printable:
+            self._composer.insert(event.character or "")
+        else:
+            self._composer.action_delete_left()
 
     def remember(self, text: str) -> None:
         """Add a text to the history, so that the key up recalls it."""
