@@ -64,17 +64,3 @@ def test_no_module_has_names_of_its_own_for_what_starts_processes() -> None:
 def test_this_python_is_run_by_one_command() -> None:
     named = {p for p in python_files(PACKAGE) if "sys.executable" in p.read_text("utf-8")}
     assert named - NAMING == {OWN}
-
-
-def test_a_process_in_other_surroundings_is_noticed() -> None:
-    for source in (
-        "subprocess.run(x)",
-        "subprocess.Popen(x, cwd='/')",
-        "asyncio.create_subprocess_exec(*x)",
-        "os.execv(a, b)",
-        "os.system(x)",
-        "multiprocessing.Process(target=x)",
-    ):
-        assert outside(OWN, source) == ["process.py:1"]
-    assert outside(OWN, "subprocess.run(x, **process.surroundings())") == []
-    assert outside(OWN, "asyncio.run(x)\npsutil.Process(1)") == []

@@ -16,8 +16,6 @@ from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
-from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.verify import Ask, Draft, Proposer
 from tests.parity.play import Priced
 from tests.toys import answer, run_all
 
@@ -40,30 +38,18 @@ def chain(rows: Sequence[Sequence[float]]) -> Rule:
     return lambda context: [math.log(p) for p in rows[context[-1]]]
 
 
-class Unlikely(DraftModel):
-    """The bug that must not be: drops a drawn token because its own q is small."""
-
-    def propose(self, asks: Sequence[Ask]) -> list[Draft]:
-        return [self._likely(draft) for draft in super().propose(asks)]
-
-    def _likely(self, draft: Draft) -> Draft:
-        q = [d.of(token) for d, token in zip(draft.q or (), draft.tokens, strict=True)]
-        return draft.cut(next((i for i, each in enumerate(q) if each < 0.35), len(q)))
-
-
-def engine(*, biased: bool) -> Engine:
+def engine() -> Engine:
     target, draft = (
         ToyBackend(chain(rows), vocabulary=Three(), n_ctx=LENGTH + 50, max_sequences=2) for rows in (P, Q)
     )
     learning = Learning(target)
     learning.costs = Priced([1.0, 1.5, 1.51, 2.01, 2.51])
     learning.know_draft(draft).costs = Priced([0.001])
-    extra: list[Proposer] = [Unlikely(draft, Three.size)] if biased else []
-    return Engine(target, draft, proposers=extra, learning=learning)
+    return Engine(target, draft, learning=learning)
 
 
 def draws(
-    monkeypatch: pytest.MonkeyPatch, *, n: int, proposer: str, k: int | None = None, biased: bool = False
+    monkeypatch: pytest.MonkeyPatch, *, n: int, proposer: str, k: int | None = None
 ) -> tuple[NDArray[np.int64], int, int]:
     """(how often which token followed which, tokens drafted, accepted) in ``n`` tokens without a seed."""
     # A request without a seed takes one from the system: here the same ones every time.
@@ -71,7 +57,7 @@ def draws(
     monkeypatch.setattr("localspec.engine.sequence.secrets.randbits", rng.getrandbits)
     counts, drafted, accepted = np.zeros((3, 3), dtype=np.int64), 0, 0
     options = Options(temperature=1.0, proposer=proposer, k=k, max_tokens=LENGTH)
-    with engine(biased=biased) as one:
+    with engine() as one:
         for _ in range(n // LENGTH):
             sequence = one.submit(Request(prompt=TextPrompt("\0"), options=options))
             run_all(one, [sequence])

@@ -47,21 +47,6 @@ NOISY = ToyModel(seed=0, sharpness=0.3, noise=0.05)
 DRAFTED = Asked("abc", "draft", 4, GREEDY)
 
 
-def test_noise_that_is_not_looked_for_is_found() -> None:
-    """The property can fail: the same noise, declared as none."""
-
-    class Careless(Toys):
-        def target(self) -> ToyBackend:
-            backend = super().target()
-            assert isinstance(backend, ToyBackend)
-            backend.capabilities = replace(backend.capabilities, exact_width=9)
-            return backend
-
-    with pytest.raises(AssertionError):
-        for seed in range(40):
-            play(Careless(replace(NOISY, seed=seed, noise=0.2)), Case((DRAFTED,)), Tally())
-
-
 class Padded(ToyBackend):
     """Computes all spans of a batch as wide as the longest, and rounds accordingly."""
 

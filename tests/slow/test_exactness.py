@@ -103,8 +103,3 @@ def test_draws_without_a_seed_follow_the_target(
     print(f"{proposer}, k={k}: {counts.sum()} draws, chi-square {found:.1f}, {drafts}")
     assert counts.sum() >= DRAWS and 0 < accepted < drafted
     assert found < LIMIT
-
-
-def test_draws_find_a_dropped_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    counts, _, _ = draws(monkeypatch, n=DRAWS // 5, proposer="draft", biased=True)
-    assert chi_square(counts) > 3 * LIMIT

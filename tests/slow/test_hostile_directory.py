@@ -101,11 +101,6 @@ def trap() -> Iterator[Trap]:
     shutil.rmtree(place, ignore_errors=True)
 
 
-def test_the_trap_works(trap: Trap) -> None:
-    subprocess.run((sys.executable, "-m", "localspec", "--version"), cwd=trap.directory, capture_output=True)
-    assert trap.notes.exists()
-
-
 def test_a_daemon_that_is_run_there(trap: Trap) -> None:
     with trap.daemon(COMMAND, "daemon", "run", "--http"):
         trap.uses_everything()

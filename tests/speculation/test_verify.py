@@ -205,13 +205,6 @@ class TestRejectionSampling:
         )
         assert chi_square(counts, P) < LIMIT[2]
 
-    def test_dropping_a_drawn_token_for_its_small_q_would_be_biased(self) -> None:
-        """The bug this library must not have, to show that the test above can fail."""
-        counts, _ = first_tokens(
-            table(P, P), distribution(Q), draws=DRAWS // 8, keeps=lambda position, token: Q[token] >= 0.15
-        )
-        assert chi_square(counts, P) > 100
-
 
 class TestMatching:
     P = (0.1, 0.4, 0.2, 0.3)
