@@ -23,10 +23,21 @@ def run(test: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(asyncio.wait_for(test, 4 * DEADLINE_S))
 
 
+class Loop:
+    """An event loop for several tests, one after the other."""
+
+    def __init__(self) -> None:
+        self.runner = asyncio.Runner()
+
+    def run(self, test: Coroutine[Any, Any, T]) -> T:
+        return self.runner.run(asyncio.wait_for(test, 4 * DEADLINE_S))
+
+
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run an asynchronous test.
 
-    Where a fixture's value is an asynchronous context, the test is run inside it and gets what it yields.
+    Where a fixture's value is an asynchronous context, the test is run inside it and gets what it yields;
+    where one is a :class:`Loop`, the test is run in that.
     """
     if not inspect.iscoroutinefunction(pyfuncitem.function):
         return None
@@ -39,7 +50,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
                     values[name] = await contexts.enter_async_context(value)
             await pyfuncitem.function(**values)
 
-    run(test())
+    own = [value.run for value in values.values() if isinstance(value, Loop)]
+    (own or [run])[0](test())
     return True
 
 

@@ -6,22 +6,21 @@ import asyncio
 import contextlib
 import os
 import sys
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from lsprotocol import types
 from pygls.lsp.client import LanguageClient
 
-from tests.waiting import DEADLINE_S, soon, until
+from tests.waiting import Loop, soon, until
 
 COMMAND = (sys.executable, "-m", "localspec", "lsp")
 INVOKED = types.InlineCompletionTriggerKind.Invoked
 AUTOMATIC = types.InlineCompletionTriggerKind.Automatic
 
 Item = types.InlineCompletionItem
-T = TypeVar("T")
 
 
 class Editor:
@@ -155,16 +154,13 @@ async def editing(
     assert (code, log) == (0, ""), log
 
 
-class Writer:
+class Writer(Loop):
     """An editor for several tests, one after the other: a server takes a while to start."""
 
     def __init__(self, **more: Any) -> None:
-        self._runner = asyncio.Runner()
+        super().__init__()
         self._editing = editing(**more)
         self.editor = self.run(self._editing.__aenter__())
-
-    def run(self, test: Coroutine[Any, Any, T]) -> T:
-        return self._runner.run(asyncio.wait_for(test, 4 * DEADLINE_S))
 
     def configure(self, **settings: Any) -> None:
         """Change settings; those that are not named are as at first."""
@@ -174,7 +170,7 @@ class Writer:
         self.editor.states.clear()
 
     def end(self) -> None:
-        with self._runner:
+        with self.runner:
             self.run(self._editing.__aexit__(None, None, None))
 
 

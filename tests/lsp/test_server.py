@@ -95,122 +95,103 @@ async def test_edits_come_through_in_every_encoding(echo: DaemonProcess, encodin
         assert items[0].range == types.Range(place, place)
 
 
-def test_a_request_that_is_cancelled_ends_in_the_daemon(writer: Writer) -> None:
+async def test_a_request_that_is_cancelled_ends_in_the_daemon(writer: Writer) -> None:
+    editor = writer.editor
+    async with await connect() as client:
+        asked = await stalls(editor, client, id="it")
+        before = (await client.metrics()).totals
+        editor.client.cancel_request(types.CancelParams("it"))
+        with pytest.raises(JsonRpcRequestCancelled):
+            await soon(asked)
+        while await running(client):
+            pass
+        after = (await client.metrics()).totals
+        key = 'localspec_requests_total{ending="cancelled",method="completion/inline"}'
+        assert after.get(key, 0) == before.get(key, 0) + 1, after
+
+
+async def test_text_around_a_resting_cursor_is_read_where_the_user_edits(writer: Writer) -> None:
     editor = writer.editor
 
-    async def test() -> None:
-        async with await connect() as client:
-            asked = await stalls(editor, client, id="it")
-            before = (await client.metrics()).totals
-            editor.client.cancel_request(types.CancelParams("it"))
-            with pytest.raises(JsonRpcRequestCancelled):
-                await soon(asked)
-            while await running(client):
-                pass
-            after = (await client.metrics()).totals
-            key = 'localspec_requests_total{ending="cancelled",method="completion/inline"}'
-            assert after.get(key, 0) == before.get(key, 0) + 1, after
+    async def until(warmed: int) -> None:
+        found = 0.0
+        while found < warmed:
+            totals = (await client.metrics()).totals
+            found = sum(totals[key] for key in totals if "completion/warm" in key)
+        assert found == warmed
 
-    writer.run(test())
+    async with await connect() as client:
+        writer.configure()
+        editor.open(URI, "line\n" * 200)
+        for line in (3, 3, 100, -1, "3"):
+            place = {"textDocument": {"uri": URI}, "position": {"line": line, "character": 0}}
+            editor.client.protocol.notify("localspec/didRest", place)
+            if line == 3:
+                editor.change(URI, (0, 0), (0, 0), "x")
+        await until(2)
+        await editor.complete(URI, (0, 5))
+        await until(2)
 
 
-def test_text_around_a_resting_cursor_is_read_where_the_user_edits(writer: Writer) -> None:
+async def test_a_newer_request_takes_the_place_of_the_older(writer: Writer) -> None:
     editor = writer.editor
-
-    async def test() -> None:
-        async def until(warmed: int) -> None:
-            found = 0.0
-            while found < warmed:
-                totals = (await client.metrics()).totals
-                found = sum(totals[key] for key in totals if "completion/warm" in key)
-            assert found == warmed
-
-        async with await connect() as client:
-            writer.configure()
-            editor.open(URI, "line\n" * 200)
-            for line in (3, 3, 100, -1, "3"):
-                place = {"textDocument": {"uri": URI}, "position": {"line": line, "character": 0}}
-                editor.client.protocol.notify("localspec/didRest", place)
-                if line == 3:
-                    editor.change(URI, (0, 0), (0, 0), "x")
-            await until(2)
-            await editor.complete(URI, (0, 5))
-            await until(2)
-
-    writer.run(test())
-
-
-def test_a_newer_request_takes_the_place_of_the_older(writer: Writer) -> None:
-    editor = writer.editor
-
-    async def test() -> None:
-        async with await connect() as client:
-            asked = await stalls(editor, client)
-            editor.change(URI, (0, 0), (0, 5), "newer")
-            assert texts(await editor.complete(URI, (0, 5), trigger=AUTOMATIC)) == ["newer"]
-            assert await soon(asked) is None
-
-    writer.run(test())
+    async with await connect() as client:
+        asked = await stalls(editor, client)
+        editor.change(URI, (0, 0), (0, 5), "newer")
+        assert texts(await editor.complete(URI, (0, 5), trigger=AUTOMATIC)) == ["newer"]
+        assert await soon(asked) is None
 
 
 @pytest.mark.slow
-def test_an_answer_to_what_was_written_before_is_not_given(writer: Writer, tmp_path: Path) -> None:
+async def test_an_answer_to_what_was_written_before_is_not_given(writer: Writer, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     editor = writer.editor
-
-    async def test() -> None:
-        os.mkfifo(gate)
-        async with await connect() as client:
-            editor.open(URI, f"await {gate}")
-            asked = editor.ask(URI, (0, len(f"await {gate}")), trigger=AUTOMATIC)
-            while not await running(client):
-                pass
-            editor.change(URI, (0, 0), (0, 0), "x")
-            await editor.do("localspec.showStats")  # whose answer follows what the server made of the change
-            gate.write_text("go")
-            assert await soon(asked) is None
-
-    writer.run(test())
+    os.mkfifo(gate)
+    async with await connect() as client:
+        editor.open(URI, f"await {gate}")
+        asked = editor.ask(URI, (0, len(f"await {gate}")), trigger=AUTOMATIC)
+        while not await running(client):
+            pass
+        editor.change(URI, (0, 0), (0, 0), "x")
+        await editor.do("localspec.showStats")  # whose answer follows what the server made of the change
+        gate.write_text("go")
+        assert await soon(asked) is None
 
 
-def test_what_becomes_of_items_is_counted(writer: Writer) -> None:
+async def test_what_becomes_of_items_is_counted(writer: Writer) -> None:
     editor = writer.editor
+    async with await connect() as client:
+        shown, accepted, partial, dismissed = [
+            await suggestions(client, event) for event in ("shown", "accepted", "partial", "dismissed")
+        ]
+        taken = await chars(client)
+        editor.open(URI, "é😋xy\n")
+        (item,) = await editor.complete(URI, (0, 5), trigger=AUTOMATIC)
+        assert item.insert_text == "é😋xy" and item.command is not None
+        notify = editor.client.protocol.notify
+        notify("textDocument/didShowCompletion", {"item": item})
+        part = {"item": item, "acceptedLength": 3}  # of UTF-16
+        notify("textDocument/didPartiallyAcceptCompletion", part)
 
-    async def test() -> None:
-        async with await connect() as client:
-            shown, accepted, partial, dismissed = [
-                await suggestions(client, event) for event in ("shown", "accepted", "partial", "dismissed")
-            ]
-            taken = await chars(client)
-            editor.open(URI, "é😋xy\n")
-            (item,) = await editor.complete(URI, (0, 5), trigger=AUTOMATIC)
-            assert item.insert_text == "é😋xy" and item.command is not None
-            notify = editor.client.protocol.notify
-            notify("textDocument/didShowCompletion", {"item": item})
-            part = {"item": item, "acceptedLength": 3}  # of UTF-16
-            notify("textDocument/didPartiallyAcceptCompletion", part)
+        async def counted(event: str, number: float) -> None:
+            while await suggestions(client, event) != number:
+                pass
 
-            async def counted(event: str, number: float) -> None:
-                while await suggestions(client, event) != number:
-                    pass
-
-            await counted("shown", shown + 1)
-            await counted("partial", partial + 1)
-            assert await chars(client) == taken + 2
-            await editor.do(item.command.command, *(item.command.arguments or ()))
-            await counted("accepted", accepted + 1)
-            assert await chars(client) == taken + 4
-            (other,) = await editor.complete(URI, (0, 5), trigger=AUTOMATIC)
-            notify("textDocument/didShowCompletion", {"item": other})
-            editor.change(URI, (0, 5), (0, 5), "else")
-            await editor.complete(URI, (0, 9), trigger=AUTOMATIC)
-            await counted("dismissed", dismissed + 1)
-            for odd in (None, {}, {"item": 1}, {"item": item, "acceptedLength": "x"}):
-                notify("textDocument/didPartiallyAcceptCompletion", odd)
-            await editor.complete(URI, (0, 9), trigger=AUTOMATIC)
-            assert await suggestions(client, "partial") == partial + 1
-
-    writer.run(test())
+        await counted("shown", shown + 1)
+        await counted("partial", partial + 1)
+        assert await chars(client) == taken + 2
+        await editor.do(item.command.command, *(item.command.arguments or ()))
+        await counted("accepted", accepted + 1)
+        assert await chars(client) == taken + 4
+        (other,) = await editor.complete(URI, (0, 5), trigger=AUTOMATIC)
+        notify("textDocument/didShowCompletion", {"item": other})
+        editor.change(URI, (0, 5), (0, 5), "else")
+        await editor.complete(URI, (0, 9), trigger=AUTOMATIC)
+        await counted("dismissed", dismissed + 1)
+        for odd in (None, {}, {"item": 1}, {"item": item, "acceptedLength": "x"}):
+            notify("textDocument/didPartiallyAcceptCompletion", odd)
+        await editor.complete(URI, (0, 9), trigger=AUTOMATIC)
+        assert await suggestions(client, "partial") == partial + 1
 
 
 async def prompt(editor: Editor, uri: str = URI) -> dict[str, Any]:
@@ -222,111 +203,87 @@ async def prompt(editor: Editor, uri: str = URI) -> dict[str, Any]:
     return received
 
 
-def test_other_files_are_given_newest_first(writer: Writer) -> None:
+async def test_other_files_are_given_newest_first(writer: Writer) -> None:
     editor = writer.editor
-
-    async def test() -> None:
-        writer.configure(excludedLanguages=["text"])
-        for name in ("b.py", "c.py", ".env"):
-            editor.open(f"file:///project/{name}", "".join(f"{name} {line}\n" for line in range(100)))
-        editor.open("file:///project/no.txt", "no", "text")
-        editor.change("file:///project/b.py", (99, 0), (99, 1), "e")
-        received = await prompt(editor)
-        assert [(file["path"], file["text"].partition("\n")[0]) for file in received["extra"]] == [
-            ("/project/b.py", "b.py 64"),
-            ("/project/c.py", "c.py 0"),
-            ("/project/b.py", "b.py 0"),
-        ]
-        assert received["path"] == "/project/a.py" and received["language"] == "python"
-        focus = {"textDocument": {"uri": "file:///project/c.py"}}
-        editor.client.protocol.notify("textDocument/didFocus", focus)
-        received = await prompt(editor, "file:///project/d.py")
-        assert received["extra"][0]["path"] == "/project/c.py"
-
-    writer.run(test())
+    writer.configure(excludedLanguages=["text"])
+    for name in ("b.py", "c.py", ".env"):
+        editor.open(f"file:///project/{name}", "".join(f"{name} {line}\n" for line in range(100)))
+    editor.open("file:///project/no.txt", "no", "text")
+    editor.change("file:///project/b.py", (99, 0), (99, 1), "e")
+    received = await prompt(editor)
+    assert [(file["path"], file["text"].partition("\n")[0]) for file in received["extra"]] == [
+        ("/project/b.py", "b.py 64"),
+        ("/project/c.py", "c.py 0"),
+        ("/project/b.py", "b.py 0"),
+    ]
+    assert received["path"] == "/project/a.py" and received["language"] == "python"
+    focus = {"textDocument": {"uri": "file:///project/c.py"}}
+    editor.client.protocol.notify("textDocument/didFocus", focus)
+    received = await prompt(editor, "file:///project/d.py")
+    assert received["extra"][0]["path"] == "/project/c.py"
 
 
-def test_what_the_menu_offers_is_the_beginning(writer: Writer) -> None:
+async def test_what_the_menu_offers_is_the_beginning(writer: Writer) -> None:
     editor = writer.editor
-
-    async def test() -> None:
-        editor.open(URI, "x\npri = 1")
-        place = types.Range(types.Position(1, 0), types.Position(1, 3))
-        selected = types.SelectedCompletionInfo(place, "print")
-        items = await editor.complete(URI, (1, 3), selected=selected)
-        assert texts(items) == ["printprint"] and items[0].range == place
-        above = types.Range(types.Position(0, 0), types.Position(0, 1))
-        elsewhere = types.SelectedCompletionInfo(above, "print")
-        assert texts(await editor.complete(URI, (1, 3), selected=elsewhere)) == ["pri"]
-
-    writer.run(test())
+    editor.open(URI, "x\npri = 1")
+    place = types.Range(types.Position(1, 0), types.Position(1, 3))
+    selected = types.SelectedCompletionInfo(place, "print")
+    items = await editor.complete(URI, (1, 3), selected=selected)
+    assert texts(items) == ["printprint"] and items[0].range == place
+    above = types.Range(types.Position(0, 0), types.Position(0, 1))
+    elsewhere = types.SelectedCompletionInfo(above, "print")
+    assert texts(await editor.complete(URI, (1, 3), selected=elsewhere)) == ["pri"]
 
 
-def test_nothing_is_sent_of_what_is_excluded(writer: Writer) -> None:
+async def test_nothing_is_sent_of_what_is_excluded(writer: Writer) -> None:
     editor = writer.editor
+    writer.configure(excludedLanguages=["text"], automatic=False)
+    for uri, language in (("file:///.env", "sh"), ("file:///a.txt", "text"), ("git:/a.py", "python")):
+        editor.open(uri, "word", language)
+        assert await editor.complete(uri, (0, 4)) == []
+    editor.open(URI, "word")
+    assert await editor.complete(URI, (0, 4), trigger=AUTOMATIC) == []
+    assert texts(await editor.complete(URI, (0, 4))) == ["word"]
+    writer.configure(enabled=False)
+    assert await editor.complete(URI, (0, 4)) == []
+    assert editor.states[-1] == {"busy": False, "message": "off", "kind": "Inactive"}
 
-    async def test() -> None:
-        writer.configure(excludedLanguages=["text"], automatic=False)
-        for uri, language in (("file:///.env", "sh"), ("file:///a.txt", "text"), ("git:/a.py", "python")):
-            editor.open(uri, "word", language)
-            assert await editor.complete(uri, (0, 4)) == []
-        editor.open(URI, "word")
-        assert await editor.complete(URI, (0, 4), trigger=AUTOMATIC) == []
-        assert texts(await editor.complete(URI, (0, 4))) == ["word"]
-        writer.configure(enabled=False)
+
+async def test_odd_places_and_texts(writer: Writer) -> None:
+    editor = writer.editor
+    writer.configure()
+    assert await editor.complete("file:///never.py", (0, 0)) == []
+    editor.change("file:///never.py", (0, 0), (0, 0), "x")
+    editor.open(URI, "one\nword\n")
+    assert texts(await editor.complete(URI, (1, 2**31 - 1))) == ["word"]
+    editor.changes(URI, [types.TextDocumentContentChangeWholeDocument("x = 1\n" * 200_000 + "huge")])
+    assert texts(await editor.complete(URI, (10**9, 0))) == ["huge"]
+    editor.changes(URI, [types.TextDocumentContentChangeWholeDocument("x" * 5_000_000 + " huge")])
+    assert len(texts(await editor.complete(URI, (0, 10**9)))) == 1
+    assert editor.said == []
+
+
+async def test_wrong_settings_are_named(writer: Writer) -> None:
+    editor = writer.editor
+    writer.configure(maxms=1, enabled=7)
+    await editor.hears("maxms", "did you mean 'maxMs'?")
+    await editor.hears("enabled", "bool")
+    editor.open(URI, "word")
+    assert texts(await editor.complete(URI, (0, 4))) == ["word"]
+
+
+async def test_an_error_is_shown_once_with_its_remedy(writer: Writer) -> None:
+    editor = writer.editor
+    writer.configure(model="broken")
+    editor.open(URI, "word")
+    for _ in range(2):
         assert await editor.complete(URI, (0, 4)) == []
-        assert editor.states[-1] == {"busy": False, "message": "off", "kind": "Inactive"}
-
-    writer.run(test())
-
-
-def test_odd_places_and_texts(writer: Writer) -> None:
-    editor = writer.editor
-
-    async def test() -> None:
-        writer.configure()
-        assert await editor.complete("file:///never.py", (0, 0)) == []
-        editor.change("file:///never.py", (0, 0), (0, 0), "x")
-        editor.open(URI, "one\nword\n")
-        assert texts(await editor.complete(URI, (1, 2**31 - 1))) == ["word"]
-        editor.changes(URI, [types.TextDocumentContentChangeWholeDocument("x = 1\n" * 200_000 + "huge")])
-        assert texts(await editor.complete(URI, (10**9, 0))) == ["huge"]
-        editor.changes(URI, [types.TextDocumentContentChangeWholeDocument("x" * 5_000_000 + " huge")])
-        assert len(texts(await editor.complete(URI, (0, 10**9)))) == 1
-        assert editor.said == []
-
-    writer.run(test())
-
-
-def test_wrong_settings_are_named(writer: Writer) -> None:
-    editor = writer.editor
-
-    async def test() -> None:
-        writer.configure(maxms=1, enabled=7)
-        await editor.hears("maxms", "did you mean 'maxMs'?")
-        await editor.hears("enabled", "bool")
-        editor.open(URI, "word")
-        assert texts(await editor.complete(URI, (0, 4))) == ["word"]
-
-    writer.run(test())
-
-
-def test_an_error_is_shown_once_with_its_remedy(writer: Writer) -> None:
-    editor = writer.editor
-
-    async def test() -> None:
-        writer.configure(model="broken")
-        editor.open(URI, "word")
-        for _ in range(2):
-            assert await editor.complete(URI, (0, 4)) == []
-        (said,) = editor.said
-        assert said.startswith("localspec: this model is broken. ")
-        assert editor.states[-1]["kind"] == "Error"
-        writer.configure()
-        assert texts(await editor.complete(URI, (0, 4))) == ["word"]
-        assert editor.states[-1]["kind"] == "Normal" and editor.said == []
-
-    writer.run(test())
+    (said,) = editor.said
+    assert said.startswith("localspec: this model is broken. ")
+    assert editor.states[-1]["kind"] == "Error"
+    writer.configure()
+    assert texts(await editor.complete(URI, (0, 4))) == ["word"]
+    assert editor.states[-1]["kind"] == "Normal" and editor.said == []
 
 
 @pytest.mark.slow
