@@ -6,8 +6,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -253,24 +251,6 @@ async def test_a_server_of_another_protocol_or_none_is_reported(
     async with unix_serve(handle, str(socket_path()), subprotocols=[Subprotocol("localspec.v1")]):
         with pytest.raises(error, match=what):
             await initialized(await open_socket(), "test")
-
-
-HEAVY = ("numpy", "llama_cpp", "mlx", "jinja2")
-OF_THE_DAEMON = ("sqlite3", "prometheus_client", "psutil", "localspec.daemon")
-OF_THE_ENGINE = tuple(f"localspec.{name}" for name in ("engine", "backends", "speculation", "worker"))
-
-
-@pytest.mark.parametrize(
-    ("module", "barred"),
-    [
-        ("localspec.client", OF_THE_DAEMON),
-        pytest.param("localspec.daemon.__main__", OF_THE_ENGINE, marks=pytest.mark.slow),
-    ],
-)
-def test_the_import_is_light(module: str, barred: tuple[str, ...]) -> None:
-    words = [sys.executable, "-c", f"import sys, {module}; print(*sys.modules)"]
-    names = subprocess.run(words, capture_output=True, text=True, check=True).stdout.split()
-    assert not [name for name in names if name.startswith(HEAVY + barred)]
 
 
 @pytest.mark.slow

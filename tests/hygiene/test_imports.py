@@ -13,6 +13,9 @@ from tests.hygiene.source import ROOT
 LINTER = Path(sys.executable).with_name("lint-imports")
 HEAVY = ("numpy", "llama_cpp", "llguidance", "mlx", "mlx_lm", "jinja2", "textual")
 LOOP = ("asyncio", "websockets")
+START = (*HEAVY, "psutil", "prometheus_client", "sqlite3", "huggingface_hub")
+EDITORS = ("pygls", "lsprotocol", "asyncio")
+ENGINE = ("localspec.engine", "localspec.backends", "localspec.speculation", "localspec.worker")
 
 
 def lint(folder: Path) -> subprocess.CompletedProcess[str]:
@@ -116,25 +119,28 @@ def loaded_by(module: str) -> set[str]:
                               check=True).stdout.split())  # fmt: skip
 
 
-@pytest.mark.slow
+LATE = [
+    ("localspec", START + LOOP),
+    ("localspec.cli.run", START),
+    ("localspec.errors", HEAVY + LOOP),
+    ("localspec.config", HEAVY + LOOP),
+    ("localspec.protocol.messages", HEAVY + LOOP),
+    ("localspec.protocol.frames", HEAVY + LOOP),
+    ("localspec.models.library", HEAVY + LOOP),
+    ("localspec.daemon.__main__", (*HEAVY, *ENGINE)),
+    ("localspec.daemon.server", (*HEAVY, "localspec.ranks")),
+    ("localspec.worker.loop", ("localspec.ranks",)),
+]
+
+
 @pytest.mark.parametrize(
     ("module", "unwanted"),
     [
-        ("localspec", HEAVY + LOOP),
-        ("localspec.errors", HEAVY + LOOP),
-        ("localspec.config", HEAVY + LOOP),
-        ("localspec.protocol.messages", HEAVY + LOOP),
-        ("localspec.protocol.frames", HEAVY + LOOP),
-        ("localspec.models.library", HEAVY + LOOP),
-        ("localspec.client", HEAVY),
-        ("localspec.daemon.server", (*HEAVY, "localspec.ranks")),
-        ("localspec.worker.loop", ("localspec.ranks",)),
+        ("localspec.cli.main", START + EDITORS),
+        ("localspec.cli.app", EDITORS),
+        ("localspec.client", (*START, "localspec.daemon")),
+        *(pytest.param(*case, marks=pytest.mark.slow) for case in LATE),
     ],
 )
 def test_importing_a_light_module_loads_nothing_heavy(module: str, unwanted: tuple[str, ...]) -> None:
     assert loaded_by(module) & set(unwanted) == set()
-
-
-@pytest.mark.slow
-def test_the_loaded_packages_are_really_seen() -> None:
-    assert {"localspec", "jinja2"} <= loaded_by("localspec.models.template")

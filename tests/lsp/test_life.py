@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -217,9 +216,3 @@ async def test_the_daemon_is_started_restarted_and_starts_again(fresh: Path) -> 
         while discovery.find() in (after, None):
             await editor.complete(URI, (1, 0))
         assert await editor.complete(URI, (1, 0)) != []
-
-
-def test_loading_the_command_loads_no_server() -> None:
-    statement = "import localspec.cli.main, localspec.cli.app, sys; print(*sys.modules)"
-    done = subprocess.run((sys.executable, "-c", statement), capture_output=True, text=True, check=True)
-    assert not {"pygls", "lsprotocol", "asyncio"} & set(done.stdout.split())
