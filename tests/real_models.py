@@ -23,6 +23,8 @@ from localspec.wording import MB, size
 
 VARIABLE = "LOCALSPEC_TEST_MODELS"
 """names a directory with the models' files, instead of the user's downloads"""
+SOURCE = "LOCALSPEC_LLAMA_CPP_SOURCE"
+"""names a source tree of llama.cpp, for its vocabularies and its server's tests"""
 SMALL, CODER, TARGET = "smollm2:135m", "qwen2.5-coder:0.5b", "qwen2.5-coder:1.5b"
 START_S, BYTES_PER_S = 5.0, 10 * MB
 """time of a download, after which it is given up"""

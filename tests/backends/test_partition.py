@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from localspec.backends.llama_cpp import vocabulary as module
 from localspec.backends.llama_cpp.vocabulary import MOST, WHOLE, LlamaVocabulary, Partition, Strips
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
-from tests.real_vocabularies import SOURCE
+from tests.real_models import SOURCE
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, BYTE = 1, 2, 3, 4, 6
 TEXTS = (*" \n\ta<>é▁\0", "  ", "日本", "Hello world", "def f():\n    return 1\n")

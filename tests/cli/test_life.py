@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import re
 import signal
 import socket
@@ -54,33 +53,6 @@ def test_ctrl_c_on_a_terminal_ends_the_line(cli: Cli) -> None:
     assert terminal.exitstatus == 130
     *_, took, speculation = str(terminal.before).splitlines()
     assert re.match(r"\d+ tokens \(cancelled\)", took) and re.match(r"[\d.]+ tokens per round", speculation)
-
-
-@pytest.mark.slow
-def test_a_killed_worker_costs_its_requests_only_and_is_replaced(cli: Cli) -> None:
-    cli("run", "--max-tokens", "8", "hello")
-    pid = cli.worker_pid()
-    process = cli.begin(*LONG, "--stream-json")
-    os.kill(pid, signal.SIGKILL)
-    stdout, _ = process.communicate(timeout=DEADLINE_S)
-    assert json.loads(stdout.splitlines()[-1])["error"]["code"] == "engine_crashed"
-    assert process.returncode == 1
-    assert cli("run", "--max-tokens", "8", "hello").returncode == 0
-    assert cli.worker_pid() != pid
-
-
-@pytest.mark.slow
-def test_a_killed_daemon_is_replaced_and_leaves_no_worker(cli: Cli) -> None:
-    cli("run", "--max-tokens", "8", "hello")
-    status = cli.status()
-    worker = psutil.Process(cli.worker_pid())
-    process = cli.begin(*LONG)
-    os.kill(status["pid"], signal.SIGKILL)
-    _, stderr = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 69 and b"Traceback" not in stderr
-    until_sync(lambda: gone(worker), "the worker has ended")
-    assert cli("run", "--max-tokens", "8", "hello").returncode == 0
-    assert cli.status()["pid"] != status["pid"]
 
 
 @pytest.mark.slow

@@ -7,8 +7,6 @@ import json
 import os
 import re
 import shutil
-import signal
-import subprocess
 import tempfile
 import textwrap
 from collections.abc import Iterator
@@ -18,14 +16,13 @@ import pexpect
 import pytest
 
 from localspec.cli.answer import ModelFlags
-from localspec.memory.memory import stats
 from localspec.memory.table import name_of
 from localspec.models.catalogue import BUNDLED_TARGET
 from tests.cli.harness import Cli
 from tests.doctor.imports import REFUSE, at_import
 from tests.memory.hostile_repository import repository
 from tests.mlx_pair import mlx_model
-from tests.waiting import DEADLINE_S, until_sync
+from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture
@@ -165,27 +162,6 @@ def test_a_workspace_and_a_source_can_be_forgotten(cli: Cli, repo: Path, tmp_pat
     forgotten = cli.json("memory", "forget", "--workspace", str(repo / "deep"), "--yes")
     assert forgotten == {"forgotten": 1, "unit": "tables"}
     assert [table["workspace"] for table in tables(cli)] == [None]
-
-
-@pytest.mark.slow
-def test_ctrl_c_keeps_what_was_learned(cli: Cli, tmp_path: Path) -> None:
-    source = inspect.getsource(inspect)
-    repository(tmp_path)
-    for number in range(200):
-        (tmp_path / f"{number:03}.py").write_text(source.replace("frame", f"frame{number}"))
-    process = subprocess.Popen(
-        (*cli.command, "memory", "prime", str(tmp_path)),
-        env=cli.environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    memory = cli.home / "data" / "memory"
-    until_sync(lambda: any(table.tokens for table in stats(memory, print)), "something was learned")
-    os.kill(process.pid, signal.SIGINT)
-    output, errors = process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 130 and not output and b"Traceback" not in errors
-    (table,) = tables(cli)
-    assert int(str(table["tokens"])) > 0 and table["quarantined"] == []
 
 
 def test_no_workspace_is_not_the_one_at_hand(cli: Cli, repo: Path) -> None:

@@ -60,14 +60,6 @@ def test_an_unknown_model_is_named(cli: Cli) -> None:
         assert "stdlib-6m" in error["message"]
 
 
-@pytest.mark.parametrize("seconds", ["-5", "nan", "inf", "1e12"])
-def test_what_is_no_time_to_stay_is_refused(cli: Cli, seconds: str) -> None:
-    done = cli("models", "load", "--keep-alive", seconds)
-    assert done.returncode == 2
-    assert done.stderr.startswith("localspec: --keep-alive takes a number from 0 to 1000000000, not ")
-    assert done.stderr.endswith("See `localspec models load --help`.\n")
-
-
 @pytest.mark.parametrize(
     "arguments", [("load", "-m"), ("load", "--draft"), ("unload",), ("pair",), ("show",)]
 )

@@ -29,6 +29,14 @@ WRONG = [
     ("run -k four x", "run", "-k takes a whole number from 1 to 20, not 'four'."),
     ("run --backend cuda x", "run", "--backend takes auto, llama_cpp or mlx, not 'cuda'."),
     ("models load --keep-alive soon", "models load", "--keep-alive takes a number, not 'soon'."),
+    *(
+        (
+            f"models load --keep-alive={s}",
+            "models load",
+            "--keep-alive takes a number from 0 to 1000000000, not ",
+        )
+        for s in ("-5", "nan", "inf", "1e12")
+    ),
     ("daemon logs -n x", "daemon logs", "-n takes a whole number, not 'x'."),
     ("models pull a/b --draft=maybe", "models pull", "--draft takes true or false, not 'maybe'."),
     (

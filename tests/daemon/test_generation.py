@@ -166,16 +166,6 @@ async def test_failures_and_degradation_are_reported(client: Raw) -> None:
     }
 
 
-async def test_a_lost_client_takes_its_requests_along(daemon: DaemonProcess) -> None:
-    async with raw(daemon) as watcher:
-        async with raw(daemon) as client:
-            await client.begin(1, "generate", prompt="stall")
-            client.socket.transport.abort()
-        running = 1
-        while running:
-            running = (await watcher.result(2, "daemon/status"))["running"]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("prompt", ["stall", "flood 100000000 100"])
 async def test_a_client_that_says_goodbye_and_stays_is_cut_off(daemon: DaemonProcess, prompt: str) -> None:

@@ -43,13 +43,6 @@ async def test_a_turn_sees_the_system_prompt_and_all_before_it(client: Raw) -> N
     assert (await content(client, session))[:2] == [("user", "hello"), ("assistant", "hello ")]
 
 
-async def test_options_of_request_session_and_configuration(client: Raw) -> None:
-    session = await open_session(client, options={"temperature": 0.1, "seed": 1})
-    params = {"session": session, "content": "options", "options": {"seed": 2}}
-    options = json.loads((await client.result(1, "chat/send", **params))["text"])
-    assert (options["temperature"], options["seed"], options["model"]) == (0.1, 2, "bundled")
-
-
 async def test_a_failed_answer_leaves_a_history_that_alternates(daemon: DaemonProcess, client: Raw) -> None:
     session = await open_session(client)
     assert code(await client.call(1, "chat/send", session=session, content="fail")) == "out_of_memory"
@@ -77,11 +70,6 @@ async def test_turns_of_a_session_wait_for_each_other(client: Raw, other: Raw) -
         ("user", "second"),
         ("assistant", "second "),
     ]
-
-
-async def test_an_unknown_session_is_not_found(client: Raw) -> None:
-    assert code(await client.call(1, "session/get", session="none")) == "session_not_found"
-    assert code(await client.call(2, "chat/send", session="none", content="x")) == "session_not_found"
 
 
 @pytest.mark.slow

@@ -72,12 +72,6 @@ def test_a_gap_is_filled_whole_and_as_it_comes(client: openai.OpenAI) -> None:
     assert "".join(chunk.choices[0].text for chunk in chunks) == text
 
 
-def test_a_text_as_it_comes(client: openai.OpenAI) -> None:
-    text = client.completions.create(prompt=PROMPT, **SHORT).choices[0].text
-    chunks = list(client.completions.create(prompt=[PROMPT], stream=True, **SHORT))
-    assert text and "".join(chunk.choices[0].text for chunk in chunks) == text
-
-
 def test_probabilities_of_a_chat(client: openai.OpenAI) -> None:
     choice = client.chat.completions.create(messages=HELLO, logprobs=True, **SHORT).choices[0]
     assert choice.logprobs is not None and choice.logprobs.content is not None

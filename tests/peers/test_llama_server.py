@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.real_vocabularies import SOURCE
+from tests.real_models import SOURCE
 
 PACKAGES = ("filelock", "openai", "requests", "wget")
 START = f'#!/bin/sh\nexec {sys.executable} -P {Path(__file__).with_name("llama_server.py")} "$@"\n'

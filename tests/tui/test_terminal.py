@@ -27,25 +27,6 @@ def ask(terminal: Terminal, question: str = QUESTION) -> None:
     terminal.until_shown("tokens · ")
 
 
-def test_a_chat_a_stop_an_answer_anew_an_edit(home: Path) -> None:
-    with chatting(home, *GREEDY) as terminal:
-        ask(terminal)
-        terminal.keys("Escape")
-        terminal.until_shown("stopped")
-        terminal.keys("C-g")
-        terminal.until_shown("Edits the question")
-        terminal.write(" Shortly")
-        terminal.keys("Enter")
-        terminal.until_shown("tokens · ")
-        terminal.keys("Escape")
-        terminal.until_shown("stopped")
-        terminal.keys("M-Up")
-        terminal.until_shown("e Edit")
-        terminal.keys("k")
-        pane = terminal.until_shown(f"{QUESTION} Shortly")
-        assert "Traceback" not in pane
-
-
 def test_ctrl_z_suspends(home: Path) -> None:
     with chatting(home) as terminal:
         terminal.keys("C-z")

@@ -143,23 +143,6 @@ class Editor:
             raise AssertionError(f"{error}; shown is {seen[0]!r}; {self.facts()}") from None
         return seen[0]
 
-    def type_until_ghost(self, text: str) -> tuple[str, str]:
-        """Type letter by letter, each once the one before was answered, until something is shown: what was
-        typed, and what is shown."""
-        for i, letter in enumerate(text):
-            answered = self.completions()
-            self.type(letter)
-            until_sync(lambda before=answered: self.completions() > before, f"{letter!r} is answered")  # type: ignore[misc]
-            if ghost := self.settled():
-                return text[: i + 1], ghost
-        raise AssertionError(f"nothing was suggested along {text!r}")
-
-    def settled(self) -> str:
-        """The ghost text once what was answered is drawn, or is not."""
-        if self.last().characters == 0:
-            return ""
-        return self.until_ghost()
-
     def status(self) -> str:
         return str(self.page.locator(ITEM).inner_text()).strip()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import psutil
 import pytest
 
 from tests.vscode.asking import Asking
@@ -11,18 +10,6 @@ from tests.waiting import until_sync
 
 pytestmark = pytest.mark.slow
 
-SHELF = """import unittest
-
-
-class TestShelf(unittest.TestCase):
-    def test_one(self):
-        self.assertEqual(self.shelf.get(1), 1)
-
-    def test_two(self):
-        self.assertEqual(self.shelf.get(2), 2)
-
-    def test_three(self):
-  """
 TYPED = "hi < 0:"
 WIDE = ("s = '😀é\u0301'\r\nif lo < 0:\r\n    lo = 0\r\nif ", "\tif '漢字' < '😀':\r\n\t\tif ")
 
@@ -60,21 +47,6 @@ def test_typing_along_shows_the_rest_without_a_request(editor: Editor, asking: A
     editor.press("Tab")
     until_sync(lambda: editor.completions() > answered, "what comes after is asked for")
     assert editor.saved("along.py") == BEFORE + whole
-
-
-def test_a_bracket_that_the_editor_closes_is_not_doubled(editor: Editor, asking: Asking) -> None:
-    editor.open("closed.py", SHELF[:-1])
-    whole = asking.text(editor.workspace / "closed.py", SHELF)
-    assert whole == "   self.assertEqual(self.shelf.get(2), 2)"
-    editor.type(SHELF[-1])
-    editor.until_ghost(lambda ghost: ghost == whole, "it is suggested")
-    answered = editor.completions()
-    editor.type("   self.assertEqual(")
-    editor.until_ghost(lambda ghost: ghost.startswith("self.shelf"), "the rest is shown")
-    assert editor.completions() == answered
-    editor.press("Tab")
-    until_sync(lambda: editor.completions() > answered, "what comes after is asked for")
-    assert editor.saved("closed.py") == SHELF + whole
 
 
 def test_a_word_is_accepted_and_then_a_line(editor: Editor, asking: Asking) -> None:
@@ -132,18 +104,6 @@ def test_wide_characters_and_line_ends_stay_as_they_are(editor: Editor, asking: 
     text = editor.saved(name)
     assert text.replace("\r\n", "\n") == before.replace("\r\n", "\n") + whole
     assert text.count("\r\n") == text.count("\n") and "\r\r" not in text
-
-
-def test_after_the_daemon_was_killed_the_next_keystroke_finds_another(editor: Editor, asking: Asking) -> None:
-    editor.open("killed.py", BEFORE)
-    pid = asking.found().pid
-    process = psutil.Process(pid)
-    process.kill()
-    until_sync(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "it is dead")
-    _, ghost = editor.type_until_ghost("hi < 0:\n raise ValueError(hi")
-    assert asking.found().pid != pid
-    assert ghost == asking.text(editor.workspace / "killed.py", editor.saved("killed.py"))
-    assert editor.page.locator(".notification-list-item-message").count() == 0
 
 
 def test_the_daemon_is_restarted_by_a_command(editor: Editor, asking: Asking) -> None:
