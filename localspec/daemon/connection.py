@@ -90,8 +90,8 @@ class Connection:
         """Answer until the client is gone and its requests have ended."""
         self.daemon.connections.add(self)
         self.daemon.events.clients.add(self.outbox)
-        self.daemon.metrics.connections.inc()
-        self.daemon.metrics.opened.inc()
+        self.daemon.metrics.add("connections")
+        self.daemon.metrics.add("connections_opened_total")
         try:
             await self._receive_all()
         except ConnectionClosed:
@@ -113,7 +113,7 @@ class Connection:
         finally:
             self.daemon.events.clients.discard(self.outbox)
             self.daemon.connections.discard(self)
-            self.daemon.metrics.connections.dec()
+            self.daemon.metrics.add("connections", -1)
 
     async def end_requests(self) -> None:
         """Cancel every request, and wait until they are answered."""
@@ -147,7 +147,7 @@ class Connection:
     def _drop(self) -> None:
         """Close the connection of a client that does not read."""
         log.warning("a connection was closed: its client does not read its messages")
-        self.daemon.metrics.slow_clients.inc()
+        self.daemon.metrics.add("slow_clients_total")
         self.outbox.close(now=True)
         self._spawn(self.close(CloseCode.TRY_AGAIN_LATER, "the client does not read its messages"))
         for exchange in tuple(self._live.values()):
@@ -166,7 +166,7 @@ class Connection:
                 self._requested(message, message.id)
         except (ProtocolFault, LocalspecError) as error:
             id = error.id if isinstance(error, ProtocolFault) else message.id
-            self.daemon.metrics.requests.labels("refused", _ending(error)).inc()
+            self.daemon.metrics.add("requests_total", method="refused", ending=_ending(error))
             self.outbox.put(jsonrpc.failure(id, error).encode())
 
     def _notified(self, call: Call) -> None:
@@ -250,7 +250,7 @@ class Connection:
             answer = self._defect(method)
         finally:
             self.daemon.busy.discard(exchange)
-            self.daemon.metrics.requests.labels(method, _ending(answer)).inc()
+            self.daemon.metrics.add("requests_total", method=method, ending=_ending(answer))
             del self._live[exchange.id]
         exchange.answer(answer)
 

@@ -11,10 +11,9 @@ import logging
 import os
 import re
 import shutil
+from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
-
-from prometheus_client import CollectorRegistry, Counter, Gauge, disable_created_metrics, generate_latest
 
 from localspec import home
 from localspec.protocol.jsonrpc import shortened
@@ -84,11 +83,38 @@ def cut(log: Path, older: tuple[Path, ...]) -> None:
         os.truncate(log, 0)
 
 
-disable_created_metrics()  # type: ignore[no-untyped-call]
-
 BOUND_TOKENS = 64
 """least tokens of an answer from which a speed is computed"""
-NO_LOSS = f"smallest plain time / time taken of a request with {BOUND_TOKENS} tokens or more"
+TOTALS = {
+    "prompt_seconds_total": "time from the end of queueing to the first token",
+    "timed_prompt_tokens_total": "prompt tokens that were read in prompt_seconds",
+    "decode_seconds_total": "time from the first token of an answer to its last",
+    "timed_tokens_total": "tokens that came in decode_seconds: all after the first",
+    "longest_tokens": "most tokens of a prompt and its answer",
+    "rounded_tokens_total": "tokens from rows that may be rounded otherwise",
+    # A counter must not fall, and a gauge of the difference would have no rate.
+    "time_saved_seconds_total": "decoding time saved by requests that were faster",
+    "time_lost_seconds_total": "decoding time lost by requests that were slower",
+    "slower_requests_total": "requests that plain decoding would have ended sooner",
+    "accepted_chars_total": "characters of completions accepted",
+    "worker_crashes_total": "workers that ended unexpectedly",
+    "slow_clients_total": "clients dropped because they did not read",
+    "connections_opened_total": "connections accepted",
+    "connections": "connections open now",
+}
+"""meanings of the totals that start at zero: counters, whose names end in ``_total``, and gauges"""
+LATER = {
+    "requests_total": "requests answered, by method and ending",
+    "tokens_total": "tokens by kind: prompt, cached, completion",
+    "drafted_tokens_total": "tokens drafted, by proposer",
+    "accepted_tokens_total": "drafted tokens that were accepted, by proposer",
+    "proposing_seconds_total": "time spent drafting, by proposer",
+    "rounds_total": "rounds, by proposer or by the reason for no draft",
+    "completions_total": "completions answered, by source of the answer",
+    "suggestions_total": "feedback on completions, by event",
+    "no_loss_bound": f"smallest plain time / time taken of a request with {BOUND_TOKENS} tokens or more",
+}
+"""meanings of the totals that have no value, or none of a label, before the first"""
 PROPOSERS = frozenset(kind.name for kind in KINDS)
 OFF = "off"
 REASONS = {
@@ -104,100 +130,76 @@ REASONS = {
 
 
 class Metrics:
-    """The counters; their labels are of closed sets, never a client's text."""
+    """The totals; their labels are of closed sets, never a client's text."""
 
     def __init__(self) -> None:
-        self.registry = CollectorRegistry()
-        self.requests = self._counter("requests", "requests answered", "method", "ending")
-        self.tokens = self._counter("tokens", "tokens by kind: prompt, cached, completion", "kind")
-        self.prompt_s = self._counter("prompt_seconds", "time from the end of queueing to the first token")
-        self.read = self._counter("timed_prompt_tokens", "prompt tokens that were read in prompt_seconds")
-        self.decode_s = self._counter("decode_seconds", "time from the first token of an answer to its last")
-        self.timed = self._counter("timed_tokens", "tokens that came in decode_seconds: all after the first")
-        self.longest = Gauge(
-            "localspec_longest_tokens", "most tokens of a prompt and its answer", registry=self.registry
-        )
-        self._longest = 0
-        self.drafted = self._counter("drafted_tokens", "tokens drafted", "proposer")
-        self.accepted = self._counter("accepted_tokens", "drafted tokens that were accepted", "proposer")
-        self.proposing = self._counter("proposing_seconds", "time spent drafting", "proposer")
-        self.rounds = self._counter("rounds", "rounds, by proposer or by the reason for no draft", "choice")
-        self.rounded = self._counter("rounded_tokens", "tokens from rows that may be rounded otherwise")
-        # A counter must not fall, and a gauge of the difference would have no rate.
-        self.saved = self._counter("time_saved_seconds", "decoding time saved by requests that were faster")
-        self.lost = self._counter("time_lost_seconds", "decoding time lost by requests that were slower")
-        self.slower = self._counter("slower_requests", "requests that plain decoding would have ended sooner")
-        self.answered = self._counter(
-            "completions", "completions answered, by source of the answer", "source"
-        )
-        self.suggestions = self._counter("suggestions", "feedback on completions, by event", "event")
-        self.accepted_chars = self._counter("accepted_chars", "characters of completions accepted")
-        self.crashes = self._counter("worker_crashes", "workers that ended unexpectedly")
-        self.slow_clients = self._counter("slow_clients", "clients dropped because they did not read")
-        self.opened = self._counter("connections_opened", "connections accepted")
-        self.connections = Gauge("localspec_connections", "connections open now", registry=self.registry)
-        self._no_loss: Gauge | None = None
-        self._smallest = 1.0
+        self._values: dict[str, dict[str, float]] = {name: {"": 0.0} for name in TOTALS}
+        self._values |= {name: {} for name in LATER}
 
-    def _counter(self, name: str, what: str, *labels: str) -> Counter:
-        return Counter(f"localspec_{name}", what, labels, registry=self.registry)
+    def add(self, name: str, amount: float = 1, **labels: str) -> None:
+        """Add to a total, or to its part of these labels."""
+        inner = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
+        values, key = self._values[name], f"{{{inner}}}" if inner else ""
+        values[key] = values.get(key, 0.0) + amount
 
     def count_result(self, result: Result) -> None:
         """Add one generation's tokens and statistics."""
-        self.tokens.labels("prompt").inc(result.prompt_tokens)
-        self.tokens.labels("cached").inc(result.cached_tokens)
-        self.tokens.labels("completion").inc(result.completion_tokens)
-        self.rounded.inc(result.stats.rounded_tokens)
+        self.add("tokens_total", result.prompt_tokens, kind="prompt")
+        self.add("tokens_total", result.cached_tokens, kind="cached")
+        self.add("tokens_total", result.completion_tokens, kind="completion")
+        self.add("rounded_tokens_total", result.stats.rounded_tokens)
         self._count_speed(result)
         for name, share in result.stats.proposers.items():
-            self.drafted.labels(name).inc(share.drafted)
-            self.accepted.labels(name).inc(share.accepted)
-            self.proposing.labels(name).inc(share.seconds)
+            self.add("drafted_tokens_total", share.drafted, proposer=name)
+            self.add("accepted_tokens_total", share.accepted, proposer=name)
+            self.add("proposing_seconds_total", share.seconds, proposer=name)
         for choice, rounds in result.stats.choices.items():
-            self.rounds.labels(label_of(choice)).inc(rounds)
+            self.add("rounds_total", rounds, choice=label_of(choice))
         self._count_time(result.completion_tokens, result.stats)
 
     def _count_speed(self, result: Result) -> None:
         stats, answered = result.stats, result.completion_tokens
-        self._longest = max(self._longest, result.prompt_tokens + answered)
-        self.longest.set(self._longest)
+        self._keep("longest_tokens", max, result.prompt_tokens + answered)
         if stats.ttft_s is not None:
             # An answer without a token has no such time, so its prompt must not count in the rate.
-            self.prompt_s.inc(max(0.0, stats.ttft_s - stats.queued_s))
-            self.read.inc(result.prompt_tokens - result.cached_tokens)
+            self.add("prompt_seconds_total", max(0.0, stats.ttft_s - stats.queued_s))
+            self.add("timed_prompt_tokens_total", result.prompt_tokens - result.cached_tokens)
         if stats.decode_tokens_per_s:
-            self.decode_s.inc((answered - 1) / stats.decode_tokens_per_s)
-            self.timed.inc(answered - 1)
+            self.add("decode_seconds_total", (answered - 1) / stats.decode_tokens_per_s)
+            self.add("timed_tokens_total", answered - 1)
 
     def _count_time(self, tokens: int, stats: Stats) -> None:
         saved, speed = stats.time_saved_s, stats.decode_tokens_per_s
         # With proposer none all rounds are plain: the difference is noise of the clock.
         if saved is None or all(label_of(choice) == OFF for choice in stats.choices):
             return
-        self.saved.inc(max(saved, 0.0))
-        self.lost.inc(max(-saved, 0.0))
-        self.slower.inc(saved < 0)
+        self.add("time_saved_seconds_total", max(saved, 0.0))
+        self.add("time_lost_seconds_total", max(-saved, 0.0))
+        self.add("slower_requests_total", saved < 0)
         if tokens >= BOUND_TOKENS and speed:
             taken = (tokens - 1) / speed
-            self._bound(max(taken + saved, 0.0) / taken)
+            self._keep("no_loss_bound", min, max(taken + saved, 0.0) / taken)
 
-    def _bound(self, ratio: float) -> None:
-        """Keep the smallest ratio; the gauge does not exist before the first."""
-        if self._no_loss is None:
-            self._no_loss = Gauge("localspec_no_loss_bound", NO_LOSS, registry=self.registry)
-        elif ratio >= self._smallest:
-            return
-        self._smallest = ratio
-        self._no_loss.set(ratio)
+    def _keep(self, name: str, choose: Callable[[float, float], float], value: float) -> None:
+        """Keep the smallest or the largest value of a gauge."""
+        self._values[name][""] = float(choose(self._values[name].get("", value), value))
 
     def totals(self) -> dict[str, float]:
         """Every sample, keyed as Prometheus writes it: ``localspec_tokens_total{kind="prompt"}``."""
-        samples = (sample for family in self.registry.collect() for sample in family.samples)
-        return {_key(s.name, s.labels): s.value for s in samples}
+        return {
+            f"localspec_{name}{labels}": value
+            for name, values in self._values.items()
+            for labels, value in values.items()
+        }
 
     def text(self) -> str:
         """Prometheus' text format."""
-        return generate_latest(self.registry).decode()
+        lines = []
+        for name, meaning in (TOTALS | LATER).items():
+            full, kind = f"localspec_{name}", "counter" if name.endswith("_total") else "gauge"
+            lines += [f"# HELP {full} {meaning}", f"# TYPE {full} {kind}"]
+            lines += [f"{full}{labels} {value}" for labels, value in self._values[name].items()]
+        return "\n".join(lines) + "\n"
 
 
 def label_of(choice: str) -> str:
@@ -205,8 +207,3 @@ def label_of(choice: str) -> str:
     if choice in PROPOSERS:
         return choice
     return next((label for part, label in REASONS.items() if part in choice), "other")
-
-
-def _key(name: str, labels: dict[str, str]) -> str:
-    inner = ",".join(f'{label}="{value}"' for label, value in sorted(labels.items()))
-    return f"{name}{{{inner}}}" if inner else name

@@ -132,7 +132,7 @@ def test_both_forms_say_the_same() -> None:
     """JSON's keys are the lines of Prometheus' text."""
     metrics = Metrics()
     metrics.count_result(result(time_saved_s=0.25, choices={"draft": 3, "no such reason": 1}))
-    metrics.requests.labels("generate", "stop").inc(2)
+    metrics.add("requests_total", 2, method="generate", ending="stop")
     lines = [line for line in metrics.text().splitlines() if not line.startswith("#")]
     shown = {key: float(value) for key, value in (line.rsplit(" ", 1) for line in lines)}
     assert shown == metrics.totals()

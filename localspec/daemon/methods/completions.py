@@ -50,7 +50,7 @@ async def inline(
         else:
             answer = _answer_known(daemon, query, found, params.n)
     answer = replace(answer, elapsed_ms=1000 * (asyncio.get_running_loop().time() - began))
-    daemon.metrics.answered.labels(answer.source).inc()
+    daemon.metrics.add("completions_total", source=answer.source)
     if answer.items and answer.result.finish_reason not in UNFINISHED and not exchange.cancelled:
         _prefetch(daemon, exchange, query.after(answer.items[0].text), params.extra)
     return answer
@@ -70,11 +70,11 @@ async def feedback(
 ) -> messages.Nothing:
     """Count an item as accepted or rejected; accepted text is learnt. Raises :class:`Gone`."""
     shown, metrics = daemon.suggestions.shown(params.item), daemon.metrics
-    metrics.suggestions.labels(params.event).inc()
+    metrics.add("suggestions_total", event=params.event)
     if params.event in ("accepted", "partial"):
         chars = len(shown.text) if params.chars is None else min(params.chars, len(shown.text))
         if chars > shown.accepted:
-            metrics.accepted_chars.inc(chars - shown.accepted)
+            metrics.add("accepted_chars_total", chars - shown.accepted)
             shown.accepted = chars
             _teach(daemon, shown)
     return messages.Nothing()

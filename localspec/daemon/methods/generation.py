@@ -18,7 +18,6 @@ from msgspec.structs import replace
 from localspec import home
 from localspec._version import __version__
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.methods import generation
 from localspec.daemon.relay import Exchange, Receiver
 from localspec.daemon.workers.pool import Pool, key_of
 from localspec.daemon.workers.worker import WorkerProcess
@@ -196,8 +195,7 @@ async def events_subscribe(
 
 
 async def metrics(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.Metrics:
-    totals = daemon.metrics
-    return messages.Metrics(totals.totals(), totals.text())
+    return messages.Metrics(daemon.metrics.totals(), daemon.metrics.text())
 
 
 async def daemon_status(
@@ -211,12 +209,10 @@ async def daemon_status(
         uptime_s=time.monotonic() - daemon.started,
         socket=daemon.socket,
         url=daemon.url,
-        resident_bytes=generation.resident_bytes(os.getpid()),
+        resident_bytes=resident_bytes(os.getpid()),
         connections=len(daemon.connections),
         running=len(daemon.busy),
-        models=tuple(
-            generation.described(daemon.pool, worker, worker.pair) for worker, _ in daemon.pool.loaded()
-        ),
+        models=tuple(described(daemon.pool, worker, worker.pair) for worker, _ in daemon.pool.loaded()),
         settings=daemon.settings.state(),
         http=daemon.http,
         http_problem=None if problem is None else problem.message,

@@ -418,7 +418,7 @@ class Pool:
 
     def _on_end(self, worker: WorkerProcess) -> None:
         if worker.crashed:
-            self._metrics.crashes.inc()
+            self._metrics.add("worker_crashes_total")
             self._events.publish(ModelEvent(worker.model, "crashed"))
         elif worker.loaded:
             self._events.publish(ModelEvent(worker.model, "unloaded"))
