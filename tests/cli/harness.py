@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any
 
+import pexpect
 import pytest
 
 from localspec.cli.main import run
@@ -87,6 +88,12 @@ class Cli:
         assert process.stdout.read(1), process.communicate()
         return process
 
+    def terminal(self, *arguments: str, **settings: Any) -> pexpect.spawn:
+        """The command on a terminal."""
+        command, *rest = (*self.command, *arguments)
+        usual = {"env": self.environment, "timeout": DEADLINE_S, "encoding": "utf-8"}
+        return pexpect.spawn(command, rest, **usual | settings)
+
     def status(self) -> dict[str, Any]:
         found: dict[str, Any] = self.json("daemon", "status")
         return found
@@ -94,6 +101,14 @@ class Cli:
     def worker_pid(self) -> int:
         (model,) = self.status()["models"]
         return int(model["pid"])
+
+
+def ended(terminal: pexpect.spawn) -> int | None:
+    """Wait for the end of what runs on a terminal; its exit code."""
+    terminal.expect(pexpect.EOF)
+    terminal.close()
+    code: int | None = terminal.exitstatus
+    return code
 
 
 def texts(results: Sequence[dict[str, Any]]) -> set[str]:

@@ -10,13 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
 
 from localspec.config import load_config, settings
 from localspec.models.catalogue import bundled_model
-from tests.cli.harness import CONFIG, Cli
-from tests.waiting import DEADLINE_S
+from tests.cli.harness import CONFIG, Cli, ended
 
 
 @pytest.fixture
@@ -205,11 +203,8 @@ def test_an_editor_that_is_missing_is_named(cli: Cli, copies: Path, command: str
 def test_ctrl_c_in_the_editor_is_the_editors(cli: Cli, tmp_path: Path) -> None:
     wait = 'trap \'echo "# interrupted" >> "$1"; exit 0\' INT\necho ready\nwhile :; do sleep 0.05; done'
     editor(cli, tmp_path, wait)
-    command, *arguments = (*cli.command, "config", "edit")
-    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S)
+    terminal = cli.terminal("config", "edit")
     terminal.expect("ready")
     terminal.sendintr()
     terminal.expect("was changed and is valid")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0 and file(cli).read_text() == CONFIG + "# interrupted\n"
+    assert ended(terminal) == 0 and file(cli).read_text() == CONFIG + "# interrupted\n"

@@ -12,11 +12,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
 
 from localspec._version import __version__
-from tests.cli.harness import Cli
+from tests.cli.harness import Cli, ended
 from tests.waiting import DEADLINE_S
 
 CHECKS = ["python", "llama_cpp", "mlx", "config", "model", "pairing", "memory"]
@@ -130,20 +129,11 @@ def test_the_daemon(cli: Cli) -> None:
 
 @pytest.mark.slow
 def test_on_a_terminal(cli: Cli) -> None:
-    command, *arguments = (*cli.command, "doctor")
     environment = {name: value for name, value in cli.environment.items() if name != "COLUMNS"}
-    terminal = pexpect.spawn(
-        command,
-        arguments,
-        env={**environment, "TERM": "xterm"},
-        timeout=2 * DEADLINE_S,
-        dimensions=(40, 80),
-        encoding="utf-8",
-    )
+    environment["TERM"] = "xterm"
+    terminal = cli.terminal("doctor", env=environment, timeout=2 * DEADLINE_S, dimensions=(40, 80))
     terminal.expect_exact("checking mlx")
     terminal.expect(r"\x1b\[32mok +\x1b\[0m")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
+    assert ended(terminal) == 0
     shown = str(terminal.before)
     assert "daemon" in shown and "looking at" not in shown

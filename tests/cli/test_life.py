@@ -11,7 +11,6 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
-import pexpect
 import psutil
 import pytest
 from websockets.asyncio.client import unix_connect
@@ -20,7 +19,7 @@ from websockets.typing import Subprotocol
 from localspec.errors import ExitCode
 from localspec.http import server
 from localspec.protocol import jsonrpc
-from tests.cli.harness import CONFIG, LONG, Cli
+from tests.cli.harness import CONFIG, LONG, Cli, ended
 from tests.daemon.harness import INITIALIZE, gone
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -44,13 +43,10 @@ def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple
 
 @pytest.mark.slow
 def test_ctrl_c_on_a_terminal_ends_the_line(cli: Cli) -> None:
-    command, *arguments = (*cli.command, *LONG, "--stats")
-    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
+    terminal = cli.terminal(*LONG, "--stats")
     terminal.expect("def ")
     terminal.sendintr()
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 130
+    assert ended(terminal) == 130
     *_, took, speculation = str(terminal.before).splitlines()
     assert re.match(r"\d+ tokens \(cancelled\)", took) and re.match(r"[\d.]+ tokens per round", speculation)
 

@@ -9,16 +9,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pexpect
 import pytest
 
 from localspec.cli import answer
 from localspec.errors import INSTALL_MLX
 from localspec.models.catalogue import bundled_model
-from tests.cli.harness import Cli
+from tests.cli.harness import Cli, ended
 from tests.models import directories, ggufs
 from tests.models.disk import FLAT, LM_STUDIO, OLLAMA, Home, Toy
-from tests.waiting import DEADLINE_S
 
 
 @pytest.fixture(scope="module")
@@ -189,17 +187,9 @@ def test_a_narrow_terminal_shortens_nothing(person: Cli, tmp_path: Path) -> None
 
 def on_terminal(person: Cli, columns: int, *arguments: str, **environment: str) -> str:
     """Return the list of models as a terminal of this width shows it, without colours."""
-    command, *of_all = (*person.command, "models", "list", *arguments)
-    terminal = pexpect.spawn(
-        command,
-        of_all,
-        env={**person.environment, **environment, "COLUMNS": str(columns)},
-        timeout=DEADLINE_S,
-        encoding="utf-8",
-        dimensions=(50, columns),
-    )
-    terminal.expect(pexpect.EOF)
-    terminal.close()
+    variables = {**person.environment, **environment, "COLUMNS": str(columns)}
+    terminal = person.terminal("models", "list", *arguments, env=variables, dimensions=(50, columns))
+    ended(terminal)
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.before or "")
 
 

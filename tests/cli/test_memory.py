@@ -7,22 +7,24 @@ import json
 import os
 import re
 import shutil
+import signal
+import subprocess
 import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
-import pexpect
 import pytest
 
 from localspec.cli.answer import ModelFlags
+from localspec.memory.memory import stats
 from localspec.memory.table import name_of
 from localspec.models.catalogue import BUNDLED_TARGET
-from tests.cli.harness import Cli
+from tests.cli.harness import Cli, ended
 from tests.doctor.imports import REFUSE, at_import
 from tests.memory.hostile_repository import repository
 from tests.mlx_pair import mlx_model
-from tests.waiting import DEADLINE_S
+from tests.waiting import DEADLINE_S, until_sync
 
 
 @pytest.fixture
@@ -139,13 +141,10 @@ def test_forgetting_needs_a_selection(cli: Cli, repo: Path) -> None:
 )
 def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: int) -> None:
     cli("memory", "prime", str(repo))
-    command, *arguments = (*cli.command, "memory", "forget", "--all")
-    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S)
+    terminal = cli.terminal("memory", "forget", "--all")
     terminal.expect(r"Forget the memory of all workspaces \(1 table\)\? It cannot be undone. \[y/N\]")
     terminal.sendline(answer)
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert len(tables(cli)) == left and terminal.exitstatus == (1 if left else 0)
+    assert ended(terminal) == (1 if left else 0) and len(tables(cli)) == left
 
 
 @pytest.mark.slow
@@ -162,6 +161,27 @@ def test_a_workspace_and_a_source_can_be_forgotten(cli: Cli, repo: Path, tmp_pat
     forgotten = cli.json("memory", "forget", "--workspace", str(repo / "deep"), "--yes")
     assert forgotten == {"forgotten": 1, "unit": "tables"}
     assert [table["workspace"] for table in tables(cli)] == [None]
+
+
+@pytest.mark.slow
+def test_ctrl_c_keeps_what_was_learned(cli: Cli, tmp_path: Path) -> None:
+    source = inspect.getsource(inspect)
+    repository(tmp_path)
+    for number in range(200):
+        (tmp_path / f"{number:03}.py").write_text(source.replace("frame", f"frame{number}"))
+    process = subprocess.Popen(
+        (*cli.command, "memory", "prime", str(tmp_path)),
+        env=cli.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    memory = cli.home / "data" / "memory"
+    until_sync(lambda: any(table.tokens for table in stats(memory, print)), "something was learned")
+    os.kill(process.pid, signal.SIGINT)
+    output, errors = process.communicate(timeout=DEADLINE_S)
+    assert process.returncode == 130 and not output and b"Traceback" not in errors
+    (table,) = tables(cli)
+    assert int(str(table["tokens"])) > 0 and table["quarantined"] == []
 
 
 def test_no_workspace_is_not_the_one_at_hand(cli: Cli, repo: Path) -> None:

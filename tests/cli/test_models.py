@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import re
 
-import pexpect
 import psutil
 import pytest
 
 from localspec.models.catalogue import bundled_model
-from tests.cli.harness import Cli
+from tests.cli.harness import Cli, ended
 from tests.daemon.harness import gone
-from tests.waiting import DEADLINE_S
 
 
 def test_without_a_daemon_there_is_nothing_to_unload(cli: Cli) -> None:
@@ -41,13 +39,10 @@ def test_a_model_is_loaded_kept_and_unloaded(cli: Cli) -> None:
 
 @pytest.mark.slow
 def test_on_a_terminal_the_progress_is_shown(cli: Cli) -> None:
-    command, *arguments = (*cli.command, "models", "load", "--keep-alive", "0")
-    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
+    terminal = cli.terminal("models", "load", "--keep-alive", "0")
     terminal.expect("(loading|warming up) the (target|draft) model")
     terminal.expect("stdlib-6m is loaded on ")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
+    assert ended(terminal) == 0
     status = cli("daemon", "status").stdout
     assert status.rstrip().endswith(", idle")
 

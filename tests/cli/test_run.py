@@ -10,27 +10,18 @@ import subprocess
 from contextlib import closing
 from pathlib import Path
 
-import pexpect
 import pytest
 
 import localspec
-from tests.cli.harness import LONG, Cli, texts
-from tests.waiting import DEADLINE_S
+from tests.cli.harness import LONG, Cli, ended, texts
 
 GREEDY = ("--temperature", "0", "--max-tokens", "64")
 PROPOSERS = ("none", "prompt-lookup", "draft", "auto")
 CODE = "def add(a, b):\n"
 
 DOCUMENTED = {
-    "text",
-    "finish_reason",
-    "model",
-    "draft",
-    "backend",
-    "prompt_tokens",
-    "cached_tokens",
-    "completion_tokens",
-    "stats",
+    *("text", "finish_reason", "model", "draft", "backend"),
+    *("prompt_tokens", "cached_tokens", "completion_tokens", "stats"),
 }
 
 
@@ -94,11 +85,9 @@ def test_statistics_begin_on_a_line_of_their_own_where_both_streams_end_up(cli: 
 
 
 def test_on_a_terminal_the_answer_ends_its_line_before_the_statistics(cli: Cli) -> None:
-    arguments = ["run", "--raw", "--stats", "--temperature", "0", "--max-tokens", "3", CODE]
-    alone = cli(*arguments).stdout
-    command, *rest = (*cli.command, *arguments)
-    terminal = pexpect.spawn(command, rest, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
-    terminal.expect(pexpect.EOF)
+    arguments = ("run", "--raw", "--stats", "--temperature", "0", "--max-tokens", "3", CODE)
+    alone, terminal = cli(*arguments).stdout, cli.terminal(*arguments)
+    assert ended(terminal) == 0
     answer = alone.replace("\n", "\r\n")
     assert f"{answer}\r\n3 tokens (length)" in str(terminal.before)
 
@@ -109,6 +98,9 @@ def test_events_a_line_each(cli: Cli) -> None:
     kinds = [event["event"] for event in events]
     assert kinds[-1] == "result" and "delta" in kinds
     assert "".join(e["text"] for e in events if e["event"] == "delta") == events[-1]["text"]
+    refused = cli("run", "--stream-json", "--session", "none-such", "hello")
+    last = json.loads(refused.stdout.splitlines()[-1])
+    assert refused.returncode == 1 and last["error"]["code"] == "session_not_found"
 
 
 def test_a_session_goes_on(cli: Cli) -> None:

@@ -64,8 +64,7 @@ def test_a_word_without_end_is_not_repeated(cli: Cli) -> None:
 
 
 def test_a_terminal_is_no_other_machine(cli: Cli) -> None:
-    command, *arguments = (*cli.command, "follow")
-    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
+    terminal = cli.terminal("follow")
     terminal.expect("speaks with the daemon of another machine.*--listen HOST:PORT")
     terminal.expect(pexpect.EOF)
 

@@ -256,8 +256,9 @@ def test_a_chosen_draft_leaves_room_for_its_target(tmp_path: Path) -> None:
 
 def test_a_draft_that_was_asked_for_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     other = other_vocabulary(tmp_path / "other.gguf")
-    with pytest.raises(TokenizerMismatch, match=r"token \d+ is b' dxf', the target's is b' def'"):
+    with pytest.raises(TokenizerMismatch, match=r"token \d+ is b' dxf', the target's is b' def'") as caught:
         choose(str(TARGET), str(other))
+    assert "--draft none" in caught.value.remedy
 
 
 def test_how_a_draft_fared_is_kept_for_the_next_choice(

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,18 +13,17 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import DEADLINE_S
+from tests.cli.harness import Cli
 
 pytestmark = pytest.mark.slow
 
-CONFIG = "[engine]\nthreads = 1\n[daemon]\nport = 0\n"
 
-
-class Disk:
+class Disk(Cli):
     """A home of which some places lie on a small disk, and the command with that home."""
 
     def __init__(self, home: Path, *places: str) -> None:
-        self.home, self.disk = home, home / "disk"
+        super().__init__(home)
+        self.disk = home / "disk"
         self.disk.mkdir()
         try:
             subprocess.run(
@@ -39,8 +36,6 @@ class Disk:
         for place in places:
             (self.disk / place).mkdir(mode=0o700)
             (home / place).symlink_to(self.disk / place)
-        (home / "config").mkdir()
-        (home / "config" / "config.toml").write_text(CONFIG)
 
     def fill(self) -> None:
         with (self.disk / "ballast").open("wb", buffering=0) as file, contextlib.suppress(OSError):
@@ -56,23 +51,14 @@ class Disk:
     def empty(self) -> None:
         (self.disk / "ballast").unlink()
 
-    def __call__(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            (sys.executable, "-m", "localspec", *words),
-            env={**os.environ, "LOCALSPEC_HOME": str(self.home)},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=4 * DEADLINE_S,
-        )
-
     def works(self, *words: str) -> str:
-        done = self(*words)
+        done = self.process(*words)
         assert done.returncode == 0, (words, done.stderr)
         return done.stdout + done.stderr
 
-    def json(self, *words: str) -> Any:
-        return json.loads(self(*words, "--json").stdout)
+    def answer(self, *words: str) -> Any:
+        """The answer as JSON, or the error."""
+        return json.loads(self.process(*words, "--json").stdout)
 
 
 @contextlib.contextmanager
@@ -84,7 +70,7 @@ def disk(*places: str) -> Iterator[Disk]:
         yield found
     finally:
         if found is not None:
-            found("daemon", "stop")
+            found.process("daemon", "stop")
             subprocess.run(("umount", "--lazy", found.disk), check=True)
         shutil.rmtree(home, ignore_errors=True)
 
@@ -110,13 +96,14 @@ def test_the_chats_of_before_are_there_again_when_there_is_room() -> None:
         full.works("daemon", "stop")
         full.fill()
         (full.disk / "data" / "history.sqlite-shm").unlink(missing_ok=True)
-        error = full.json("run", "--session", session, "Second")["error"]
+        error = full.answer("run", "--session", session, "Second")["error"]
         assert error["code"] == "disk_full", error
         full.works("run", "--max-tokens", "4", "Elsewhere")
         full.empty()
         full.works("daemon", "restart")
         assert (
-            full.json("run", "--session", session, "--max-tokens", "4", "Third")["finish_reason"] == "length"
+            full.answer("run", "--session", session, "--max-tokens", "4", "Third")["finish_reason"]
+            == "length"
         )
         assert "chats are kept" not in full.works("daemon", "status")
 
@@ -124,5 +111,5 @@ def test_the_chats_of_before_are_there_again_when_there_is_room() -> None:
 def test_a_daemon_that_cannot_say_where_it_is_is_shown_as_such() -> None:
     with disk("runtime", "state") as full:
         full.fill()
-        assert full.json("run", "Hello")["error"]["code"] == "disk_full"
+        assert full.answer("run", "Hello")["error"]["code"] == "disk_full"
         full.works("run", "--no-daemon", "--max-tokens", "4", "Hello")

@@ -17,6 +17,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
+from tests.cli.harness import Cli
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess
 from tests.models import ggufs
 from tests.waiting import DEADLINE_S
@@ -41,42 +42,28 @@ for character in {text!r}:
 """
 
 
-class Home:
+class Home(Cli):
     """A home with a daemon that repeats its prompts, and a model with a hostile name."""
 
     def __init__(self, place: Path) -> None:
         os.environ["LLAMA_CACHE"] = str(place / "models")
-        self.daemon = DaemonProcess(place, command=ECHO_DAEMON)
-        self.environment = {**os.environ, "LOCALSPEC_HOME": str(place), "TERM": "xterm-256color"}
+        super().__init__(place)
+        self.daemon = DaemonProcess(place, command=ECHO_DAEMON)  # with settings of its own
+        self.environment["TERM"] = "xterm-256color"
+        del self.environment["COLUMNS"]
         (place / "models").mkdir()
         shutil.copy(ggufs.DRAFT, place / "models" / f"tiny{CLIPBOARD}\x9d0;owned\x9c.gguf")
         strange = ggufs.gguf(
             [ggufs.string("general.architecture", HOSTILE), ggufs.string("general.name", HOSTILE)]
         )
         (place / "models" / "strange.gguf").write_bytes(strange)
-        self.command = [sys.executable, "-m", "localspec"]
 
     def shown(self, *words: str) -> bytes:
         """Return the bytes that a command sends to a terminal."""
-        terminal = pexpect.spawn(
-            self.command[0],
-            [*self.command[1:], *words],
-            env=self.environment,
-            timeout=DEADLINE_S,
-            dimensions=(50, 200),
-        )
+        terminal = self.terminal(*words, encoding=None, dimensions=(50, 200))
         terminal.expect(pexpect.EOF)
         shown: bytes = terminal.before
         return shown
-
-    def piped(self, *words: str) -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [*self.command, *words],
-            env=self.environment,
-            capture_output=True,
-            timeout=DEADLINE_S,
-            stdin=subprocess.DEVNULL,
-        )
 
 
 @pytest.fixture(scope="module")
@@ -119,14 +106,14 @@ def test_an_answer_in_pieces_of_a_character() -> None:
 
 
 def test_an_answer_in_a_pipe_is_as_the_model_said_it(home: Home) -> None:
-    assert home.piped("run", HOSTILE).stdout == f"{HOSTILE} ".encode()
+    assert home.process("run", HOSTILE).stdout == f"{HOSTILE} "
 
 
 def test_a_completion(home: Home, tmp_path: Path) -> None:
     (tmp_path / "before.txt").write_text(HOSTILE)
     words = ("complete", "--prefix-file", str(tmp_path / "before.txt"))
     check(home.shown(*words), b"52;c;aGFja2Vk")
-    assert b"\x1b]52;c;" in home.piped(*words).stdout
+    assert "\x1b]52;c;" in home.process(*words).stdout
 
 
 @pytest.mark.parametrize(
@@ -157,7 +144,7 @@ def test_a_command_that_tells_of_names(home: Home, words: tuple[str, ...]) -> No
 
 
 def test_what_a_shell_is_offered(home: Home) -> None:
-    home.piped("run", HOSTILE)  # its chat is called so
+    home.process("run", HOSTILE)  # its chat is called so
     command = "from localspec.cli import answer as c; print(*c.sessions(None), c.listed(None), sep='\\n')"
     offered = subprocess.run(
         [sys.executable, "-c", command], env=home.environment, capture_output=True, check=True
@@ -170,14 +157,8 @@ def test_what_a_shell_is_offered(home: Home) -> None:
 
 
 def test_the_chat(home: Home) -> None:
-    home.piped("run", HOSTILE)
-    terminal = pexpect.spawn(
-        home.command[0],
-        [*home.command[1:], "chat", "-c"],
-        env=home.environment,
-        timeout=DEADLINE_S,
-        dimensions=(40, 160),
-    )
+    home.process("run", HOSTILE)
+    terminal = home.terminal("chat", "-c", encoding=None, dimensions=(40, 160))
     terminal.expect(rb"aGFja2Vk")
     terminal.sendcontrol("s")
     terminal.expect(rb"owned")
