@@ -61,15 +61,13 @@ def said(*messages: Any) -> tuple[list[dict[str, Any]], int, bytes]:
 
 
 @pytest.mark.slow
-def test_the_editor_goes_without_a_word(fresh: Path) -> None:
-    assert ended(begun()) == (0, b"")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_signals(fresh: Path, number: signal.Signals) -> None:
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGINT])
+def test_it_ends_without_a_word_with_its_editor_or_by_a_signal(
+    fresh: Path, number: signal.Signals | None
+) -> None:
     process = begun()
-    process.send_signal(number)
+    if number is not None:
+        process.send_signal(number)
     assert ended(process) == (0, b"")
 
 
