@@ -103,6 +103,14 @@ def run_all(engine: Engine, running: Sequence[Running]) -> None:
     engine.step()
 
 
+def rested(engine: Engine, limit: int = 2000) -> int:
+    """Let the engine do all that can wait; how many steps that took."""
+    for step in range(limit):
+        if not engine.rest():
+            return step
+    raise AssertionError("the chores do not end")
+
+
 def answer(sequence: Running) -> list[int]:
     """The tokens of the answer."""
     return sequence.tokens[sequence.prompt_length :]

@@ -15,7 +15,7 @@ from localspec.engine.engine import Engine
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.protocol.requests import Degraded, Progress, Result
 from localspec.speculation.verify import Ask, Draft, Proposer
-from tests.toys import answer, request, run_all, scripted, small_markov, toy_engine
+from tests.toys import answer, request, rested, run_all, scripted, small_markov, toy_engine
 
 SONG = b"la la la la la la la la la. la la la!"
 
@@ -137,8 +137,7 @@ def test_draft_models_are_added_and_dropped_while_others_draft() -> None:
     assert leaving.finish == "cancelled" and not engine.step()
     with pytest.raises(InvalidOptions, match="draft"):
         engine.submit(asked, draft=7)
-    while engine.rest():
-        pass
+    rested(engine)
 
 
 class TestRefusals:

@@ -17,7 +17,7 @@ from localspec.engine.learning import Learning
 from localspec.errors import EngineBusy
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.costs import CostCurve
-from tests.toys import request, run_all, small_markov
+from tests.toys import request, rested, run_all, small_markov
 
 WIDEST = max(WIDTHS)
 
@@ -108,13 +108,6 @@ def test_without_a_free_sequence_there_is_an_error_and_nothing_is_forwarded() ->
 
 
 # As an engine does it.
-
-
-def rested(engine: Engine) -> int:
-    steps = 0
-    while engine.rest():
-        steps += 1
-    return steps
 
 
 def test_an_engine_without_idle_measuring_forwards_nothing_while_it_is_idle() -> None:

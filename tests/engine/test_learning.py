@@ -20,7 +20,7 @@ from localspec.models.model import model_at
 from localspec.protocol.requests import ProposerStats, Round, Stats
 from localspec.speculation.controller import Calibration, Survival
 from localspec.speculation.costs import CostCurve
-from tests.toys import request, run_all, scripted, small_markov
+from tests.toys import request, rested, run_all, scripted, small_markov
 
 SONG = b"la la la li la la la lo la la la li la la la lo"
 
@@ -29,14 +29,6 @@ SONG = b"la la la li la la la lo la la la li la la la lo"
 def time_to_remember(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take longer to open a table than a request gives it."""
     monkeypatch.setattr(learning, "REMEMBER_S", 60.0)
-
-
-def rested(engine: Engine, limit: int = 2000) -> int:
-    """Let the engine do all that can wait; how many steps that took."""
-    for step in range(limit):
-        if not engine.rest():
-            return step
-    raise AssertionError("the chores do not end")
 
 
 def engine_with(directory: Path | None, *, draft: bool = False, noise: float = 0.0) -> Engine:

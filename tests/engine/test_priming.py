@@ -16,7 +16,7 @@ from localspec.memory.texts import Lesson
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Request
 from tests.memory.hostile_repository import repository
-from tests.toys import run_all, scripted
+from tests.toys import rested, run_all, scripted
 
 
 class Listening(Memory):
@@ -135,8 +135,7 @@ def engine_of(memory: Memory) -> Engine:
 def complete(engine: Engine, prompt: FimPrompt, **options: object) -> None:
     request = Request(prompt=prompt, options=Options(temperature=0.0, **options))  # type: ignore[arg-type]
     run_all(engine, [engine.submit(request)])
-    while engine.rest():
-        pass
+    rested(engine)
 
 
 def test_an_engine_learns_the_file_and_not_what_it_says_itself(repo: Path, memory: Listening) -> None:
@@ -146,8 +145,7 @@ def test_an_engine_learns_the_file_and_not_what_it_says_itself(repo: Path, memor
         assert memory.taught() == [(f"file:{path}", "x = 1\n")]
         assert [table.header.workspace for table in memory.tables(str(repo))] == [str(repo)]
         engine.teach(path, "x = 1\ny = 2", None)
-        while engine.rest():
-            pass
+        rested(engine)
         assert memory.taught() == [(f"file:{path}", "x = 1\ny = 2")]
 
 
@@ -161,8 +159,7 @@ def test_what_is_looked_ahead_is_not_learnt(repo: Path, memory: Listening) -> No
     prompt = FimPrompt("x = 1\nsuggested = 2\n", "", str(repo / "a.py"), tidy=True)
     with engine_of(memory) as engine:
         run_all(engine, [engine.submit(Request(prompt=prompt, priority="background"))])
-        while engine.rest():
-            pass
+        rested(engine)
         assert memory.taught() == []
 
 

@@ -18,7 +18,7 @@ from localspec.engine.prefixes import Saved
 from localspec.home import chat_cache_name, chat_caches_dir
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, Result, TextPrompt
-from tests.toys import run_all
+from tests.toys import rested, run_all
 
 TALE = "a chat that was interrupted by the evening, and is gone on with in the morning. "
 
@@ -58,8 +58,7 @@ def test_it_is_written_at_idle_time_not_only_at_the_end(tmp_path: Path) -> None:
     place = tmp_path / "model"
     engine = engine_at(place)
     say(engine, TALE * 2)
-    while engine.rest():
-        pass
+    rested(engine)
     (path,) = files(place)
     assert path.name == chat_cache_name("chat:one") and path.stat().st_mode & 0o077 == 0
     # As if killed: nothing more is written.
@@ -77,8 +76,7 @@ def test_a_forgotten_chat_leaves_no_file(tmp_path: Path) -> None:
     place = tmp_path / "model"
     with engine_at(place) as engine:
         say(engine, TALE * 2)
-        while engine.rest():
-            pass
+        rested(engine)
         engine.forget("chat:one")
     assert not files(place)
 
@@ -107,8 +105,7 @@ def test_the_directory_stays_under_its_limit_and_the_last_used_stay(tmp_path: Pa
     with engine_at(place, limit=9_000) as engine:
         for n in range(6):
             say(engine, f"{n}{TALE * 2}", f"chat:{n}")
-            while engine.rest():
-                pass
+            rested(engine)
             for age, path in enumerate(sorted(files(place), key=lambda each: each.stat().st_mtime)):
                 os.utime(path, (age, age))
     assert 0 < sum(path.stat().st_size for path in files(place)) <= 9_000
@@ -178,8 +175,7 @@ def test_a_file_is_read_that_spares_more_than_the_cache_set_aside(tmp_path: Path
     with engine_at(tmp_path / "model", sequences=1) as engine:
         say(engine, TALE + "x" * 500, "chat:longer")
         say(engine, TALE * 4)
-        while engine.rest():
-            pass
+        rested(engine)
         say(engine, "Something else, which takes the only sequence", "run")
         assert say(engine, TALE * 4 + " And?").cached_tokens >= len(TALE * 4)
 

@@ -19,7 +19,7 @@ from localspec.models.model import model_at
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, Priority, Request, Result, TextPrompt
 from tests.backends.test_llama_hybrid import model
-from tests.toys import request, run_all, share_always
+from tests.toys import request, rested, run_all, share_always
 
 TALE = "what is read here is read again and again, with another end each time it is read. "
 
@@ -86,8 +86,7 @@ def test_a_chat_that_cannot_be_saved_is_not_written(tmp_path: Path, caplog: pyte
     backend, engine = frail(max_sequences=2, saved=Saved(tmp_path, "toy", 1 << 20))
     backend.broken = "save"
     tell(engine, TALE * 2, "chat:one")
-    while engine.rest():
-        pass
+    rested(engine)
     assert not list(tmp_path.iterdir()) and caplog.text.count("save failed") == 1
     engine.close()
 

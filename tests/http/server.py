@@ -44,6 +44,12 @@ class HttpServer(NamedTuple):
         assert answer.status_code == 200, answer.text
         return answer.json()
 
+    def events(self, path: str, body: Any) -> list[Any]:
+        """Return the values of a streamed answer."""
+        lines = self.ask("POST", path, body | {"stream": True}).text.split("\n")
+        values = [line.removeprefix("data: ") for line in lines if line]
+        return [json.loads(value) for value in values if value != "[DONE]"]
+
     def running(self) -> int:
         """Running requests in the daemon."""
         status = run(_status(self.daemon))

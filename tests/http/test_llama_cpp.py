@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
@@ -90,8 +89,7 @@ def test_several_and_one_at_once(http: HttpServer) -> None:
     counted = http.post("/infill", VIM | {"n_cmpl": 3, "samplers": [], "response_fields": None})
     assert [each["index"] for each in counted] == [0, 1, 2][: len(counted)]
     assert ["timings" in each for each in counted] == [True, False, False][: len(counted)]
-    lines = http.ask("POST", "/infill", VIM | {"stream": True, "response_fields": None}).text.split("\n\n")
-    (event,) = [json.loads(line.removeprefix("data: ")) for line in lines if line]
+    (event,) = http.events("/infill", VIM | {"response_fields": None})
     assert event["content"] == http.post("/infill", VIM)["content"] and event["stop"]
 
 
@@ -125,8 +123,7 @@ def test_several_prompts_and_what_was_probable(http: HttpServer) -> None:
     assert one["prompt"] == GREEDY["prompt"] and one["generation_settings"]["n_predict"] == 16
     several = http.post("/completions", said | {"prompt": [GREEDY["prompt"], {"prompt_string": "import "}]})
     assert [each["index"] for each in several] == [0, 1] and several[0]["content"] == one["content"]
-    text = http.ask("POST", "/completion", said | {"stream": True}).text
-    *pieces, end = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
+    *pieces, end = http.events("/completion", said)
     streamed = [each for piece in pieces for each in piece["completion_probabilities"]]
     assert len(streamed) == len(pieces), "clients read the first one alone"
     assert_nearly_the_same(streamed, one["completion_probabilities"])
@@ -152,8 +149,7 @@ def test_a_text_whole_and_as_it_comes(http: HttpServer) -> None:
     whole = http.post("/completion", GREEDY)
     assert whole["content"] and whole["tokens_predicted"] <= 16 and whole["model"] == "stdlib-6m"
     assert whole["localspec"]["stats"]["lossless"] is True
-    text = http.ask("POST", "/completion", GREEDY | {"stream": True}).text
-    events = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
+    events = http.events("/completion", GREEDY)
     assert "".join(event["content"] for event in events) == whole["content"]
     assert [event["stop"] for event in events] == [False] * (len(events) - 1) + [True]
 
@@ -272,10 +268,7 @@ def test_what_llama_vim_asks_for_an_edit(http: HttpServer) -> None:
     path = "/v1/chat/completions"
     warmed = http.post(path, INSTRUCT_WARM)
     assert warmed["usage"]["completion_tokens"] == 0
-    text = http.ask(
-        "POST", path, INSTRUCT | {"max_tokens": 8, "stream_options": {"include_usage": True}}
-    ).text
-    chunks = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n")[:-2]]
+    chunks = http.events(path, INSTRUCT | {"max_tokens": 8, "stream_options": {"include_usage": True}})
     assert "".join(chunk["choices"][0]["delta"].get("content") or "" for chunk in chunks[:-1])
     usage = chunks[-1]["usage"]
     assert usage["prompt_tokens_details"]["cached_tokens"] > usage["prompt_tokens"] / 2

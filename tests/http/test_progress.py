@@ -30,8 +30,7 @@ def test_progress_of_a_short_prompt_comes_before_and_after_it_is_read(http: Http
 
 def test_timings_of_chunks_are_those_of_the_answer(http: HttpServer) -> None:
     asked = {"prompt": "timings = [", "n_predict": 24, "temperature": 0, "timings_per_token": True}
-    text = http.ask("POST", "/completion", asked | {"stream": True}).text
-    *pieces, end = [json.loads(line.removeprefix("data: ")) for line in text.split("\n\n") if line]
+    *pieces, end = http.events("/completion", asked)
     assert not any("prompt_progress" in piece for piece in pieces)
     seen, whole = pieces[-1]["timings"], end["timings"]
     assert seen.keys() == whole.keys() - {"draft_n", "draft_n_accepted"}

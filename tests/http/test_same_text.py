@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -50,12 +49,6 @@ def on_the_wire(http: HttpServer, prompt: str | None, messages: tuple[Message, .
     return run(ask())
 
 
-def streamed(http: HttpServer, path: str, body: Any) -> list[Any]:
-    lines = http.ask("POST", path, body | {"stream": True}).text.splitlines()
-    values = [line.removeprefix("data: ") for line in lines if line and line != "data: [DONE]"]
-    return [json.loads(value) for value in values]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("prompt", PROMPTS)
 def test_a_text(http: HttpServer, engine: localspec.Engine, prompt: str) -> None:
@@ -68,10 +61,10 @@ def test_a_text(http: HttpServer, engine: localspec.Engine, prompt: str) -> None
     assert http.post("/v1/completions", openai)["choices"][0]["text"] == expected
     assert http.post("/completion", llama)["content"] == expected
     assert http.post("/api/generate", ollama | {"stream": False})["response"] == expected
-    pieces = streamed(http, "/v1/completions", openai)
+    pieces = http.events("/v1/completions", openai)
     assert "".join(piece["choices"][0]["text"] for piece in pieces) == expected
-    assert "".join(piece["content"] for piece in streamed(http, "/completion", llama)) == expected
-    assert "".join(piece["response"] for piece in streamed(http, "/api/generate", ollama)) == expected
+    assert "".join(piece["content"] for piece in http.events("/completion", llama)) == expected
+    assert "".join(piece["response"] for piece in http.events("/api/generate", ollama)) == expected
 
 
 @pytest.mark.slow
@@ -86,7 +79,7 @@ def test_a_chat_with_every_proposer(http: HttpServer, engine: localspec.Engine, 
     assert on_the_wire(http, None, messages) == expected
     body = GREEDY | {"messages": said, "localspec": {"proposer": proposer}}
     assert http.post("/v1/chat/completions", body)["choices"][0]["message"]["content"] == expected
-    pieces = streamed(http, "/v1/chat/completions", body)
+    pieces = http.events("/v1/chat/completions", body)
     assert "".join(piece["choices"][0]["delta"].get("content") or "" for piece in pieces) == expected
     options = {"temperature": 0, "num_predict": LONGEST}
     body = {"model": "bundled", "messages": said, "options": options, "localspec": {"proposer": proposer}}

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from localspec.client import discovery
+from tests.daemon.harness import gone
 from tests.editors.found import NEOVIMS
 from tests.nvim.editor import COMMAND, MULTI, SINGLE, Editor, editing
 from tests.waiting import DEADLINE_S, until_sync
@@ -29,13 +30,6 @@ def servers(editor: Editor) -> list[psutil.Process]:
     return [each for each in children if "lsp" in each.cmdline()]
 
 
-def has_ended(process: psutil.Process) -> bool:
-    try:
-        return bool(process.status() == psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
-        return True
-
-
 def problem(editor: Editor) -> str:
     """Return the problem that ``:Localspec status`` shows; empty if there is none."""
     name, message = editor.lua("return { require('localspec.server').state() }")
@@ -49,7 +43,7 @@ def test_what_is_shown_outlives_its_server(editor: Editor, tmp_path: Path, who: 
     (old,) = servers(editor)
     victim = daemon() if who == "daemon" else old
     victim.kill()
-    until_sync(lambda: has_ended(victim), "it has ended")
+    until_sync(lambda: gone(victim), "it has ended")
     assert editor.ghost == shown
     editor.keys("<Tab>")
     editor.until(lambda: editor.text == SINGLE + shown[0], "it is accepted")
@@ -82,7 +76,7 @@ def test_a_daemon_that_cannot_start_is_reported_once(editor: Editor, home: Path,
     try:
         victim = daemon()
         victim.kill()
-        until_sync(lambda: has_ended(victim), "it has ended")
+        until_sync(lambda: gone(victim), "it has ended")
         editor.open(tmp_path / "b.py", MULTI + "\n")
         editor.type("a")
         editor.until(lambda: str(config) in problem(editor), "it is reported")
@@ -124,5 +118,5 @@ def test_the_server_ends_with_neovim_and_the_daemon_goes_on(
         else:
             editor.process.kill()
         editor.process.wait(DEADLINE_S)
-        until_sync(lambda: has_ended(server), "the server has ended")
-    assert not has_ended(daemon())
+        until_sync(lambda: gone(server), "the server has ended")
+    assert not gone(daemon())

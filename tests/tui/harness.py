@@ -45,6 +45,11 @@ class Player:
         return self.screen.query_one(Composer).text
 
     @property
+    def title(self) -> str:
+        """Return the title of the prompt's frame, which says what an edit is of."""
+        return self.screen.query_one(Composer).border_title or ""
+
+    @property
     def transcript(self) -> Transcript:
         return self.screen.query_one(Transcript)
 
@@ -69,6 +74,10 @@ class Player:
 
     async def click(self, widget: type[Widget] | None = None, *, offset: tuple[int, int] = (0, 0)) -> None:
         await self._pilot.click(widget, offset=offset)
+
+    def put(self, text: str) -> None:
+        """Have a text in the prompt, as if pasted."""
+        self.screen.query_one(Composer).text = text
 
     async def write(self, text: str) -> None:
         """Type a text, key by key."""
@@ -114,7 +123,7 @@ class Player:
     async def ask_on(self, question: str) -> Answer:
         """Send a message as if pasted, and wait for the first words of a long answer."""
         before = self.chat.answer
-        self.screen.query_one(Composer).text = question
+        self.put(question)
         await self.press("enter")
         await self.until(
             lambda: bool(self.chat.answer is not before and self.chat.answer and self.chat.answer.text),
@@ -126,7 +135,7 @@ class Player:
 
     async def do(self, command: str) -> None:
         """Have a command run, and wait until it is done."""
-        self.screen.query_one(Composer).text = command
+        self.put(command)
         await self.press("enter")
         await self.settle()
 

@@ -10,21 +10,13 @@ from textual.events import Key, Paste
 
 from localspec.client import connect
 from localspec.tui.conversation import Question
-from localspec.tui.widgets.prompt import Composer, Prompt
+from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
-from tests.tui.harness import ENDLESS, GREEDY, Player, playing
+from tests.tui.harness import ENDLESS, GREEDY, playing
 from tests.tui.showing import answered, conversation, growing, showing
 from tests.waiting import run
 
 QUESTION = "What does os.path.join do?"
-
-
-def put(player: Player, text: str) -> None:
-    player.screen.query_one(Composer).text = text
-
-
-def title(player: Player) -> str:
-    return player.screen.query_one(Composer).border_title or ""
 
 
 @pytest.mark.slow
@@ -40,7 +32,7 @@ async def test_what_is_typed_after_a_click_in_the_conversation_goes_to_the_promp
         await player.press("alt+up")
         player.app.post_message(Paste("k\n"))
         await player.until(lambda: player.typed == "ok reallyok\n", "it is pasted")
-        put(player, "")
+        player.put("")
         await player.press("alt+up")
         for letter in "here":  # in one burst, before the focus has moved
             player.app.post_message(Key(letter, letter))
@@ -78,24 +70,24 @@ async def test_esc_leaves_one_thing_at_a_time(still: Path) -> None:
         chat, stopped = player.chat, []
         chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
         await player.press("ctrl+g", "x", "alt+up", "escape")
-        assert not stopped and title(player) and not player.transcript.has_focus
+        assert not stopped and player.title and not player.transcript.has_focus
         await player.press("escape")
-        assert stopped == [True] and title(player)
+        assert stopped == [True] and player.title
         chat.said[-1] = answered()
         await player.press("escape")
-        assert stopped == [True] and not title(player)
+        assert stopped == [True] and not player.title
         await player.press("up")
         assert player.typed == "And?x"
 
 
 async def test_a_command_leaves_the_edit_in_whose_place_it_was_typed(still: Path) -> None:
     async with showing(conversation()) as player:
-        put(player, "draft")
+        player.put("draft")
         await player.press("ctrl+g")
-        put(player, "")
+        player.put("")
         player.screen.post_message(Prompt.Sent("/colours"))
         await player.settle()
-        assert player.transcript.raw and not title(player) and player.typed == "draft"
+        assert player.transcript.raw and not player.title and player.typed == "draft"
 
 
 @pytest.mark.slow
@@ -104,7 +96,7 @@ async def test_what_is_typed_ahead_is_said_in_the_chat_that_is_gone_on_with(home
         session = (await other.open(options=GREEDY).result()).session
         await other.chat(session, QUESTION).result()
         async with playing(session=session, settled=False) as player:
-            put(player, "And split?")
+            player.put("And split?")
             await player.press("enter")
             await player.until(lambda: len(player.chat.said) == 4, "it is said")
             await player.settle()
@@ -117,12 +109,12 @@ async def test_what_is_said_before_the_last_turn_is_stored_is_shown_and_can_be_s
         await player.say(QUESTION)
         await player.chat._turn.acquire()
         for _ in range(2):
-            put(player, "And split?")
+            player.put("And split?")
             await player.press("enter")
             await player.until(lambda: player.chat.answering, "it waits")
         await player.until(lambda: bool(player.toasts), "the second is refused")
         assert player.typed == "And split?" and "this chat is still answering" in player.toasts[0]
-        put(player, "")
+        player.put("")
         await player.press("escape")
         await player.settle()
         assert player.typed == "And split?" and not player.chat.answering
@@ -137,7 +129,7 @@ async def test_a_connection_that_is_awaited_is_stopped_with_esc(home: Path) -> N
     async with playing() as player:
         link = player.app.link
         await link._connecting.acquire()
-        put(player, QUESTION)
+        player.put(QUESTION)
         await player.press("enter")
         await player.until(lambda: player.chat.answering, "it waits")
         await player.press("escape")
@@ -154,7 +146,7 @@ async def test_what_was_said_in_private_is_not_given_back_to_another_chat(home: 
         await player.say(QUESTION)
         link, private = player.app.link, player.chat
         await link._connecting.acquire()
-        put(player, "my secret")
+        player.put("my secret")
         await player.press("enter")
         await player.until(lambda: private.answering, "it waits")
         player.screen.show(player.app.new_chat())
@@ -173,7 +165,7 @@ async def test_a_turn_that_begins_while_its_chat_is_opened_again_is_seen(home: P
         await player.settle()
         chat, session = player.chat, player.chat.session
         opening = asyncio.ensure_future(chat.restore(session or ""))
-        put(player, "And split?")
+        player.put("And split?")
         await player.press("enter")
         await opening
         await player.until(lambda: bool(chat.answer and chat.answer.growing), "it is answered")
@@ -205,7 +197,7 @@ def test_a_defect_that_ends_the_chat_is_shown_with_what_was_typed(still: Path, w
 
     async def test() -> None:
         async with showing() as player:
-            put(player, "half a thought")
+            player.put("half a thought")
             if where == "in a worker":
                 player.screen.run_worker(defect())
             else:

@@ -20,29 +20,20 @@ from localspec.tui.screen import ChatScreen
 from localspec.tui.widgets.prompt import Composer, Suggestion, Suggestions, Token
 from localspec.tui.widgets.status import Status
 from localspec.wording import CONTROLS
-from tests.tui.harness import Player
 from tests.tui.showing import PAIRING, answered, conversation, growing, show, showing
 from tests.tui.test_models import described
-
-
-def write(player: Player, text: str) -> None:
-    player.screen.query_one(Composer).text = text
-
-
-def title(player: Player) -> str:
-    return player.screen.query_one(Composer).border_title or ""
 
 
 @pytest.mark.slow
 async def test_an_edit_of_a_question_that_is_gone_is_left_and_its_text_kept(still: Path) -> None:
     async with showing([*conversation(), Question("And then?", 3), answered()]) as player:
-        write(player, "draft")
+        player.put("draft")
         await player.press("ctrl+g", "x")
-        assert player.typed == "And then?x" and title(player)
+        assert player.typed == "And then?x" and "Edits the question" in player.title
         player.chat.said = player.chat.said[:2]
         player.screen.post_message(facts.Changed())
         await player.settle()
-        assert player.typed == "And then?x" and not title(player)
+        assert player.typed == "And then?x" and not player.title
         await player.press("up")
         assert player.typed == "draft"
 
@@ -64,12 +55,12 @@ async def test_what_is_wanted_of_a_message_that_is_gone_is_refused(still: Path) 
 @pytest.mark.slow
 async def test_a_draft_comes_back_after_an_edit(still: Path) -> None:
     async with showing(conversation()) as player:
-        write(player, "half a")
+        player.put("half a")
         await player.press("ctrl+g", "ctrl+g", "escape")
-        assert player.typed == "half a" and not title(player)
+        assert player.typed == "half a" and not player.title
         await player.press("ctrl+g")
         show(player, [])
-        assert player.typed == "half a" and not title(player)
+        assert player.typed == "half a" and not player.title
         player.screen.begin("/rename ")
         assert player.typed == "/rename "
         await player.press("escape", "up")
@@ -90,7 +81,7 @@ async def test_a_defect_is_shown_and_what_was_typed_kept(
     monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
     COMMANDS.command("defect", "[WHAT]", values=values)(defect)
     async with showing() as player:
-        write(player, "/defect ")
+        player.put("/defect ")
         player.screen.query_one(Composer).move_cursor((0, 8))
         await player.settle()
         log = still / "state" / "chat.log"
@@ -133,7 +124,7 @@ async def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
         assert sum("evil" in line for line in player.lines()) >= 6
         assert not [line for line in player.lines() if CONTROLS.search(line)]
         assert player.toasts == ["evil\ufffd]0;x\ufffd\ufffd\ufffd evil\ufffd]0;x\ufffd\ufffd"]
-        write(player, "")
+        player.put("")
         player.app.post_message(Paste(f"{evil}\r\na\rb\n\tc"))
         await player.until(lambda: bool(player.typed), "it is pasted")
         assert player.typed == "evil]0;x\na\nb\n\tc"
