@@ -208,21 +208,6 @@ def test_a_port_that_is_taken_leaves_the_unix_socket(start: StartDaemon) -> None
 
 
 @pytest.mark.slow
-def test_a_wrong_configuration_is_named(home: Path) -> None:
-    write_config(home, prt=1)
-    failed = subprocess.run(
-        ECHO_DAEMON,
-        env={**os.environ, "LOCALSPEC_HOME": str(home)},
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-    )
-    assert failed.returncode == ExitCode.USAGE
-    assert "daemon.prt" in failed.stderr
-    assert "Traceback" not in failed.stderr
-
-
-@pytest.mark.slow
 async def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: StartDaemon) -> None:
     first = start(tcp=True)
     async with raw(first) as client:

@@ -312,10 +312,7 @@ def test_errors_of_anthropics_messages(echo: HttpServer, said: dict[str, Any], s
     assert sentence in body["error"]["message"]
 
 
-def test_the_key_of_anthropics_clients(echo: HttpServer) -> None:
-    for key, status in ((echo.token, 200), ("wrong", 401)):
-        headers = {"x-api-key": key, "authorization": ""}
-        assert echo.ask("POST", "/v1/messages", {**SAID, "messages": CALL}, **headers).status_code == status
+def test_the_batches_of_anthropics_messages_are_not_offered(echo: HttpServer) -> None:
     assert echo.ask("POST", "/v1/messages/batches", {}).json()["error"]["type"] == "not_found_error"
 
 

@@ -11,7 +11,7 @@ from tests.tui.harness import playing
 
 
 @pytest.mark.slow
-async def test_a_question_is_answered(home: Path) -> None:
+async def test_a_question_is_answered_and_edited_later(home: Path) -> None:
     async with playing() as player:
         await player.say("What does os.path.join do?")
         question, answer = player.chat.said
@@ -21,12 +21,6 @@ async def test_a_question_is_answered(home: Path) -> None:
         assert any("What does os.path.join do?" in line for line in player.lines())
         assert any(max(answer.text.split(), key=len) in line for line in player.lines())
         assert sum(run.chars for run in answer.runs) == len(answer.text)
-
-
-@pytest.mark.slow
-async def test_an_earlier_message_is_edited(home: Path) -> None:
-    async with playing() as player:
-        await player.say("What does os.path.join do?")
         await player.say("And os.path.split?")
         last = player.chat.answer
         await player.press("alt+up", "k", "k", "k", "e")

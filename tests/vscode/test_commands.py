@@ -10,6 +10,7 @@ from typing import Any
 import psutil
 import pytest
 
+from tests.daemon.harness import gone
 from tests.memory.hostile_repository import repository
 from tests.vscode.asking import Asking
 from tests.vscode.editor import BEFORE, Editor
@@ -140,18 +141,6 @@ def test_a_language_is_excluded_and_let_in_again(editor: Editor, tap: Tap) -> No
     assert tap.asked(since)["prefix"] == "# Notes\nprivy x"
 
 
-def test_what_comes_after_an_accepted_one_was_thought_of_before(
-    editor: Editor, tap: Tap, asking: Asking
-) -> None:
-    editor.open("ahead.py", BEFORE)
-    expected = asking.text(editor.workspace / "ahead.py", BEFORE + "hi < 0:")
-    editor.type("hi < 0:")
-    editor.until_ghost(lambda ghost: ghost == expected, f"this is shown: {expected!r}")
-    since = tap.mark()
-    editor.press("Tab")
-    assert answer(tap, since)["source"] == "cache"
-
-
 def test_typing_on_cancels_what_is_asked(editor: Editor, tap: Tap) -> None:
     editor.open("cancelled.py", BEFORE)
     since = tap.mark()
@@ -224,7 +213,7 @@ BREATH_S = 1.0
 
 def kill(process: psutil.Process) -> None:
     process.kill()
-    until_sync(lambda: not process.is_running() or process.status() == psutil.STATUS_ZOMBIE, "it is dead")
+    until_sync(lambda: gone(process), "it is dead")
 
 
 def test_a_missing_command_is_reported_once_and_found_once_it_is_there(
