@@ -31,19 +31,30 @@ from localspec.config import (
     override,
     plain_key,
 )
+from localspec.config import find as find_setting
+from localspec.config import settings as all_settings
 from localspec.errors import InvalidOptions, SessionNotFound
 from localspec.home import here, plain, workspace_of
 from localspec.protocol.messages import Completions, ModelProgress, SpeculationDegraded, StreamDelta
-from localspec.protocol.options import Options, ProposerName, check_value, meanings, parse_options
+from localspec.protocol.options import Options, ProposerName, check_value, choices, meanings, parse_options
 from localspec.protocol.requests import Degraded, Delta, EngineConfig, Progress, Request, Result
 from localspec.wording import one_line
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
 
+    from localspec.client import Client, Event
+    from localspec.client import Stream as RemoteStream
+    from localspec.models.pair import Pair
     from localspec.protocol.messages import ModelDescription
 
+T = TypeVar("T")
 SHOWN_TITLE = 60
+STDIN = Path("-")
+LONGEST_TEXT = 16 << 20
+"""bytes of a text that is read; the daemon accepts fewer in one message"""
+NO_PATHS = ("auto", "bundled", "none")
+"""names of models that are no paths"""
 
 
 def models(_context: CompletionContext) -> list[str]:
@@ -58,7 +69,6 @@ def listed(_context: CompletionContext) -> list[str]:
 
 def _names(is_meant: Callable[[ModelDescription], bool]) -> list[str]:
     """The names of models; only changed files are read."""
-    from localspec.config import load_config
     from localspec.models.library import read_disk
 
     meant = filter(is_meant, read_disk(load_config().model_dirs).models)
@@ -84,9 +94,7 @@ def pulled(_context: CompletionContext) -> list[str]:
 
 def settings(context: CompletionContext) -> Iterator[tuple[str, str]]:
     """The names of settings with their meanings; also whole keys once a word is begun."""
-    from localspec import config
-
-    for setting in config.settings():
+    for setting in all_settings():
         yield setting.name, setting.meaning
         if context.incomplete and setting.table:
             yield setting.key, setting.meaning
@@ -95,34 +103,15 @@ def settings(context: CompletionContext) -> Iterator[tuple[str, str]]:
 def values(context: CompletionContext) -> list[str]:
     """Return the possible values of the setting whose key was typed before: for ``model`` and ``draft`` the
     names of models, for others their choices. The list is empty for a setting without choices."""
-    from localspec.config import find
-    from localspec.protocol.options import choices
-
-    setting = find(context["key"].raw or "")
+    setting = find_setting(context["key"].raw or "")
     of_models = {"model": models, "draft": drafts}.get(setting.name)
     return list(choices(setting.struct, setting.name)) if of_models is None else of_models(context)
 
 
 def sessions(_context: CompletionContext) -> Iterator[tuple[str, str]]:
     """The sessions of a running daemon with their titles; no daemon is started."""
-    from localspec.cli import answer
-
-    for session in answer.remote(lambda client: client.sessions(), start=False):
+    for session in remote(lambda client: client.sessions(), start=False):
         yield session.session, one_line(session.title or "")[:SHOWN_TITLE]
-
-
-if TYPE_CHECKING:
-    from localspec.client import Client, Event
-    from localspec.client import Stream as RemoteStream
-    from localspec.models.pair import Pair
-    from localspec.protocol.requests import EngineConfig
-
-T = TypeVar("T")
-STDIN = Path("-")
-LONGEST_TEXT = 16 << 20
-"""bytes of a text that is read; the daemon accepts fewer in one message"""
-NO_PATHS = ("auto", "bundled", "none")
-"""names of models that are no paths"""
 
 
 def from_here(options: Options) -> Options:
