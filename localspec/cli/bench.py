@@ -16,7 +16,7 @@ from localspec.cli import answer, output
 from localspec.cli.answer import PROPOSERS, SPECULATION, BackendName, DraftName, ModelName
 from localspec.cli.output import examples
 from localspec.config import environment_options, load_config
-from localspec.errors import ExitCode, InvalidOptions, LocalspecError, StorageError, of_system
+from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 from localspec.protocol.options import AUTO, Options, ProposerName, check_value
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ def bench(*, flags: BenchFlags | None = None) -> int:
     else:
         _print(results)
     if flags.plot is not None:
-        _draw(flags.plot, svg_of(results))
+        flags.plot.write_text(svg_of(results), encoding="utf-8")
     return ExitCode.INTERRUPTED if results.stopped else ExitCode.OK
 
 
@@ -93,17 +93,6 @@ def _lost(error: LocalspecError) -> None:
     """Report the loss of a node, and end this process: native code may wait for that node for ever."""
     output.failure(error, as_json=False)
     os._exit(error.exit_code)
-
-
-def _draw(path: Path, image: str) -> None:
-    """Write an image. Raises :class:`StorageError`."""
-    try:
-        path.write_text(image, encoding="utf-8")
-    except OSError as error:
-        what = f"{path} cannot be written"
-        raise of_system(error, what) or StorageError(
-            f"{what}: {error.strerror}", "Name another file."
-        ) from None
 
 
 def order_of(flags: BenchFlags) -> Order:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from localspec import home
 from localspec.cli import output
 from localspec.cli.app import app
-from localspec.errors import ExitCode, InvalidOptions, LocalspecError
+from localspec.errors import ExitCode, InvalidOptions
 
 Shell = Literal["bash", "zsh", "fish"]
 NEXT = {
@@ -86,13 +86,9 @@ def install(
     shell = shell or _this_shell()
     if to is None:
         home.of_user()  # raises if it is unknown
-    try:
-        path = (to or get_default_completion_path(shell, "localspec")).absolute()
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(script(shell), encoding="utf-8")
-    except OSError as error:
-        message = f"{error.filename} cannot be written: {error.strerror}"
-        raise LocalspecError(message, "Name a file that you can write with --output.") from None
+    path = (to or get_default_completion_path(shell, "localspec")).absolute()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(script(shell), encoding="utf-8")
     output.write(f"Installed {path}\n")
     output.note(NEXT[shell].format(path=path, folder=path.parent))
     return ExitCode.OK

@@ -161,4 +161,4 @@ def test_a_shell_that_is_not_known_and_a_file_that_cannot_be_written(cli: Cli) -
     done = cli("--install-completion", "--shell", "tcsh")
     assert done.returncode == 2 and "bash" in done.stderr
     done = cli("--install-completion", "--shell", "fish", "--output", "/proc/nothing")
-    assert done.returncode == 1 and "cannot be written" in done.stderr
+    assert done.returncode == 1 and "cannot be used" in done.stderr
