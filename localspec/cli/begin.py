@@ -51,7 +51,12 @@ def begin(
     if go_on or session is not None:
         from localspec.cli import answer
 
-        session = answer.remote(lambda client: _stored(client, session))
+        async def stored(client: Client) -> str:
+            if session is not None:
+                return (await client.session(session)).session
+            return await answer.last_session(client, "Start a chat first: `localspec chat`.")
+
+        session = answer.remote(stored)
     given = environment_options() if options is None else options
     needed = partial(_missing, given, yes)
     servers = [server for file in tools for server in servers_in(file)]
@@ -70,12 +75,3 @@ def _missing(options: Options, yes: bool) -> Missing | None:
     from localspec.hub.default import missing
 
     return missing(options, yes=yes)
-
-
-async def _stored(client: Client, session: str | None) -> str:
-    """The id of this session, if it exists; without one, that of the last used session."""
-    if session is not None:
-        return (await client.session(session)).session
-    from localspec.cli import answer
-
-    return await answer.last_session(client, "Start a chat first: `localspec chat`.")

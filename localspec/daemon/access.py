@@ -50,7 +50,8 @@ class Gate:
 
 def refusal(method: str, path: str, headers: Headers, gate: Gate) -> tuple[HTTPStatus, str] | None:
     """The HTTP status and the sentence with which a handshake is refused; None admits it."""
-    if gate.tcp and not _is_loopback(headers.get_all("Host")):
+    hosts = headers.get_all("Host")
+    if gate.tcp and not (len(hosts) == 1 and LOOPBACK.fullmatch(hosts[0].strip())):
         return HTTPStatus.FORBIDDEN, "The Host header must name this machine: localhost, 127.0.0.1 or [::1]."
     if not all(is_listed(origin, gate.origins) for origin in headers.get_all("Origin")):
         return HTTPStatus.FORBIDDEN, "This Origin is not in the configuration's http.origins."
@@ -61,10 +62,6 @@ def refusal(method: str, path: str, headers: Headers, gate: Gate) -> tuple[HTTPS
     if gate.tcp and path != HEALTH_PATH and not _is_authenticated(headers, gate):
         return HTTPStatus.UNAUTHORIZED, "The token is missing or wrong."
     return None
-
-
-def _is_loopback(hosts: list[str]) -> bool:
-    return len(hosts) == 1 and LOOPBACK.fullmatch(hosts[0].strip()) is not None
 
 
 def is_listed(origin: str, origins: Collection[str]) -> bool:

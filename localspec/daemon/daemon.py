@@ -342,14 +342,12 @@ class Settings:
         """The file's state compared with these settings; it is read again only if it was changed."""
         seen = _seen(self._path)
         if self._state is None or seen != self._seen:
-            self._seen, self._state = seen, self._compared()
+            self._seen = seen
+            try:
+                self._state = "current" if _encoded(load_config(self._path)) == self._read else "changed"
+            except InvalidOptions:
+                self._state = "broken"
         return self._state
-
-    def _compared(self) -> SettingsState:
-        try:
-            return "current" if _encoded(load_config(self._path)) == self._read else "changed"
-        except InvalidOptions:
-            return "broken"
 
 
 def _encoded(config: Config) -> bytes:
