@@ -48,6 +48,8 @@ MOST_NAMES = 10_000
 OWN = frozenset(("properties", "required"))
 OPEN = frozenset(("patternProperties", "propertyNames", "additionalProperties", "unevaluatedProperties"))
 """keys of schemas that say which properties there are besides the listed ones"""
+JOINED = frozenset(("anyOf", "oneOf", "$ref"))
+"""keys of schemas that hold, each as a whole, for the same value; those in allOf do one by one"""
 BOUNDS = ("minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum")
 MAPS = ("properties", "patternProperties", "definitions", "$defs")
 """keys of schemas whose values are schemas by names"""
@@ -61,19 +63,10 @@ IDLE: dict[str, tuple[Any, ...]] = {
     **dict.fromkeys(("dependencies", "dependentRequired", "dependentSchemas"), ({},)),
 }
 """values of keys that the library refuses, though they change nothing"""
-FORMATS: tuple[str, ...] = (
-    "date",
-    "time",
-    "date-time",
-    "duration",
-    "email",
-    "idn-email",
-    "hostname",
-    "idn-hostname",
-    "ipv4",
+FORMATS = re.compile(
+    "date|time|date-time|duration|(idn-)?(email|hostname)|ipv[46]|[ui]ri(-reference)?|uri-template|uuid"
+    "|(relative-)?json-pointer|regex"
 )
-FORMATS += ("ipv6", "uri", "uri-reference", "iri", "iri-reference", "uri-template", "uuid", "json-pointer")
-FORMATS += ("relative-json-pointer", "regex")
 """those of JSON schema; all others are annotations"""
 TOKEN = re.compile(r"\\.|\[(?>\\.|[^\]\\])*+\]?|\.", re.DOTALL)
 """an escape, a class or a dot of a regular expression"""
@@ -156,60 +149,54 @@ def close_objects(whole: dict[str, Any], parts: Sequence[dict[str, Any]]) -> Non
     What holds for one value together, by ``allOf`` or as keys beside each other, is closed once, around all
     names in it. What holds alone, as by a reference or in a branch, is closed where it stands.
     """
-    combined, room = set[int](), MOST_NAMES
-    several = {id(part) for part in parts if bool(OWN & part.keys()) + len(_sources(whole, part)) > 1}
-    left = [each for part in parts if id(part) in several for each in chain(*_sources(whole, part))]
-    while left:
-        if isinstance(each := left.pop(), dict) and id(each) not in combined:
-            combined.add(id(each))
-            left += chain(*_sources(whole, each))
+    groups, combined, room = list[list[Any]](), set[int](), MOST_NAMES
     for part in parts:
-        if id(part) not in combined and (OWN & part.keys() or id(part) in several):
-            names, steps = _listed_names(whole, part)
-            if (room := room - steps) < 0:
+        several = bool(OWN & part.keys()) + len(_list(part, "allOf")) + len(JOINED & part.keys()) > 1
+        if several or OWN & part.keys():
+            groups.append(group := _find_joined(whole, part))
+            combined.update(map(id, group[1:]))
+            room -= sum(1 + len(_names(each.get("properties"))) for each in group if isinstance(each, dict))
+            if room < 0:
                 message = f"schema: its combined objects have more than {MOST_NAMES} names"
                 raise InvalidOptions(message, "Send a smaller schema.")
-            if names:
-                part["properties"] = {name: part.get("properties", {}).get(name, {}) for name in names}
-                part["additionalProperties"] = False
-
-
-def _sources(whole: dict[str, Any], part: dict[str, Any]) -> list[list[Any]]:
-    """The schemas that hold for a value of ``part`` together, besides its own keys, each with alternatives;
-    None for one that is not known."""
-    found = [[each] for each in _list(part, "allOf")]
-    found += [_list(part, key) for key in ("anyOf", "oneOf") if key in part]
-    if "$ref" in part:
-        start, *keys = unquote(str(part["$ref"])).split("/")
-        target: Any = whole if start == "#" else None
-        for key in keys:
-            key = key.replace("~1", "/").replace("~0", "~")
-            target = target.get(key) if isinstance(target, dict) else None
-        found.append([target])
-    return found
-
-
-def _listed_names(whole: dict[str, Any], part: dict[str, Any]) -> tuple[dict[str, None], int]:
-    """The names of all properties of a value of ``part``, none if it may have others; and how many schemas
-    and names were read."""
-    names, needed, steps = dict[str, None](), set[str](), 0
-    left, seen = [part], set[int]()
-    while left:
-        each = left.pop()
-        if (
-            not isinstance(each, dict)
-            or OPEN & each.keys()
-            or not isinstance(each.get("properties", {}), dict)
-        ):
-            return {}, steps
-        if id(each) not in seen:
-            seen.add(id(each))
-            names |= dict.fromkeys(each.get("properties", ()))
+    for group in groups:
+        part, names, needed = group[0], dict[str, Any](), set[str]()
+        if id(part) in combined or not all(map(_is_listing, group)):
+            continue
+        for each in group:
+            names |= dict.fromkeys(each.get("properties", ()), {})
             needed.update(map(str, _list(each, "required")))
-            members = list(chain(*_sources(whole, each)))
-            left += reversed(members)
-            steps += 1 + len(members) + len(each.get("properties", ()))
-    return (names if needed <= names.keys() else {}), steps
+        if names and needed <= names.keys():
+            part["properties"] = names | part.get("properties", {})
+            part["additionalProperties"] = False
+
+
+def _is_listing(part: Any) -> bool:
+    """Return True for a schema that mentions no properties but the listed ones, if any."""
+    return isinstance(part, dict) and not OPEN & part.keys() and isinstance(part.get("properties", {}), dict)
+
+
+def _find_joined(whole: dict[str, Any], part: dict[str, Any]) -> list[Any]:
+    """Return ``part`` and the schemas that hold for its values as well, alternatives among them; None for
+    one that is not known."""
+    found, left = dict[int, Any](), [part]
+    while left:
+        if id(each := left.pop()) in found:
+            continue
+        found[id(each)] = each
+        if isinstance(each, dict):
+            members = [_list(each, key) for key in ("allOf", "anyOf", "oneOf")]
+            targets = [_find_target(whole, str(each["$ref"]))] if "$ref" in each else []
+            left += reversed([*chain(*members), *targets])
+    return list(found.values())
+
+
+def _find_target(whole: dict[str, Any], reference: str) -> Any:
+    start, *keys = unquote(reference).split("/")
+    target: Any = whole if start == "#" else None
+    for key in keys:
+        target = target.get(key.replace("~1", "/").replace("~0", "~")) if isinstance(target, dict) else None
+    return target
 
 
 def _list(part: dict[str, Any], key: str) -> list[Any]:
@@ -241,7 +228,7 @@ def _mend(part: dict[str, Any]) -> None:
     for key, values in IDLE.items():
         if any(part.get(key) is value or part.get(key) == value != 0 for value in values):
             del part[key]
-    if isinstance(format := part.get("format"), str) and format not in FORMATS:
+    if isinstance(format := part.get("format"), str) and not FORMATS.fullmatch(format):
         del part["format"]
     if isinstance(pattern := part.get("pattern"), str):
         part["pattern"] = _meant(pattern)
@@ -402,27 +389,24 @@ class Grammars:
         if kept is None:
             attempt(grammar)
             started = time.thread_time()
-            kept = self._compile(grammar), time.thread_time() - started
+            matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
+            matcher.compute_bitmask()  # a grammar can be too complex from its beginning on
+            if matcher.is_error():
+                raise refusal(matcher.get_error())
+            kept = matcher, time.thread_time() - started
         with self._lock:
             self._kept[grammar] = kept
             while len(self._kept) > KEPT or sum(seconds for _, seconds in self._kept.values()) > KEPT_S:
                 del self._kept[next(iter(self._kept))]
         return kept[0]
 
-    def _compile(self, grammar: str) -> LLMatcher:
-        matcher = LLMatcher(self._tokenizer, grammar, log_level=0, limits=LIMITS)
-        matcher.compute_bitmask()  # a grammar can be too complex from its beginning on
-        if matcher.is_error():
-            raise refusal(matcher.get_error())
-        return matcher
-
     def constraint(
         self, grammar: str, begun: str = "", attempt: Attempt = lambda grammar: None
     ) -> Constraint:
         """Return the constraint of one answer, or of what follows its beginning ``begun``; ``attempt`` is
-        called before a grammar is compiled. Raises
-        :class:`InvalidOptions` for a grammar that is not valid, too large, or of a kind that the library does
-        not support, and for a beginning that it does not allow."""
+        called before a grammar is compiled. Raises :class:`InvalidOptions` for a grammar that is not valid,
+        too large, or of a kind that the library does not support, and for a beginning that it does not
+        allow."""
         with self._lock:
             _ = self._tokenizer
         matcher = self._compiled(grammar, attempt)
