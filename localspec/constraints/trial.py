@@ -6,18 +6,17 @@ uses up the stack, and the common part of a few expressions takes minutes and gi
 
 from __future__ import annotations
 
-import json
 import os
+import pickle
 import resource
 import select
 import signal
-import struct
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
@@ -37,8 +36,6 @@ MOST_BYTES = 1 << 29
 STACK = 4 << 20
 """bytes of a child's stack: half of what a worker's thread has"""
 POLL_S = 0.05
-HEAD = struct.Struct(">If")
-"""the length of a grammar, and the seconds that it may take"""
 
 
 class Trial:
@@ -54,18 +51,8 @@ class Trial:
         time and MOST_BYTES; False if it does not, or if ``is_cancelled`` returns True meanwhile.
         Raises :class:`EngineError` if there is no child."""
         with self._lock:
-            child = self._child = self._child or self._start()
-            assert child.stdin is not None and child.stdout is not None
-            text, ended = grammar.encode("utf-8", "replace"), b""
-            with suppress(BrokenPipeError):
-                child.stdin.write(HEAD.pack(len(text), seconds) + text)
-                child.stdin.flush()
-                while not is_cancelled() and not select.select([child.stdout], [], [], POLL_S)[0]:
-                    pass
-                ended = b"" if is_cancelled() else child.stdout.read(1)
-            if not ended:
-                self._stop(child)
-            return bool(ended)
+            self._child = self._child or self._start()
+            return self._finishes(self._child, (grammar, seconds), is_cancelled)
 
     def close(self) -> None:
         """End the child, also within a trial."""
@@ -75,41 +62,42 @@ class Trial:
                 self._stop(child)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        child = subprocess.Popen(
-            python(__spec__.name),
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            **surroundings(),
-        )
+        command, pipe, null = python(__spec__.name), subprocess.PIPE, subprocess.DEVNULL
+        child = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, **surroundings())
         vocabulary = self._vocabulary
-        special = {token: vocabulary.text_of(token).decode("latin-1") for token in vocabulary.special_tokens}
-        facts = vocabulary.size, sorted(vocabulary.end_tokens), special
-        assert child.stdin is not None and child.stdout is not None
-        child.stdin.write(json.dumps(facts).encode() + b"\n")
-        child.stdin.flush()
-        if not child.stdout.read(1):
-            self._stop(child)
+        special = {token: vocabulary.text_of(token) for token in sorted(vocabulary.special_tokens)}
+        if not self._finishes(
+            child, (vocabulary.size, sorted(vocabulary.end_tokens), special), lambda: False
+        ):
             raise EngineError("the process that tries grammars could not be started")
         return child
+
+    def _finishes(self, child: subprocess.Popen[bytes], work: Any, is_cancelled: Callable[[], bool]) -> bool:
+        """Hand ``work`` to the child and wait until it is done; else stop the child and return False."""
+        assert child.stdin is not None and child.stdout is not None
+        with suppress(BrokenPipeError):
+            pickle.dump(work, child.stdin)
+            child.stdin.flush()
+            while not is_cancelled() and not select.select([child.stdout], [], [], POLL_S)[0]:
+                pass
+            if not is_cancelled() and child.stdout.read(1):
+                return True
+        self._stop(child)
+        return False
 
     def _stop(self, child: subprocess.Popen[bytes]) -> None:
         self._child = None
         child.kill()
-        with suppress(BrokenPipeError):
-            child.communicate()
+        child.communicate()
 
 
 class _Bytes:
     """A vocabulary of single bytes, with the special tokens and the size of another one."""
 
-    def __init__(self, size: int, ends: list[int], special: Mapping[str, str]) -> None:
-        named = {int(token): text.encode("latin-1") for token, text in special.items()}
-        self.tokens = [named.get(token, b"") for token in range(size)]
-        free = (token for token in range(size) if token not in named)
-        for token, byte in zip(free, range(256), strict=False):
-            self.tokens[token] = bytes((byte,))
-        self.special_token_ids, self.bos_token_id, self.eos_token_id = sorted(named), None, min(ends)
+    def __init__(self, size: int, ends: list[int], special: Mapping[int, bytes]) -> None:
+        single = (bytes((byte,)) for byte in range(256))
+        self.tokens = [special[i] if i in special else next(single, b"") for i in range(size)]
+        self.special_token_ids, self.bos_token_id, self.eos_token_id = list(special), None, min(ends)
 
     def __call__(self, text: bytes) -> list[int]:
         return []
@@ -117,28 +105,24 @@ class _Bytes:
 
 def serve(stream: BinaryIO, out: BinaryIO) -> None:
     """Compile the grammars of ``stream``; SIGPROF ends the process when one has taken its time."""
-    size, ends, special = json.loads(stream.readline())
+    size, ends, special = pickle.load(stream)
     tokenizer = LLTokenizer(TokenizerWrapper(_Bytes(size, ends, special)), size, ends)
-    out.write(b"\n")
-    out.flush()
-    while head := stream.read(HEAD.size):
-        length, seconds = HEAD.unpack(head)
-        grammar = stream.read(length).decode()
+    while True:
+        out.write(b"\n")
+        out.flush()
+        grammar, seconds = pickle.load(stream)
         signal.setitimer(signal.ITIMER_PROF, seconds)
         LLMatcher(tokenizer, grammar, log_level=0, limits=LIMITS).compute_bitmask()
         signal.setitimer(signal.ITIMER_PROF, 0)
-        out.write(b"\n")
-        out.flush()
 
 
 def main() -> None:
-    if sys.platform == "linux":  # elsewhere this limit is not kept, or refused
+    if sys.platform == "linux":  # elsewhere these limits are not kept, or refused
         resource.setrlimit(resource.RLIMIT_AS, (MOST_BYTES, MOST_BYTES))
+        resource.setrlimit(resource.RLIMIT_STACK, (STACK, STACK))
     os.nice(5)
-    threading.stack_size(STACK)
-    thread = threading.Thread(target=serve, args=(sys.stdin.buffer, sys.stdout.buffer))
-    thread.start()
-    thread.join()
+    with suppress(EOFError):  # the worker has ended
+        serve(sys.stdin.buffer, sys.stdout.buffer)
 
 
 if __name__ == "__main__":
