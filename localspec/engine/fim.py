@@ -116,7 +116,9 @@ class FimFormat:
         self.stop = family.stop
         self.suffix_first = family.template.index(SUFFIX) < family.template.index(PREFIX)
         """True if the cells of the suffix can be reused after a keystroke, because it comes first"""
-        self._blank = _begins_with_blank(vocabulary)
+        start = vocabulary.encode("a", special=False)[:1]
+        self._blank = bool(start) and vocabulary.text_of(start[0]).startswith(b" ")
+        """True if the tokenizer puts a blank before every text, as SentencePiece's do"""
 
     def plain(self, text: str, *, first: bool = False) -> list[int]:
         """The tokens of a text, without the blank that the tokenizer may add, unless it is the ``first``."""
@@ -212,12 +214,6 @@ def _token(vocabulary: Vocabulary, name: str) -> int | None:
     candidates = [*known, *(read if len(read) == 1 else ())]
     real = (token for token in candidates if token < vocabulary.size)
     return next((token for token in real if vocabulary.text_of(token) in spellings), None)
-
-
-def _begins_with_blank(vocabulary: Vocabulary) -> bool:
-    """Return True if the tokenizer puts a blank before every text, as SentencePiece's do."""
-    first = vocabulary.encode("a", special=False)[:1]
-    return bool(first) and vocabulary.text_of(first[0]).startswith(b" ")
 
 
 SUFFIX_SHARE = 4

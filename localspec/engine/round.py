@@ -326,12 +326,7 @@ MISSING = 24
 """the most tokens that a cache may miss; if it misses more, they are fed in forwards of their own"""
 
 
-def play_round(
-    target: Backend,
-    proposers: Proposers,
-    costs: CostCurve,
-    sequences: Seq[Sequence],
-) -> None:
+def play_round(target: Backend, proposers: Proposers, costs: CostCurve, sequences: Seq[Sequence]) -> None:
     """Advance every sequence by at least one token, unless it fails.
 
     Raises what the target's forward raises; then no token was added. If its rows cannot be read, all

@@ -297,9 +297,8 @@ class Apart:
 
     def _attempt(self, fate: Fate, slow: bool, grammar: str) -> None:
         """Raise an error if the grammar takes too long in this line, or the job was cancelled."""
-        seconds = SLOW_S if slow else QUICK_S
-        is_tried = slow or len(grammar) <= LONG_GRAMMAR
-        if is_tried and self._trials[slow].compiles(grammar, seconds, lambda: fate.cancelled):
+        seconds, most = (SLOW_S, math.inf) if slow else (QUICK_S, LONG_GRAMMAR)
+        if len(grammar) <= most and self._trials[slow].compiles(grammar, seconds, lambda: fate.cancelled):
             return
         if slow and not fate.cancelled:
             raise InvalidOptions(TOO_COMPLEX, "Simplify it.")
@@ -603,14 +602,7 @@ class Worker:
         else:
             self._send(frame.id, drafted)
 
-    def _find(
-        self,
-        id: int,
-        size: int,
-        fate: Fate,
-        find: Callable[[Attempt], T],
-        then: Then[T],
-    ) -> None:
+    def _find(self, id: int, size: int, fate: Fate, find: Callable[[Attempt], T], then: Then[T]) -> None:
         """Tokenize a text by ``find``: as a step of its own, or in another thread if it is long."""
 
         def found(attempt: Attempt) -> T:
@@ -655,11 +647,9 @@ class Worker:
         return Tokenized(tuple(tokens), tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ())
 
     def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], Tokenized]) -> None:
-        if fate.cancelled:
-            cancelled = Gone("the tokenization was cancelled", "Send it again if it is still needed.")
-            self._send(frame.id, Failed(cancelled.as_dict()))
-            return
         try:
+            if fate.cancelled:
+                raise Gone("the tokenization was cancelled", "Send it again if it is still needed.")
             self._send(frame.id, encode())
         except LocalspecError as error:
             self._send(frame.id, Failed(error.as_dict()))
