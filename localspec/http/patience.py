@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from httptools import HttpParserError, HttpParserUpgrade, HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from localspec.http.endpoint import MAX_BODY
@@ -28,6 +29,7 @@ MAX_HEAD = 64 << 10
 """bytes of a request's head"""
 MAX_REQUEST = MAX_BODY + (1 << 20)
 """bytes of a request, with the heads of its chunks"""
+INVALID = "Invalid HTTP request received."
 MOST_PIECES = 16 << 10
 """headers, chunks and reads of one request"""
 
@@ -36,8 +38,9 @@ class Bounded(HttpToolsProtocol, asyncio.BufferedProtocol):
     """HTTP/1.1 on one connection; ends it if a request is missing, slow or too large, or if its answer is not
     read. After an answer it may be idle for as long as uvicorn permits.
 
-    Behind the answer to a request whose body is not complete, such as one that was refused, nothing more is
-    parsed: the connection ends.
+    What comes before a request is answered, or behind one that is answered though its body is not complete,
+    such as one that was refused, is not parsed: the connection ends with the answer. A request for another
+    protocol is answered by HTTP/1.1.
     """
 
     _waiting: asyncio.TimerHandle | None = None
@@ -69,13 +72,35 @@ class Bounded(HttpToolsProtocol, asyncio.BufferedProtocol):
         if self._received > (MAX_REQUEST if self._is_answering() else MAX_HEAD):
             self.send_400_response(f"The request has more than {self._received - nbytes} bytes.")
             return
-        self.data_received(bytes(memoryview(self._buffer)[:nbytes]))
+        self._parse(bytes(memoryview(self._buffer)[:nbytes]))
         if self._is_answering():
             self._stop_waiting()
         elif self._waiting is None:
             self._wait()
 
+    def _parse(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except HttpParserUpgrade as upgrade:
+            method, version = self.parser.get_method(), self.parser.get_http_version().encode()
+            if method == b"CONNECT":
+                self.send_400_response(INVALID)
+                return
+            # The parser ends here: the request goes on in another one, without the header.
+            kept = [b"%b: %b\r\n" % header for header in self.headers if header[0] != b"upgrade"]
+            head = b"%b %b HTTP/%b\r\n%b\r\n" % (method, self.url, version, b"".join(kept))
+            self.parser = HttpRequestParser(self)
+            self._parse(head + data[upgrade.args[0] :])
+        except HttpParserError:
+            self.send_400_response(INVALID)
+
+    def _should_upgrade(self) -> bool:
+        return True  # so that no request begins
+
     def on_message_begin(self) -> None:
+        if self._is_answering():
+            raise ValueError
         self._received = self._pieces = 0
         super().on_message_begin()
 
@@ -94,7 +119,11 @@ class Bounded(HttpToolsProtocol, asyncio.BufferedProtocol):
             raise ValueError
 
     def send_400_response(self, msg: str) -> None:
-        """Answer a request that is not HTTP, or too large, and end its work."""
+        """Answer a request that is not HTTP, or too large, and end its work. One that is complete is answered
+        before the connection ends."""
+        if self._is_answering() and not self.cycle.more_body:
+            self._dropping = True
+            return
         if self._pieces > MOST_PIECES:
             msg = f"The request has more than {MOST_PIECES} headers and chunks: send larger chunks."
         if self._is_answering():
@@ -109,7 +138,7 @@ class Bounded(HttpToolsProtocol, asyncio.BufferedProtocol):
 
     def on_response_complete(self) -> None:
         super().on_response_complete()
-        if self.cycle.response_complete and self.cycle.more_body and not self.transport.is_closing():
+        if (self._dropping or self.cycle.more_body) and not self.transport.is_closing():
             self._drop_rest()
 
     def _drop_rest(self) -> None:
@@ -118,7 +147,7 @@ class Bounded(HttpToolsProtocol, asyncio.BufferedProtocol):
         self._unset_keepalive_if_required()
         self._stop_waiting()
         self.transport.write_eof()
-        self.transport.resume_reading()
+        self.flow.resume_reading()
         self._wait(REST_S)
 
     def resume_writing(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import select
 import socket
+import time
 from contextlib import suppress
 from typing import Any
 
@@ -64,6 +65,48 @@ def test_a_head_without_an_end_ends_its_connection(echo: HttpServer) -> None:
 def test_after_a_refusal_a_client_that_sends_on_reads_the_answer(echo: HttpServer) -> None:
     answer = echo.ask("POST", "/completion", b'{"prompt": "' + b"x" * (3 << 20) + b'"}', authorization="")
     assert answer.status_code == 401 and "token" in answer.text
+
+
+def exchanged(http: HttpServer, *parts: str) -> bytes:
+    """All that the server sends for these parts, each in a packet of its own."""
+    with socket.create_connection(("127.0.0.1", http.port), DEADLINE_S) as connection:
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        for part in parts:
+            connection.sendall(part.encode())
+            time.sleep(0.05)
+        answer = b""
+        with suppress(ConnectionError):
+            while piece := connection.recv(1 << 16):
+                answer += piece
+    return answer
+
+
+HEALTH = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
+
+
+@pytest.mark.parametrize("behind", [HEALTH, "garbage", HEALTH * 2000])
+def test_what_comes_before_an_answer_ends_the_connection_with_it(echo: HttpServer, behind: str) -> None:
+    answer = exchanged(echo, HEALTH + behind)
+    assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_client_that_is_gone_behind_a_further_request_ends_its_work(echo: HttpServer) -> None:
+    with echo.sent("/v1/completions", {"prompt": "stall"}) as connection:
+        echo.until_busy()
+        connection.sendall(HEALTH.encode())
+    echo.until_idle()
+
+
+@pytest.mark.parametrize("packets", [1, 2])
+def test_another_protocol_is_answered_by_this_one(echo: HttpServer, packets: int) -> None:
+    body = HEALTH + HEALTH
+    head = (
+        "POST /tokenize HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade, HTTP2-Settings\r\n"
+        f"Upgrade: h2c\r\nAuthorization: Bearer {echo.token}\r\nContent-Length: {len(body)}\r\n\r\n"
+    )
+    answer = exchanged(echo, *((head + body,) if packets == 1 else (head, body)), "garbage")
+    assert answer.count(b"HTTP/1.1") == 2, "the body is one, and not JSON; the garbage another"
+    assert answer.startswith(b"HTTP/1.1 400") and b"not JSON" in answer
 
 
 BIASED = {"prompt": "x", "logit_bias": [["x" * 257, 1.0]]}
