@@ -173,9 +173,9 @@ class Front(Protocol):
     json: bool
     """True if the answer may be JSON"""
 
-    async def answer(self, results: tuple[CallResult, ...]) -> Result | None:
-        """Have the question answered, or the answer go on after these results; returns the answer, None if it
-        failed."""
+    async def answer(self, results: tuple[CallResult, ...], how: Instead | None = None) -> Result | None:
+        """Have the question answered, or the answer go on after these results, perhaps by an answer of this
+        kind; returns it, None if it failed."""
 
     async def answer_instead(self, how: Instead) -> Result | None:
         """Have another answer, of this kind, take the place of the last one."""
@@ -197,11 +197,13 @@ async def converse(box: Toolbox, front: Front) -> bool:
     results.
     """
     answer = await front.answer(())
-    if box.tools and _says_nothing(answer, front):
+    if not box.tools:
+        return True
+    if _is_call(answer, front):
         answer = await front.answer_instead("call")
     known: dict[tuple[str, str], str] = {}
     last: dict[tuple[str, str], str] = {}
-    for _ in range(MOST_TURNS):
+    for turn in range(MOST_TURNS):
         made = [Made(call) for call in _calls_of(answer)]
         if all(one.key in last for one in made):
             break
@@ -210,24 +212,28 @@ async def converse(box: Toolbox, front: Front) -> bool:
             one.text = last[one.key] if one.key in last else await _result(one, box, front)
             front.show(one)
         last = {one.key: one.text or "" for one in made}
-        if last.items() <= known.items():
-            break
+        results = tuple(CallResult(one.call.id, one.text or "") for one in made)
+        is_last = last.items() <= known.items() or turn == MOST_TURNS - 1
+        answer = await front.answer(results, "words" if is_last else None)
         known |= last
-        answer = await front.answer(tuple(CallResult(one.call.id, one.text or "") for one in made))
-    if known and (_calls_of(answer) or _says_nothing(answer, front)):
+    if known and not _is_useful(answer, front):
         answer = await front.answer_instead("words")
-    return not (_calls_of(answer) or _says_nothing(answer, front))
+    return _is_useful(answer, front)
 
 
 def _calls_of(answer: Result | None) -> tuple[ToolCall, ...]:
     return answer.tool_calls if answer is not None and answer.finish_reason == "tool_calls" else ()
 
 
-def _says_nothing(answer: Result | None, front: Front) -> bool:
-    """Return True for an answer that ended by itself without a word, or as a call in its text."""
-    if answer is None or answer.finish_reason != "stop":
-        return False
-    return not answer.text.strip() or (not front.json and is_written_call(answer.text))
+def _is_call(answer: Result | None, front: Front) -> bool:
+    return answer is not None and not front.json and is_written_call(answer.text)
+
+
+def _is_useful(answer: Result | None, front: Front) -> bool:
+    """Return False for an answer that ended by itself, but with calls, without a word, or as a call."""
+    if answer is None or answer.finish_reason not in ("stop", "tool_calls"):
+        return True
+    return bool(answer.text.strip()) and not _calls_of(answer) and not _is_call(answer, front)
 
 
 async def _result(made: Made, box: Toolbox, front: Front) -> str:

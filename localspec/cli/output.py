@@ -380,8 +380,7 @@ class Printer:
 
     def result(self, result: Result) -> ExitCode:
         """The end of the answer; returns the exit code."""
-        self._progress.stop()
-        write(self.held or "")
+        self._release()
         self._print(result)
         end_line()
         if remark := shortened(result):
@@ -411,7 +410,7 @@ class Printer:
 
     def interrupted(self) -> ExitCode:
         """End an interrupted answer: print its JSON and statistics so far, if requested."""
-        self._progress.stop()
+        self._release()
         interrupted()
         if self.partial is not None:
             self._print(self.partial)
@@ -431,7 +430,14 @@ class Printer:
 
     def close(self) -> None:
         """Stop the progress line, whatever the reason."""
+        self._release()
+
+    def _release(self) -> None:
+        """Stop the progress line, and write what was held."""
         self._progress.stop()
+        held, self.held = self.held, None
+        if held:
+            write(held)
 
 
 EXAMPLES = "Examples:\n"

@@ -18,7 +18,7 @@ from localspec.cli.output import Printer, note
 from localspec.errors import EngineError
 from localspec.protocol.messages import CallResult, Instead
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message, Result, ToolChoice
+from localspec.protocol.requests import Message, Result
 from localspec.tools.words import ask_in_words, limit_to_words, may_be_json
 
 if TYPE_CHECKING:
@@ -59,35 +59,37 @@ class Terminal:
             raise EngineError("the model did not answer in words", "Ask in other words, or a larger model.")
         return self._result
 
-    async def answer(self, results: tuple[CallResult, ...]) -> Result:
+    async def answer(self, results: tuple[CallResult, ...], how: Instead | None = None) -> Result:
         said, session = self._printer.messages, self._session
         said += [Message("tool", each.content, (), each.tool_call_id) for each in results]
-        tools, options = self._box.tools, self._options
+        tools, options = () if how == "words" else self._box.tools, self._options
         if session is None:
-            return await self._show(self._generate(tuple(said), "auto"))
-        if results:
-            return await self._show(self._client.results(session, results, tools=tools, options=options))
-        return await self._show(self._client.chat(session, self._text, tools=tools, options=options))
-
-    async def answer_instead(self, how: Instead) -> Result:
-        said, session, options = self._printer.messages, self._session, self._options
-        said.pop()
-        if session is not None:
-            tools = self._box.tools if how == "call" else ()
-            stream = self._client.regenerate(session, instead=how, tools=tools, options=options)
-        elif how == "call":
-            stream = self._generate(tuple(said), "required")
+            stream = self._generate(how)
+        elif results:
+            stream = self._client.results(session, results, how, tools=tools, options=options)
         else:
-            stream = self._client.generate(messages=ask_in_words(said), options=limit_to_words(options))
+            stream = self._client.chat(session, self._text, tools=tools, options=options)
         return await self._show(stream)
 
-    def _generate(self, messages: tuple[Message, ...], choice: ToolChoice) -> Stream[Result]:
+    async def answer_instead(self, how: Instead) -> Result:
+        self._printer.messages.pop()
+        if self._session is None:
+            return await self._show(self._generate(how))
+        tools = self._box.tools if how == "call" else ()
+        stream = self._client.regenerate(self._session, instead=how, tools=tools, options=self._options)
+        return await self._show(stream)
+
+    def _generate(self, how: Instead | None) -> Stream[Result]:
+        """Answer the printer's messages, without a session."""
+        said, options = tuple(self._printer.messages), self._options
+        if how == "words":
+            return self._client.generate(messages=ask_in_words(said), options=limit_to_words(options))
         return self._client.generate(
-            messages=messages,
+            messages=said,
             tools=self._box.tools,
-            tool_choice=choice,
+            tool_choice="auto" if how is None else "required",
             parallel_tool_calls=False,
-            options=self._options,
+            options=options,
         )
 
     async def _show(self, stream: Stream[Result]) -> Result:

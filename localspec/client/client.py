@@ -146,10 +146,14 @@ class Client:
         return self._wire.request("chat/regenerate", params, Result)
 
     def results(
-        self, session: str, results: tuple[wire.CallResult, ...], **how: Unpack[Answering]
+        self,
+        session: str,
+        results: tuple[wire.CallResult, ...],
+        instead: wire.Instead | None = None,
+        **how: Unpack[Answering],
     ) -> Stream[Result]:
         """Send the results of the last answer's tool calls, and stream what follows."""
-        params = wire.ChatResults(session=session, results=results, **how)
+        params = wire.ChatResults(session=session, results=results, instead=instead, **how)
         return self._wire.request("chat/results", params, Result)
 
     def resume(self, stream: str, after_seq: int = -1) -> Stream[Result]:

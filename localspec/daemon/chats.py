@@ -99,7 +99,7 @@ class Turn(NamedTuple):
     """A request for an answer: to new ``content``, which replaces the user's ``message`` if one is given.
 
     With ``results`` of its calls the last answer goes on. Without either, the answer to ``message``, else the
-    last one, is generated anew; with ``instead`` its calls and their results stay.
+    last one, is generated anew; with ``instead`` the calls before it and their results stay.
     """
 
     content: str | None = None
@@ -241,7 +241,7 @@ class Store:
                 *(*titles, time.time(), session),
             )
             kept = stored if turn.results else stored[: at + (turn.content is None)]
-            if turn.instead is not None:
+            if turn.instead is not None and not turn.results:
                 kept = stored[:-1] if stored[-1].role == "assistant" else stored
             dropped = stored[len(kept) :]
             if dropped:

@@ -241,6 +241,9 @@ class SessionFork(SessionId):
     message: MessageId | None = None
 
 
+Instead = Literal["call", "words"]
+
+
 class ChatTurn(SessionId, kw_only=True):
     """The answer may call ``tools``: it then ends with ``tool_calls``, and goes on by ``chat/results``."""
 
@@ -256,9 +259,6 @@ class ChatEdit(ChatSend, kw_only=True):
     """``content`` replaces the user's ``message``; the messages after it are dropped."""
 
     message: MessageId
-
-
-Instead = Literal["call", "words"]
 
 
 class ChatRegenerate(ChatTurn, kw_only=True):
@@ -279,8 +279,10 @@ class CallResult(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ChatResults(ChatTurn, kw_only=True):
-    """Go on with an answer that ended with calls: ``results`` has one for each of them, in their order."""
+    """Go on with an answer that ended with calls: ``results`` has one for each of them, in their order.
+    ``instead``: go on as in :class:`ChatRegenerate`."""
 
+    instead: Instead | None = None
     results: Annotated[tuple[CallResult, ...], Meta(min_length=1, max_length=1024)]
 
 

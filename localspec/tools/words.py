@@ -23,14 +23,15 @@ def may_be_json(question: str, options: Options) -> bool:
 
 
 def is_written_call(text: str) -> bool:
-    """Return True if a whole text is an object with a name in JSON, fenced or not: so small models write the
-    call of a tool that is not offered."""
+    """Return True if a whole text is a call in JSON, fenced or not: one of a tool that is not offered."""
     fenced = FENCED.fullmatch(text.strip())
     try:
         value = json.loads(fenced[1] if fenced else text)
     except (ValueError, RecursionError):
         return False
-    return isinstance(value, dict) and "name" in value
+    if not isinstance(value, dict) or not isinstance(value.get("name"), str):
+        return False
+    return isinstance(value.get("arguments", value.get("parameters")), dict)
 
 
 def ask_in_words(messages: Sequence[Message]) -> tuple[Message, ...]:

@@ -546,12 +546,15 @@ class _Front:
         question = last_question(said)
         self.json = may_be_json(question.text if question else "", chat.options)
 
-    async def answer(self, results: tuple[wire.CallResult, ...]) -> Result | None:
+    async def answer(
+        self, results: tuple[wire.CallResult, ...], how: wire.Instead | None = None
+    ) -> Result | None:
+        def go_on(client: Client, session: str, tools: tuple[Tool, ...]) -> Stream[Result]:
+            return client.results(session, results, how, tools=() if how == "words" else tools)
+
         if not results:
             return await self._chat.turn(self._said, self._begin)
-        return await self._go_on(
-            self._chat.said, lambda client, session, tools: client.results(session, results, tools=tools)
-        )
+        return await self._go_on(self._chat.said, go_on)
 
     async def answer_instead(self, how: wire.Instead) -> Result | None:
         def begin(client: Client, session: str, tools: tuple[Tool, ...]) -> Stream[Result]:

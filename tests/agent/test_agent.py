@@ -208,10 +208,11 @@ class Script:
         self._consents, self.json = iter(consents), False
         self.lines: list[str] = []
 
-    async def answer(self, results: tuple[CallResult, ...]) -> Result:
-        tools = self._box.tools
+    async def answer(self, results: tuple[CallResult, ...], how: Instead | None = None) -> Result:
+        tools = self._box.tools if how is None else ()
         if results:
-            stream = self._client.results(self._session, results, tools=tools)
+            self.lines += [how] if how else []
+            stream = self._client.results(self._session, results, how, tools=tools)
         else:
             stream = self._client.chat(self._session, "call", tools=tools)
         return await stream.result()

@@ -16,7 +16,8 @@ from localspec.tools.words import WORDS, ask_in_words, is_written_call, limit_to
     [
         ('{"name": "notes.txt", "arguments": {}}', True),
         ('```json\n{"name": "x", "parameters": {}}\n```\n', True),
-        ('{"name": "kite", "version": "3"}', True),
+        ('{"name": "kite", "version": "3"}', False),
+        ('{"name": "x", "arguments": "none"}', False),
         ('{"version": "3"}', False),
         ('Call {"name": "x", "arguments": {}}', False),
         ("[" * 100_000, False),

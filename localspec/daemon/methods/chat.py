@@ -167,7 +167,7 @@ async def regenerate(daemon: Daemon, exchange: Exchange, params: ChatRegenerate)
 
 
 async def results(daemon: Daemon, exchange: Exchange, params: ChatResults) -> Result:
-    return await _take_turn(daemon, exchange, params, Turn(results=params.results))
+    return await _take_turn(daemon, exchange, params, Turn(results=params.results, instead=params.instead))
 
 
 async def _take_turn(daemon: Daemon, exchange: Exchange, params: ChatTurn, turn: Turn) -> Result:
