@@ -72,12 +72,7 @@ def list_(
 
 
 @app.command(help_epilogue=examples("localspec models show qwen2.5-coder:0.5b"))
-def show(
-    model: Annotated[str, Parameter(completer=answer.listed)],
-    /,
-    *,
-    as_json: AsJson = False,
-) -> int:
+def show(model: Annotated[str, Parameter(completer=answer.listed)], /, *, as_json: AsJson = False) -> int:
     """Show the facts of one model: its paths, its header, and the memory that it needs.
 
     Parameters
@@ -120,13 +115,8 @@ def load(
     keep_alive
         Seconds it stays loaded after its last use, instead of the configured idle_unload_s; 0: no limit.
     """
-    check_value(
-        ModelLoad,
-        "keep_alive_s",
-        keep_alive,
-        said="--keep-alive",
-        remedy="See `localspec models load --help`.",
-    )
+    remedy = "See `localspec models load --help`."
+    check_value(ModelLoad, "keep_alive_s", keep_alive, said="--keep-alive", remedy=remedy)
     wanted = ModelFlags(model=model, draft=draft, backend=backend).options()
 
     async def ask(client: Client) -> LoadedModel:

@@ -21,12 +21,7 @@ STYLES = {"exact": "green", "compatible": "yellow", "refused": "red"}
 """colours of verdicts"""
 
 
-def pair(
-    model: ModelName = None,
-    *,
-    n_ctx: int | None = None,
-    as_json: AsJson = False,
-) -> int:
+def pair(model: ModelName = None, *, n_ctx: int | None = None, as_json: AsJson = False) -> int:
     """Show which draft model is chosen for a model, and why the others are not.
 
     The one that `--draft auto` would choose is marked *.
