@@ -51,6 +51,8 @@ class Trial:
         time and MOST_BYTES; False if it does not, or if ``is_cancelled`` returns True meanwhile.
         Raises :class:`EngineError` if there is no child."""
         with self._lock:
+            if self._child is not None and self._child.poll() is not None:
+                self._stop(self._child)  # it was killed while it was idle
             self._child = self._child or self._start()
             return self._finishes(self._child, (grammar, seconds), is_cancelled)
 

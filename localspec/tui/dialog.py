@@ -23,7 +23,7 @@ from localspec.wording import one_line
 
 LONG = 250
 """characters of a question that may not be seen at once"""
-PAUSE_S, ALONE_S = 1.0, 0.5
+PAUSE_S, ALONE_S = 1.0, 1.0
 """seconds without a key before and after one that answers the question before a call"""
 LETTERS: Mapping[str, Consent] = {"y": "yes", "a": "always", "n": "no"}
 
