@@ -356,7 +356,9 @@ class Chat:
     async def _settle(self, answer: Answer, before: list[Said]) -> None:
         """Keep the turn of ``answer``; if the daemon did not begin it, restore ``before`` and raise."""
         content = await self._stored()
-        taken = _has_begun(answer) or (content is not None and _is_new(content, len(self.said), before))
+        ended = answer.result is not None and answer.result.finish_reason != "cancelled"
+        is_stored = content is not None and _is_new(content, len(self.said), before)
+        taken = bool(answer.text) or ended or is_stored
         if not taken:
             self.said = before
             self._report(Changed())
@@ -584,12 +586,6 @@ def _loading(model: str | None, stage: str = "") -> str:
 
 def _stopped() -> Gone:
     return Gone("the answer was stopped before it began", "Send the message again, or another one.")
-
-
-def _has_begun(answer: Answer) -> bool:
-    """True if the answer has text or an ending: its question is stored then."""
-    ended = answer.result is not None and answer.result.finish_reason != "cancelled"
-    return bool(answer.text) or ended
 
 
 def _is_new(content: wire.SessionContent, number: int, before: list[Said]) -> bool:

@@ -93,5 +93,4 @@ class Link:
                 return client
 
     def _starting(self, why: str) -> None:
-        what = f"restarting the daemon: {why}" if why else "starting the daemon"
-        self._report(Working(what, None))
+        self._report(Working(f"restarting the daemon: {why}" if why else "starting the daemon", None))

@@ -192,7 +192,8 @@ def _marked(lines: list[list[Segment]], first: Segment, others: Segment) -> Iter
 
 def highlighted(code: str, language: str, theme: str) -> Iterator[Piece]:
     """``code`` in styled pieces; one piece without style if the language is unknown or the code too long."""
-    lexer = _lexer(language) if _is_quickly_read(code) else None
+    is_short = len(code) <= LONGEST_CODE and max(map(len, code.split("\n"))) <= LONGEST_LINE
+    lexer = _lexer(language) if is_short else None
     if lexer is None:
         yield code, Style.null()
         return
@@ -201,10 +202,6 @@ def highlighted(code: str, language: str, theme: str) -> Iterator[Piece]:
         if text := text[: len(code) - end]:  # the lexer appends a line feed
             end += len(text)
             yield text, _style(theme, token)
-
-
-def _is_quickly_read(code: str) -> bool:
-    return len(code) <= LONGEST_CODE and max(map(len, code.split("\n"))) <= LONGEST_LINE
 
 
 def _lexer(language: str) -> Lexer | None:

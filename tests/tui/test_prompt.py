@@ -133,6 +133,16 @@ async def test_many_lines_are_pasted(home: Path) -> None:
         assert player.typed == text
 
 
+async def test_a_paste_that_is_taller_than_the_field_is_undone_and_redone(home: Path) -> None:
+    async with playing() as player:
+        await player.write("Look: ")
+        player.app.post_message(Paste("line\n" * 40))
+        await player.until(lambda: player.typed.count("\n") == 40, "it is pasted")
+        for key, typed in (("ctrl+underscore", "Look: "), ("ctrl+y", "Look: " + "line\n" * 40)):
+            await player.press(key)
+            assert player.typed == typed
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["x" * (LONGEST_LINE + 1), "line\n" * LONGEST_PASTE])
 async def test_what_is_too_long_to_be_edited_is_not_pasted(home: Path, text: str) -> None:

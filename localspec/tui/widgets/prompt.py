@@ -14,6 +14,7 @@ from textual.binding import Binding
 from textual.containers import Vertical
 from textual.content import Content
 from textual.events import Key, Paste
+from textual.geometry import Offset
 from textual.message import Message
 from textual.widgets import OptionList, TextArea
 from textual.widgets.option_list import Option
@@ -134,6 +135,11 @@ class Composer(TextArea, inherit_bindings=False):
         *(replace(each, system=True) for each in TextArea.BINDINGS if isinstance(each, Binding)),
         Binding("ctrl+underscore", "undo", "Undo", show=False),
     ]
+
+    def scroll_cursor_visible(self, center: bool = False, animate: bool = False) -> Offset:
+        # Undo lays out a shorter text before it moves the cursor into it.
+        is_inside = self.cursor_location[0] < self.document.line_count
+        return super().scroll_cursor_visible(center, animate) if is_inside else Offset()
 
     async def _on_paste(self, event: Paste) -> None:
         event.stop()  # the application would give it to a dialog
