@@ -28,6 +28,7 @@ from localspec.errors import (
     LocalspecError,
     MessageNotFound,
     SessionNotFound,
+    StorageError,
     of_system,
 )
 from localspec.protocol.messages import (
@@ -148,11 +149,8 @@ class Store:
         if version == 0:
             self._db.executescript(SCHEMA)
         elif version != FORMAT:
-            which = "newer" if version > FORMAT else "older"
-            raise LocalspecError(
-                f"the chat history was written by a {which} localspec: its format is {version}, not {FORMAT}",
-                "Install that version again, or move the file away to begin a new history.",
-            )
+            message = f"the chat history is another version's: its format is {version}, not {FORMAT}"
+            raise LocalspecError(message, "Install that version again, or move the file away.")
 
     def close(self) -> None:
         self._db.close()
@@ -369,9 +367,8 @@ STUCK = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
 """errors of a full disk where SQLite cannot write a file beside the database"""
 ROOM = 1 << 16
 """bytes of the smallest such file, the index of the write-ahead log"""
-FULL_REMEDY = "Free some disk space, then run `localspec daemon restart`."
 DAMAGE_REMEDY = "Run `localspec daemon restart`: that sets the file aside and begins a new one."
-FAILURE_REMEDY = "Check that the file and its directory are readable and writable, then try again."
+FAILURE_REMEDY = "End other programs that use it, and check its permissions, then try again."
 
 
 class History:
@@ -383,20 +380,23 @@ class History:
         # A file of its own: SQLite's locks would admit several daemons.
         self._lock = FileLock(f"{path}.lock")
         self.problem: str | None = None
-        """message if the disk has no room for the file, so that chats are kept in memory only; else None"""
+        """the reason why the file cannot be used, so that chats are kept in memory only; else None"""
 
     async def open(self) -> None:
-        """Open or create the file; a damaged one is set aside. On a full disk chats are kept in memory, and
-        those of the file cannot be read, until the next daemon opens it.
+        """Open or create the file; a damaged one is set aside. Where there is no room for it, another program
+        has locked it, or it has another format, it is left alone, and chats are kept in memory.
 
-        Raises :class:`DaemonUnavailable` if another process has it open.
+        Raises :class:`DaemonUnavailable` if another daemon has it open.
         """
         self._private = await self._do(lambda: Store(":memory:"))
         try:
             self._claim()
             self._stored = await self._do(lambda: _open_file(self._path))
-        except DiskFull as error:
-            self.problem = f"{error.message}: chats are kept in memory only. {FULL_REMEDY}"
+        except DaemonUnavailable:
+            raise
+        except LocalspecError as error:
+            again = f"{error.remedy} Then run `localspec daemon restart`."
+            self.problem = f"{error.message}: chats are kept in memory only. {again}"
             log.warning("%s", self.problem)
             self._stored = await self._do(lambda: Store(":memory:"))
 
@@ -427,7 +427,7 @@ class History:
         """The session of this id; raises :class:`SessionNotFound`."""
         found = await self._do(lambda: self._private.find(id, True) or self._stored.find(id, False))
         if found is None and self.problem is not None:
-            raise DiskFull(f"earlier chats cannot be read: the disk of {self._path} is full", FULL_REMEDY)
+            raise StorageError("earlier chats cannot be read", self.problem)
         if found is None:
             raise SessionNotFound(f"there is no session {id[:40]!r}")
         return found

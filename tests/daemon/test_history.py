@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from contextlib import closing
 from typing import Any
 
 import pytest
 
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import DaemonProcess, Raw, code
+from tests.daemon.harness import DaemonProcess, Raw, code, raw
 
 
 async def open_session(client: Raw, **params: Any) -> str:
@@ -72,12 +73,32 @@ async def test_turns_of_a_session_wait_for_each_other(client: Raw, other: Raw) -
     ]
 
 
-@pytest.mark.slow
-def test_the_history_of_a_newer_version_is_left_alone(start: StartDaemon) -> None:
+def rows(db: sqlite3.Connection) -> list[object]:
+    return [*db.execute("PRAGMA user_version"), *db.execute("SELECT * FROM sessions")]
+
+
+@pytest.mark.parametrize("why", ["newer", pytest.param("locked", marks=pytest.mark.slow)])
+async def test_a_history_that_cannot_be_used_is_left_alone_and_chats_go_on(
+    start: StartDaemon, why: str
+) -> None:
     daemon = start()
+    async with raw(daemon) as client:
+        earlier = await open_session(client)
     daemon.stop()
-    with sqlite3.connect(daemon.home / "data" / "history.sqlite") as db:
-        db.execute("PRAGMA user_version = 99")
-    db.close()
-    with pytest.raises(AssertionError, match="newer localspec"):
-        start()
+    file = daemon.home / "data" / "history.sqlite"
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        if why == "newer":
+            db.execute("PRAGMA user_version = 99")
+        else:
+            db.execute("BEGIN IMMEDIATE")
+        before = rows(db)
+        async with raw(daemon := start()) as client:
+            status = await client.result(1, "daemon/status")
+            said = "its format is 99, not" if why == "newer" else "database is locked"
+            assert said in status["history_problem"] and "in memory only" in status["history_problem"]
+            refused = await client.call(2, "session/get", session=earlier)
+            assert "earlier chats cannot be read" in str(refused) and said in str(refused)
+            session = await open_session(client)
+            assert (await client.result(3, "chat/send", session=session, content="x"))["text"] == "x "
+        daemon.stop()
+        assert rows(db) == before
