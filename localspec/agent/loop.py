@@ -230,8 +230,8 @@ def _is_call(answer: Result | None, front: Front) -> bool:
 
 
 def _is_useful(answer: Result | None, front: Front) -> bool:
-    """Return False for an answer that ended by itself, but with calls, without a word, or as a call."""
-    if answer is None or answer.finish_reason not in ("stop", "tool_calls"):
+    """Return False for an answer with calls, without a word, or that is a call, unless it was ended."""
+    if answer is None or answer.finish_reason in ("cancelled", "deadline"):
         return True
     return bool(answer.text.strip()) and not _calls_of(answer) and not _is_call(answer, front)
 

@@ -141,8 +141,7 @@ def workspace_at(directory: Path) -> str | None:
 
 
 def read_stdin() -> str:
-    """The piped text; empty if stdin is a terminal or closed. Raises :class:`InvalidOptions` if it is too
-    long, or not UTF-8."""
+    """The piped text; empty if stdin is a terminal or closed. Raises :class:`InvalidOptions`."""
     if sys.stdin is None or sys.stdin.isatty():
         return ""
     try:

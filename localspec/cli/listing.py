@@ -37,8 +37,7 @@ def matching(found: ModelList, wanted: str) -> ModelList:
 
 
 def show_all(found: ModelList, default: str) -> None:
-    """Print every model, with the reason if it cannot be used; then stores with problems. ``default``: the
-    name of the model that answers where none is named."""
+    """Print every model, the one that is called ``default`` marked; then the problems of stores."""
     rows = [_cells(model, default) for model in found.models]
     names_are_short = all(len(row[0]) <= WHOLE for row in rows)
     output.table(HEADER, rows, numbers=(1, 3, 4), wrapped=(6,) if names_are_short else (0, 6))

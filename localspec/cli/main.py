@@ -68,8 +68,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
     from localspec.cli.app import app
 
-    if arguments[:1] == ["run"] and arguments[-1] == "-" and arguments[-2] not in TAKE_STDIN:
-        arguments = arguments[:-1]  # stdin is read anyway
+    if arguments[:1] == ["run"]:  # stdin is read anyway
+        arguments = [a for i, a in enumerate(arguments) if a != "-" or arguments[i - 1] in TAKE_STDIN]
 
     try:
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")

@@ -108,14 +108,15 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
 
 def _offer_default(name: str) -> None:
     """Ask on a terminal that a model is to answer where none is named; elsewhere print the command for it."""
-    before = load_config().options.model
-    if name == (before or DEFAULT):
+    now = load_config().options.model
+    now = DEFAULT if now in (None, "auto") else now
+    if name == now:
         return
-    now = before if before and before != "auto" else DEFAULT
     if not output.can_ask():
         output.note(one_line(f"{now} still answers without -m. For it: localspec config set model {name}"))
     elif output.agrees(one_line(f"Make it the default model, which is {now} now?")):
         change(("options", "model"), name)
+        output.note(one_line(f"{name} answers from now on. To undo that: localspec config set model {now}"))
 
 
 def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:

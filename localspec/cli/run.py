@@ -159,7 +159,7 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     prompt
         The prompt; several words are joined by spaces.
     """
-    text = _prompt(" ".join(prompt), how.file, raw=how.raw)
+    text = _prompt(" ".join(prompt), how)
     how.check()
     options = flags.options()
     if how.private:
@@ -299,15 +299,15 @@ def _pull_named(model: str, config: Config) -> None:
         obtain(from_index(CATALOGUE[model]), fetch)
 
 
-def _prompt(argument: str, files: tuple[Path, ...], *, raw: bool) -> str:
-    """The text of the files, then of stdin, then the argument."""
-    is_read = answer.STDIN in files
+def _prompt(argument: str, how: RunFlags) -> str:
+    """The text of the files, then of stdin, unless another flag reads that, then the argument."""
+    is_read = answer.STDIN in (*how.file, how.schema, how.grammar)
     piped = "" if is_read else answer.read_stdin()
     if argument and not (piped or is_read) and answer.is_empty_pipe():
         remedy = "Look at the command before the pipe; for the prompt alone: localspec run … < /dev/null."
         raise InvalidOptions("the pipe to stdin is empty", remedy)
-    piped = "".join(map(answer.read_text, files)) + piped
-    if not raw:
+    piped = "".join(map(answer.read_text, how.file)) + piped
+    if not how.raw:
         piped = piped.removesuffix("\n")
     separator = "\n" if piped and argument and not piped.endswith("\n") else ""
     text = piped + separator + argument

@@ -96,8 +96,9 @@ class Terminal:
         """Print an answer, unless it may be a call in JSON: then it is held until another one follows it."""
         self._printer.held = ""
         self._result = result = await show(stream, self._printer)
-        self._printer.messages.append(Message("assistant", result.text, result.tool_calls))
-        if result.finish_reason == "tool_calls":
+        calls = result.tool_calls if result.finish_reason == "tool_calls" else ()  # others were cut
+        self._printer.messages.append(Message("assistant", result.text, calls))
+        if calls:
             self._printer.calls()
         return result
 

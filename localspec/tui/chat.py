@@ -356,9 +356,10 @@ class Chat:
     async def _settle(self, answer: Answer, before: list[Said]) -> None:
         """Keep the turn of ``answer``; if the daemon did not begin it, restore ``before`` and raise."""
         content = await self._stored()
-        ended = answer.result is not None and answer.result.finish_reason != "cancelled"
-        is_stored = content is not None and _is_new(content, len(self.said), before)
-        taken = bool(answer.text) or ended or is_stored
+        done = answer.result is not None and answer.result.finish_reason != "cancelled"
+        taken = (
+            bool(answer.text) or done or (content is not None and _is_new(content, len(self.said), before))
+        )
         if not taken:
             self.said = before
             self._report(Changed())

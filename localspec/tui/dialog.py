@@ -168,11 +168,12 @@ class Permission(Ask[Consent]):
         if event.key in ("pageup", "pagedown"):
             return
         has_paused, screen = self.pause is None, cast(Application, self.app).chat_screen
+        is_meant = has_paused and not (screen.typed and self.focused is self.query_one("#no"))
         if has_paused and event.key in LETTERS and not screen.typed:
             self._begin_pause(event)
         elif event.is_printable or event.key == "backspace":
             self._pass(event)
-        elif event.key != "enter" or has_paused:
+        elif event.key != "enter" or is_meant:
             self._begin_pause()
             return
         else:
@@ -188,7 +189,7 @@ class Permission(Ask[Consent]):
             cast(Application, self.app).chat_screen.type(each)
         self._begin_pause()
         self.query_one("#no").focus()
-        self.query_one(Vertical).border_subtitle = "typed into the prompt: ← Enter, or Esc"
+        self.query_one(Vertical).border_subtitle = "typed into the prompt; ←← Enter: once, Esc: no"
 
     async def action_stop(self) -> None:
         """Stop the answer, too."""

@@ -13,6 +13,7 @@ from typing import Any
 
 import pexpect
 import pytest
+from msgspec.structs import replace
 
 from localspec.agent import server
 from localspec.agent.loop import Consent, Made, Toolbox, converse, servers_in
@@ -273,6 +274,16 @@ async def test_words_take_the_place_of_calls_that_are_repeated(home: Path, funct
     assert [line.split()[0] for line in lines] == ["weather", "weather:", "time", "time:", "words"]
     assert [each.role for each in messages] == ["user", "assistant", "tool", "tool", "assistant"]
     assert messages[-1].content.startswith("call") and "time {} returned:" in messages[-1].content
+
+
+async def test_a_call_that_a_limit_cut_is_no_answer(home: Path, functions: Path) -> None:
+    class Cut(Script):
+        async def answer(self, results: tuple[CallResult, ...], how: Instead | None = None) -> Result:
+            return replace(await super().answer(results, how), finish_reason="length", text="")
+
+    async with connected() as client, opened(functions) as (box, _):
+        session = (await client.open().result()).session
+        assert not await converse(box, script := Cut(client, session, box)) and script.lines == []
 
 
 def test_a_call_is_shown_in_full_with_what_is_not_seen() -> None:

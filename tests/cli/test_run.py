@@ -235,6 +235,8 @@ def test_texts_of_files_and_of_stdin(cli: Cli, tmp_path: Path) -> None:
         rest = () if given == ("-",) else ("    return",)
         done = cli("run", *few, *rest, *given, input=read if rest else read + "     return")
         assert (done.returncode, done.stdout) == (0, plain), done.stderr
+    schema = ("--schema", "-", "--max-tokens", "8", "-m", "bundled", "--private", "Name one")
+    assert cli("run", *schema, input='{"const": 7}').stdout.strip() == "7"
     gap = ("complete", "-m", "bundled", "--max-tokens", "3")
     by_flag = cli(*gap, "--prefix-file", "-", input=file.read_text())
     assert by_flag.stdout == cli(*gap, input=file.read_text()).stdout and by_flag.returncode == 0

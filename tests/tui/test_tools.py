@@ -151,6 +151,8 @@ async def test_a_text_that_is_typed_is_no_consent(home: Path, monkeypatch: pytes
         assert asking.query_one("#no", Button).has_focus
         await pause()
         await player.press("enter")
+        assert asking.is_active, "it may be meant for the text"
+        await player.press("escape")
         await player.until(lambda: asking not in player.app.screen_stack, "it is answered")
         await player.settle()
         assert answers == ["no"]
