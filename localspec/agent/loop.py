@@ -164,7 +164,7 @@ class Made:
 
 def _arguments(call: ToolCall) -> str:
     """The arguments in one spelling; those that are no object as they are."""
-    return call.arguments if call.object is None else as_json(call.object)
+    return call.arguments if (found := call.object) is None else as_json(found)
 
 
 class Front(Protocol):
@@ -204,7 +204,7 @@ async def converse(box: Toolbox, front: Front) -> bool:
     known: dict[tuple[str, str], str] = {}
     last: dict[tuple[str, str], str] = {}
     for turn in range(MOST_TURNS):
-        made = [Made(call) for call in _calls_of(answer)]
+        made = [] if answer is None else [Made(call) for call in answer.calls]
         if all(one.key in last for one in made):
             break
         for one in made:
@@ -221,10 +221,6 @@ async def converse(box: Toolbox, front: Front) -> bool:
     return _is_useful(answer, front)
 
 
-def _calls_of(answer: Result | None) -> tuple[ToolCall, ...]:
-    return answer.tool_calls if answer is not None and answer.finish_reason == "tool_calls" else ()
-
-
 def _is_call(answer: Result | None, front: Front) -> bool:
     return answer is not None and not front.json and is_written_call(answer.text)
 
@@ -233,7 +229,7 @@ def _is_useful(answer: Result | None, front: Front) -> bool:
     """Return False for an answer with calls, without a word, or that is a call, unless it was ended."""
     if answer is None or answer.finish_reason in ("cancelled", "deadline"):
         return True
-    return bool(answer.text.strip()) and not _calls_of(answer) and not _is_call(answer, front)
+    return bool(answer.text.strip()) and not answer.calls and not _is_call(answer, front)
 
 
 async def _result(made: Made, box: Toolbox, front: Front) -> str:

@@ -62,7 +62,7 @@ class Terminal:
     async def answer(self, results: tuple[CallResult, ...], how: Instead | None = None) -> Result:
         said, session = self._printer.messages, self._session
         said += [Message("tool", each.content, (), each.tool_call_id) for each in results]
-        tools, options = () if how == "words" else self._box.tools, self._options
+        tools, options = self._box.tools, self._options
         if session is None:
             stream = self._generate(how)
         elif results:
@@ -75,8 +75,8 @@ class Terminal:
         self._printer.messages.pop()
         if self._session is None:
             return await self._show(self._generate(how))
-        tools = self._box.tools if how == "call" else ()
-        stream = self._client.regenerate(self._session, instead=how, tools=tools, options=self._options)
+        tools, options = self._box.tools, self._options
+        stream = self._client.regenerate(self._session, instead=how, tools=tools, options=options)
         return await self._show(stream)
 
     def _generate(self, how: Instead | None) -> Stream[Result]:
@@ -96,9 +96,8 @@ class Terminal:
         """Print an answer, unless it may be a call in JSON: then it is held until another one follows it."""
         self._printer.held = ""
         self._result = result = await show(stream, self._printer)
-        calls = result.tool_calls if result.finish_reason == "tool_calls" else ()  # others were cut
-        self._printer.messages.append(Message("assistant", result.text, calls))
-        if calls:
+        self._printer.messages.append(Message("assistant", result.text, result.calls))
+        if result.calls:
             self._printer.calls()
         return result
 

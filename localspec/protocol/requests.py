@@ -303,6 +303,11 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
     thinking_tokens: int = 0
     tool_calls: tuple[ToolCall, ...] = ()
 
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        """The calls to be made; none of an answer that was cut."""
+        return self.tool_calls if self.finish_reason == "tool_calls" else ()
+
 
 EventKind = Literal["round", "model", "session"]
 

@@ -412,7 +412,7 @@ class Chat:
                 answer.loaded_s += stream.loaded_s or 0.0
                 answer.result = result
                 answer.status = "cancelled" if result.finish_reason == "cancelled" else "complete"
-                answer.calls = result.tool_calls if result.finish_reason == "tool_calls" else ()
+                answer.calls = result.calls
                 return
 
     def _take(self, event: Event, answer: Answer | None) -> None:
@@ -553,7 +553,7 @@ class _Front:
         self, results: tuple[wire.CallResult, ...], how: wire.Instead | None = None
     ) -> Result | None:
         def go_on(client: Client, session: str, tools: tuple[Tool, ...]) -> Stream[Result]:
-            return client.results(session, results, how, tools=() if how == "words" else tools)
+            return client.results(session, results, how, tools=tools)
 
         if not results:
             return await self._chat.turn(self._said, self._begin)
@@ -561,7 +561,7 @@ class _Front:
 
     async def answer_instead(self, how: wire.Instead) -> Result | None:
         def begin(client: Client, session: str, tools: tuple[Tool, ...]) -> Stream[Result]:
-            return client.regenerate(session, instead=how, tools=tools if how == "call" else ())
+            return client.regenerate(session, instead=how, tools=tools)
 
         said = self._chat.said
         at = max(i for i, each in enumerate(said) if isinstance(each, Answer))

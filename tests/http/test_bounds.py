@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import select
 import socket
-import time
 from contextlib import suppress
 from typing import Any
 
@@ -73,7 +72,7 @@ def exchanged(http: HttpServer, *parts: str) -> bytes:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         for part in parts:
             connection.sendall(part.encode())
-            time.sleep(0.05)
+            assert http.ask("GET", "/health").status_code == 200  # it was read before
         answer = b""
         with suppress(ConnectionError):
             while piece := connection.recv(1 << 16):

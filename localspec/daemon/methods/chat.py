@@ -216,9 +216,8 @@ class Answer:
             if result is None:
                 await self._write("failed")
             else:
-                calls = result.tool_calls if result.finish_reason == "tool_calls" else ()
                 status: Status = "cancelled" if result.finish_reason == "cancelled" else "complete"
-                await self._write(status, result.text, calls)
+                await self._write(status, result.text, result.calls)
         except LocalspecError as error:
             log.error("an answer could not be stored: %s", error)
             self._daemon.publish(self._session, "unsaved")
