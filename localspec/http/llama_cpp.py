@@ -35,6 +35,7 @@ from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, na
 from localspec.http.ollama import tag
 from localspec.http.sampling import INFILL, MOST_NAMES, TimedSampling, count_of, options_of
 from localspec.models.fit import context_size
+from localspec.models.template import texts_of
 from localspec.protocol.messages import LoadedModel, Nothing, StreamProgress, Warmed
 from localspec.protocol.options import KINDS, Options
 from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Stats, Token
@@ -428,8 +429,6 @@ def _sequences(loaded: LoadedModel | None) -> int:
 
 def _texts(path: str) -> dict[str, str]:
     """Return the model's special texts; empty ones if its files cannot be read."""
-    from localspec.models.template import texts_of  # imports jinja2
-
     try:
         return texts_of(Path(path))
     except (LocalspecError, OSError):

@@ -41,6 +41,7 @@ from localspec.errors import EngineError, Gone, InvalidOptions, LocalspecError, 
 from localspec.models.fit import servers_of
 from localspec.models.model import Model
 from localspec.models.pair import pair_from
+from localspec.models.template import RENDERER
 from localspec.protocol.frames import (
     LOAD,
     MAX_FRAME,
@@ -369,8 +370,6 @@ class Pulse:
 
 
 log = logging.getLogger(__name__)
-
-
 PROGRESS_STEP = 0.05
 READ_PER_S = 1e10
 """bytes of weights per second that a step of one token is assumed to read, before one was measured"""
@@ -389,6 +388,7 @@ def serve(channel: Channel) -> bool:
     try:
         with pulse.busy():
             pair, config, servers = pair_from(first.pair), first.engine, dict[str, int]()
+            RENDERER.start()  # while the model is loaded
             if servers_of(pair.target, config):
                 from localspec.ranks.rpc import prepared  # few models have servers
 

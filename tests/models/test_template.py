@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 import time
 
@@ -10,7 +11,7 @@ import pytest
 from localspec.errors import ModelInvalid
 from localspec.models import template
 from localspec.models.gguf import read_header
-from localspec.models.template import MAX_MADE, ChatTemplate
+from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import Message, Tool, ToolCall
 from tests.models import ggufs
 
@@ -186,17 +187,14 @@ def test_a_lone_surrogate_is_refused(source: str) -> None:
         "{{ self.__init__.__globals__ }}",
         "{{ messages.append(1) }}",
         "{{ messages[0].update({'role': 'x'}) }}",
-        "{{ dict.update(messages[0], {'role': 'x'}) }}",
-        "{{ 'a'.ljust(9) }}",
-        "{{ 'a' | center(9) }}",
         "{{ messages[0].__setitem__('role', 'x') }}",
     ],
 )
 def test_attribute_tricks_are_refused(source: str) -> None:
-    assert "is not permitted in a chat template" in failure(source)
+    assert "is unsafe" in failure(source)
 
 
-@pytest.mark.parametrize("name", ["open", "eval", "__import__", "environment.compile", "lipsum"])
+@pytest.mark.parametrize("name", ["open", "eval", "__import__", "environment.compile"])
 def test_nothing_of_python_is_in_reach(name: str) -> None:
     assert "is undefined" in failure(f"{{{{ {name}('1') }}}}")
 
@@ -209,40 +207,33 @@ def nested(depth: int, body: str = "", *, items: str = "r") -> str:
     return "{% set r = range(99999) %}" + loops + body + "{% endfor %}" * depth
 
 
-@pytest.mark.parametrize("limit", ["1000 steps", "0 s of processor time"])
-@pytest.mark.parametrize(
-    "source",
-    [
-        nested(4),
-        nested(4, items="range(99999)"),
-        nested(4, "{{ x0 }}"),
-        nested(3, "{% set y = x0 + x1 %}"),
-        nested(4, items="r if true"),
-        nested(1, items="r if false"),
-        "{% set y %}" + nested(4) + "{% endset %}",
-        "{% macro f() %}" + nested(4) + "{% endmacro %}{{ f() }}",
-        "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
-        "{% set r = range(99999) %}{{ r | map('string') | map('upper') | select('eq', 'a') | list }}",
-    ],
-    ids=["pure", "calls", "output", "sum", "filtered", "filter", "block", "macro", "recursion", "filters"],
-)
-def test_a_loop_without_end_is_cut(source: str, limit: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    number, _, what = limit.partition(" ")
-    monkeypatch.setattr(template, "MAX_STEPS" if what == "steps" else "MAX_SECONDS", int(number))
-    assert f"it took more than {limit}" in failure(source)
+HOSTILE = {
+    "a loop": nested(4),
+    "a loop with a test": nested(1, items="r if false") * 999,
+    "recursion": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "a power": "{% set n = 9 %}{{ n ** (n ** n) }}",
+    "a long text": "{% set n = 9 %}{{ 'a' * n ** n * 99 }}",
+    "a wide field": "{% set n = '{:1500000000}' %}{{ n.format(1) }}",
+    "doubled texts": "{% set s = 'ab' %}" + "{% set s = s ~ s %}" * 40 + "{{ s }}",
+    "doubled lists": "{% set s = ['a'] %}" + "{% set s = s + s %}" * 40 + "{{ s }}",
+    "lists of lists": "{% set s = ['a'] %}" + "{% set s = [s, s] %}" * 60 + "{{ s | tojson }}",
+    "many texts": "{% set n = namespace(x=[]) %}" + nested(2, "{% set n.x = [n.x, 'a' * x1] %}"),
+    "a long output": nested(2, "{{ 'a' * 9999 }}"),
+    "a long refusal": "{% set s = 'a' %}" + "{% set s = s ~ s %}" * 40 + "{{ raise_exception(s) }}",
+}
 
 
-def test_many_texts_together_are_cut() -> None:
-    source = "{% set n = namespace(x=[]) %}{% set t = 'a' * 1000000 %}"
-    source += "{% for i in range(999) %}{% set n.x = [n.x, t ~ i] %}{% endfor %}"
-    assert f"its texts are longer than {MAX_MADE} characters together" in failure(source)
+@pytest.mark.parametrize("source", HOSTILE.values(), ids=HOSTILE)
+def test_a_template_that_takes_too_much_ends_alone(source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(template, "MAX_SECONDS", 0.5)
+        assert re.search("too much memory|took more than 0.5 s", failure(source))
+    assert render("fine") == "fine"
 
 
-def test_a_rendering_that_exceeds_a_limit_costs_the_next_one_nothing() -> None:
-    chat = ChatTemplate("{% if messages[0].content == 'big' %}{{ 'a' * 90000000 }}{% endif %}fine")
-    with pytest.raises(ModelInvalid, match="longer"):
-        chat.render([Message("user", "big")])
-    assert chat.render([Message("user", "small")]) == "fine"
+def test_a_long_rendering_is_refused() -> None:
+    assert "longer than 8000000 characters" in failure("{{ 'a' * 9000000 }}")
+    assert "longer than 100000 characters" in failure("a" * 100_001)
 
 
 def test_threads_take_turns() -> None:

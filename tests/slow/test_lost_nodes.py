@@ -47,7 +47,7 @@ async def answer(client: Raw, id: str) -> str:
 def processes(daemon: DaemonProcess) -> tuple[psutil.Process, psutil.Process]:
     """The worker, and the other rank."""
     (worker,) = daemon.workers()
-    (node,) = worker.children()
+    (node,) = (each for each in worker.children() if "localspec.models.rendering" not in each.cmdline())
     return worker, node
 
 
