@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import psutil
 import pytest
 
 from localspec.backends.toy import ToyVocabulary
@@ -32,22 +31,4 @@ def test_a_grammar_that_takes_too_much_ends_its_trial_alone(grammar: str) -> Non
     trial = Trial(Named())
     assert not trial.compiles(grammar, 0.2, lambda: False)
     assert trial.compiles(SMALL, 5.0, lambda: False) and trial.compiles("start: foo", 5.0, lambda: False)
-    trial.close()
-
-
-def test_a_trial_begins_anew_behind_the_end_of_its_process() -> None:
-    trial = Trial(Named())
-    assert trial.compiles(SMALL, 5.0, lambda: False)
-    for child in psutil.Process().children():
-        if "localspec.constraints.trial" in child.cmdline():
-            child.kill()
-            child.wait()
-    assert trial.compiles(SMALL, 5.0, lambda: False)
-    trial.close()
-
-
-def test_a_trial_ends_when_it_is_cancelled() -> None:
-    trial, turns = Trial(Named()), iter((False, False))
-    assert not trial.compiles(f"start: T\nT: {COMMON}", 600.0, lambda: next(turns, True))
-    assert trial.compiles(SMALL, 5.0, lambda: False)
     trial.close()
