@@ -202,14 +202,12 @@ class Size(NamedTuple):
     def needs(self, draft: Size | None, config: EngineConfig, free: int | None = None) -> Needs:
         """The memory for this target beside a draft, with as many sequences and earlier states as ``free``
         bytes have room for, but at least one sequence; None: as many as are of use."""
-        most = 1 if self.single else config.parallel or self._sequences(config)
+        cells = int(self.cell * context_size(self.context, config))
+        most = 1 if self.single else config.parallel or preferred_sequences(cells, self.weights)
         least = most if config.parallel else 1
         plans = (self._needs(draft, config, number, free) for number in range(most, least, -1))
         fitting = (plan for plan in plans if free is None or plan.total <= free)
         return next(fitting, None) or self._needs(draft, config, least, free)
-
-    def _sequences(self, config: EngineConfig) -> int:
-        return preferred_sequences(int(self.cell * context_size(self.context, config)), self.weights)
 
     def _needs(self, draft: Size | None, config: EngineConfig, sequences: int, free: int | None) -> Needs:
         n_cells = context_size(self.context, config) * sequences
@@ -261,7 +259,9 @@ def share_of(target: Model, config: EngineConfig) -> Size:
     whole, header, others = size_of(target, config), target.header, len(nodes_of(target, config))
     if isinstance(header, ModelDirectory) or not others:
         return whole.over(1 + others)
-    return _less(whole, _last(header, whole, equal_layers(target, config)))
+    part = _last(header, whole, equal_layers(target, config))
+    left = max(0, whole.weights - part.weights)
+    return whole._replace(weights=left, cell=whole.cell - part.cell, mapped=min(whole.mapped, left))
 
 
 def equal_layers(target: Model, config: EngineConfig) -> int:
@@ -288,12 +288,6 @@ def _last(header: GgufHeader, whole: Size, number: int) -> Size:
     """The size of the last layers of a model."""
     cell = whole.cell * max(0, min(number - 1, header.layers)) / max(1, header.layers)
     return whole._replace(weights=header.bytes_of_last(number), cell=cell)
-
-
-def _less(whole: Size, part: Size) -> Size:
-    """The size of what is left of a model beside a part of it."""
-    weights = max(0, whole.weights - part.weights)
-    return whole._replace(weights=weights, cell=whole.cell - part.cell, mapped=min(whole.mapped, weights))
 
 
 def preferred_sequences(each: int, weights: int) -> int:
