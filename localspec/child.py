@@ -47,12 +47,14 @@ class Child:
         """Return the result of ``work``, which is pickled; None if the process has exceeded a limit, or if
         ``is_cancelled`` returns True meanwhile. Raises :class:`EngineError` if the process fails."""
         with self._lock:
-            process = self._start()
-            result = self._exchange(process, pickle.dumps(work), is_cancelled)
-            if result is None:
-                self._stop(process)
-                if process.returncode > 0:
-                    raise EngineError(f"the process {self._module} exited with code {process.returncode}")
+            process, result, pickled = self._start(), None, pickle.dumps(work)
+            try:
+                result = self._exchange(process, pickled, is_cancelled)
+            finally:  # also behind Ctrl-C: a late result would be taken for that of the next work
+                if result is None:
+                    self._stop(process)
+            if result is None and process.returncode > 0:
+                raise EngineError(f"the process {self._module} exited with code {process.returncode}")
             return result
 
     def close(self) -> None:
@@ -67,7 +69,10 @@ class Child:
             self._stop(self._process)  # it was killed while it was idle
         if self._process is None:
             command, pipe, null = python(self._module), subprocess.PIPE, subprocess.DEVNULL
-            self._process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=null, **surroundings())
+            # In a group of its own: Ctrl-C in a terminal is for the process that has the work.
+            self._process = subprocess.Popen(
+                command, stdin=pipe, stdout=pipe, stderr=null, process_group=0, **surroundings()
+            )
         return self._process
 
     def _exchange(

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 
 from localspec.child import limit_time, serve
 
-__all__ = ["os", "socket"]
+__all__ = ["os", "socket", "time"]
 
 
 def evaluate(work: tuple[str, float]) -> bytes:

@@ -57,6 +57,19 @@ def test_a_child_that_was_killed_while_it_was_idle_is_started_again(evaluator: C
     assert evaluator.do(("1 + 1", 5.0)) == b"2"
 
 
+def test_ctrl_c_in_a_terminal_does_not_reach_a_child(evaluator: Child) -> None:
+    assert evaluator.do(("os.getpgid(0) == os.getpid()", 5.0)) == b"True"
+
+
+def test_behind_ctrl_c_a_late_result_is_not_that_of_the_next_work(evaluator: Child) -> None:
+    def interrupt() -> bool:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        evaluator.do(("time.sleep(0.5)", 5.0), interrupt)
+    assert evaluator.do(("1 + 1", 5.0)) == b"2"
+
+
 @LINUX
 @pytest.mark.parametrize("expression", ["open('/etc/passwd')", "socket.socket()", "os.pipe()"])
 def test_a_child_opens_nothing(evaluator: Child, expression: str) -> None:
