@@ -1,8 +1,8 @@
 """The worker's main loop: load the models, then step the engine, and handle frames between steps.
 
 The threads beside it: one reads frames from the socket pair, another sends those that can wait. The heartbeat
-reports the engine's progress, also while native code runs. Long texts are tokenized, and grammars compiled,
-in threads of their own, so that other requests do not wait for them.
+reports the engine's progress, also while native code runs. Long texts are tokenized, chats rendered, and
+grammars compiled in threads of their own, so that other requests do not wait for them.
 """
 
 from __future__ import annotations
@@ -78,6 +78,7 @@ from localspec.protocol.requests import (
     Done,
     EngineConfig,
     Failed,
+    Prompt,
     Request,
     Result,
     Round,
@@ -222,25 +223,15 @@ Then = Callable[[Callable[[], T]], None]
 
 LONG = 8192
 """characters of a text that takes about 10 ms to tokenize; shorter ones are not worth a thread"""
-MESSAGE = 32
-"""assumed characters that a template puts around a message"""
 
 
-def size_of(request: Request) -> int:
-    """Return about how many characters must be rendered and tokenized; 0 for tokens, and for a gap, whose
-    prompt is short. A grammar, also that of tools, must be compiled, and counts as a long text."""
-    prompt, options = request.prompt, request.options
-    if any(getattr(options, name) is not None for name in CONSTRAINTS):
-        return LONG + 1
-    if isinstance(prompt, ChatPrompt):
-        return LONG + 1 if prompt.tools else size_of_chat(prompt)
-    return len(prompt.text) if isinstance(prompt, TextPrompt) else 0
-
-
-def size_of_chat(prompt: ChatPrompt) -> int:
-    """Return about how many characters of a chat must be rendered and tokenized."""
-    more = len(msgspec.msgpack.encode((prompt.variables, prompt.tools)))
-    return more + sum(MESSAGE + len(message.content) for message in prompt.messages)
+def takes_long(prompt: Prompt | str | tuple[int, ...], options: Options) -> bool:
+    """True for a long text to tokenize, a grammar to compile, and any chat: its template is a program of the
+    model's author."""
+    if isinstance(prompt, ChatPrompt) or any(getattr(options, name) is not None for name in CONSTRAINTS):
+        return True
+    text = prompt.text if isinstance(prompt, TextPrompt) else prompt
+    return isinstance(text, str | tuple) and len(text) > LONG
 
 
 class Fate:
@@ -551,13 +542,14 @@ class Worker:
         if isinstance(frame, Submit):
             fate, encode = Fate(frame.request.source), partial(self._engine.encode, frame.request, None)
             then = partial(self._submit, frame, fate)
-            self._find(frame.id, size_of(frame.request), fate, encode, then)
+            is_long = takes_long(frame.request.prompt, frame.request.options)
+            self._find(frame.id, is_long, fate, encode, then)
         elif isinstance(frame, LoadDraft | DropDraft):
             self._pulse.step(partial(self._change_drafts, frame))
         elif isinstance(frame, Tokenize):
             fate, find = Fate(), lambda _: self._tokens_of(frame)
-            size = size_of_chat(frame.text) if isinstance(frame.text, ChatPrompt) else len(frame.text)
-            self._find(frame.id, size, fate, find, partial(self._tokenize, frame, fate))
+            is_long = takes_long(frame.text, Options())
+            self._find(frame.id, is_long, fate, find, partial(self._tokenize, frame, fate))
         elif isinstance(frame, Forget):
             self._engine.forget(frame.source)
             self._apart.forget(frame.source)
@@ -602,8 +594,8 @@ class Worker:
         else:
             self._send(frame.id, drafted)
 
-    def _find(self, id: int, size: int, fate: Fate, find: Callable[[Attempt], T], then: Then[T]) -> None:
-        """Tokenize a text by ``find``: as a step of its own, or in another thread if it is long."""
+    def _find(self, id: int, is_long: bool, fate: Fate, find: Callable[[Attempt], T], then: Then[T]) -> None:
+        """Tokenize a text by ``find``: as a step of its own, or in another thread if it takes long."""
 
         def found(attempt: Attempt) -> T:
             try:
@@ -616,7 +608,7 @@ class Worker:
                 what = f"{type(error).__name__}: {error}"
                 raise EngineError(f"the request could not be read: {what}") from None
 
-        if size > LONG:
+        if is_long:
             self._apart.begin(id, fate, found, then)
         else:
             self._pulse.step(lambda: then(lambda: found(lambda _: None)))

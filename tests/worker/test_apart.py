@@ -32,7 +32,7 @@ from localspec.protocol.frames import (
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Done, Failed, Message, Prompt, Request, TextPrompt
 from localspec.worker import loop
-from localspec.worker.loop import LONG, Channel, Pulse, Worker, size_of
+from localspec.worker.loop import LONG, Channel, Pulse, Worker, takes_long
 from tests.constraints.test_trial import COMMON, HOSTILE
 from tests.memory.tables import FP, no_piece, refuse
 from tests.waiting import DEADLINE_S
@@ -129,6 +129,16 @@ def test_others_are_answered_while_a_prompt_is_tokenized(daemon: Daemon, kind: s
     id, ended = daemon.end()
     assert isinstance(ended, Done) and id == 1 and ended.result.finish_reason == "cancelled"
     assert ended.result.prompt_tokens > LONG
+
+
+def test_others_are_answered_while_a_template_takes_too_much(daemon: Daemon) -> None:
+    loops = "{% for a in range(9999) %}{% for b in range(9999) %}{% endfor %}{% endfor %}"
+    daemon.vocabulary.chat_template = loops
+    daemon.submit(1, ChatPrompt((Message("user", "hi"),)))
+    daemon.submit(2, SHORT)
+    assert daemon.end()[0] == 2
+    id, ended = daemon.end()
+    assert isinstance(ended, Failed) and id == 1 and "took more than 2 s" in ended.error["message"]
 
 
 def test_others_are_answered_while_a_text_is_tokenized(daemon: Daemon) -> None:
@@ -242,13 +252,12 @@ def test_a_form_that_takes_too_much_fails_alone(daemon: Daemon) -> None:
 @pytest.mark.parametrize(
     ("prompt", "options"),
     [
-        (ChatPrompt(tuple(Message("user", "") for _ in range(1000))), Options()),
-        (ChatPrompt((Message("user", "hi"),), variables={"documents": [{"text": "x" * LONG}]}), Options()),
+        (ChatPrompt((Message("user", "hi"),)), Options()),
+        (TextPrompt("x" * LONG + "x"), Options()),
         (TextPrompt("hi"), Options(schema={})),
     ],
-    ids=["messages", "variables", "grammar"],
+    ids=["chat", "text", "grammar"],
 )
 def test_all_that_takes_long_counts(prompt: Prompt, options: Options) -> None:
-    short = ChatPrompt((Message("user", "hi"),), variables={"enable_thinking": False})
-    assert size_of(Request(prompt=prompt, options=options)) > LONG
-    assert size_of(Request(prompt=short)) < 100
+    assert takes_long(prompt, options)
+    assert not takes_long(TextPrompt("x" * LONG), Options())
