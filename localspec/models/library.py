@@ -585,7 +585,9 @@ def meant(name: str, known: Sequence[Model]) -> list[Model]:
     for matches in (_is_called, _is_of, _begins):
         if found := [each for each in known if matches(each, wanted)]:
             found = [each for each in found if each.problem is None] or found
-            return sorted(found, key=_preference)
+            return sorted(
+                found, key=lambda each: (each.parts.preference if each.parts else 0, -each.description.size)
+            )
     return []
 
 
@@ -625,11 +627,6 @@ def _is_of(model: Model, name: str) -> bool:
 def _begins(model: Model, name: str) -> bool:
     """True if one of the model's names begins with this one."""
     return any(each.lower().startswith(name) for each in model.names)
-
-
-def _preference(model: Model) -> tuple[int, int]:
-    """The key by which models of one kind are sorted, the least first."""
-    return (0 if model.parts is None else model.parts.preference), -model.description.size
 
 
 class Sections:

@@ -135,7 +135,9 @@ def scan_folder(root: Path) -> Iterator[Found]:
     for folder, names in _walk(root):
         left -= len(names)
         if left < 0:
-            folders.append(_too_large(root))
+            problem = f"{root} has more than {MAX_ENTRIES} files: not all were searched"
+            remedy = "Set model_dirs to directories that contain models and few other files."
+            folders.append(Found(root, root.name, problem=problem, remedy=remedy))
             break
         if CONFIG in names and any(name.endswith(".safetensors") for name in names):
             folders.append(Found(folder, folder.name))
@@ -165,15 +167,6 @@ def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
                     below.sort()
                     continue
         below.clear()
-
-
-def _too_large(root: Path) -> Found:
-    return Found(
-        root,
-        root.name,
-        problem=f"{root} has more than {MAX_ENTRIES} files: not all were searched",
-        remedy="Set model_dirs to directories that contain models and few other files.",
-    )
 
 
 # The Hugging Face hub's cache, which llama.cpp uses as well: ``models--org--name/snapshots/<revision>/…``.
