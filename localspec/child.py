@@ -82,7 +82,9 @@ class Child:
         with suppress(BrokenPipeError):
             process.stdin.write(work)
             process.stdin.flush()
-            while not select.select([process.stdout], [], [], POLL_S)[0]:
+            output = select.poll()  # unlike select(), also for the files of a process that has a thousand
+            output.register(process.stdout, select.POLLIN)
+            while not output.poll(1000 * POLL_S):
                 if is_cancelled() or _exceeds(process):
                     process.kill()
             size = process.stdout.read(SIZE)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import sys
 from collections.abc import Iterator
 
@@ -68,6 +70,17 @@ def test_behind_ctrl_c_a_late_result_is_not_that_of_the_next_work(evaluator: Chi
     with pytest.raises(KeyboardInterrupt):
         evaluator.do(("time.sleep(0.5)", 5.0), interrupt)
     assert evaluator.do(("1 + 1", 5.0)) == b"2"
+
+
+@LINUX
+def test_a_process_with_a_thousand_files_has_children(evaluator: Child) -> None:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))
+    copies = [os.dup(0) for _ in range(1100)]
+    assert evaluator.do(("1 + 1", 5.0)) == b"2"
+    for copy in copies:
+        os.close(copy)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 @LINUX
