@@ -47,5 +47,15 @@ def closes_for_others(text: str, start: int) -> bool:
         if text[at] in PAIRS:
             return at in closing
         if text[at] in QUOTES:
-            return text[:at].count(text[at]) % 2 == 0
+            thrice = text[at] * 3
+            return text[:at].count(thrice if text.startswith(thrice, at) else text[at]) % 2 == 0
     return True
+
+
+def opens(line: str, before: str) -> bool:
+    """Return True if the wordless ``line`` behind the text ``before`` opens a bracket, a comment, or a string
+    or fence of three quotes."""
+    thrice = next((quote * 3 for quote in QUOTES if quote * 3 in line), None)
+    if thrice is not None:
+        return before.count(thrice) % 2 == 0
+    return loose(line)[0] > 0 or "/*" in line or "<!--" in line

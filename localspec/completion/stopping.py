@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from localspec.completion.brackets import is_open
+from localspec.completion.brackets import closes_for_others, is_open, opens
 from localspec.completion.gap import Gap, has_words, indentation
 
 BLOCK = 8
@@ -51,12 +51,24 @@ class StopRule:
         end = self._start + len(line)
         if self._gap.single_line:
             return end
-        following = self._gap.following
-        if self._lines and following and line == following[0] and has_words(line):
-            return self._lines[-1][1]
+        if self._stands_behind(line):
+            return self._lines[-1][1] if self._lines else 0
         self._lines.append((line, end))
         self._start, self._blank = at + 1, True
         return self._repeated()
+
+    def _stands_behind(self, line: str) -> bool:
+        """Return True if the finished ``line`` is the file's next line, and not of a block of the text's own.
+
+        A first line with words may be one that goes on differently.
+        """
+        following = self._gap.following[:1]
+        if not self._lines:  # the cursor's, with any indentation
+            line, following = (self._gap.before + line).lstrip(), [each.lstrip() for each in following]
+        if following != [line] or has_words(line):
+            return following == [line] and bool(self._lines)
+        before = self._text[: self._start]
+        return not opens(line, self._gap.prefix + before) and closes_for_others(before + line, self._start)
 
     def _repeated(self) -> int | None:
         """The end of the first of the last blocks, if they are equal."""

@@ -36,6 +36,12 @@ def test_a_line_that_the_file_has_next_is_not_generated_twice() -> None:
     assert cut(gap, "  c = 3\n") is None, "that the first line is a repetition, finishing finds"
 
 
+def test_the_end_of_a_text_that_the_file_has_next_is_not_generated_twice() -> None:
+    gap = Gap('SQL = """\nSELECT *\n', '\n"""\n')
+    assert cut(gap, "FROM t\n", '"""\n') == len("FROM t")
+    assert cut(gap, 'FROM t"""\n', 'TWO = """\n') is None
+
+
 def test_only_brackets_are_no_repetition() -> None:
     assert cut(Gap("", ""), "}\n" * 12) is None
 
