@@ -57,8 +57,7 @@ class Document:
     @property
     def path(self) -> str:
         """The path sent to the daemon; ``untitled:NAME`` for a text without a file."""
-        path = to_fs_path(self.uri)
-        return path if path else f"untitled:{self.uri.partition(':')[2].lstrip('/')}"
+        return to_fs_path(self.uri) or f"untitled:{self.uri.partition(':')[2].lstrip('/')}"
 
     @property
     def is_private(self) -> bool:

@@ -34,7 +34,8 @@ def initialize(ls: Server, params: types.InitializeParams) -> None:
 
 
 def initialized(ls: Server, params: types.InitializedParams) -> None:
-    ls.spawn(_connect(ls))  # early: the daemon starts before the first completion
+    if ls.settings.enabled:
+        ls.spawn(ls.link.client())  # early: the daemon starts before the first completion
 
 
 def configure(ls: Server, params: types.DidChangeConfigurationParams) -> None:
@@ -88,11 +89,6 @@ def _command(name: str) -> Any:
     return run
 
 
-async def _connect(server: Server) -> None:
-    if server.settings.enabled:
-        await server.link.client()
-
-
 def _item(params: Params) -> str | None:
     """The id of the item that a notification is about, which is its command's argument."""
     try:
@@ -127,7 +123,7 @@ async def _serve() -> int:
     server.protocol.set_writer(output)
     reading = asyncio.create_task(_read(server))
     try:
-        return await server.ended()
+        return await server.ended
     finally:
         reading.cancel()
         with contextlib.suppress(asyncio.CancelledError):
@@ -139,6 +135,7 @@ async def _serve() -> int:
 async def _read(server: Server) -> None:
     async for body in messages(open_input(STDIN)):
         server.protocol.receive(body)
+        await asyncio.sleep(0)  # a request begins with the text as it is, before the next message changes it
     server.stop(0)  # the editor has gone, and nothing is wrong here
 
 

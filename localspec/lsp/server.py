@@ -220,18 +220,13 @@ class Server(LanguageServer):
         self.suggestions = Suggestions(self._report_feedback)
         self._reported: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._end: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-
-    # The end.
-
-    async def ended(self) -> int:
-        """Wait for the end of the server; returns the exit code."""
-        return await self._end
+        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        """the exit code, at the server's end"""
 
     def stop(self, code: int) -> None:
         """End the server with this exit code; only the first call counts."""
-        if not self._end.done():
-            self._end.set_result(code)
+        if not self.ended.done():
+            self.ended.set_result(code)
 
     # The texts.
 
@@ -241,8 +236,7 @@ class Server(LanguageServer):
 
     def changed(self, uri: str, changes: Sequence[types.TextDocumentContentChangeEvent]) -> None:
         """Apply changes to a text."""
-        document = self.documents.change(uri, changes)
-        if document is not None:
+        if (document := self.documents.change(uri, changes)) is not None:
             self.ring.touch(uri, document.edited)
 
     def closed(self, uri: str) -> None:
@@ -320,13 +314,13 @@ class Server(LanguageServer):
         if (client := self.link.connected) is not None:
             self.spawn(client.feedback(item, event, chars=chars))
 
-    def spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def spawn(self, work: Coroutine[Any, Any, object]) -> None:
         """Run work in the background; its errors are dropped."""
         task = asyncio.create_task(_quietly(work))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
 
-async def _quietly(work: Coroutine[Any, Any, None]) -> None:
+async def _quietly(work: Coroutine[Any, Any, object]) -> None:
     with contextlib.suppress(LocalspecError):
         await work
