@@ -19,7 +19,6 @@ from localspec.lsp.server import Server
 from localspec.protocol.messages import ModelDescription, StreamProgress
 from localspec.wording import counted
 
-Command = Callable[[Server, list[Any]], Awaitable[Any]]
 INFO = types.MessageType.Info
 
 
@@ -107,7 +106,7 @@ async def show_stats(server: Server, arguments: list[Any]) -> dict[str, Any]:
     return {"message": message}
 
 
-COMMANDS: dict[str, Command] = {
+COMMANDS: dict[str, Callable[[Server, list[Any]], Awaitable[Any]]] = {
     ACCEPTED: accepted,
     "localspec.primeWorkspace": prime_workspace,
     "localspec.forgetWorkspace": forget_workspace,

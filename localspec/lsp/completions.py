@@ -68,8 +68,7 @@ def question_of(server: Server, params: types.InlineCompletionParams) -> Questio
     place = document.place(params.position, server.documents.encoding)
     trigger: Trigger = "invoked" if is_invoked else "automatic"
     plain = Question(document, document.revision, place, place, "", trigger)
-    selected = params.context.selected_completion_info
-    if selected is None:
+    if (selected := params.context.selected_completion_info) is None:
         return plain
     start = document.place(selected.range.start, server.documents.encoding)
     end = document.place(selected.range.end, server.documents.encoding)

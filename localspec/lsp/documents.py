@@ -154,8 +154,7 @@ class Documents(dict[str, Document]):
 
     def change(self, uri: str, changes: Sequence[types.TextDocumentContentChangeEvent]) -> Document | None:
         """Change a text; None if it was never opened."""
-        document = self.get(uri)
-        if document is not None:
+        if (document := self.get(uri)) is not None:
             for change in changes:
                 document.change(change, self.encoding)
         return document

@@ -31,6 +31,8 @@ Params = Mapping[str, Any]
 
 def initialize(ls: Server, params: types.InitializeParams) -> None:
     ls.begin(params)
+    if params.process_id is not None:
+        ls.spawn(end_with(params.process_id, lambda: ls.stop(0)))
 
 
 def initialized(ls: Server, params: types.InitializedParams) -> None:
@@ -100,7 +102,7 @@ def _item(params: Params) -> str | None:
 STDIN, STDOUT = 0, 1
 CHUNK = 1 << 16
 LENGTH = re.compile(rb"content-length:\s*(\d{1,10})", re.IGNORECASE)
-LAST_WORDS_S = 1.0
+LAST_WORDS_S, EDITOR_EVERY_S = 1.0, 3.0
 
 
 def serve() -> int:
@@ -130,6 +132,21 @@ async def _serve() -> int:
             await reading
         await server.link.close()
         output.close()
+
+
+async def end_with(editor: int, end: Callable[[], None], every_s: float = EDITOR_EVERY_S) -> None:
+    """Call ``end`` once the process ``editor`` has ended. One that does not exist is not waited for: the
+    number of an editor outside of this container, or of WSL, is of another namespace."""
+    import psutil  # late: the editor waits for the server's start
+
+    try:
+        process = psutil.Process(editor)
+    except (psutil.Error, ValueError):
+        return
+    with contextlib.suppress(psutil.NoSuchProcess):
+        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
+            await asyncio.sleep(every_s)
+    end()
 
 
 async def _read(server: Server) -> None:

@@ -118,8 +118,8 @@ class Protocol(LanguageServerProtocol):
         except JsonRpcException as error:
             if "id" in data and "method" in data:
                 self._refuse(data["id"], types.ErrorCodes.InvalidParams, str(error))
-            return None
-        self.handle_message(message)
+        else:
+            self.handle_message(message)
         return None
 
     def _refuse(self, id: int | str | None, code: types.ErrorCodes, message: str) -> None:
@@ -215,7 +215,7 @@ class Server(LanguageServer):
         """the last question of each text"""
         self.read: tuple[str, int] | None = None
         """the text and the block of lines that the model was asked to read last"""
-        self.status = status.Status(self._report_status)
+        self.status = status.Status(lambda now: self.protocol.notify(status.METHOD, msgspec.to_builtins(now)))
         self.loading = Loading(self.status, self.work)
         self.suggestions = Suggestions(self._report_feedback)
         self._reported: set[str] = set()
@@ -301,9 +301,6 @@ class Server(LanguageServer):
         window = self.client_capabilities.window
         can_show = window is not None and window.work_done_progress
         return Work(self.work_done_progress if can_show else None, title, cancel)
-
-    def _report_status(self, params: status.StatusParams) -> None:
-        self.protocol.notify(status.METHOD, msgspec.to_builtins(params))
 
     def report_server_error(self, error: Exception, source: Any) -> None:
         """Show nothing of an internal error: it is in the log, and would be shown at every key."""

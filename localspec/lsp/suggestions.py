@@ -108,7 +108,6 @@ class Suggestions:
             self._report(shown.id, event, typed or None)
 
     def _end(self, id: str) -> None:
-        suggestion = self._offered.get(id)
-        if suggestion is not None:
+        if (suggestion := self._offered.get(id)) is not None:
             self._shown.pop(suggestion.uri, None)
             self._typed.pop(suggestion.uri, None)
