@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-import time
 from typing import Any
 
 FAULT = sys.argv[1]
@@ -23,8 +22,6 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         odd = [{"name": 1}, {"name": "empty", "inputSchema": None}] if FAULT == "odd" else []
         return {"tools": 1 if FAULT == "wrong" else [*odd, *tools()]}
     text = params.get("arguments", {}).get("text", "")
-    if text == "late":
-        time.sleep(1.5)
     if text == "structured":
         return {"content": None, "structuredContent": {"hour": 12}}
     if text == "flood":
@@ -33,6 +30,8 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     return {"content": [{"type": "text", "text": text * repeated}, {"type": "image", "data": ""}]}
 
 
+late = b""
+"""results that are sent before the next one"""
 for line in sys.stdin:
     request = json.loads(line)
     if FAULT == "dies" or request.get("params", {}).get("arguments", {}).get("text") == "die":
@@ -43,5 +42,8 @@ for line in sys.stdin:
         result = answer(request["method"], request.get("params", {}))
         message = json.dumps({"jsonrpc": "2.0", "id": request["id"], "result": result})
         damaged = message.replace("latin", "\xe9").replace('"NaN', 'NaN, "')
-        sys.stdout.buffer.write(damaged.encode("latin-1") + b"\n")
-        sys.stdout.flush()
+        late += damaged.encode("latin-1") + b"\n"
+        if '"late"' not in line:
+            sys.stdout.buffer.write(late)
+            sys.stdout.flush()
+            late = b""

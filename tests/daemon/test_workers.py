@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import time
 from pathlib import Path
 from typing import Any
 
@@ -52,13 +51,10 @@ async def test_a_killed_worker_costs_its_own_requests_only(client: Raw, other: R
     await stall(other, 1, model="bystander")
     pid = await worker_pid(client, "victim")
     psutil.Process(pid).kill()
-    killed = time.monotonic()
     for id in (1, 2):
         refused = await client.response(id)
         assert code(refused) == "engine_crashed"
         assert "SIGKILL" in refused["error"]["message"]
-    latency = time.monotonic() - killed
-    print(f"engine_crashed after {latency * 1000:.0f} ms")
     result = await client.result(3, "generate", prompt="again", options={"model": "victim"})
     assert result["text"] == "again "
     assert await worker_pid(client, "victim") != pid

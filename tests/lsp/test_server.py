@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import os
 import re
@@ -151,17 +150,9 @@ async def test_an_answer_to_what_was_written_before_is_not_given(writer: Writer,
     os.mkfifo(gate)
     editor.open(URI, f"await {gate}")
     asked = editor.ask(URI, (0, len(f"await {gate}")), trigger=AUTOMATIC)
-    opened: list[int] = []
-
-    def is_read() -> bool:
-        with contextlib.suppress(OSError):  # nothing reads it yet
-            opened.append(os.open(gate, os.O_WRONLY | os.O_NONBLOCK))
-        return bool(opened)
-
-    await until(is_read, "the model answers")
-    editor.change(URI, (0, 0), (0, 0), "x")
-    await editor.do("localspec.showStats")  # whose answer follows what the server made of the change
-    os.close(opened[0])
+    with await soon(asyncio.to_thread(gate.open, "w")):  # once the model reads it
+        editor.change(URI, (0, 0), (0, 0), "x")
+        await editor.do("localspec.showStats")  # whose answer follows what the server made of the change
     assert await soon(asked) is None
 
 
