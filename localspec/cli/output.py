@@ -201,7 +201,7 @@ def confirms(question: str) -> bool:
 def agrees(question: str, *, otherwise: bool = False) -> bool:
     """Ask until the answer is yes or no; an empty line means ``otherwise``, the end of the input no."""
     while True:
-        note(f"{question} [{'Y/n' if otherwise else 'y/N'}]")
+        note(f"{question} [{'Y/n' if otherwise else 'y/N'}], then Enter")
         line = sys.stdin.readline()
         word = line.strip().lower()
         if line and not word:

@@ -142,7 +142,9 @@ def test_forgetting_needs_a_selection(cli: Cli, repo: Path) -> None:
 def test_forgetting_asks_on_a_terminal(cli: Cli, repo: Path, answer: str, left: int) -> None:
     cli("memory", "prime", str(repo))
     terminal = cli.terminal("memory", "forget", "--all")
-    terminal.expect(r"Forget the memory of all workspaces \(1 table\)\? It cannot be undone. \[y/N\]")
+    terminal.expect(
+        r"Forget the memory of all workspaces \(1 table\)\? It cannot be undone. \[y/N\], then Enter"
+    )
     terminal.sendline(answer)
     assert ended(terminal) == (1 if left else 0) and len(tables(cli)) == left
 

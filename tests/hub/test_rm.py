@@ -134,7 +134,7 @@ def test_it_asks_first(cli: Puller, tiny: Hub) -> None:
             encoding="utf-8",
             dimensions=(24, 200),
         )
-        terminal.expect(r"Remove org/Tiny-7B-GGUF:Q4_K_M \(3\.2 MB\) from .*\[y/N\]")
+        terminal.expect(r"Remove org/Tiny-7B-GGUF:Q4_K_M \(3\.2 MB\) from .*\[y/N\], then Enter")
         terminal.sendline(answer)
         terminal.expect(pexpect.EOF)
         terminal.close()
