@@ -187,7 +187,7 @@ def describe(found: DaemonStatus) -> str:
     ]
     lines += [
         f"model: {m.model} on {m.backend}, draft {', '.join(each.model for each in m.drafts) or 'none'},"
-        f" worker pid {m.pid}{_size(m.resident_bytes)} of {size(m.planned_bytes)} planned,"
+        f" worker pid {m.pid}{_size(m.resident_bytes)} ({size(m.planned_bytes)} planned for the model alone),"
         f"{_elsewhere(m)} {_activity(m)}"
         for m in found.models
     ] or ["model: none loaded"]
