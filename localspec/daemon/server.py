@@ -344,7 +344,7 @@ class Server:
         daemon, listeners = self._daemon, self._listeners
         daemon.socket = await listeners.listen_unix()
         daemon.url = await listeners.listen_tcp()
-        token_file = str(home.token_path())
+        token_file = None if daemon.url is None else str(home.token_path())
         found = Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, token_file)
         self._announcement = Announcement(found, home.discovery_path(), (home.data_dir(),))
         self._announcement.make()

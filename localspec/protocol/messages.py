@@ -668,7 +668,7 @@ class Discovery(msgspec.Struct, frozen=True):
     protocol: int
     socket: str
     url: str | None
-    token_file: str
+    token_file: str | None
 
 
 def params_of(call: Call) -> Any:

@@ -78,7 +78,7 @@ class DaemonProcess:
 
     @property
     def token(self) -> str:
-        return Path(self.found.token_file).read_text()
+        return Path(str(self.found.token_file)).read_text()
 
     def log(self) -> str:
         return (self.home / "log").read_text()

@@ -45,7 +45,7 @@ def test_what_it_leaves_on_disk_is_private(daemon: DaemonProcess) -> None:
         "protocol": 1,
         "socket": str(daemon.home / "runtime" / "daemon.sock"),
         "url": None,
-        "token_file": str(daemon.home / "data" / "token"),
+        "token_file": None,
     }
     for name in ("runtime/daemon.json", "runtime/daemon.sock", "data/history.sqlite"):
         assert mode(daemon.home / name) == 0o600, name
@@ -226,7 +226,7 @@ async def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: 
 @pytest.mark.parametrize("damage", ["chmod 644", "short", "empty"])
 def test_a_token_that_was_open_or_damaged_is_replaced(start: StartDaemon, damage: str) -> None:
     first = start(tcp=True)
-    path, token = Path(first.found.token_file), first.token
+    path, token = Path(str(first.found.token_file)), first.token
     first.stop()
     if damage == "chmod 644":
         path.chmod(0o644)
@@ -339,7 +339,7 @@ def announcement(tmp_path: Path) -> Announcement:
     (tmp_path / "run").mkdir()
     socket = tmp_path / "daemon.sock"
     socket.touch()
-    found = Discovery(pid=os.getpid(), version="0", protocol=1, socket=str(socket), url=None, token_file="")
+    found = Discovery(pid=os.getpid(), version="0", protocol=1, socket=str(socket), url=None, token_file=None)
     made = Announcement(found, tmp_path / "run" / "daemon.json", (tmp_path,))
     made.make()
     return made
