@@ -74,7 +74,7 @@ def bench(*, flags: BenchFlags | None = None) -> int:
     flags = flags or BenchFlags()
     if flags.plot is not None and not flags.plot.absolute().parent.is_dir():
         raise InvalidOptions(f"there is no directory {flags.plot.parent}", "Name a file in one that exists.")
-    order, progress = order_of(flags), output.Progress()
+    order, progress = order_of(flags), output.Progress(lines=True)
     try:
         with output.warnings_as_notes():
             results = measure(order, progress.update, _lost)

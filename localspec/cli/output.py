@@ -238,16 +238,21 @@ PATIENCE_S = 1.0
 
 
 class Progress:
-    """Work under way: a live line on a terminal, nothing elsewhere; shown from ``after_s`` seconds on."""
+    """Work under way: a live line on a terminal, shown from ``after_s`` seconds on; elsewhere nothing, or with
+    ``lines`` one for each step of it."""
 
-    def __init__(self, after_s: float = 0.0) -> None:
+    def __init__(self, after_s: float = 0.0, *, lines: bool = False) -> None:
         self._due = time.monotonic() + after_s
+        self._lines, self._step = lines, ""
         self._live: Any = None
         self._spinner: Any = None
 
     def update(self, what: str, fraction: float | None) -> None:
         """``fraction`` of ``what`` is done, 0 to 1; None: unknown."""
         if what == "queued" or sys.stderr is None or not sys.stderr.isatty():
+            if self._lines and what != self._step:
+                self._step = what
+                note(f"localspec: {what}")
             return
         from rich.spinner import Spinner
         from rich.text import Text

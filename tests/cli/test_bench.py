@@ -27,6 +27,8 @@ def test_a_proposer_and_a_length_are_chosen(cli: Cli) -> None:
     done = cli("bench", *SMALL, "--proposer", "prompt-lookup", "-k", "4")
     assert done.returncode == 0, done.stderr
     assert "workload  plain" in done.stdout and "prompt-lookup" in done.stdout
+    lines = done.stderr.splitlines()
+    assert lines[-1] == "localspec: measuring chat" and len(lines) == len(set(lines)), "a line for each step"
 
 
 @pytest.mark.parametrize(
