@@ -238,8 +238,8 @@ PATIENCE_S = 1.0
 
 
 class Progress:
-    """Work under way: a live line on a terminal, shown from ``after_s`` seconds on; elsewhere nothing, or with
-    ``lines`` one for each step of it."""
+    """Work under way: a live line on a terminal, shown from ``after_s`` seconds on; elsewhere nothing, or
+    with ``lines`` one for each step."""
 
     def __init__(self, after_s: float = 0.0, *, lines: bool = False) -> None:
         self._due = time.monotonic() + after_s

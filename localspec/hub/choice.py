@@ -145,9 +145,9 @@ def parse_listing(repo: str, answer: bytes) -> Listing:
 
 
 def parse_name(text: str) -> Wanted:
-    """ORG/NAME or ORG/NAME:QUANTISATION; raises :class:`InvalidOptions`."""
+    """ORG/NAME or ORG/NAME:QUANTISATION; raises :class:`ModelNotFound` for any other text."""
     if (found := _NAME.fullmatch(text)) is None:
-        raise InvalidOptions(
+        raise ModelNotFound(
             f"{text!r} is neither a name of the catalogue nor that of a repository",
             f"Write one of {', '.join(CATALOGUE)}; or ORG/NAME or ORG/NAME:QUANTISATION, as the hub has it.",
         )

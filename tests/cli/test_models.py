@@ -27,7 +27,8 @@ def test_a_model_is_loaded_kept_and_unloaded(cli: Cli) -> None:
     worker = psutil.Process(loaded["pid"])
     status = cli("daemon", "status").stdout
     assert f"worker pid {worker.pid}" in status and re.search(
-        r" MB of memory \([\d.]+ MB planned for the model alone\), idle; will be unloaded in (99\d|1000) s", status
+        r" MB of memory \([\d.]+ MB planned for the model alone\), idle; will be unloaded in (99\d|1000) s",
+        status,
     )
     (listed,) = [model for model in cli.json("models", "list")["models"] if model["loaded"]]
     assert listed["id"] == "stdlib-1m"

@@ -178,10 +178,10 @@ def test_gguf_goes_first_where_both_are() -> None:
     "name",
     ["", "model", "a/b/c", "org/", "/model", "org/model:", "../etc", "org/..", "a--b/c", "https://h/a"],
 )
-def test_a_text_that_is_no_name_is_a_usage_error(name: str) -> None:
-    with pytest.raises(InvalidOptions) as raised:
+def test_a_text_that_is_no_name_is_an_unknown_model(name: str) -> None:
+    with pytest.raises(ModelNotFound) as raised:
         parse_name(name)
-    assert raised.value.exit_code == 2 and "ORG/NAME" in raised.value.remedy
+    assert raised.value.exit_code == 1 and "ORG/NAME" in raised.value.remedy
 
 
 def listed(name: str, size: object = 1, digest: str = "f" * 64, commit: str = "c" * 40) -> HubFile:
