@@ -21,9 +21,10 @@ from localspec.daemon.access import create, read_or_create
 from localspec.doctor.daemon import closed_port
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
-from localspec.wording import printable, size
+from localspec.wording import counted, printable, size
 
 STOP_S = 10.0
+Yes = Annotated[bool, Parameter(help="Do not ask.")]
 LOOK_S = 0.2
 """seconds between looks at the log"""
 CHANGED = {
@@ -119,22 +120,40 @@ def token(*, new: bool = False, wire: bool = False) -> int:
 
 
 @app.command
-def stop() -> int:
-    """Stop the daemon; running requests end with the text so far."""
-    output.note("The daemon has stopped." if _stopped() else "No daemon is running.")
+def stop(*, yes: Yes = False) -> int:
+    """Stop the daemon; running requests end with the text so far, after a question on a terminal."""
+    if not (yes or may_stop()):
+        return ExitCode.ERROR
+    output.note("The daemon has stopped." if stopped() else "No daemon is running.")
     return ExitCode.OK
 
 
 @app.command
-def restart(*, as_json: AsJson = False) -> int:
+def restart(*, yes: Yes = False, as_json: AsJson = False) -> int:
     """Stop the daemon, as `daemon stop` does, and start one with the current config.toml and this shell's
     environment; if a service is installed, with the service's environment."""
     load_config()  # raises if it is not valid: no new daemon could start
-    _stopped()
+    if not (yes or may_stop()):
+        return ExitCode.ERROR
+    stopped()
     return start(as_json=as_json)
 
 
-def _stopped() -> bool:
+def may_stop() -> bool:
+    """Say how many requests run, which a stop would cut; on a terminal, ask whether to stop."""
+    try:
+        running = answer.remote(lambda client: client.status(), start=False).running
+    except (DaemonUnavailable, VersionSkew, QueueFull):
+        return True
+    cut = f"the daemon answers {counted(running, 'request')}, which a stop cuts short"
+    if running and output.can_ask():
+        return output.agrees(f"localspec: {cut}. Stop it?")
+    if running:
+        output.note(f"localspec: {cut}.")
+    return True
+
+
+def stopped() -> bool:
     """Stop the daemon; return True if one ran."""
     try:
         answer.remote(lambda client: client.shutdown(), start=False)

@@ -67,6 +67,17 @@ def test_an_older_daemon_at_work_is_left_alone(cli: Cli, monkeypatch: pytest.Mon
     assert cli.status()["pid"] != pid
 
 
+def test_a_stop_that_would_cut_an_answer_says_so_and_asks_on_a_terminal(cli: Cli) -> None:
+    process = cli.begin(*LONG)
+    terminal = cli.terminal("daemon", "restart")
+    terminal.expect_exact("the daemon answers 1 request, which a stop cuts short. Stop it? [y/N]")
+    terminal.sendline()
+    assert ended(terminal) == 1 and process.poll() is None
+    done = cli("daemon", "stop")
+    assert done.returncode == 0 and "1 request, which a stop cuts short.\n" in done.stderr
+    process.communicate(timeout=DEADLINE_S)
+
+
 def test_a_restart_is_for_settings_that_can_be_read(cli: Cli) -> None:
     pid = cli.json("daemon", "start")["pid"]
     config = cli.home / "config" / "config.toml"
