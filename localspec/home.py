@@ -105,7 +105,7 @@ SOCKET_PATH_BYTES = 103
 """the longest address of a Unix socket that every system accepts"""
 
 
-def _place(kind: str) -> Path:
+def place(kind: str) -> Path:
     home = os.environ.get("LOCALSPEC_HOME")
     with _homeless(), warnings.catch_warnings():
         if home:
@@ -136,27 +136,27 @@ def _homeless() -> Iterator[None]:
 
 def config_dir() -> Path:
     """The directory of ``config.toml``."""
-    return _place("config")
+    return place("config")
 
 
 def data_dir() -> Path:
     """The directory of the history and the n-gram memory, readable by its owner only."""
-    return private_dir(_place("data"))
+    return private_dir(place("data"))
 
 
 def state_dir() -> Path:
     """The directory of the logs, readable by its owner only."""
-    return private_dir(_place("state"))
+    return private_dir(place("state"))
 
 
 def cache_dir() -> Path:
     """The directory of what can be computed again: measured costs and the like."""
-    return private_dir(_place("cache"))
+    return private_dir(place("cache"))
 
 
 def runtime_dir() -> Path:
     """The directory of the socket, the lock and the discovery file, readable by its owner only."""
-    return private_dir(_place("runtime"))
+    return private_dir(place("runtime"))
 
 
 def socket_path() -> Path:

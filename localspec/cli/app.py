@@ -100,6 +100,13 @@ model and their memory, the daemon, its HTTP server, the disk and the service. E
 problem, with a remedy where one is needed. Exits with 1 if there is a problem.""",
 )
 app.command(
+    "localspec.cli.purge:purge",
+    name="purge",
+    help="Remove what localspec keeps on this disk, after a list of it and a question.",
+    usage=arguments("purge", "[PARTS...]"),
+    help_epilogue=examples("localspec purge --keep-models", "localspec purge sessions caches --yes"),
+)
+app.command(
     "localspec.cli.shell:install",
     name="--install-completion",
     help="Install shell completion of commands, flags, and names of models and sessions.",

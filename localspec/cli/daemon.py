@@ -124,7 +124,7 @@ def stop(*, yes: Yes = False) -> int:
     """Stop the daemon; running requests end with the text so far, after a question on a terminal."""
     if not (yes or may_stop()):
         return ExitCode.ERROR
-    output.note("The daemon has stopped." if stopped() else "No daemon is running.")
+    output.note("The daemon has stopped." if stop_daemon() else "No daemon is running.")
     return ExitCode.OK
 
 
@@ -135,7 +135,7 @@ def restart(*, yes: Yes = False, as_json: AsJson = False) -> int:
     load_config()  # raises if it is not valid: no new daemon could start
     if not (yes or may_stop()):
         return ExitCode.ERROR
-    stopped()
+    stop_daemon()
     return start(as_json=as_json)
 
 
@@ -153,7 +153,7 @@ def may_stop() -> bool:
     return True
 
 
-def stopped() -> bool:
+def stop_daemon() -> bool:
     """Stop the daemon; return True if one ran."""
     try:
         answer.remote(lambda client: client.shutdown(), start=False)

@@ -46,7 +46,7 @@ def test_the_settings_are_valid() -> None:
 @pytest.mark.slow
 def test_every_flag_exists(cli: Cli) -> None:
     models = ("models list", "models load", "models pull", "models pair")
-    daemon = ("daemon logs", "daemon run", "daemon token", "doctor")
+    daemon = ("daemon logs", "daemon run", "daemon token", "doctor", "purge")
     commands = ("", "run", "complete", *daemon, *models, "memory forget", "bench", "config show")
     helps = "".join(cli(*command.split(), "--help").stdout for command in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", WRITTEN))
