@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from localspec.cli.wrap import Lines
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 from localspec.protocol.requests import Delta, Message, Result
 from localspec.wording import (
@@ -339,8 +340,11 @@ def progressing(what: str) -> Iterator[Callable[[str, float], None]]:
 class Printer:
     """Prints one answer while it is generated, in the requested form."""
 
-    def __init__(self, *, as_json: bool = False, events: bool = False, stats: bool = False) -> None:
+    def __init__(
+        self, *, as_json: bool = False, events: bool = False, stats: bool = False, prose: bool = False
+    ) -> None:
         self._json, self._events, self._stats = as_json, events, stats
+        self._lines = Lines(lambda: os.get_terminal_size(sys.stdout.fileno()).columns) if prose else None
         self._progress = Progress()
         self.loaded_s = 0.0
         """seconds until the model was loaded; 0: it was"""
@@ -359,6 +363,7 @@ class Printer:
 
     def delta(self, delta: Delta) -> None:
         if delta.channel != "answer" and not self._events:
+            self._write_wrapped("", is_end=True)
             end_line()  # the live line takes the place of what is there
             self._progress.update("thinking" if delta.channel == "thinking" else "writing a call", None)
             return
@@ -375,12 +380,21 @@ class Printer:
             if text.lstrip()[:1] in ("", "{", "`"):
                 return
             self.held = None
+        self._write_wrapped(text)
+
+    def _write_wrapped(self, text: str, *, is_end: bool = False) -> None:
+        """Write prose on a terminal in lines that end between words; ``is_end``: also the last word."""
+        if self._lines is not None and is_terminal():
+            if not _line_is_open:
+                self._lines.start_line()
+            text = self._lines.add(harmless(text)) + (self._lines.end() if is_end else "")
         write(text)
 
     def degraded(self, source: str, to: str, reason: str) -> None:
         if self._events:
             json({"event": "degraded", "from": source, "to": to, "reason": reason})
         else:
+            self._write_wrapped("", is_end=True)
             note(f"localspec: the proposer {source} failed ({reason}); going on with {to}.")
 
     def result(self, result: Result) -> ExitCode:
@@ -410,6 +424,7 @@ class Printer:
     def calls(self) -> None:
         """The end of an answer that calls tools: more is printed after it."""
         self._progress.stop()
+        self._write_wrapped("", is_end=True)
         if _line_is_open and not (self._json or self._events):
             write("\n")
 
@@ -441,8 +456,7 @@ class Printer:
         """Stop the progress line, and write what was held."""
         self._progress.stop()
         held, self.held = self.held, None
-        if held:
-            write(held)
+        self._write_wrapped(held or "", is_end=True)
 
 
 EXAMPLES = "Examples:\n"

@@ -167,7 +167,8 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     constrained = how.constrained(options)
     if not how.go_on and how.session is None:  # a session has its model
         _prepare(options, yes=how.yes, quiet=how.json or how.stream_json)
-    printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats)
+    prose = not (how.raw or how.schema or how.grammar or how.regex or how.choice)
+    printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats, prose=prose)
 
     def local() -> Result:
         prompt = TextPrompt(text) if how.raw else ChatPrompt(how.messages(text))
