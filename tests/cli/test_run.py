@@ -122,7 +122,7 @@ def test_a_private_answer_leaves_no_session(cli: Cli) -> None:
 
 
 def test_a_refused_message_leaves_no_session(cli: Cli) -> None:
-    refused = cli.process("run", "--regex", "(", "refused")
+    refused = cli.process("run", "--regex", f"{'a' * 4000}(", "refused")
     assert refused.returncode == 2 and "unclosed group" in refused.stderr
     with closing(sqlite3.connect(cli.home / "data" / "history.sqlite")) as history:
         assert not history.execute("SELECT 1 FROM sessions WHERE title = 'refused'").fetchall()
@@ -309,16 +309,18 @@ def test_an_answer_has_the_form_that_is_asked_for(cli: Cli, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (("--regex", "a(", "--no-daemon"), "unclosed group"),
+        (("--regex", "a(", "-m", "not-here", "--no-daemon"), "unclosed group"),
+        (("--grammar", "{here}/words.lark", "-m", "not-here"), 'unknown name: "word"'),
         (("--regex", "a", "--choice", "b"), "regex and choice exclude each other"),
         (("--schema", "{here}/x.json"), "is not JSON"),
-        (("--schema", "{here}/y.json"), "schema: Unimplemented keys: "),
+        (("--schema", "{here}/y.json", "-m", "not-here"), "schema: Unimplemented keys: "),
     ],
 )
 def test_a_form_that_cannot_be_had_is_refused(
     cli: Cli, tmp_path: Path, flags: tuple[str, ...], message: str
 ) -> None:
     (tmp_path / "x.json").write_text("{")
+    (tmp_path / "words.lark").write_text("start: word")
     (tmp_path / "y.json").write_text('{"type": "array", "items": {"not": {}}}')
     done = cli("run", *(flag.replace("{here}", str(tmp_path)) for flag in flags), "Hello")
     assert done.returncode == 2 and message in done.stderr
