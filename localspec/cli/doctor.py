@@ -11,6 +11,8 @@ from localspec.cli import output
 from localspec.cli.answer import AsJson
 from localspec.config import load_config
 from localspec.errors import ExitCode, InvalidOptions
+from localspec.models.catalogue import AUTO
+from localspec.models.library import settled
 from localspec.wording import printable
 
 if TYPE_CHECKING:
@@ -32,7 +34,10 @@ def doctor(*, as_json: AsJson = False, clients: bool = False) -> int:
     if clients:
         from localspec.doctor import daemon
 
-        output.write(daemon.clients(load_config().http, daemon.ask().status))
+        config = load_config()
+        model = settled(config.options.model or AUTO, config.model_dirs)
+        output.write(printable(f"The model `localspec` is the default one of all commands, now {model}.\n"))
+        output.write(daemon.clients(config.http, daemon.ask().status))
         return ExitCode.OK
     from localspec.doctor.examination import examine
 
