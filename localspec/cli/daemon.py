@@ -154,30 +154,25 @@ def may_stop() -> bool:
 
 
 def stop_daemon() -> bool:
-    """Stop the daemon; return True if one ran."""
+    """Stop the daemon, and wait until its process has ended; return True if one ran."""
+    import psutil
+
+    from localspec.client import discovery
+
+    found, is_asked = discovery.find(), True
     try:
         answer.remote(lambda client: client.shutdown(), start=False)
     except DaemonUnavailable:
         return False
     except (VersionSkew, QueueFull):
-        # It speaks another protocol, or has no free connection; a signal works always.
-        _terminate()
+        is_asked = False  # it speaks another protocol, or has no free connection: a signal works always
+    with contextlib.suppress(psutil.Error):
+        if found is not None:
+            process = psutil.Process(found.pid)
+            if not is_asked:
+                process.terminate()
+            process.wait(STOP_S)
     return True
-
-
-def _terminate() -> None:
-    """Terminate the daemon that the discovery file names, and wait until it has ended."""
-    from localspec.client import discovery
-
-    found = discovery.find()
-    if found is None:
-        return
-    import psutil
-
-    with contextlib.suppress(psutil.NoSuchProcess):
-        process = psutil.Process(found.pid)
-        process.terminate()
-        process.wait(STOP_S)
 
 
 @app.command

@@ -9,11 +9,9 @@ from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, get_args
 
-import psutil
-
 from localspec import home
 from localspec.cli import output
-from localspec.cli.daemon import STOP_S, Yes, may_stop, stop_daemon
+from localspec.cli.daemon import Yes, may_stop, stop_daemon
 from localspec.client import discovery
 from localspec.errors import ExitCode, LocalspecError, ServiceUnavailable
 from localspec.hub import records
@@ -52,8 +50,8 @@ def purge(*parts: Part, keep_models: bool = False, yes: Yes = False) -> int:
     pulled = records.read() if "models" in chosen else ()
     manager = _find_service() if "service" in chosen else None
     found = [("models", file.size, each.entry(file)) for each in pulled for file in each.files]
-    found += [(part, _measure(path), path) for part, path in _find_files(folders, chosen)]
-    found += [] if manager is None else [("service", _measure(manager.path), manager.path)]
+    files = [*_find_files(folders, chosen), *([("service", manager.path)] if manager else [])]
+    found += [(part, _measure(path), path) for part, path in files]
     rows = [(part, size(n_bytes), str(path)) for part, n_bytes, path in found]
     rows += [] if daemon is None else [("daemon", "-", f"process {daemon.pid}, which is stopped")]
     if not rows:
@@ -66,9 +64,7 @@ def purge(*parts: Part, keep_models: bool = False, yes: Yes = False) -> int:
         return ExitCode.ERROR
     if manager is not None:
         service.uninstall(manager, service.daemon_job())
-    if daemon is not None and stop_daemon():
-        with contextlib.suppress(psutil.Error):  # until its end it writes files
-            psutil.Process(daemon.pid).wait(STOP_S)
+    stop_daemon()  # until its end it writes files
     if pulled:
         records.remove(pulled)
     for _, path in _find_files(folders, chosen):
