@@ -49,7 +49,7 @@ class Lines:
         return shown + (self.end() if is_full or count_cells(char) > 1 else "")
 
     def end(self) -> str:
-        """What is held, in the next line where it does not fit into this one."""
+        """The held text, in the next line where it does not fit into this one."""
         held, self._held = self._held, ""
         width, word = self._width(), held.lstrip(" ")
         self._column += count_cells(held)
