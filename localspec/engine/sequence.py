@@ -68,6 +68,8 @@ from localspec.speculation.verify import (
     shared_length,
     verify,
 )
+from localspec.tools.families import Form, undecided
+from localspec.tools.parser import Parser, Piece
 
 DEFAULT_TAU = 0.3
 CHAT_TEMPERATURE = 0.7
@@ -222,16 +224,21 @@ class TextStream:
 
     A token's text is held back while the end of the text could still become a stop string; the
     bytes of an unfinished character wait for the token that ends it, and are dropped at the end.
-    With a ``rule`` all text is held back until the rule or :meth:`flush` ends it.
+    With a ``rule`` all text is held back until the rule or :meth:`flush` ends it. In a text of a ``form``
+    stop strings hold for the answer alone, not for thoughts, calls and markup.
     """
 
-    def __init__(self, stop: Iterable[str] = (), rule: StopRule | None = None) -> None:
-        self._stop = tuple(stop)
-        self._rule = rule
+    def __init__(
+        self, stop: Iterable[str] = (), rule: StopRule | None = None, form: Form | None = None
+    ) -> None:
+        self._stop, self._rule = tuple(stop), rule
+        self._parser = Parser(form) if form is not None and self._stop else None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._held: list[Token] = []
         self._held_texts: list[str] = []
         """the text of each token that is held back"""
+        self._tail = ""
+        """the part of these texts that is searched for stop strings: what is certain to be of one channel"""
         self._ready: list[Token] = []
         self._ready_text = ""
         self.text = ""
@@ -257,6 +264,7 @@ class TextStream:
             return False
         self._held.append(made)
         self._held_texts.append(text)
+        self._tail += text if self._parser is None else _searchable(self._parser.feed(text))
         end = self._end(text)
         if end is not None:
             self._cut(end)
@@ -268,9 +276,8 @@ class TextStream:
     def _end(self, new: str) -> int | None:
         """Return the number of held characters to keep if the newest ones, ``new``, end the text; None if
         they do not."""
-        tail = "".join(self._held_texts) if self._stop else ""
         ruled = None if self._rule is None else self._rule.feed(new)
-        found = [(at + len(stop), at, stop) for stop in self._stop if (at := tail.find(stop)) >= 0]
+        found = [(at + len(stop), at, stop) for stop in self._stop if (at := self._tail.find(stop)) >= 0]
         if not found:
             return ruled
         # The stop string that was completed first, so that the text does not depend on token borders.
@@ -282,22 +289,11 @@ class TextStream:
 
     def _release_certain(self) -> None:
         """Release the tokens in which no stop string can begin any more."""
-        tail = "".join(self._held_texts)
-        safe, n, length = len(tail) - self._undecided(tail), 0, 0
+        safe, n, length = len(self._tail) - undecided(self._tail, self._stop), 0, 0
         while n < len(self._held) and length + self._held[n].chars <= safe:
             length += self._held[n].chars
             n += 1
         self._release(n)
-
-    def _undecided(self, tail: str) -> int:
-        """The length of the longest end of ``tail`` that a stop string starts with."""
-        longest = 0
-        for stop in self._stop:
-            for n in range(min(len(stop) - 1, len(tail)), longest, -1):
-                if tail.endswith(stop[:n]):
-                    longest = n
-                    break
-        return longest
 
     def _cut(self, length: int) -> None:
         """Release ``length`` of the held characters and drop the rest."""
@@ -312,12 +308,20 @@ class TextStream:
 
     def _release(self, n: int) -> None:
         self._ready += self._held[:n]
-        self._ready_text += "".join(self._held_texts[:n])
+        text = "".join(self._held_texts[:n])
+        self._ready_text, self._tail = self._ready_text + text, self._tail[len(text) :]
         del self._held[:n], self._held_texts[:n]
 
-    def flush(self) -> None:
-        """Release all held text, because the text has ended without a stop string."""
+    def flush(self, *, cut: bool = False) -> bool:
+        """Release all held text, because it has ended, ``cut`` or by itself; return True if a stop string in
+        what was not certain before ends it."""
+        if self._parser is not None:
+            self._tail += _searchable(self._parser.finish(cut=cut))
+            if (end := self._end("")) is not None:
+                self._cut(end)
+                return True
         self._release(len(self._held))
+        return False
 
     def take(self) -> Delta | None:
         """Return the text that has become certain since the last call; None if there is none."""
@@ -327,6 +331,11 @@ class TextStream:
         self._ready, self._ready_text = [], ""
         self.text += delta.text
         return delta
+
+
+def _searchable(pieces: Iterable[Piece]) -> str:
+    """The text of ``pieces``, with half of a surrogate pair for each character that is not of the answer."""
+    return "".join(p.text if p.channel == "answer" else "\ud800" * p.source for p in pieces)
 
 
 NO_SLOT = -1
@@ -426,12 +435,12 @@ class Sequence:
             untemplated=encoded.untemplated,
         )
         self.account = Account(self.stats, reproducible=settings.reproducible)
-        self.text = TextStream((*settings.stop, *encoded.stop), encoded.rule)
-        self.channels = Channels(encoded.marked) if encoded.marked else None
-        self._piece = encoded.marked.named(vocabulary.piece) if encoded.marked else vocabulary.piece
+        marked, self.constraint = encoded.marked, encoded.constraint
+        self.text = TextStream((*settings.stop, *encoded.stop), encoded.rule, marked and marked.form)
+        self.channels = Channels(marked) if marked else None
+        self._piece = marked.named(vocabulary.piece) if marked else vocabulary.piece
         noise = Noise(secrets.randbits(63) if settings.seed is None else settings.seed)
-        seeded, context = settings.seed is not None, encoded.tokens
-        self.constraint = mask = encoded.constraint
+        seeded, context, mask = settings.seed is not None, encoded.tokens, self.constraint
         self.sampler = Sampler(settings.sampling, noise, seeded=seeded, prompt=context, mask=mask)
         ends_early = encoded.early_end and settings.sampling.greedy and mask is None
         self._end_score = EndScore(self.end_tokens, vocabulary.size) if ends_early else None
@@ -568,11 +577,11 @@ class Sequence:
 
     def publish(self) -> None:
         """Append an event with the text that has become certain, if any."""
-        if self.finish != "stop_string" and self.ended:
-            self.text.flush()
+        cut = self.finish not in ("stop", "stop_string")
+        if self.finish != "stop_string" and self.ended and self.text.flush(cut=cut):
+            self.finish, cut = "stop_string", False
         delta = self.text.take()
         if self.channels is not None:
-            cut = self.finish not in ("stop", "stop_string")
             self.events.extend(self.channels.split(delta, ended=self.ended, cut=cut))
             if self.channels.parser.full and not self.ended:
                 self.finish = "stop"

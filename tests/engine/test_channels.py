@@ -24,9 +24,10 @@ class Thinker(ToyVocabulary):
     chat_template = f"{ToyVocabulary.chat_template}{{# tools <tool_call> <think> #}}"
 
 
-def answered(said: str, *tools: Tool) -> Stream:
+def answered(said: str, *tools: Tool, **options: Any) -> Stream:
     engine = Engine(ToyBackend(scripted(b"user: hi" + said.encode()), vocabulary=Thinker(), n_ctx=1024))
-    return engine.stream(Request(prompt=ChatPrompt((Message("user", "hi"),), tools=tools)))
+    prompt = ChatPrompt((Message("user", "hi"),), tools=tools)
+    return engine.stream(Request(prompt=prompt, options=Options(**options)))
 
 
 def marked_by(form: Form) -> Marked:
@@ -89,6 +90,30 @@ def test_the_deltas_of_a_call_carry_its_id_and_its_arguments() -> None:
     (begun,) = {delta.call for delta in deltas}
     assert begun is not None and begun.id == stream.result.tool_calls[0].id and begun.index == 0
     assert sum(len(delta.tokens) for delta in answered(CALL, Tool("now"))) == len(CALL)
+
+
+@pytest.mark.parametrize(
+    ("said", "stop", "thinking", "text", "finish"),
+    [
+        ("<think>1. So.</think>It is. No.", ".", "1. So.", "It is", "stop_string"),
+        ("<think>ab</think>cdab", "bc", "ab", "cdab", "stop"),
+        ("<think>ab</think>cdab", "think>", "ab", "cdab", "stop"),
+        ("<think>a</think>a <b", "<", "a", "a ", "stop_string"),
+        ("<think>a</think>a <", "<", "a", "a ", "stop_string"),
+        (f"A zone?\n{CALL}", "zone", "", "A ", "stop_string"),
+        (f"Wait.\n{CALL}", "UTC", "", "Wait.", "tool_calls"),
+        (f"Wait.\n{CALL}", "}", "", "Wait.", "tool_calls"),
+    ],
+)
+def test_a_stop_string_ends_the_answer_alone(
+    said: str, stop: str, thinking: str, text: str, finish: str
+) -> None:
+    stream = answered(said, Tool("now"), stop=(stop,), logprobs=True)
+    deltas, result = list(stream), stream.result
+    assert (result.thinking, result.text, result.finish_reason) == (thinking, text, finish)
+    assert "".join(delta.text for delta in deltas if delta.channel == "answer") == text
+    assert all(sum(token.chars for token in each.tokens) == len(each.text) for each in deltas)
+    assert (result.stop_text == stop) == (finish == "stop_string")
 
 
 def test_an_answer_ends_after_a_number_of_calls_in_any_markup() -> None:

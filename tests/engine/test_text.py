@@ -9,11 +9,15 @@ from hypothesis import strategies as st
 from localspec.completion.gap import Gap
 from localspec.completion.stopping import StopRule
 from localspec.engine.sequence import TextStream
+from localspec.protocol.requests import Tool
+from localspec.tools.families import HERMES, Form
 
 
-def stream(pieces: list[bytes], *, stop: tuple[str, ...] = ()) -> tuple[TextStream, list[str], bool]:
+def stream(
+    pieces: list[bytes], *, stop: tuple[str, ...] = (), form: Form | None = None
+) -> tuple[TextStream, list[str], bool]:
     """Push the pieces as tokens 0, 1, …; gives the stream, the chunks' texts and whether it stopped."""
-    text = TextStream(stop)
+    text = TextStream(stop, form=form)
     chunks: list[str] = []
     for token, piece in enumerate(pieces):
         stopped = text.push(token, piece, "target")
@@ -21,10 +25,10 @@ def stream(pieces: list[bytes], *, stop: tuple[str, ...] = ()) -> tuple[TextStre
             chunks.append(chunk.text)
         if stopped:
             return text, chunks, True
-    text.flush()
+    stopped = text.flush()
     if chunk := text.take():
         chunks.append(chunk.text)
-    return text, chunks, False
+    return text, chunks, stopped
 
 
 def test_text_comes_at_once_without_stop_strings() -> None:
@@ -66,21 +70,23 @@ def test_the_stop_string_that_is_complete_first_counts() -> None:
     assert stream([b"aba"], stop=("aba", "b"))[0].text == "a"
 
 
+@pytest.mark.parametrize("form", [None, Form(HERMES, (Tool("now"),), ("<think>", "</think>"))])
 @given(
     text=st.text(alphabet="ab#é🙂", max_size=40),
     cuts=st.lists(st.integers(1, 6), max_size=40),
     stop=st.lists(st.text(alphabet="ab#", min_size=1, max_size=4), max_size=3),
 )
 def test_however_it_is_cut_into_tokens_the_text_is_the_same(
-    text: str, cuts: list[int], stop: list[str]
+    form: Form | None, text: str, cuts: list[int], stop: list[str]
 ) -> None:
-    data, pieces, at = text.encode(), [], 0
+    before = "" if form is None else f"<think>{text}</think>\n"
+    data, pieces, at = (before + text).encode(), [], 0
     for cut in (*cuts, len(data) + 1):
         pieces.append(data[at : at + cut])
         at += cut
     found = [(text.find(s) + len(s), text.find(s)) for s in stop if s in text]
-    expected = text[: min(found)[1]] if found else text
-    streamed, chunks, stopped = stream([piece for piece in pieces if piece], stop=tuple(stop))
+    expected = before + (text[: min(found)[1]] if found else text)
+    streamed, chunks, stopped = stream([piece for piece in pieces if piece], stop=tuple(stop), form=form)
     assert streamed.text == "".join(chunks) == expected
     assert stopped == bool(found)
 
