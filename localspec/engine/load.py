@@ -154,9 +154,9 @@ def load_target(
     needs = _planned(pair, config, room)
     if needs.cells and room is not None:  # otherwise the backend finds out how many sequences have room
         config = msgspec.structs.replace(config, parallel=needs.sequences)
-    shown = progress and partial(progress, "target")
+    shown, others = progress and partial(progress, "target"), nodes_of(pair.target, config)
     with contextlib.ExitStack() as opened:
-        if nodes_of(pair.target, config):
+        if others:
             target = _over_nodes(over_nodes, pair.target)(pair.target, config, shown)
         else:
             target = open_backend(pair.target, config, shown, measured=False)
@@ -166,7 +166,7 @@ def load_target(
             target,
             directory=_unless_broken(learnt_dir),
             model=pair.target,
-            nodes=nodes_of(pair.target, config),
+            nodes=others,
             memory=_unless_broken(lambda: open_memory(pair.target, target.vocabulary, place))
             if memory and config.memory
             else None,
@@ -175,7 +175,6 @@ def load_target(
         learning.know_rounding(target)
         engine = Engine(target, config=config, learning=learning)
         alone = "" if target.capabilities.batches else ALONE
-        others = nodes_of(pair.target, config)
         whole = WHOLE if (config.nodes or config.rpc) and not others else ""
         if others and pair.target.format == "gguf":
             whole = f"; {counted(config.gpu_layers, 'layer')} on {', '.join(others)}"

@@ -242,8 +242,9 @@ class PromptEncoder:
         return list(prompt.tokens)
 
     def _chat(self, prompt: ChatPrompt, max_tokens: int | None, *, cut: bool) -> Encoded:
-        """Encode a chat; with ``cut``, one longer than the context loses its oldest turns, but not the
-        system prompt."""
+        """Encode a chat. With ``cut``, one longer than the context loses its oldest turns, but neither the
+        system prompt nor the last question; behind that it loses its first calls, and results their middle.
+        """
         if not prompt.messages:
             raise InvalidOptions("the conversation is empty", "Send at least one message.")
         room = self._n_ctx - self._answer_room(max_tokens)
@@ -253,20 +254,29 @@ class PromptEncoder:
         if prompt.tool_choice == "none":
             prompt = replace(prompt, tools=())
 
-        @cache
-        def render(first: int) -> tuple[list[int], bool]:
-            return self._render(replace(prompt, messages=(*system, *turns[first:])))
+        starts = [0, *(i for i, turn in enumerate(turns) if i and turn.role == "user")]
+        question = starts[-1]
+        starts += (i for i in range(question + 2, len(turns) - 1) if turns[i].role == "assistant")
 
-        def fits(first: int) -> bool:
+        @cache
+        def render(first: int, longest: int) -> tuple[list[int], bool]:
+            asked = (turn for turn in turns[question:first][:1] if turn.role == "user")
+            kept = (_without_middle(turn, longest) for turn in (*asked, *turns[first:]))
+            return self._render(replace(prompt, messages=(*system, *kept)))
+
+        def fits(first: int, longest: int) -> bool:
             with suppress(ContextExceeded):
-                return len(render(first)[0]) <= room
+                return len(render(first, longest)[0]) <= room
             return False
 
-        first, starts = 0, [i for i, m in enumerate(turns) if i and m.role == "user"]
-        if cut and starts and not fits(0):
-            first = starts[bisect_left(starts[:-1], True, key=fits)]
-        tokens, opened = render(first)
-        encoded = Encoded(tokens, self._vocabulary.end_tokens, first, untemplated=self._is_base)
+        first, longest = 0, max((len(turn.content) for turn in turns if turn.role == "tool"), default=0)
+        if cut and not fits(first, longest):
+            while longest and not fits(starts[-1], longest):
+                longest //= 2
+            first = starts[bisect_left(starts[:-1], True, key=partial(fits, longest=longest))]
+        tokens, opened = render(first, longest)
+        dropped = first - (first > question)
+        encoded = Encoded(tokens, self._vocabulary.end_tokens, dropped, untemplated=self._is_base)
         form = Form(self._family or HERMES, prompt.tools, self._thought, opened)
         return encoded._replace(marked=self._marked(form, prompt)) if form.marks else encoded
 
@@ -344,3 +354,12 @@ class PromptEncoder:
             rule=rule,
             early_end=prompt.tidy and not prompt.invoked,
         )
+
+
+def _without_middle(turn: Message, longest: int) -> Message:
+    """A turn; the result of a call with at most ``longest`` characters of its beginning and its end."""
+    text, excess = turn.content, len(turn.content) - longest
+    if turn.role != "tool" or excess <= 0:
+        return turn
+    begins, ends = text[: longest // 2], text[longest // 2 + excess :]
+    return replace(turn, content=f"{begins}\n[{excess:,} characters are left out here]\n{ends}")

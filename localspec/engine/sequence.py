@@ -228,9 +228,7 @@ class TextStream:
     stop strings hold for the answer alone, not for thoughts, calls and markup.
     """
 
-    def __init__(
-        self, stop: Iterable[str] = (), rule: StopRule | None = None, form: Form | None = None
-    ) -> None:
+    def __init__(self, stop: Seq[str] = (), rule: StopRule | None = None, form: Form | None = None) -> None:
         self._stop, self._rule = tuple(stop), rule
         self._parser = Parser(form) if form is not None and self._stop else None
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -247,17 +245,12 @@ class TextStream:
         """the stop string that ended the text; None if none did"""
 
     def push(
-        self,
-        token: int,
-        piece: bytes,
-        source: str,
-        logprob: float | None = None,
-        top: tuple[Likely, ...] = (),
+        self, token: int, piece: bytes, source: str, logprob: float | None = None, top: Seq[Likely] = ()
     ) -> bool:
         """Add a token; return True if it completed a stop string, or an end by the rule: the text ends
         before that."""
         text = self._decoder.decode(piece)
-        made = Token(token, source, len(text), logprob, top)
+        made = Token(token, source, len(text), logprob, tuple(top))
         if not self._stop and self._rule is None:
             self._ready.append(made)
             self._ready_text += text

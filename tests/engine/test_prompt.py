@@ -67,6 +67,40 @@ def test_a_very_long_chat_is_cut_in_few_encodings_and_none_of_what_cannot_fit() 
     assert len(vocabulary.asked) <= 7 and max(vocabulary.asked) <= 1000
 
 
+def pair(number: int, result: str) -> tuple[Message, Message]:
+    """A call and its result."""
+    call = ToolCall(str(number), "now", "{}")
+    return Message("assistant", f"call {number}", (call,)), Message("tool", result, (), call.id)
+
+
+def test_the_oldest_calls_behind_a_question_are_dropped_with_their_results() -> None:
+    calls = [message for number in range(60) for message in pair(number, "late")]
+    prompt = ChatPrompt((Message("user", "before"), Message("user", "when?"), *calls))
+    encoded = PromptEncoder(ToyVocabulary(), 300).encode(prompt, 10)
+    shown = text(encoded.tokens)
+    assert shown.startswith("user: when?assistant: call 58\n<tool_call>") and shown.count("call 5") == 2
+    assert shown.count("<tool_response>\nlate\n") == 2 and encoded.dropped == 117
+
+
+def test_a_result_that_does_not_fit_loses_its_middle_and_the_question_nothing() -> None:
+    large, encoder = "".join(map(str, range(2000))), PromptEncoder(ToyVocabulary(), 400)
+    prompt = ChatPrompt((Message("user", "when?"), *pair(0, large)))
+    shown = text(encoder.encode(prompt, 10).tokens)
+    result = shown.partition("<tool_response>\n")[2].removesuffix("\n</tool_response>")
+    head, left_out, tail = re.split(r"\n\[([\d,]+) characters are left out here\]\n", result)
+    assert shown.startswith("user: when?assistant: call 0") and len(head) > 50 < len(tail)
+    assert large.startswith(head) and large.endswith(tail)
+    assert len(head) + int(left_out.replace(",", "")) + len(tail) == len(large)
+    with pytest.raises(ContextExceeded):
+        encoder.encode(prompt, 10, cut=False)
+
+
+@pytest.mark.parametrize("others", [(), pair(0, "late" * 100)])
+def test_the_text_of_a_question_is_never_shortened(others: tuple[Message, ...]) -> None:
+    with pytest.raises(ContextExceeded):
+        ENCODER.encode(ChatPrompt((Message("user", "x" * 500), *others)), 10)
+
+
 def test_the_longest_token_is_looked_for_only_where_a_text_may_not_fit() -> None:
     vocabulary = ToyVocabulary()
     looked = []
