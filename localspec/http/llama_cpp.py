@@ -16,7 +16,6 @@ from functools import partial, reduce
 from http import HTTPStatus
 from itertools import takewhile
 from operator import getitem
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
@@ -31,11 +30,10 @@ from localspec.http import answers, openai, prompts, sampling
 from localspec.http.answers import Piece, entries, statistics, timings, uncut
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
-from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models
+from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models, read_texts
 from localspec.http.ollama import tag
 from localspec.http.sampling import INFILL, MOST_NAMES, TimedSampling, count_of, options_of
 from localspec.models.fit import context_size
-from localspec.models.template import texts_of
 from localspec.protocol.messages import LoadedModel, Nothing, StreamProgress, Warmed
 from localspec.protocol.options import KINDS, Options
 from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Stats, Token
@@ -59,11 +57,11 @@ ERROR_KINDS = {
 
 CAPS = {
     "supports_string_content": True,
-    **dict.fromkeys(("supports_tools", "supports_tool_calls", "supports_parallel_tool_calls"), True),
     **dict.fromkeys(("supports_typed_content", "supports_preserve_reasoning"), False),
     **dict.fromkeys(("supports_reasoning_effort", "supports_object_arguments"), False),
 }
 """``chat_template_caps``: what chats can use here, whatever the template could"""
+TOOL_CAPS = "supports_tools", "supports_tool_calls", "supports_parallel_tool_calls"
 LISTED = {"type": "model", "description": "", "tags": [], "capabilities": ["completion"], "parameters": ""}
 """the further fields of an entry of ``models``"""
 BUILD = f"localspec {__version__}"
@@ -341,7 +339,7 @@ async def health(client: None, body: Nothing) -> Answer:
 async def props(client: Client, body: Nothing) -> Answer:
     """Load the configured model if it is not loaded, and return its properties."""
     loaded = await client.load().result()
-    texts = await asyncio.to_thread(_texts, loaded.path)
+    texts, abilities = await asyncio.to_thread(read_texts, loaded.path)
     return {
         "default_generation_settings": {
             "n_ctx": loaded.n_ctx,
@@ -352,7 +350,7 @@ async def props(client: Client, body: Nothing) -> Answer:
         "model_path": loaded.path,
         "model_alias": loaded.model,
         **texts,
-        "chat_template_caps": CAPS,
+        "chat_template_caps": CAPS | dict.fromkeys(TOOL_CAPS, "tools" in abilities),
         "modalities": {"vision": False, "video": False, "audio": False},
         "endpoint_slots": True,
         "endpoint_props": False,
@@ -425,14 +423,6 @@ def _sequences(loaded: LoadedModel | None) -> int:
     """Return the number of sequences at once; of a model that is not loaded the configured one, or 1."""
     known = 0 if loaded is None else loaded.sequences
     return known or configured().engine.parallel or 1
-
-
-def _texts(path: str) -> dict[str, str]:
-    """Return the model's special texts; empty ones if its files cannot be read."""
-    try:
-        return texts_of(Path(path))
-    except (LocalspecError, OSError):
-        return dict.fromkeys(("model_ftype", "bos_token", "eos_token", "chat_template"), "")
 
 
 def generation_settings(options: Options = NO_OPTIONS, body: GenerationBody | None = None) -> Any:

@@ -14,7 +14,9 @@ from localspec.config import Config, load_config
 from localspec.errors import ModelError, ModelNotFound
 from localspec.models.library import find, settled
 from localspec.models.model import place_of
+from localspec.models.template import PLAIN, texts_of
 from localspec.protocol.messages import ModelDescription
+from localspec.tools.families import thought_of
 
 DEFAULT_MODEL = "localspec"
 """the name of the configured model, for clients that must name one"""
@@ -102,6 +104,18 @@ def _is_named(model: ModelDescription, name: str) -> bool:
 def is_at(model: ModelDescription, place: str) -> bool:
     """Return True if a listed model is the loaded one at ``place``; links lead to it from its own path."""
     return model.loaded and place in {place_of(Path(each)) for each in (model.path, *model.also)}
+
+
+def read_texts(path: str) -> tuple[dict[str, str], list[str]]:
+    """Return a model's special texts, empty if its files cannot be read, and what its chats can have besides
+    texts: ``tools``, which a template without tools gets as a text, and ``thinking``."""
+    try:
+        texts = texts_of(Path(path))
+    except (ModelError, OSError):
+        texts = dict.fromkeys(("model_ftype", "bos_token", "eos_token", "chat_template"), "")
+    template = texts["chat_template"]
+    has = {"tools": template not in ("", PLAIN), "thinking": thought_of(template) is not None}
+    return texts, [name for name in has if has[name]]
 
 
 def modified_s(model: ModelDescription) -> float:

@@ -150,6 +150,7 @@ async def show(client: Client, body: ShowBody) -> Answer:
     """Return the description of a model."""
     model = await model_named(client, body.model or body.name or "")
     engine = await asyncio.to_thread(lambda: Sections(configured()).engine(model.path))
+    _, abilities = await asyncio.to_thread(models.read_texts, model.path)
     family = model.architecture or ""
     info = {"general.architecture": family, "general.parameter_count": model.parameters or 0}
     return {
@@ -159,7 +160,7 @@ async def show(client: Client, body: ShowBody) -> Answer:
         "model_info": {**info, f"{family}.context_length": model.context or 0},
         "parameters": f"num_ctx {context_size(model.context, engine)}",
         "template": TEMPLATE if model.fim else "{{ .Prompt }}",
-        "capabilities": ["completion", "tools", *(["insert"] if model.fim else [])],
+        "capabilities": ["completion", *abilities, *(["insert"] if model.fim else [])],
         "modified_at": _time(modified_s(model)),
     }
 

@@ -16,11 +16,12 @@ from msgspec.structs import replace
 
 from localspec._version import __version__
 from localspec.errors import InvalidOptions
-from localspec.http.models import is_at
+from localspec.http.models import is_at, read_texts
 from localspec.http.ollama import API_LEVEL, seconds_of
 from localspec.models.model import place_of
 from localspec.protocol.messages import ModelDescription
 from tests.http.server import HttpServer, _status
+from tests.models import ggufs
 from tests.waiting import run, until_sync
 
 PROMPT = "def fib(n):\n    "
@@ -45,6 +46,23 @@ def test_tags_and_what_is_shown_of_them(client: ollama.Client) -> None:
         assert shown.template is not None and ".Suffix" in shown.template
         assert shown.capabilities == ["completion", "tools", "insert"]
         assert shown.modelinfo is not None and shown.modelinfo["general.architecture"] == "qwen3"
+
+
+@pytest.mark.parametrize(
+    ("tokens", "template", "abilities"),
+    [
+        ("<s>", "", []),
+        ("<|im_start|>", "", ["tools"]),
+        ("<s>", "{{ messages }}", ["tools"]),
+        ("<s>", "{{ messages }}{# <think> #}", ["tools", "thinking"]),
+    ],
+)
+def test_abilities_are_those_of_the_template(
+    tmp_path: Path, tokens: str, template: str, abilities: list[str]
+) -> None:
+    path, own = tmp_path / "m.gguf", [ggufs.string("tokenizer.chat_template", template)] if template else []
+    path.write_bytes(ggufs.gguf([*own, ggufs.strings("tokenizer.ggml.tokens", [tokens])]))
+    assert read_texts(str(path))[1] == abilities and read_texts(str(tmp_path / "none"))[1] == []
 
 
 @pytest.mark.slow
