@@ -62,6 +62,18 @@ async def test_a_killed_worker_costs_its_own_requests_only(client: Raw, other: R
     assert (await other.response(1))["result"]["text"] == "stalling"
 
 
+async def test_a_request_that_a_killed_worker_has_not_read_is_sent_to_a_new_one(client: Raw) -> None:
+    await client.result(1, "generate", prompt="hello", options={"model": "idle"})
+    process = psutil.Process(await worker_pid(client, "idle"))
+    process.suspend()
+    await client.ask(2, "generate", prompt="again", options={"model": "idle"})
+    while not any(m["running"] for m in (await client.result(3, "daemon/status"))["models"]):
+        pass
+    process.kill()
+    assert (await client.response(2))["result"]["text"] == "again "
+    assert await worker_pid(client, "idle") != process.pid
+
+
 async def test_what_ended_a_worker_is_reported(client: Raw) -> None:
     ends = {
         "kill": "was ended by SIGKILL",

@@ -21,7 +21,7 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.relay import Exchange, Receiver
 from localspec.daemon.workers.pool import Pool, key_of
 from localspec.daemon.workers.worker import WorkerProcess
-from localspec.errors import EngineBusy, InvalidOptions
+from localspec.errors import EngineBusy, EngineCrashed, InvalidOptions
 from localspec.models.library import marked, read_disk
 from localspec.models.pair import Pair
 from localspec.protocol import messages
@@ -115,25 +115,33 @@ async def generate(
     Its events go to ``on_event``, or else to ``receiver``.
 
     A cancel, and the end of ``max_ms`` or ``max_prompt_ms`` (which include the load), give a result with the
-    text so far. Raises the errors of the load and of the worker.
+    text so far. A request that its worker had not read when it died is sent once more, to a new one. Raises
+    the errors of the load and of the worker.
     """
     loop, options = asyncio.get_running_loop(), request.options
-    began = loop.time()
-    async with AsyncExitStack() as lease:
-        try:
-            async with receiver.waiting(first_deadline(request, began)):
-                leased = await lease.enter_async_context(
-                    daemon.pool.lease(key_of(options), receiver.model_progress)
-                )
-        except TimeoutError:
-            return nothing(options, "cancelled" if receiver.cancelled else "deadline")
-        left = waited(request, loop.time() - began)
-        take = on_event or receiver.take
-        job = leased.worker.submit(left, take, watch=receiver.watched, draft=leased.draft)
-        with receiver.cancelled_by(job.cancel):
-            result: Result = await job.result()
-    daemon.metrics.count_result(result)
-    return result
+    began, again, job = loop.time(), False, None
+    while True:
+        async with AsyncExitStack() as lease:
+            try:
+                async with receiver.waiting(first_deadline(request, began)):
+                    leased = await lease.enter_async_context(
+                        daemon.pool.lease(key_of(options), receiver.model_progress)
+                    )
+            except TimeoutError:
+                return nothing(options, "cancelled" if receiver.cancelled else "deadline")
+            left = waited(request, loop.time() - began)
+            take = on_event or receiver.take
+            try:
+                job = leased.worker.submit(left, take, watch=receiver.watched, draft=leased.draft)
+                with receiver.cancelled_by(job.cancel):
+                    result: Result = await job.result()
+            except EngineCrashed:
+                if again or not (job is None or job.is_unread):
+                    raise
+                again = True
+                continue
+        daemon.metrics.count_result(result)
+        return result
 
 
 def first_deadline(limited: Request | messages.CompletionInline, began: float) -> float | None:

@@ -380,6 +380,8 @@ class Job:
         """gets a :class:`Result`, or the answer to another frame"""
         self.on_event = on_event
         self.id, self.priority = id, priority
+        self.begun, self.is_unread = False, False
+        """whether an event has come; whether its frame was lost with a worker that had not read it"""
         self._worker = worker
 
     def cancel(self) -> None:
@@ -629,8 +631,8 @@ class WorkerProcess(Resident):
         Raises the reason why the worker ends or has ended, and :class:`InvalidOptions` for a message that no
         frame can hold; then no job is registered.
         """
-        if self._why is not None:
-            raise self._why
+        if self._why is not None or (self._link is not None and self._link.ended.done()):
+            raise self._why or EngineCrashed(f"the worker process of {self.model} has ended")
         id = self._last_id + 1
         try:
             frame = frames.encode_frame(message(id))
@@ -676,8 +678,9 @@ class WorkerProcess(Resident):
     async def _read(self, link: Link, process: asyncio.subprocess.Process) -> None:
         try:
             await link.ended
-        except OSError:
-            pass  # the worker's end of the socket is closed
+        except OSError:  # the worker's end of the socket is closed, and not all was read there
+            for job in self._jobs.values():
+                job.is_unread = not job.begun
         except msgspec.DecodeError as error:
             log.error("worker %d sent a damaged frame: %s", process.pid, error)
             self._why = self._why or EngineCrashed(
@@ -711,6 +714,7 @@ class WorkerProcess(Resident):
         match frame:
             case Streamed():
                 if (job := self._jobs.get(frame.id)) is not None:
+                    job.begun = True
                     job.on_event(frame)
             case frames.RequestEvent():
                 self._answered(frame.id, frame.event)
