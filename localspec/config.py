@@ -66,6 +66,7 @@ ORIGINS = "origins such as https://example.org, or app://* (any scheme but http,
 # No web page can have an origin of another scheme.
 ORIGIN = r"^([^*]*|(?!https?:|wss?:)[a-z][a-z0-9+.-]*://\*)$"
 Origin = Annotated[str, Meta(pattern=ORIGIN, title=ORIGINS)]
+Host = Annotated[str, Meta(pattern=r"^[\w-]+(\.[\w-]+)*$", title="names such as host.docker.internal")]
 
 
 class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -115,6 +116,8 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     """dialects that need no token: every program and user of this machine can then use them"""
     origins: tuple[Origin, ...] = ()
     """Origins accepted with the token, here and on the daemon's wire; `scheme://*`: every host"""
+    hosts: tuple[Host, ...] = ()
+    """names in `Host` headers that are accepted besides localhost, for requests of containers"""
     any_model: bool = False
     """answer requests for a model that does not exist with the configured one"""
 
@@ -267,8 +270,7 @@ def _forbids_learning(workspaces: Any) -> bool:
 def _read(table: Any, struct: type[T], name: str = "", known: Collection[str] | None = None) -> T:
     """Convert the table of a ``name`` with those in it; raises :class:`InvalidOptions` for an unknown key or
     a wrong value."""
-    if known is None:
-        known = SETTABLE if struct is Options else struct.__struct_fields__
+    known = known or (SETTABLE if struct is Options else struct.__struct_fields__)
     prefix = f"{name}." if name in TABLES else ""
     values = dict(_table(table, name))
     for key, value in values.items():

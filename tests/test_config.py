@@ -107,6 +107,7 @@ ORIGINS = "http.origins takes a list of origins such as https://example.org, or 
             (f"http.origins = ['{each}']", ORIGINS)
             for each in ("*", "https://*", "https://*.a.com", "app://*/x")
         ),
+        ("http.hosts = ['*.internal']", "http.hosts takes a list of names such as host.docker.internal"),
         ("engine = 3", "engine must be a table of settings, [engine], not 3"),
         ("daemon.max_frame = " + "9" * 400, "daemon.max_frame takes "),
         ("[engine]\nngram_min = 4\nngram_max = 3", "engine.ngram_min is larger than engine.ngram_max"),

@@ -87,12 +87,14 @@ def create(
     without_token: tuple[str, ...] = (),
     most: int = 32,
     origins: tuple[str, ...] = (),
+    hosts: tuple[str, ...] = (),
 ) -> Starlette:
     """Build the HTTP application; ``token`` reads its token, ``connect`` opens a request's connection to the
     daemon, ``without_token`` names dialects open to all.
 
     At most ``most`` requests with the token run at once, each on its own connection to the daemon, and half
-    as many without it. Web pages of ``origins`` are accepted with the token.
+    as many without it. Web pages of ``origins`` are accepted with the token; ``hosts`` are further
+    names of this machine.
     """
     limits = {True: most, False: max(1, most // SHARE)}
     rooms = {owner: (limit, asyncio.Semaphore(limit)) for owner, limit in limits.items()}
@@ -127,6 +129,7 @@ def create(
         unauthenticated=unauthenticated,
         refuse=lambda path, *why: _error(dialect_at(path), *why),
         origins=origins,
+        hosts=hosts,
     )
     return Starlette(routes=routes, middleware=[gate], exception_handlers={HTTPException: lost})
 

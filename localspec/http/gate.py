@@ -8,7 +8,8 @@ too. Endpoints that need no token, such as `/health`, are open to them as well.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from http import HTTPStatus
 from typing import Any
 
@@ -61,12 +62,13 @@ class Gate:
         unauthenticated: Callable[[str, str, bool], Refusal | None],
         refuse: Refuse,
         origins: tuple[str, ...] = (),
+        hosts: tuple[str, ...] = (),
     ) -> None:
         self._app = app
         self._token = token
         self._unauthenticated = unauthenticated
         self._refuse = refuse
-        self._origins = frozenset(origins)
+        self._origins, self._hosts = frozenset(origins), frozenset(map(str.lower, hosts))
         self._pages = Pages(
             self._with_token,
             self._origins,
@@ -78,7 +80,7 @@ class Gate:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         headers = Headers(scope=scope)
         is_page = self._is_page(headers)
-        if (refused := _forbidden(headers, is_page=is_page)) is not None:
+        if (refused := _forbidden(headers, self._hosts, is_page=is_page)) is not None:
             await self._refuse(scope["path"], *refused)(scope, receive, send)
         else:
             await (self._pages if is_page else self._with_token)(scope, receive, send)
@@ -106,15 +108,18 @@ class Gate:
         return token is not None and is_token(shown, token)
 
 
-def _forbidden(headers: Headers, *, is_page: bool) -> Refusal | None:
+def _forbidden(headers: Headers, names: Collection[str], *, is_page: bool) -> Refusal | None:
     """Return the refusal that a request's headers demand at every path, None if they demand none.
 
-    The ``Host`` must be loopback; a browser's request must come from an accepted page (``is_page``).
+    The ``Host`` must be loopback, or one of ``names`` with any port; a browser's request must come from an
+    accepted page (``is_page``).
     """
     hosts = headers.getlist("host")
-    if len(hosts) != 1 or LOOPBACK.fullmatch(hosts[0].strip()) is None:
+    name = re.sub(r":\d{1,5}$", "", hosts[0].strip().lower()) if hosts else ""
+    if len(hosts) != 1 or not (name in names or LOOPBACK.fullmatch(hosts[0].strip())):
         shown = ", ".join(hosts)[:LONGEST_SHOWN]
-        return Forbidden(f"the Host header {shown!r} does not name this machine"), HTTPStatus.FORBIDDEN
+        message = f"the Host header {shown!r} does not name this machine"
+        return Forbidden(message, HOST_REMEDY), HTTPStatus.FORBIDDEN
     if is_page:
         return None
     if headers.getlist("origin"):
@@ -124,6 +129,9 @@ def _forbidden(headers: Headers, *, is_page: bool) -> Refusal | None:
     return None
 
 
+HOST_REMEDY = (
+    f"{Forbidden.default_remedy} For a container, add the host's name there to the setting http.hosts."
+)
 ORIGIN_REMEDY = (
     "Send the request from a program on this machine, without an Origin header; for a program in a browser "
     "engine, add its Origin to the setting http.origins."

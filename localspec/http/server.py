@@ -128,6 +128,7 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
         config.http.without_token,
         most=max(1, config.daemon.max_connections // 2),
         origins=config.http.origins,
+        hosts=config.http.hosts,
     )
     settings = uvicorn.Config(
         app,

@@ -69,6 +69,15 @@ def test_accepted_requests(echo: HttpServer, headers: dict[str, str]) -> None:
     assert answer.status_code == 200, answer.text
 
 
+def test_a_container_may_name_this_machine_otherwise() -> None:
+    with opened(section=SECTION + 'hosts = ["host.docker.internal"]\n') as http:
+        assert http.ask("GET", "/health", host="Host.docker.internal:8012").status_code == 200
+        page = {"host": "host.docker.internal", "origin": "http://host.docker.internal"}
+        assert http.ask("GET", "/health", **page).status_code == 403
+        refused = http.ask("GET", "/health", host="x.docker.internal")
+        assert refused.status_code == 403 and "http.hosts" in refused.text
+
+
 def test_two_hosts_are_none(echo: HttpServer) -> None:
     with socket.create_connection(("127.0.0.1", echo.port), DEADLINE_S) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n")
