@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import time
 from collections.abc import Coroutine
@@ -34,6 +35,11 @@ NO_FUNCTION = (
     f"It runs in localspec's Python, {process.python('localspec')[0]}: install there what it imports."
 )
 
+COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
+"""in JSON: a text, which stays, or a comment"""
+VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
+"""of the environment, with a value for where it is not set"""
+
 Consent = Literal["yes", "no", "always"]
 
 
@@ -48,19 +54,31 @@ class _Commands(msgspec.Struct, rename="camel"):
 
 
 def servers_in(path: Path) -> list[Server]:
-    """The programs that a file names: one for a Python file, and the servers of a JSON file. Raises
-    :class:`InvalidOptions`."""
+    """The programs that a file names: one for a Python file, and the servers of a JSON file, which may have
+    comments and variables of the environment. Raises :class:`InvalidOptions`."""
     try:
         data = path.read_bytes()
         if path.suffix == ".py":
             return [Server(path.name, process.python("localspec.agent.functions", str(path)))]
-        commands = msgspec.json.decode(data, type=_Commands).mcp_servers
+        text = COMMENT.sub(lambda found: found[1] or "", data.decode("utf-8-sig"))
+        commands = msgspec.json.decode(text, type=_Commands).mcp_servers
     except OSError as error:
         raise InvalidOptions(f"{path} cannot be read: {error.strerror}", FORMS) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise InvalidOptions(f"{path} names no tools: {error}", FORMS) from None
-    lines = {name: (each.command, *each.args) if each.command else () for name, each in commands.items()}
-    return [Server(name, lines[name], each.env) for name, each in commands.items()]
+
+    def value(found: re.Match[str]) -> str:
+        if (known := os.environ.get(found[1], found[2])) is None:
+            message = f"{path} has {found[0]}, but the environment has no {found[1]}"
+            raise InvalidOptions(message, f"Run `export {found[1]}=VALUE` before.")
+        return known
+
+    servers = []
+    for name, each in commands.items():
+        line = (each.command, *each.args) if each.command else ()
+        added = {key: VARIABLE.sub(value, text) for key, text in each.env.items()}
+        servers.append(Server(name, tuple(VARIABLE.sub(value, part) for part in line), added))
+    return servers
 
 
 class Toolbox:

@@ -191,6 +191,7 @@ async def test_results_that_are_late_or_large(tmp_path: Path, monkeypatch: pytes
         ("{", "names no tools: Input data was truncated"),
         ("{}", "names no tools: Object missing required field `mcpServers`"),
         (None, "cannot be read: No such file"),
+        ('{"mcpServers": {"a": {"command": "${NOT_SET_HERE}"}}}', "the environment has no NOT_SET_HERE"),
     ],
 )
 def test_files_that_name_no_tools(tmp_path: Path, text: str | None, message: str) -> None:
@@ -199,6 +200,18 @@ def test_files_that_name_no_tools(tmp_path: Path, text: str | None, message: str
         path.write_text(text)
     with pytest.raises(InvalidOptions, match=message):
         servers_in(path)
+
+
+def test_files_may_have_comments_variables_and_a_mark_of_their_encoding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLACE", "/x")
+    path, said = (
+        tmp_path / "mcp.json",
+        '"args": ["${PLACE}/a", "//b", "${OTHER:-c}"], "env": {"D": "${env:PLACE}"}',
+    )
+    path.write_text(f'\ufeff{{"mcpServers": {{ // mine\n"a": {{"command": "run", /* "x", */ {said}}}}}}}')
+    assert servers_in(path)[0].program == (("run", "/x/a", "//b", "c"), {"D": "/x"})
 
 
 class Script:
