@@ -98,11 +98,9 @@ def test_the_deltas_of_a_call_carry_its_id_and_its_arguments() -> None:
         ("<think>1. So.</think>It is. No.", ".", "1. So.", "It is", "stop_string"),
         ("<think>ab</think>cdab", "bc", "ab", "cdab", "stop"),
         ("<think>ab</think>cdab", "think>", "ab", "cdab", "stop"),
-        ("<think>a</think>a <b", "<", "a", "a ", "stop_string"),
         ("<think>a</think>a <", "<", "a", "a ", "stop_string"),
         (f"A zone?\n{CALL}", "zone", "", "A ", "stop_string"),
         (f"Wait.\n{CALL}", "UTC", "", "Wait.", "tool_calls"),
-        (f"Wait.\n{CALL}", "}", "", "Wait.", "tool_calls"),
     ],
 )
 def test_a_stop_string_ends_the_answer_alone(
