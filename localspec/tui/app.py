@@ -120,6 +120,7 @@ class ChatApp(App[None]):
     def on_mount(self) -> None:
         for each in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):  # leave as by ctrl+q
             asyncio.get_running_loop().add_signal_handler(each, self.exit, None, 128 + each)
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.call_after_refresh(self._start)  # the user can type then
 
     async def on_unmount(self) -> None:

@@ -70,14 +70,18 @@ class Terminal:
 
 
 @contextmanager
-def chatting(home: Path, *arguments: str, size: tuple[int, int] = (100, 30)) -> Iterator[Terminal]:
-    """``localspec chat`` in a terminal, on the daemon of ``home``."""
+def chatting(
+    home: Path, *arguments: str, size: tuple[int, int] = (100, 30), shell: str = ""
+) -> Iterator[Terminal]:
+    """``localspec chat`` in a terminal, or typed into ``shell`` there, on the daemon of ``home``."""
     terminal = Terminal(home / f"tmux-{uuid4().hex[:8]}")
     command = shlex.join((sys.executable, "-m", "localspec", "chat", *arguments))
     variables = {"LOCALSPEC_HOME": str(home), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
     assignments = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
     try:
-        terminal.start(f"env PYTHONPATH={shlex.quote(os.getcwd())} {assignments} {command}", size)
+        terminal.start(f"env PYTHONPATH={shlex.quote(os.getcwd())} {assignments} {shell or command}", size)
+        if shell:
+            terminal.write(f"{command}\n")
         terminal.until_shown("sk something")
         yield terminal
     finally:

@@ -27,12 +27,15 @@ def ask(terminal: Terminal, question: str = QUESTION) -> None:
     terminal.until_shown("tokens · ")
 
 
-def test_ctrl_z_suspends(home: Path) -> None:
-    with chatting(home) as terminal:
+@pytest.mark.parametrize(("key", "shown"), [("Right", "Enter sends"), ("C-s", "Ctrl+D deletes")])
+def test_the_screen_is_whole_again_after_ctrl_z_and_fg(home: Path, key: str, shown: str) -> None:
+    with chatting(home, shell="bash --norc --noprofile") as terminal:
+        terminal.keys(key)
+        terminal.until_shown(shown)
         terminal.keys("C-z")
-        terminal.until(lambda pane: not pane.strip(), "the shell's screen is back")
-        terminal.signal(signal.SIGCONT)
-        terminal.until_shown("sk something")
+        terminal.until_shown("Stopped")
+        terminal.write("fg\n")
+        terminal.until(lambda pane: shown in pane and "^p Commands" in pane, "all of it is painted")
 
 
 def test_it_leaves_with_what_a_shell_can_use(home: Path) -> None:
