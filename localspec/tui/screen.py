@@ -311,15 +311,14 @@ class ChatScreen(Screen[None]):
         await self._transcript.run_action(where)
 
     def action_leave(self) -> None:
-        """Leave the messages, or else stop the answer, or else leave the edit."""
+        """Remove notices; stop the answer, or else leave the messages, or else the edit."""
         self.app.clear_notifications()
         self.app.action_hide_help_panel()
-        if not self._prompt.has_focus_within:
-            self._prompt.take_focus()
-        elif self.chat.answering:
+        if self.chat.answering:
             self.chat.stop()
-        else:
+        elif self._prompt.has_focus_within:
             self._leave_edit()
+        self._prompt.take_focus()
 
     def _begin_edit(self, question: Question) -> None:
         """Put ``question`` into the prompt, to be replaced by the text that is sent."""

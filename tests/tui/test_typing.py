@@ -65,14 +65,13 @@ async def test_ctrl_c_stops_an_answer_and_else_tells_how_to_leave(still: Path) -
 
 
 @pytest.mark.slow
-async def test_esc_leaves_one_thing_at_a_time(still: Path) -> None:
+async def test_esc_stops_the_answer_first_and_then_leaves_an_edit(still: Path) -> None:
     async with showing([*conversation(), Question("And?", 3), growing()]) as player:
         chat, stopped = player.chat, []
         chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
+        player.screen.notify("anything")
         await player.press("ctrl+g", "x", "alt+up", "escape")
-        assert not stopped and player.title and not player.transcript.has_focus
-        await player.press("escape")
-        assert stopped == [True] and player.title
+        assert stopped == [True] and player.title and not player.toasts and not player.transcript.has_focus
         chat.said[-1] = answered()
         await player.press("escape")
         assert stopped == [True] and not player.title
