@@ -213,13 +213,14 @@ class Chat:
         if self._adopt(content.options):
             self.pairing = None
         self._match(content)
-        self._left = content.messages[-1].stream if content.messages else None
 
     async def pick_up(self) -> None:
-        """Follow a running answer that an earlier client began, if there is one, from its first token on."""
+        """Read changes by other clients, and follow a running answer that one of them began and left, if there
+        is one, from its first token on."""
+        if self._left is None:
+            await self.catch_up()
         name, self._left = self._left, None
         if name is None or self.answer is None:
-            await self.catch_up()
             return
         async with self._taking_turn():
             answer = Answer(status="streaming", id=self.answer.id, waiting="waiting for the answer")
@@ -504,8 +505,10 @@ class Chat:
         return changed
 
     def _match(self, content: wire.SessionContent, *, elsewhere: bool = False) -> bool:
-        """Take ids and title; returns True if the messages are the stored ones, else replaces them."""
+        """Take ids, title and an answer that was left; returns True if the messages are the stored ones, else
+        replaces them."""
         self.title = content.title
+        self._left = content.messages[-1].stream if content.messages else None
         pairs = zip(self.said, content.messages, strict=False)
         same = list(takewhile(lambda pair: _is(*pair), pairs))
         for said, stored in same:

@@ -37,6 +37,8 @@ from localspec.wording import one_line, printable
 ERROR_SHOWN_S = 10
 PAUSE_S = 0.5
 """between two paintings of the status while an answer grows"""
+LOOK_S = 1.0
+"""between two looks at an answer that another program receives"""
 FRESH_S = 10.0
 """age until which a list of models is used"""
 
@@ -112,6 +114,7 @@ class ChatScreen(Screen[None]):
         self.app.theme_changed_signal.subscribe(self, lambda _: self._show_legend())
         self._show_said()
         self._prompt.take_focus()
+        self.set_interval(LOOK_S, self._look_again)
 
     @property
     def application(self) -> Application:
@@ -467,8 +470,14 @@ class ChatScreen(Screen[None]):
 
     async def _catch_up(self) -> None:
         """Read and show changes by other programs."""
-        await self.chat.catch_up()
+        await self.chat.pick_up()
         self._show_status()
+
+    def _look_again(self) -> None:
+        """Show what another program receives, whose end causes no event, and follow the answer if it has ended."""
+        answer = self.chat.answer
+        if answer is not None and answer.elsewhere and self.application.link.connected:
+            self.attempt(self._catch_up())
 
     def on_working(self, fact: facts.Working) -> None:
         self._shown_at = -inf

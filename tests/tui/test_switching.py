@@ -93,6 +93,22 @@ async def test_another_program_has_it_answered(home: Path) -> None:
             await player.until(lambda: player.chat.title == "Another title", "it is seen, too")
 
 
+async def test_an_answer_is_followed_once_the_program_that_received_it_has_ended(home: Path) -> None:
+    async with await connect() as other:
+        opened = await other.open(options=ENDLESS).result()
+        await anext(aiter(other.chat(opened.session, QUESTION)))
+        async with playing(session=opened.session) as player:
+            assert any("another program is still receiving" in line for line in player.lines())
+            await other.close()
+            await player.until(lambda: player.chat.answering, "it is followed")
+            assert not any("another program is still receiving" in line for line in player.lines())
+            await player.press("alt+up")
+            player.screen.notify("anything")
+            await player.press("escape")
+            await player.until(lambda: not player.chat.answering, "one key has ended it")
+            assert not player.toasts and player.screen.query_one("Composer").has_focus
+
+
 @pytest.mark.slow
 async def test_an_answer_whose_chat_was_left_is_followed_by_the_next_one(home: Path) -> None:
     async with playing(ENDLESS) as player:
