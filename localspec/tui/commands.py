@@ -19,7 +19,7 @@ from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.protocol.options import SETTABLE, Options, check_options, check_value, meanings, unknown_key
 from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Answer
-from localspec.tui.dialog import deletion
+from localspec.tui.dialog import Confirm, deletion
 from localspec.tui.export import markdown, write
 from localspec.tui.screen import ChatScreen
 from localspec.tui.sessions import SessionsScreen
@@ -173,7 +173,8 @@ async def export(screen: ChatScreen, argument: str) -> None:
 @COMMANDS.command("quit", key="ctrl+q")
 async def leave(screen: ChatScreen, argument: str) -> None:
     """Leave the chat; the daemon keeps running."""
-    if await screen.may_leave():
+    question = Confirm("Leave, though a message waits for the end of the answer?", "Leave")
+    if (not screen.waits or await screen.ask(question)) and await screen.may_leave():
         screen.app.exit()
 
 

@@ -138,6 +138,11 @@ class ChatScreen(Screen[None]):
         """The text in the prompt."""
         return self._prompt.text
 
+    @property
+    def waits(self) -> bool:
+        """True if a message waits for the end of the answer."""
+        return self._prompt.waits
+
     def type(self, event: Key | Paste) -> None:
         """Put a key or a pasted text of a dialog into the prompt."""
         self._prompt.take(event)
@@ -145,6 +150,7 @@ class ChatScreen(Screen[None]):
     def show(self, chat: Chat) -> None:
         """Show another chat; an answer of the previous one continues."""
         self._leave_edit()
+        self._prompt.end_wait(send=False)
         self.chat = chat
         self._show_said()
         self._show_status()
@@ -164,6 +170,8 @@ class ChatScreen(Screen[None]):
         if command is not None:
             self._leave_edit()
             self.action_run(*command)
+        elif self.chat.answering:
+            self._prompt.wait(event.text)
         else:
             self.attempt(self._say(event.text), otherwise=event.text)
 
@@ -366,21 +374,25 @@ class ChatScreen(Screen[None]):
 
     def attempt(self, work: Coroutine[Any, Any, None], *, otherwise: str = "") -> None:
         """Run ``work`` in the background. An error is shown, and the text ``otherwise`` put back into the
-        prompt, unless its chat was left: private text must not appear in another chat."""
+        prompt, unless its chat was left: private text must not appear in another chat. A message that waits
+        for the end of the answer is sent then, unless the user has stopped that."""
         chat = self.chat
 
         async def attempted() -> None:
+            back = otherwise
             try:
                 await work
                 self._prompt.belong_to(self.chat.title)
-                return
+                back = ""
             except LocalspecError as error:
                 if not chat.discarded:
                     self.show_error(error)
             except Exception as error:  # an internal error must not end the chat, and lose what was typed
                 self.show_error(defects.report(error))
-            if otherwise and not self._prompt.text and chat is self.chat:
-                self._prompt.text = otherwise
+            if back and not self._prompt.text and chat is self.chat:
+                self._prompt.text = back
+            if not self.chat.answering:
+                self._prompt.end_wait(send=not self.chat.stopped)
 
         self.run_worker(attempted())
 

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from textual.events import Paste
 
+from localspec.errors import EngineError
 from localspec.tui.command import COMMANDS
-from localspec.tui.widgets.prompt import LONGEST_LINE, LONGEST_PASTE, Composer, History, Suggestions
+from localspec.tui.conversation import Answer, Question
+from localspec.tui.dialog import Confirm
+from localspec.tui.widgets.prompt import LONGEST_LINE, LONGEST_PASTE, WAITS, Composer, History, Suggestions
 from localspec.tui.widgets.transcript import Transcript
 from tests.memory.hostile_repository import repository
 from tests.tui.harness import ENDLESS, Player, playing
@@ -172,16 +176,55 @@ async def test_an_edit_that_comes_too_early_stays_one(home: Path) -> None:
         await player.press("enter")
         await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens), "it answers")
         await player.press("ctrl+g", "x", "enter")
-        await player.until(lambda: bool(player.toasts), "it is shown")
-        assert "this chat is still answering" in player.toasts[0] and player.typed == "Hix"
+        await player.until(lambda: player.title == WAITS, "it waits")
         before = player.chat.answer
         player.chat.stop()
-        await player.until(lambda: not player.chat.answering, "it has stopped")
+        await player.until(lambda: player.title.startswith("Edits the question"), "it has stopped")
+        assert player.typed == "Hix"
         await player.press("enter")
         await player.until(lambda: player.chat.answer is not before, "it is edited")
         assert player.chat.said[0].text == "Hix" and len(player.chat.said) == 2
         player.chat.stop()
         await player.settle()
+
+
+async def test_a_message_waits_for_the_end_of_the_answer(home: Path) -> None:
+    async with playing(ENDLESS) as player:
+        first = await player.ask_on("Hi")
+        for taking_back, typed in (("x", "And?x"), ("up", "And?")):
+            player.put("And?")
+            await player.press("enter")
+            await player.until(lambda: player.title == WAITS, "it waits")
+            await player.press(taking_back)
+            await player.until(lambda: not player.title, "it does not wait any more")
+            assert player.typed == typed and first.growing
+        await player.press("enter", "ctrl+q")
+        await player.until(lambda: isinstance(player.app.screen, Confirm), "it is not lost by leaving")
+        await player.press("n", "escape")
+        await player.until(lambda: not player.title, "the answer has ended")
+        assert player.typed == "And?" and len(player.chat.said) == 2
+
+
+@pytest.mark.parametrize("fails", [False, True])
+async def test_a_message_that_waited_is_sent_though_the_answer_failed(home: Path, fails: bool) -> None:
+    async with playing() as player:
+        turn = asyncio.Event()
+
+        async def answer() -> None:
+            await turn.wait()
+            player.chat.said[-1].status = "complete"  # type: ignore[union-attr]
+            if fails:
+                raise EngineError("the worker has ended")
+
+        player.chat.said = [Question("Hi"), Answer(status="streaming")]
+        player.screen.attempt(answer())
+        player.put("And?")
+        await player.press("enter")
+        await player.until(lambda: player.title == WAITS, "it waits")
+        turn.set()
+        await player.until(lambda: bool(player.chat.session), "it is sent")
+        await player.settle()
+        assert not player.typed and not player.title
 
 
 @pytest.mark.slow

@@ -111,8 +111,7 @@ async def test_what_is_said_before_the_last_turn_is_stored_is_shown_and_can_be_s
             player.put("And split?")
             await player.press("enter")
             await player.until(lambda: player.chat.answering, "it waits")
-        await player.until(lambda: bool(player.toasts), "the second is refused")
-        assert player.typed == "And split?" and "this chat is still answering" in player.toasts[0]
+        await player.until(lambda: bool(player.title), "the second waits")
         player.put("")
         await player.press("escape")
         await player.settle()

@@ -36,6 +36,8 @@ LONGEST_TITLE = 48
 
 WIDEST = 24
 """columns of a suggestion before its help"""
+WAITS = "Waits for the end of the answer; any change takes it back"
+"""the frame's title around a message that is sent then"""
 KEPT = 500
 """sent texts that can be recalled"""
 
@@ -206,6 +208,9 @@ class Prompt(Vertical):
         self._declined: int | None = None
         """the start of the token for which suggestions are switched off"""
         self._belongs_to = ""
+        self._title = ""
+        self._waiting = ""
+        """the message that waits"""
         self._is_blank = True
 
     def compose(self) -> ComposeResult:
@@ -223,7 +228,26 @@ class Prompt(Vertical):
 
     def entitle(self, title: str) -> None:
         """Show a title on the frame; "" shows none."""
-        self._composer.border_title = title
+        self._title = title
+        self._composer.border_title = WAITS if self.waits else title
+
+    @property
+    def waits(self) -> bool:
+        """True if a message waits to be sent."""
+        return bool(self._waiting)
+
+    def wait(self, text: str) -> None:
+        """Keep a message to be sent later, unless more is typed already."""
+        typed, self.text = self.text, text + self.text
+        self._waiting = "" if typed else text
+        self.entitle(self._title)
+
+    def end_wait(self, *, send: bool) -> None:
+        """Send the message that waits, or leave it in the prompt."""
+        waited, self._waiting = self._waiting, ""
+        self.entitle(self._title)
+        if waited and send:
+            self.action_send()
 
     def belong_to(self, title: str) -> None:
         """Show the chat's title at the foot of the frame; "" shows nothing."""
@@ -295,7 +319,9 @@ class Prompt(Vertical):
     def action_previous(self) -> None:
         """Move to the suggestion above, the line above, or the earlier text of the history."""
         composer = self._composer
-        if self._suggestions.display:
+        if self.waits:
+            self.end_wait(send=False)
+        elif self._suggestions.display:
             self._suggestions.action_cursor_up()
         elif not composer.navigator.is_first_wrapped_line(composer.cursor_location) or not self._recall(-1):
             composer.action_cursor_up()
@@ -328,6 +354,8 @@ class Prompt(Vertical):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
+        if self._waiting not in ("", self.text):
+            self.end_wait(send=False)
         if self._is_blank and self.text and not self.text.startswith("/"):
             self.post_message(self.Begun())
         self._is_blank = not self.text
