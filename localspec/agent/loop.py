@@ -41,6 +41,8 @@ VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 """of the environment, with a value for where it is not set"""
 
 Consent = Literal["yes", "no", "always"]
+REFUSED, CANCELLED = "The user refused this call.", "the user cancelled this call"
+"""results for the model"""
 
 
 class _Command(msgspec.Struct):
@@ -167,6 +169,11 @@ class Made:
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
 
     @property
+    def result(self) -> str:
+        """The result for the user, who knows what they refused or cancelled."""
+        return {REFUSED: "refused", f"error: {CANCELLED}": "cancelled"}.get(self.text or "", self.text or "")
+
+    @property
     def ended(self) -> str:
         """The tool with the beginning of the result and the time taken, in a line."""
         text = one_line(shortened(" ".join((self.text or "").split()), SHOWN_RESULT))
@@ -255,7 +262,7 @@ async def _result(made: Made, box: Toolbox, front: Front) -> str:
     name = made.call.name
     consent = "yes" if name in box.allowed else await front.consent(made)
     if consent == "no":
-        return "The user refused this call."
+        return REFUSED
     if consent == "always":
         box.allowed.add(name)
     made.began = time.monotonic()

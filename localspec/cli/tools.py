@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localspec.agent import loop
-from localspec.agent.loop import Consent, Made, Toolbox, servers_in
+from localspec.agent.loop import CANCELLED, Consent, Made, Toolbox, servers_in
 from localspec.agent.server import ToolError
 from localspec.cli.answer import show
 from localspec.cli.output import Printer, note
@@ -120,7 +120,7 @@ class Terminal:
             task = asyncio.current_task()
             if task is None or task.cancelling() > 1:
                 raise
-            raise ToolError("the user cancelled this call") from None
+            raise ToolError(CANCELLED) from None
 
     def show(self, made: Made) -> None:
         note(f"localspec: {made.begun if made.text is None else made.ended}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 from textual.message import Message
 
-from localspec.agent.loop import Consent, Made, Toolbox, converse
+from localspec.agent.loop import CANCELLED, Consent, Made, Toolbox, converse
 from localspec.agent.server import ToolError
 from localspec.errors import DaemonUnavailable, Gone, LocalspecError, SessionNotFound
 from localspec.protocol import messages as wire
@@ -329,6 +329,7 @@ class Chat:
     async def call(self, call: Coroutine[Any, Any, str]) -> str:
         """Run a call, unless the answer is stopped, and report the time that it takes."""
         self._call = task = asyncio.ensure_future(call)
+        self._report(Grown())
         if self._stopped.is_set():
             task.cancel()
         try:
@@ -338,7 +339,7 @@ class Chat:
             self._call = None
             task.cancel()
         if task.cancelled():
-            raise ToolError("the user cancelled this call")
+            raise ToolError(CANCELLED)
         return task.result()
 
     def fail(self, error: LocalspecError) -> None:
@@ -346,7 +347,7 @@ class Chat:
         self._report(Failed(error))
 
     def show(self, made: Made) -> None:
-        """Show a call before the user is asked, and its result."""
+        """Show a call once the user has answered, and its result."""
         if made.text is None:
             self.said.append(Called(made))
             self._report(Changed(keeping=True))

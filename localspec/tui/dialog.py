@@ -70,8 +70,8 @@ class Ask(Dialog[ScreenResultType]):
     """A question with a button for each answer, by its label; the last one, ``no``, has the focus."""
 
     BINDINGS = [
-        Binding("left,up", "app.focus_previous", "Previous", show=False),
-        Binding("right,down", "app.focus_next", "Next", show=False),
+        Binding("left,up", "move(-1)", "Previous", show=False),
+        Binding("right,down", "move(1)", "Next", show=False),
         Binding("pageup", "page('up')", "Page up", show=False),
         Binding("pagedown", "page('down')", "Page down", show=False),
     ]
@@ -87,7 +87,8 @@ class Ask(Dialog[ScreenResultType]):
     Ask VerticalScroll { height: auto; max-height: 60vh; margin-bottom: 1; }
     Ask Static { width: 100%; }
     Ask Horizontal { height: auto; }
-    Ask Button { min-width: 0; margin-right: 1; }
+    Ask Button { min-width: 0; margin-right: 1; padding: 0 1; }
+    Ask Button:focus { text-style: bold reverse; }
     Ask.-narrow Horizontal { layout: vertical; }
     Ask.-narrow VerticalScroll { margin-bottom: 0; }
     """
@@ -116,6 +117,12 @@ class Ask(Dialog[ScreenResultType]):
     def on_button_pressed(self, event: Button.Pressed) -> None:
         self.dismiss(self._answers[str(event.button.label)])
 
+    def action_move(self, by: int) -> None:
+        """Focus the answer beside the current one; the first and the last have none beyond them."""
+        buttons = [*self.query(Button)]
+        at = next((n for n, button in enumerate(buttons) if button.has_focus), len(buttons))
+        buttons[min(max(at + by, 0), len(buttons) - 1)].focus()
+
     def action_page(self, way: str) -> None:
         """Show another part of a long question."""
         scroll = self.query_one(VerticalScroll)
@@ -143,8 +150,8 @@ class Permission(Ask[Consent]):
     TITLE = "The model calls"
 
     def __init__(self, call: str) -> None:
-        answers: dict[str, Consent] = {"Once (y)": "yes", "Always (a)": "always", "No (esc)": "no"}
-        super().__init__(call, answers, "primary")
+        answers: dict[str, Consent] = {"Always (a)": "always", "Once (y)": "yes", "No (esc)": "no"}
+        super().__init__(call, answers, "default")
         self._letter: Key | None = None
         self.pause: Timer | None = None
         """runs behind a key, and at first"""
@@ -156,10 +163,12 @@ class Permission(Ask[Consent]):
         if self.pause is not None:
             self.pause.stop()
         self._letter = letter
+        self.query_one(Vertical).border_title = f"{self.TITLE}; keys answer in a moment"
         self.pause = self.set_timer(PAUSE_S if letter is None else ALONE_S, self._end_pause)
 
     def _end_pause(self) -> None:
         self.pause = None
+        self.query_one(Vertical).border_title = self.TITLE
         if self._letter is not None:
             self.dismiss(LETTERS[self._letter.key])
 
@@ -189,7 +198,7 @@ class Permission(Ask[Consent]):
             cast(Application, self.app).chat_screen.type(each)
         self._begin_pause()
         self.query_one("#no").focus()
-        self.query_one(Vertical).border_subtitle = "typed into the prompt; ←← Enter: once, Esc: no"
+        self.query_one(Vertical).border_subtitle = "typed into the prompt; ← Enter: once, Esc: no"
 
     async def action_stop(self) -> None:
         """Stop the answer, too."""

@@ -64,12 +64,16 @@ class FoldedEntry:
             self._lines = self._folded(painter, HEAD, painter.look.question, bar=True)
             return
         made = self.said.made
+        if made.began is None and made.text is None:
+            self._lines = []  # the question before it shows it
+            return
         self._lines = painter.text(f"{cut(made.begun, CALL_CHARS)}{made.took}", painter.look.muted)
-        if self.said.text:
+        if made.result:
             self._lines += self._folded(painter, RESULT_HEAD, Style.null(), bar=False)
 
     def _folded(self, painter: Painter, head: int, style: Style, *, bar: bool) -> list[Strip]:
-        text = shown(self.said.text)
+        text = self.said.text if isinstance(self.said, Question) else self.said.made.result
+        text = shown(text)
         if self.open:
             return painter.text(text, style, bar=bar)
         seen = text[:HEAD_CHARS]

@@ -61,7 +61,7 @@ async def test_calls_are_asked_for_and_shown_and_stay_in_the_chat(home: Path, fu
         player.screen.query_one("Composer").text = "call"  # type: ignore[attr-defined]
         await player.press("enter")
         await asked(player, 'weather {"city": "Oslo"}')
-        assert player.chat.answering
+        assert player.chat.answering and "\n".join(player.lines()).count("weather {") == 1
         await player.press("a")
         await asked(player, "time {}")
         await player.press("n")
@@ -72,6 +72,7 @@ async def test_calls_are_asked_for_and_shown_and_stay_in_the_chat(home: Path, fu
         assert time.text == answer.text.strip() == "The user refused this call."
         assert all(said.id for said in player.chat.said)
         shown = "\n".join(player.lines())
+        assert "\n  refused" in shown and "The user refused" not in shown.partition("refused")[0]
         assert shown.count("weather") == 1 and "… 37 more lines" in shown and "\x1b" not in shown
         await player.press("alt+up", "k", "k", "o", "pagedown")
         assert "more lines" not in "\n".join(player.lines())
@@ -136,7 +137,9 @@ async def test_a_text_that_is_typed_is_no_consent(home: Path, monkeypatch: pytes
         asking, answers = Permission("delete_file {}"), list[object]()
         player.app.push_screen(asking, answers.append)
         await player.press("w", "y")
+        assert "keys answer in a moment" in "\n".join(player.lines())
         await pause()
+        assert "keys answer in a moment" not in "\n".join(player.lines())
         await player.press("y", "backspace", "enter")
         assert player.typed == "wy"
         await player.press("backspace", "backspace")
@@ -157,6 +160,19 @@ async def test_a_text_that_is_typed_is_no_consent(home: Path, monkeypatch: pytes
         await player.settle()
         assert answers == ["no"]
         assert player.typed == "and son"
+
+
+async def test_the_answers_beyond_no_are_once_and_then_always(home: Path, functions: Path) -> None:
+    async with playing() as player:
+        for keys, answer in ((("left",), "yes"), (("right",), "no"), (("left", "left", "left"), "always")):
+            asking, answers = Permission("delete_file {}"), list[object]()
+            player.app.push_screen(asking, answers.append)
+            await player.until(lambda asking=asking: asking.is_active, "it is asked")  # type: ignore[misc]
+            await player.press(*keys)
+            await rested(player)
+            await player.press("enter")
+            await player.until(lambda answers=answers: bool(answers), "it is answered")  # type: ignore[misc]
+            assert answers == [answer]
 
 
 async def test_a_long_call_is_read_by_pages_above_the_answers(home: Path) -> None:
