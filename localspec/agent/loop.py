@@ -20,13 +20,16 @@ from localspec.agent.server import Server, ToolError
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.jsonrpc import shortened
 from localspec.protocol.messages import CallResult, Instead
-from localspec.protocol.requests import Result, Tool, ToolCall
+from localspec.protocol.requests import CallBegun, Delta, Result, Tool, ToolCall
 from localspec.tools.families import as_json
 from localspec.tools.words import is_written_call
 from localspec.wording import duration, one_line
 
 MOST_TURNS = 20
 """answers with calls, after which a conversation is ended"""
+LONGEST_CALL, SHOWN_CALL = 4_096, 60
+"""characters of a call's arguments, beyond which they are taken to have no end; those at their end that are
+shown while they are written"""
 SHOWN_RESULT = 120
 """characters in the line of a call's result"""
 FORMS = 'Give FILE.py with functions, or FILE.json with {"mcpServers": {NAME: {"command": …, "args": […]}}}.'
@@ -147,6 +150,42 @@ async def _end(servers: list[Server]) -> None:
     await asyncio.gather(*(server.close() for server in servers))
 
 
+class Writing:
+    """The call that an answer writes, as far as it has come; one without an end is to be stopped."""
+
+    def __init__(self) -> None:
+        self._call: CallBegun | None = None
+        self._arguments = ""
+
+    def take(self, delta: Delta) -> None:
+        """Take the next piece of the answer."""
+        if self.is_endless:
+            return
+        if delta.call != self._call:
+            self._call, self._arguments = delta.call, ""
+        if delta.call is not None:
+            self._arguments += delta.text
+
+    @property
+    def is_endless(self) -> bool:
+        return len(self._arguments) > LONGEST_CALL
+
+    @property
+    def shown(self) -> str:
+        """The tool, the end of the arguments, and their length, in a line; empty without a call."""
+        if self._call is None:
+            return ""
+        end, more = self._arguments[-SHOWN_CALL:], "…" * (len(self._arguments) > SHOWN_CALL)
+        return one_line(f"{self._call.name} {more}{end} ({len(self._arguments):,} characters)")
+
+    @property
+    def error(self) -> LocalspecError:
+        """The error of a call without an end."""
+        name = "a tool" if self._call is None else one_line(self._call.name)
+        what = f"the call of {name} was stopped: its arguments had over {LONGEST_CALL:,} characters"
+        return LocalspecError(what, "It is not made. Ask in other words, or a larger model.")
+
+
 @dataclass(eq=False)
 class Made:
     """A call that is made, then its ``text``: the result, or the refusal or failure in words."""
@@ -198,6 +237,10 @@ class Front(Protocol):
     json: bool
     """True if the answer may be JSON"""
 
+    @property
+    def writing(self) -> Writing:
+        """The call that the last answer ended with, or was stopped in because that has no end."""
+
     async def answer(self, results: tuple[CallResult, ...], how: Instead | None = None) -> Result | None:
         """Have the question answered, or the answer go on after these results, perhaps by an answer of this
         kind; returns it, None if it failed."""
@@ -212,6 +255,9 @@ class Front(Protocol):
     def show(self, made: Made) -> None:
         """Show a call, before the user is asked and after its end."""
 
+    def fail(self, error: LocalspecError) -> None:
+        """Show an error, after which the conversation goes on."""
+
 
 async def converse(box: Toolbox, front: Front) -> bool:
     """Have a question answered, making the calls that the user consents to, until an answer has none; returns
@@ -219,7 +265,7 @@ async def converse(box: Toolbox, front: Front) -> bool:
 
     Small models go on to call: an answer that repeats calls whose results are known, is empty, or is a call
     of a tool that is not there, is replaced: before the first result by a call, then by words from the
-    results.
+    results. So is an answer that was stopped in a call without an end.
     """
     answer = await front.answer(())
     if not box.tools:
@@ -229,7 +275,7 @@ async def converse(box: Toolbox, front: Front) -> bool:
     known: dict[tuple[str, str], str] = {}
     last: dict[tuple[str, str], str] = {}
     for turn in range(MOST_TURNS):
-        made = [] if answer is None else [Made(call) for call in answer.calls]
+        made = [] if answer is None or front.writing.is_endless else [Made(call) for call in answer.calls]
         if all(one.key in last for one in made):
             break
         for one in made:
@@ -241,7 +287,9 @@ async def converse(box: Toolbox, front: Front) -> bool:
         is_last = last.items() <= known.items() or turn == MOST_TURNS - 1
         answer = await front.answer(results, "words" if is_last else None)
         known |= last
-    if known and not _is_useful(answer, front):
+    if is_endless := front.writing.is_endless:
+        front.fail(front.writing.error)
+    if is_endless or (known and not _is_useful(answer, front)):
         answer = await front.answer_instead("words")
     return _is_useful(answer, front)
 

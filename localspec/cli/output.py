@@ -346,6 +346,8 @@ class Printer:
         self._json, self._events, self._stats = as_json, events, stats
         self._lines = Lines(lambda: os.get_terminal_size(sys.stdout.fileno()).columns) if prose else None
         self._progress = Progress()
+        self.follow: Callable[[Delta], str] = lambda delta: "writing a call"
+        """is called with each piece of an answer; returns what is shown while a call is written"""
         self.loaded_s = 0.0
         """seconds until the model was loaded; 0: it was"""
         self.partial: Result | None = None
@@ -362,10 +364,11 @@ class Printer:
             json({"event": "progress", "stage": what, "fraction": fraction})
 
     def delta(self, delta: Delta) -> None:
+        call = self.follow(delta)
         if delta.channel != "answer" and not self._events:
             self._write_wrapped("", is_end=True)
             end_line()  # the live line takes the place of what is there
-            self._progress.update("thinking" if delta.channel == "thinking" else "writing a call", None)
+            self._progress.update("thinking" if delta.channel == "thinking" else call, None)
             return
         self._progress.stop()
         if self._events:

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from localspec.agent import loop
-from localspec.agent.loop import CANCELLED, Consent, Made, Toolbox, servers_in
+from localspec.agent.loop import CANCELLED, Consent, Made, Toolbox, Writing, servers_in
 from localspec.agent.server import ToolError
 from localspec.cli.answer import show
-from localspec.cli.output import Printer, note
-from localspec.errors import EngineError
+from localspec.cli.output import Printer, failure, note
+from localspec.errors import EngineError, LocalspecError
 from localspec.protocol.messages import CallResult, Instead
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Message, Result
+from localspec.protocol.requests import Delta, Message, Result
 from localspec.tools.words import ask_in_words, limit_to_words, may_be_json
 
 if TYPE_CHECKING:
@@ -95,6 +95,15 @@ class Terminal:
     async def _show(self, stream: Stream[Result]) -> Result:
         """Print an answer, unless it may be a call in JSON: then it is held until another one follows it."""
         self._printer.held = ""
+        self.writing = writing = Writing()
+
+        def follow(delta: Delta) -> str:
+            writing.take(delta)
+            if writing.is_endless:
+                stream.stop()
+            return f"writing {writing.shown}"
+
+        self._printer.follow = follow
         self._result = result = await show(stream, self._printer)
         self._printer.messages.append(Message("assistant", result.text, result.calls))
         if result.calls:
@@ -121,6 +130,9 @@ class Terminal:
             if task is None or task.cancelling() > 1:
                 raise
             raise ToolError(CANCELLED) from None
+
+    def fail(self, error: LocalspecError) -> None:
+        failure(error, as_json=False)
 
     def show(self, made: Made) -> None:
         note(f"localspec: {made.begun if made.text is None else made.ended}")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 from textual.message import Message
 
-from localspec.agent.loop import CANCELLED, Consent, Made, Toolbox, converse
+from localspec.agent.loop import CANCELLED, Consent, Made, Toolbox, Writing, converse
 from localspec.agent.server import ToolError
 from localspec.errors import DaemonUnavailable, Gone, LocalspecError, SessionNotFound
 from localspec.protocol import messages as wire
@@ -215,8 +215,8 @@ class Chat:
         self._match(content)
 
     async def pick_up(self) -> None:
-        """Read changes by other clients, and follow a running answer that one of them began and left, if there
-        is one, from its first token on."""
+        """Read changes by other clients, and follow a running answer that one of them began and left, if
+        there is one, from its first token on."""
         if self._left is None:
             await self.catch_up()
         name, self._left = self._left, None
@@ -402,6 +402,8 @@ class Chat:
             try:
                 async for event in stream.events():
                     self._take(event, answer)
+                    if answer.writing.is_endless:
+                        stream.stop()
                 result = await stream.result()
             except DaemonUnavailable:
                 if not client.lost or stream.name is None:
@@ -549,9 +551,13 @@ class _Front:
     def __init__(self, chat: Chat, tools: Tools, said: list[Said], begin: Begin) -> None:
         self._chat, self._tools = chat, tools
         self._said, self._begin = said, begin
-        self.work, self.show = chat.call, chat.show
+        self.work, self.show, self.fail = chat.call, chat.show, chat.fail
         question = last_question(said)
         self.json = may_be_json(question.text if question else "", chat.options)
+
+    @property
+    def writing(self) -> Writing:
+        return Writing() if self._chat.answer is None else self._chat.answer.writing
 
     async def answer(
         self, results: tuple[wire.CallResult, ...], how: wire.Instead | None = None
@@ -575,7 +581,7 @@ class _Front:
         try:
             return await self._chat.turn(said, begin, results=True)
         except LocalspecError as error:  # the question itself was answered
-            self._chat.fail(error)
+            self.fail(error)
             return None
 
     async def consent(self, made: Made) -> Consent:

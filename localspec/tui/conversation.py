@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from localspec.agent.loop import Made
+from localspec.agent.loop import Made, Writing
 from localspec.errors import LocalspecError
 from localspec.protocol.messages import SessionContent, Status
 from localspec.protocol.requests import Delta, Result, ToolCall
@@ -80,8 +80,7 @@ class Answer:
     """True if another client receives it, or did so until it ended"""
     calls: tuple[ToolCall, ...] = ()
     """the calls at its end"""
-    calling: str = ""
-    """the tool whose call it writes"""
+    writing: Writing = field(default_factory=Writing)
 
     def grow(self, delta: Delta) -> None:
         """Append the text and tokens of a round, or of several, if the client was slow."""
@@ -89,7 +88,7 @@ class Answer:
             self.thoughts += shown(delta.text)
         elif delta.channel == "answer":
             self.text += shown(delta.text)
-        self.calling = "" if delta.call is None else delta.call.name
+        self.writing.take(delta)
         for token in delta.tokens:
             last = self.runs[-1] if self.runs else None
             self.sources[token.source] += 1

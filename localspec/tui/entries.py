@@ -171,8 +171,8 @@ class AnswerEntry:
     def _remarks(self, painter: Painter) -> Iterator[Piece]:
         answer, look = self.said, painter.look
         if answer.growing:
-            if answer.calling:
-                yield f"calls {answer.calling}", look.muted
+            if answer.writing.shown:
+                yield f"calls {answer.writing.shown}", look.muted
             elif not answer.text:
                 yield answer.thoughts[-THOUGHTS:] or answer.waiting, look.muted
             return

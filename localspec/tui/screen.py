@@ -486,7 +486,7 @@ class ChatScreen(Screen[None]):
         self._show_status()
 
     def _look_again(self) -> None:
-        """Show what another program receives, whose end causes no event, and follow the answer if it has ended."""
+        """Show what another program receives, and follow the answer if that has ended: this is no event."""
         answer = self.chat.answer
         if answer is not None and answer.elsewhere and self.application.link.connected:
             self.attempt(self._catch_up())

@@ -15,8 +15,8 @@ import pexpect
 import pytest
 from msgspec.structs import replace
 
-from localspec.agent import server
-from localspec.agent.loop import Consent, Made, Toolbox, converse, servers_in
+from localspec.agent import loop, server
+from localspec.agent.loop import Consent, Made, Toolbox, Writing, converse, servers_in
 from localspec.agent.server import ToolError
 from localspec.cli.output import Printer
 from localspec.cli.tools import Terminal
@@ -24,7 +24,7 @@ from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.messages import CallResult, Instead, StoredMessage
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Result, Tool, ToolCall
+from localspec.protocol.requests import CallBegun, Delta, Result, Tool, ToolCall
 from tests.client.conftest import connected, own_home
 from tests.waiting import DEADLINE_S, run, until
 
@@ -218,6 +218,7 @@ class Script:
         self._client, self._session, self._box = client, session, box
         self._consents, self.json = iter(consents), False
         self.lines: list[str] = []
+        self.writing = Writing()
 
     async def answer(self, results: tuple[CallResult, ...], how: Instead | None = None) -> Result:
         tools = self._box.tools if how is None else ()
@@ -226,6 +227,9 @@ class Script:
             stream = self._client.results(self._session, results, how, tools=tools)
         else:
             stream = self._client.chat(self._session, "call", tools=tools)
+        self.writing = Writing()
+        async for delta in stream:
+            self.writing.take(delta)
         return await stream.result()
 
     async def answer_instead(self, how: Instead) -> Result:
@@ -241,6 +245,9 @@ class Script:
 
     def show(self, made: Made) -> None:
         self.note(made.begun if made.text is None else made.ended)
+
+    def fail(self, error: LocalspecError) -> None:
+        self.note(error.message)
 
     def note(self, line: str) -> None:
         self.lines.append(line.rpartition(" (")[0] or line)
@@ -294,6 +301,27 @@ async def test_a_call_that_a_limit_cut_is_no_answer(home: Path, functions: Path)
     async with connected() as client, opened(functions) as (box, _):
         session = (await client.open().result()).session
         assert not await converse(box, script := Cut(client, session, box)) and script.lines == []
+
+
+async def test_a_call_without_an_end_is_not_made(
+    home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "LONGEST_CALL", 10)
+    lines, messages = await conversation(functions)
+    assert lines == ["the call of weather was stopped: its arguments had over 10 characters", "words"]
+    assert [each.role for each in messages] == ["user", "assistant"] and not messages[1].tool_calls
+
+
+def test_of_a_call_that_is_written_the_end_is_shown() -> None:
+    writing, call = Writing(), CallBegun(0, "1", "total")
+    for text in ('{"numbers": [', *["100, "] * 20):
+        writing.take(Delta(text, (), "call", call))
+    assert writing.shown == f"total …{'100, ' * 12} (113 characters)" and not writing.is_endless
+    writing.take(Delta("", ()))
+    assert writing.shown == ""
+    for _ in range(1000):
+        writing.take(Delta("100, ", (), "call", call))
+    assert writing.is_endless and "total was stopped: its arguments had over 4,096" in writing.error.message
 
 
 def test_a_call_is_shown_in_full_with_what_is_not_seen() -> None:

@@ -9,6 +9,7 @@ import pytest
 from textual.events import Paste
 from textual.widgets import Button
 
+from localspec.agent import loop
 from localspec.agent.loop import servers_in
 from localspec.tui import dialog
 from localspec.tui.conversation import Answer, Called, Question
@@ -102,6 +103,20 @@ async def test_words_take_the_place_of_a_call_that_is_repeated(home: Path, funct
         roles = [said.role for said in player.chat.said]
         assert roles == ["user", "assistant", "tool", "tool", "assistant"]
         assert "time {} returned:" in player.chat.said[-1].text
+
+
+async def test_words_take_the_place_of_a_call_without_an_end(
+    home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(loop, "LONGEST_CALL", 10)
+    async with playing() as player:
+        await player.screen.open_tools(servers_in(functions))
+        player.put("call")
+        await player.press("enter")
+        await player.answered(None)
+        assert [said.role for said in player.chat.said] == ["user", "assistant"]
+        assert any("its arguments had over 10 characters" in toast for toast in player.toasts)
+        assert player.chat.said[-1].text and not player.chat.answering
 
 
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])
