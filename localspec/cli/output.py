@@ -359,7 +359,7 @@ class Printer:
 
     def progress(self, what: str, fraction: float) -> None:
         if not (self._events and is_terminal()):  # there the events show the progress
-            self._progress.update(what, fraction)
+            self._progress.update("reading the prompt" if what == "prefill" else what, fraction)
         if self._events:
             json({"event": "progress", "stage": what, "fraction": fraction})
 

@@ -358,6 +358,10 @@ class Chat:
     async def _settle(self, answer: Answer, before: list[Said]) -> None:
         """Keep the turn of ``answer``; if the daemon did not begin it, restore ``before`` and raise."""
         content = await self._stored()
+        if (result := answer.result) is not None:
+            with contextlib.suppress(LocalspecError):  # optional
+                loaded = (await self._link.ask(lambda client: client.status())).models
+                answer.context = next((each.n_ctx for each in loaded if each.model == result.model), 0)
         done = answer.result is not None and answer.result.finish_reason != "cancelled"
         taken = (
             bool(answer.text) or done or (content is not None and _is_new(content, len(self.said), before))

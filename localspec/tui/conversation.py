@@ -64,6 +64,8 @@ class Answer:
     sources: Counter[str] = field(default_factory=Counter)
     """tokens by source"""
     result: Result | None = None
+    context: int = 0
+    """tokens of its model's context; 0: not known"""
     error: LocalspecError | None = None
     first: float | None = None
     last: float | None = None

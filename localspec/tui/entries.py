@@ -14,7 +14,7 @@ from localspec.protocol.jsonrpc import shortened as cut
 from localspec.tui.conversation import Answer, Called, Question, Said, shown
 from localspec.tui.painter import Painter
 from localspec.tui.plain import Piece, Plain
-from localspec.wording import shortened, untemplated
+from localspec.wording import duration, shortened, untemplated
 
 if TYPE_CHECKING:
     from localspec.tui.blocks import Block
@@ -184,6 +184,9 @@ class AnswerEntry:
             yield remark, look.muted
         if answer.result is not None and answer.result.stats.untemplated:
             yield untemplated(answer.result.model), look.muted
+        if answer.result is not None and answer.text and (speed := answer.result.stats.decode_tokens_per_s):
+            took = (answer.result.stats.ttft_s or 0) + answer.result.completion_tokens / speed
+            yield f"{duration(took)} · {speed:.0f} tok/s", look.muted
 
     def forget(self) -> None:
         """Drop the painted lines."""

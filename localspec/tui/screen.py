@@ -403,6 +403,7 @@ class ChatScreen(Screen[None]):
             turn.close()
             raise EngineBusy("this chat is still answering", "Wait for its end, or stop it with Esc.")
         await turn
+        self._show_status()  # with what is known at the end only
 
     async def busy(self, label: str, work: Awaitable[T]) -> T:
         """Return the result of ``work``; ``label`` is shown meanwhile."""

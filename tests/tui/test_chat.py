@@ -21,6 +21,7 @@ async def test_a_question_is_answered_and_edited_later(home: Path) -> None:
         assert any("What does os.path.join do?" in line for line in player.lines())
         assert any(max(answer.text.split(), key=len) in line for line in player.lines())
         assert sum(run.chars for run in answer.runs) == len(answer.text)
+        assert " of 16,384 tokens" in "\n".join(player.lines())
         await player.say("And os.path.split?")
         last = player.chat.answer
         await player.press("alt+up", "k", "k", "k", "e")

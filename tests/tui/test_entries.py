@@ -160,7 +160,8 @@ def test_what_the_model_has_not_read_is_shown() -> None:
     stats = replace(answer.result.stats, truncated_messages=2)
     answer.result = replace(answer.result, stats=stats)
     lines = "the context is full: the prompt is without 2 old messages"
-    assert shown(painted(answer)) == ["x", lines]
+    took = (0.08 + answer.tokens / 212.4) * 1000
+    assert shown(painted(answer)) == ["x", lines, f"{took:.0f} ms · 212 tok/s"]
 
 
 def test_a_question_is_shown_as_it_was_typed() -> None:

@@ -31,6 +31,14 @@ def test_what_matters_most_comes_first() -> None:
     assert status(private=True) == f"private · {whole}"
 
 
+def test_the_part_of_the_context_that_is_used_is_shown() -> None:
+    answer = answered()
+    assert answer.result is not None
+    answer.result.prompt_tokens, answer.context = 1_200, 32_768
+    used = 1_200 + answer.result.completion_tokens
+    assert f"stdlib-6m · {used:,} of 32,768 tokens · 212 tok/s" in summary(PAIRING, answer, private=False)
+
+
 def test_figures_of_another_model_are_left_out() -> None:
     answer = answered()
     answer.model = PAIRING.target

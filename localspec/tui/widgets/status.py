@@ -54,7 +54,10 @@ def _parts(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> 
             yield f"{answer.speed:.0f} tok/s"
         if answer.drafted:
             yield f"{answer.drafted:.0%} drafted"
-    stats = Stats() if answer is None or answer.result is None else answer.result.stats
+    result = None if answer is None else answer.result
+    if answer is not None and result is not None and answer.context:
+        yield f"{result.prompt_tokens + result.completion_tokens:,} of {answer.context:,} tokens"
+    stats = Stats() if result is None else result.stats
     yield from _figures(stats)
     if pairing is not None:
         names = " + ".join(
