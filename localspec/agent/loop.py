@@ -150,40 +150,30 @@ async def _end(servers: list[Server]) -> None:
     await asyncio.gather(*(server.close() for server in servers))
 
 
+@dataclass(eq=False)
 class Writing:
     """The call that an answer writes, as far as it has come; one without an end is to be stopped."""
 
-    def __init__(self) -> None:
-        self._call: CallBegun | None = None
-        self._arguments = ""
+    call: CallBegun | None = None
+    arguments: str = ""
 
     def take(self, delta: Delta) -> None:
         """Take the next piece of the answer."""
-        if self.is_endless:
-            return
-        if delta.call != self._call:
-            self._call, self._arguments = delta.call, ""
-        if delta.call is not None:
-            self._arguments += delta.text
+        if delta.call != self.call and not self.is_endless:
+            self.call, self.arguments = delta.call, ""
+        self.arguments += delta.text if delta.call is not None else ""
 
     @property
     def is_endless(self) -> bool:
-        return len(self._arguments) > LONGEST_CALL
+        return len(self.arguments) > LONGEST_CALL
 
     @property
     def shown(self) -> str:
         """The tool, the end of the arguments, and their length, in a line; empty without a call."""
-        if self._call is None:
+        if self.call is None:
             return ""
-        end, more = self._arguments[-SHOWN_CALL:], "…" * (len(self._arguments) > SHOWN_CALL)
-        return one_line(f"{self._call.name} {more}{end} ({len(self._arguments):,} characters)")
-
-    @property
-    def error(self) -> LocalspecError:
-        """The error of a call without an end."""
-        name = "a tool" if self._call is None else one_line(self._call.name)
-        what = f"the call of {name} was stopped: its arguments had over {LONGEST_CALL:,} characters"
-        return LocalspecError(what, "It is not made. Ask in other words, or a larger model.")
+        end = self.arguments if len(self.arguments) <= SHOWN_CALL else f"…{self.arguments[-SHOWN_CALL:]}"
+        return one_line(f"{self.call.name} {end} ({len(self.arguments):,} characters)")
 
 
 @dataclass(eq=False)
@@ -206,11 +196,6 @@ class Made:
         """The tool with all of its arguments, in a line; what a screen does not show is escaped."""
         line = f"{self.call.name} {_arguments(self.call)}"
         return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
-
-    @property
-    def result(self) -> str:
-        """The result for the user, who knows what they refused or cancelled."""
-        return {REFUSED: "refused", f"error: {CANCELLED}": "cancelled"}.get(self.text or "", self.text or "")
 
     @property
     def ended(self) -> str:
@@ -238,8 +223,7 @@ class Front(Protocol):
     """True if the answer may be JSON"""
 
     @property
-    def writing(self) -> Writing:
-        """The call that the last answer ended with, or was stopped in because that has no end."""
+    def writing(self) -> Writing: ...  # of the last answer
 
     async def answer(self, results: tuple[CallResult, ...], how: Instead | None = None) -> Result | None:
         """Have the question answered, or the answer go on after these results, perhaps by an answer of this
@@ -255,8 +239,7 @@ class Front(Protocol):
     def show(self, made: Made) -> None:
         """Show a call, before the user is asked and after its end."""
 
-    def fail(self, error: LocalspecError) -> None:
-        """Show an error, after which the conversation goes on."""
+    def fail(self, error: LocalspecError) -> None: ...
 
 
 async def converse(box: Toolbox, front: Front) -> bool:
@@ -288,7 +271,8 @@ async def converse(box: Toolbox, front: Front) -> bool:
         answer = await front.answer(results, "words" if is_last else None)
         known |= last
     if is_endless := front.writing.is_endless:
-        front.fail(front.writing.error)
+        what = f"a call was stopped: its arguments had over {LONGEST_CALL:,} characters"
+        front.fail(LocalspecError(what, "It is not made. Ask in other words, or a larger model."))
     if is_endless or (known and not _is_useful(answer, front)):
         answer = await front.answer_instead("words")
     return _is_useful(answer, front)

@@ -347,7 +347,7 @@ class Printer:
         self._lines = Lines(lambda: os.get_terminal_size(sys.stdout.fileno()).columns) if prose else None
         self._progress = Progress()
         self.follow: Callable[[Delta], str] = lambda delta: "writing a call"
-        """is called with each piece of an answer; returns what is shown while a call is written"""
+        """takes each piece of an answer, and returns what is shown of a call"""
         self.loaded_s = 0.0
         """seconds until the model was loaded; 0: it was"""
         self.partial: Result | None = None

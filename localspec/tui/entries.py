@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.style import Style
 from textual.strip import Strip
 
+from localspec.agent.loop import CANCELLED, REFUSED
 from localspec.protocol.jsonrpc import shortened as cut
 from localspec.tui.conversation import Answer, Called, Question, Said, shown
 from localspec.tui.painter import Painter
@@ -29,6 +30,8 @@ HEAD_CHARS, CALL_CHARS = 8_000, 4_000
 """characters of it that are wrapped to find them, and of a call with its arguments that are shown"""
 THOUGHTS = 300
 """characters at the end of thoughts that are shown until the answer begins"""
+REFUSALS = {REFUSED: "refused", f"error: {CANCELLED}": "cancelled"}
+"""results of calls that the user did not want, as they are shown"""
 ENDINGS = {
     "cancelled": "stopped",
     "failed": "interrupted; press ctrl+r to answer again",
@@ -68,12 +71,11 @@ class FoldedEntry:
             self._lines = []  # the question before it shows it
             return
         self._lines = painter.text(f"{cut(made.begun, CALL_CHARS)}{made.took}", painter.look.muted)
-        if made.result:
+        if self.said.text:
             self._lines += self._folded(painter, RESULT_HEAD, Style.null(), bar=False)
 
     def _folded(self, painter: Painter, head: int, style: Style, *, bar: bool) -> list[Strip]:
-        text = self.said.text if isinstance(self.said, Question) else self.said.made.result
-        text = shown(text)
+        text = shown(REFUSALS.get(self.said.text, self.said.text))
         if self.open:
             return painter.text(text, style, bar=bar)
         seen = text[:HEAD_CHARS]

