@@ -169,7 +169,6 @@ class Memory:
         self._reported: set[str] = set()
         self._files = TableFiles(directory / vocab_fp, self._notice)
         self._tables: dict[str, NgramTable] = {}
-        self._full: set[str] = set()
         self._sources: dict[str, Sources] = {}
         self._lessons: deque[tuple[Lesson, Moment]] = deque()
         self._waiting = 0
@@ -183,7 +182,7 @@ class Memory:
     def tables(self, workspace: str | None) -> tuple[NgramTable, ...]:
         """The workspace's own table, then the user-wide one, as far as they exist and can be opened.
 
-        A table that another process has replaced or forgotten is opened anew: call this for each request.
+        A table that another process has forgotten is opened anew: call this for each request.
         """
         places = (workspace, None) if workspace is not None else (None,)
         names = [self._try(partial(name_of, place)) for place in places]
@@ -204,8 +203,8 @@ class Memory:
         if name is None:
             return None
         table = self._tables.get(name)
-        # A table that was forgotten or replaced before this text came is not the one to learn it.
-        epoch = None if table is None or table.is_superseded else table.epoch
+        # A table that was forgotten before this text came is not the one to learn it.
+        epoch = None if table is None or table.is_forgotten else table.epoch
         return Moment(name, epoch, time.time())
 
     def learn(self, lesson: Lesson, moment: Moment | None = None) -> None:
@@ -300,26 +299,17 @@ class Memory:
             if grams:
                 if table is None:
                     table = yield from self._prepared(lesson, moment)
-                else:
-                    table = self._same(table)
-                if table is None or self._is_forgotten(tag, since):
+                if table is None or table.is_forgotten or self._is_forgotten(tag, since):
                     return True  # the table was forgotten meanwhile, or the source of this text
                 self._insert(table, grams, lesson)
                 if self._files.forgotten.is_since(tag, since):
                     # The source was forgotten between the two checks: these entries came after the erasure.
                     yield from apart(partial(self._files.erase, name, lesson.source))
                     return True
-                if table.is_crowded and self._files.may_grow(table) and name not in self._full:
-                    yield from self._grow(name, table)
             elif self._is_forgotten(tag, since):
                 return True
             yield
         return False
-
-    def _same(self, table: NgramTable) -> NgramTable | None:
-        """A table's current file, which may have grown; None if it was forgotten. Raises :data:`FAULTS`."""
-        current = self._opened(table.header.name)
-        return current if current is not None and current.epoch == table.epoch else None
 
     def _prepared(self, lesson: Lesson, moment: Moment) -> Generator[None, None, NgramTable | None]:
         """The table that learns a text, with the name of its source noted; None if it was forgotten.
@@ -337,7 +327,6 @@ class Memory:
             return None
         if lesson.source not in self._sources_of(moment.table):
             yield from apart(partial(self._files.note, moment.table, lesson.source, since=moment.since))
-            return self._same(table)
         return table
 
     def _withhold(self, tokens: int) -> None:
@@ -345,13 +334,6 @@ class Memory:
 
     def _is_forgotten(self, tag: int, since: float) -> bool:
         return self._forgotten.get(tag, 0.0) >= since or self._files.forgotten.is_since(tag, since)
-
-    def _grow(self, name: str, table: NgramTable) -> Iterator[None]:
-        try:
-            self._keep(name, (yield from apart(partial(self._files.grow, table))))
-        except FAULTS as error:
-            self._full.add(name)
-            self._complain(error)
 
     def _insert(self, table: NgramTable, grams: list[Grams], lesson: Lesson) -> None:
         tag = tag_of(lesson.source)
@@ -369,7 +351,7 @@ class Memory:
         """The table of a name; None if there is none. Raises :data:`FAULTS`."""
         # An old one may still be in use: it is unmapped with its last reference.
         table = self._tables.pop(name, None)
-        if table is None or table.is_superseded:
+        if table is None or table.is_forgotten:
             table = self._files.open(name)
         if table is not None:
             self._keep(name, table)

@@ -5,9 +5,9 @@ takes no lock. An entry is two words, and the first is the key XORed with the to
 overwritten entry matches nothing (Hyatt and Mann, "A lock-less transposition-table implementation for
 parallel search", 2002). A lost or wrong entry costs a rejected draft at most.
 
-The files of one vocabulary's tables are found, made, grown and removed so that a kill at any time is safe. A
-table is ``<name>.<generation>.ngm``; the highest generation counts. A file gets its name only when it is
-complete, and is never truncated. Names change under the lock of the folder.
+The files of one vocabulary's tables are made and removed so that a kill at any time is safe. A table is
+``<name>.ngm``, of one size from the beginning: when it is full, ageing makes room. A file gets its name only
+when it is complete, and is never truncated. Names change under the lock of the folder.
 """
 
 from __future__ import annotations
@@ -100,36 +100,34 @@ def salt_of(epoch: int) -> int:
 
 
 MAGIC = b"LSNGRAM\0"
-VERSION = 1
+VERSION = 2
 HEADER_BYTES = 4096
 ENTRY_BYTES = 16
 BUCKET = 4
 """entries that share a cache line"""
 MIN_BITS, MAX_BITS = 4, 26
+BITS = 20
+"""log2 of the number of entries of a new table: 16 MiB, which hold 200,000 tokens whole"""
 
 PRELUDE = struct.Struct("<8sII")
 """magic, version, crc of the fields"""
-FIELDS = struct.Struct("<III32s64sH")
-"""entry size, log2 of the number of entries, generation, name, vocab_fp, bytes of the workspace's path"""
+FIELDS = struct.Struct("<II32s64sH")
+"""entry size, log2 of the number of entries, name, vocab_fp, bytes of the workspace's path"""
 STATE_AT = 3072
 """offset of the state, which changes in place and is outside the crc; before it: the fields and the path"""
-STATE = struct.Struct("<QIIQQd")
-MARKER_AT, COUNTERS_AT = STATE_AT + 8, STATE_AT + 12
+STATE = struct.Struct("<QIQQd")
+COUNTERS_AT = STATE_AT + 8
 COUNTERS = struct.Struct("<IQQd")
-"""the part of the state after epoch and marker"""
+"""the part of the state after the epoch"""
 PATH_AT = PRELUDE.size + FIELDS.size
 PATH_ROOM = STATE_AT - PATH_AT
-SUPERSEDED = 0x4F564552
-"""the marker of a file that processes must no longer use; all other values mean nothing"""
+FORGOTTEN = 0
+"""the epoch of a table that processes must no longer use"""
 
 FRESH_SCORE = 3
 """survives one rejection"""
 MAX_SCORE = 255
 REJECTED = 2
-CROWDED = 0.55
-"""the share of used entries above which full buckets get common: the table grows, within its limits"""
-SAMPLE = 1024
-"""entries counted as a sample of all: hashing spreads them evenly"""
 
 UNUSABLE = (errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
 """errors of opening that are caused by the file itself"""
@@ -147,7 +145,7 @@ _entry = struct.Struct("<QQ").pack_into
 _value = struct.Struct("<Q").unpack_from
 _tag_score_stamp = struct.Struct("<HBB").pack_into
 _score_stamp = struct.Struct("<BB").pack_into
-_epoch, _marker, _tick = struct.Struct("<Q"), struct.Struct("<I"), struct.Struct("<I").unpack_from
+_epoch, _tick = struct.Struct("<Q"), struct.Struct("<I").unpack_from
 VALUE_AT, TAIL_AT, SCORE_BYTE_AT = 8, 12, 14
 
 
@@ -155,8 +153,7 @@ class State(NamedTuple):
     """The fields that change during a table's life."""
 
     epoch: int
-    """chosen at random; incremented when everything is forgotten"""
-    marker: int = 0
+    """chosen at random, or :data:`FORGOTTEN`"""
     clock: int = 0
     """counts the times that half the table's size was inserted: the unit of age"""
     inserted: int = 0
@@ -172,7 +169,6 @@ class Header(NamedTuple):
 
     bits: int
     """log2 of the number of entries"""
-    generation: int
     name: str
     vocab_fp: str
     workspace: str
@@ -186,7 +182,7 @@ class Header(NamedTuple):
         """The whole page."""
         path = plain(self.workspace).encode()[:PATH_ROOM]
         texts = self.name.encode(), self.vocab_fp.encode()
-        fields = FIELDS.pack(ENTRY_BYTES, self.bits, self.generation, *texts, len(path)) + path
+        fields = FIELDS.pack(ENTRY_BYTES, self.bits, *texts, len(path)) + path
         fields = fields.ljust(STATE_AT - PRELUDE.size, b"\0")
         page = PRELUDE.pack(MAGIC, VERSION, zlib.crc32(fields)) + fields + STATE.pack(*state)
         return page.ljust(HEADER_BYTES, b"\0")
@@ -256,14 +252,8 @@ class NgramTable:
         return found if 0 <= found.last_use < LATEST_S else found._replace(last_use=0.0)
 
     @property
-    def is_superseded(self) -> bool:
-        """True if another file replaces this one, or the table was forgotten."""
-        found: int = _marker.unpack_from(self._map, MARKER_AT)[0]
-        return found == SUPERSEDED
-
-    def supersede(self) -> None:
-        """Mark the file, so that every process that has it open stops using it."""
-        _marker.pack_into(self._map, MARKER_AT, SUPERSEDED)
+    def is_forgotten(self) -> bool:
+        return self.epoch == FORGOTTEN
 
     def find(self, hashes: Sequence[int]) -> Recall | None:
         """The best continuation of the longest known n-gram; None if none is known.
@@ -338,14 +328,9 @@ class NgramTable:
         state, step = self.state, 1 << self.header.bits - 1
         inserted = state.inserted + entries
         clock = state.clock + inserted // step - state.inserted // step
-        # Epoch and marker are not written: another process may be setting them.
+        # The epoch is not written: another process may be setting it.
         learnt = state.tokens + tokens & WORD
         COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted & WORD, learnt, time.time())
-
-    @property
-    def is_crowded(self) -> bool:
-        sample = self._words()[1 : 2 * SAMPLE : 2]
-        return bool(np.count_nonzero(sample) > CROWDED * len(sample))
 
     def entries(self) -> Entries:
         """All entries with a score above 0."""
@@ -356,22 +341,9 @@ class NgramTable:
         parts = [values[used] >> np.uint64(at) & np.uint64(mask) for at, mask in fields]
         return Entries(hashes[used], *parts)
 
-    def spread(self, bits: int) -> Words:
-        """The entries, arranged for a table of ``2**bits``: each keeps its lane in its new bucket."""
-        words = self._words().reshape(-1, BUCKET, 2).copy()
-        keys = self._keys(words)
-        homes = np.arange(len(words), dtype=np.uint64)[:, None]
-        # An entry outside of its bucket was torn.
-        sound = (words[:, :, 1] > np.uint64(0)) & (keys >> np.uint64(self._shift) == homes)
-        heirs = keys >> np.uint64(self._shift - (bits - self.header.bits))
-        lanes = np.broadcast_to(np.arange(BUCKET), keys.shape)
-        larger = np.zeros(((1 << bits) // BUCKET, BUCKET, 2), np.uint64)
-        larger[heirs[sound].astype(np.intp), lanes[sound]] = words[sound]
-        return larger
-
     def forget_all(self) -> None:
-        """Make every entry unmatchable at once, then overwrite it."""
-        _epoch.pack_into(self._map, STATE_AT, self.epoch + 1 & WORD)
+        """Make every entry unmatchable and every process leave the table at once, then overwrite it."""
+        _epoch.pack_into(self._map, STATE_AT, FORGOTTEN)
         COUNTERS.pack_into(self._map, COUNTERS_AT, 0, 0, 0, time.time())
         self._words()[:] = 0
         self._map.flush()
@@ -427,9 +399,9 @@ def read_header(page: bytes, file_bytes: int) -> Header:
     if version != VERSION:
         kind = NewerFormat if version > VERSION else MemoryCorrupt
         raise kind(f"the file's format is version {version}, not {VERSION}")
-    entry, bits, generation, name, vocab_fp, length = FIELDS.unpack_from(page, PRELUDE.size)
+    entry, bits, name, vocab_fp, length = FIELDS.unpack_from(page, PRELUDE.size)
     workspace = plain(page[PATH_AT : PATH_AT + length].decode("utf-8", "surrogateescape"))
-    header = Header(bits, generation, _text(name), _text(vocab_fp), workspace)
+    header = Header(bits, _text(name), _text(vocab_fp), workspace)
     if entry != ENTRY_BYTES or not MIN_BITS <= bits <= MAX_BITS or header.file_bytes != file_bytes:
         raise MemoryCorrupt("the file's size is not that of its header")
     return header
@@ -467,19 +439,12 @@ def _weakest(words: Sequence[int], clock: int) -> int:
     return weakest
 
 
-START_BITS = 14
-"""2**14 entries: 256 KiB"""
-MAX_BITS = 20
-"""2**20 entries: 16 MiB; beyond that ageing makes room"""
-GROWTH_BITS = 2
-"""a table grows fourfold: three times in its life"""
 LOCK_S = 5.0
 LONGEST_PATH = 4096
 USER = "user"
 """the name of the user-wide table"""
-FILE = re.compile(r"(?P<name>[a-z0-9-]+)\.(?P<generation>\d{1,10})\.(?P<kind>ngm|tmp)")
-ASIDE = re.compile(r"(?P<name>[a-z0-9-]+)\.\d{1,10}\.ngm\.quarantine-\d+")
-SOURCES = re.compile(r"\.?(?P<name>[a-z0-9-]+)\.sources(\.\w+)?")
+FILE = re.compile(rf"\.?(?P<name>{USER}|w-[0-9a-f]{{24}})\..+")
+ASIDE = ".ngm.quarantine-"
 
 
 def name_of(workspace: str | None) -> str:
@@ -504,49 +469,36 @@ def _real(workspace: str) -> str:
 class TableFiles:
     """The tables in ``folder``, all of the vocabulary ``vocab_fp``.
 
-    ``notice`` is called with messages for the user. ``start_bits`` and ``max_bits`` are log2 of a table's
-    first and last number of entries.
+    ``notice`` is called with messages for the user. ``bits`` is log2 of a new table's number of entries.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        notice: Callable[[str], None],
-        *,
-        start_bits: int = START_BITS,
-        max_bits: int = MAX_BITS,
-    ) -> None:
+    def __init__(self, folder: Path, notice: Callable[[str], None], *, bits: int = BITS) -> None:
         self.folder, self.vocab_fp = folder, folder.name
         self.forgotten = Forgotten(folder / "forgotten")
-        self._notice = notice
-        self._start_bits, self._max_bits = start_bits, max_bits
+        self._notice, self._bits = notice, bits
 
     def names(self) -> list[str]:
         """The names of all tables, also of those that were set aside, or left nothing but the list of their
         sources."""
-        names = [path.name for path in self._paths()]
-        matches = (pattern.fullmatch(name) for pattern in (FILE, ASIDE, SOURCES) for name in names)
-        return sorted({match["name"] for match in matches if match})
+        return sorted({name for name, _ in self._files()})
 
     def set_aside(self, name: str) -> list[Path]:
         """The quarantined files of this name."""
-        matches = (ASIDE.fullmatch(path.name) for path in self._paths())
-        return sorted(self.folder / match[0] for match in matches if match and match["name"] == name)
+        return sorted(path for owner, path in self._files() if owner == name and ASIDE in path.name)
 
     def sources(self, name: str) -> Sources:
         return Sources(self.folder / f"{name}.sources")
 
     def open(self, name: str) -> NgramTable | None:
-        """The table of this name: of its newest file that is sound and not superseded; None if there is none.
+        """The table of this name; None if there is none, it was forgotten, or its file is not sound.
 
         Raises :class:`OSError` for errors that are not the file's.
         """
-        for path in self._files(name):
-            with contextlib.suppress(MemoryCorrupt, FileNotFoundError):
-                table = self._map(path, name)
-                if not table.is_superseded:
-                    return table
-                table.close()
+        with contextlib.suppress(MemoryCorrupt, FileNotFoundError, NotADirectoryError):
+            table = self._map(name)
+            if not table.is_forgotten:
+                return table
+            table.close()
         return None
 
     def open_or_create(self, name: str, workspace: str | None) -> NgramTable:
@@ -558,45 +510,16 @@ class TableFiles:
         with self.lock():
             return self._settle(name) or self._create(name, workspace)
 
-    def may_grow(self, table: NgramTable) -> bool:
-        return table.header.bits < self._max_bits
-
-    def grow(self, table: NgramTable) -> NgramTable:
-        """Replace a table by one of fourfold size; returns the new one.
-
-        Returns ``table`` itself while another process has the lock. Entries that other processes insert
-        meanwhile are lost. Raises :class:`DiskFull`.
-        """
-        header = table.header
-        try:
-            with self.lock(timeout=0):
-                if table.is_superseded:
-                    return self._settle(header.name) or table
-                bits = min(header.bits + GROWTH_BITS, self._max_bits)
-                larger = header._replace(bits=bits, generation=header.generation + 1)
-                self._write(larger, table.state, table.spread(bits).tobytes())
-                grown = self._map(self._path(larger), header.name)
-                table.supersede()
-                _unlink(table.path)
-                return grown
-        except Timeout:
-            return table
-
     def forget(self, name: str) -> None:
         """Make a table and all files beside it unreadable, then remove them."""
         with self.lock():
-            # The newest last: if it were removed first and this process killed, an older one would come back.
-            for path in reversed(self._files(name)):
-                with contextlib.suppress(MemoryCorrupt, OSError):
-                    table = self._map(path, name)
-                    # Superseded first: a process that opens it after a kill removes it.
-                    table.supersede()
-                    table.forget_all()
-                    table.close()
-                _unlink(path)
-            self._clear_scratch(name)
-            for path in (*self.set_aside(name), self.folder / f"{name}.sources"):
-                _unlink(path)
+            with contextlib.suppress(MemoryCorrupt, OSError):
+                table = self._map(name)
+                table.forget_all()
+                table.close()
+            for owner, path in self._files():
+                if owner == name:
+                    _unlink(path)
 
     def forget_source(self, name: str, source: str) -> int:
         """Overwrite what a table learnt from one source; returns the number of entries.
@@ -620,7 +543,7 @@ class TableFiles:
                 self.sources(name).add(source)
 
     def _erase(self, name: str, source: str) -> int:
-        """Erase the entries, then the name by which they are found; needs the lock, as growth copies both."""
+        """Erase the entries, then the name by which they are found; needs the lock."""
         sources, tag = self.sources(name), tag_of(source)
         # Entries of another source may have the same tag. Those without a name are of a killed process.
         is_anothers = source not in sources and any(tag_of(other) == tag for other in sources.names())
@@ -637,7 +560,7 @@ class TableFiles:
         """Hold the lock under which processes change names in this folder, which is created unless its data
         directory was deleted.
 
-        Raises :class:`StorageError`, or :class:`Timeout` at once if ``timeout`` is 0.
+        Raises :class:`StorageError`.
         """
         data = self.folder.parent.parent
         if not data.is_dir():
@@ -651,8 +574,6 @@ class TableFiles:
             lock = FileLock(self.folder / "lock", mode=0o600)
             lock.acquire(timeout)
         except Timeout:
-            if not timeout:
-                raise
             raise StorageError(
                 f"the n-gram memory in {self.folder} is locked by another process", "Try again in a moment."
             ) from None
@@ -667,63 +588,55 @@ class TableFiles:
             lock.release()
 
     def _settle(self, name: str) -> NgramTable | None:
-        """Keep the newest sound file of this name and remove the others; needs the lock.
+        """The table of this name, if it is sound; removes what killed processes left, and needs the lock.
 
-        Raises :class:`NewerFormat` if the newest file is of a later version.
+        Raises :class:`NewerFormat`.
         """
-        self._clear_scratch(name)
-        newest: NgramTable | None = None
-        for path in self._files(name):
-            try:
-                table = self._map(path, name)
-            except NewerFormat as error:
-                if newest is None:
-                    raise NewerFormat(f"{path} is not used as n-gram memory: {error.message}") from None
-                continue
-            except MemoryCorrupt as error:
-                self._quarantine(path, error)
-                continue
-            if newest is None and not table.is_superseded:
-                newest = table
-                continue
-            # A process may still have it open: the one that replaced it was killed before marking it.
-            table.supersede()
-            table.close()
-            _unlink(path)
-        return newest
-
-    def _clear_scratch(self, name: str) -> None:
-        """Remove the unfinished files of killed processes."""
-        for pattern in (f"{name}.*.tmp", f".{name}.sources.*", ".forgotten.*"):
-            for path in self.folder.glob(pattern):
-                _unlink(path)
+        path = self._path(name)
+        # Also tables of an older format, which had a number in their names.
+        for pattern in (f"{name}.tmp", f"{name}.*.ngm", f".{name}.sources.*", ".forgotten.*"):
+            for leftover in self.folder.glob(pattern):
+                _unlink(leftover)
+        try:
+            table = self._map(name)
+        except FileNotFoundError:
+            return None
+        except NewerFormat as error:
+            raise NewerFormat(f"{path} is not used as n-gram memory: {error.message}") from None
+        except MemoryCorrupt as error:
+            self._quarantine(path, error)
+            return None
+        if not table.is_forgotten:
+            return table
+        table.close()
+        _unlink(path)  # the process that forgot it was killed first
+        return None
 
     def _create(self, name: str, workspace: str | None) -> NgramTable:
-        generation = 1 + max(map(_generation, self._files(name)), default=0)
-        real = "" if workspace is None else _real(workspace)
-        header = Header(self._start_bits, generation, name, self.vocab_fp, real)
-        state = State(epoch=secrets.randbits(64))
-        self._write(header, state, bytes(ENTRY_BYTES << header.bits))
-        return self._map(self._path(header), name)
-
-    def _write(self, header: Header, state: State, entries: bytes) -> None:
-        """Write a complete file under its name, or none. Raises :class:`DiskFull`."""
-        path = self._path(header)
+        """Write a complete, empty file under its name, or none. Raises :class:`DiskFull`."""
+        header = Header(self._bits, name, self.vocab_fp, "" if workspace is None else _real(workspace))
+        path = self._path(name)
         scratch = path.with_suffix(".tmp")
         try:
             fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
             with os.fdopen(fd, "wb") as file:
-                # Zeros are written too: a page without room on the disk would raise SIGBUS later.
-                file.write(header.pack(state) + entries)
+                # All room is taken now: a page without room on the disk would raise SIGBUS later.
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(fd, 0, header.file_bytes)
+                else:
+                    file.write(bytes(header.file_bytes))
+                    file.seek(0)
+                file.write(header.pack(State(epoch=1 + secrets.randbelow(WORD))))
                 file.flush()
                 os.fsync(fd)
             os.replace(scratch, path)
         except OSError as error:
             _unlink(scratch)
             if error.errno in FULL:
-                room = size(HEADER_BYTES + len(entries))
+                room = size(header.file_bytes)
                 raise DiskFull(f"there is no room for {room} of n-gram memory in {self.folder}") from None
             raise
+        return self._map(name)
 
     def _quarantine(self, path: Path, error: MemoryCorrupt) -> None:
         n = 1
@@ -736,28 +649,19 @@ class TableFiles:
             fate = f"It cannot be set aside: {obstacle.strerror}"
         self._notice(f"{path} is not used as n-gram memory: {error.message}. {fate}.")
 
-    def _map(self, path: Path, name: str) -> NgramTable:
-        return NgramTable.open(path, name=name, vocab_fp=self.vocab_fp)
+    def _map(self, name: str) -> NgramTable:
+        return NgramTable.open(self._path(name), name=name, vocab_fp=self.vocab_fp)
 
-    def _path(self, header: Header) -> Path:
-        return self.folder / f"{header.name}.{header.generation}.ngm"
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.ngm"
 
-    def _files(self, name: str) -> list[Path]:
-        """All files of a table, the newest generation first."""
-        matches = (FILE.fullmatch(path.name) for path in self._paths())
-        mine = [self.folder / match[0] for match in matches if match and match["name"] == name]
-        return sorted(mine, key=_generation, reverse=True)
-
-    def _paths(self) -> list[Path]:
+    def _files(self) -> list[tuple[str, Path]]:
+        """The files of all tables, each with the name of its table."""
         try:
-            return list(self.folder.iterdir())
+            matches = [(FILE.fullmatch(path.name), path) for path in self.folder.iterdir()]
         except (FileNotFoundError, NotADirectoryError):
             return []
-
-
-def _generation(path: Path) -> int:
-    match = re.search(r"\.(\d{1,10})\.", path.name)
-    return int(match[1]) if match else 0
+        return [(match["name"], path) for match, path in matches if match]
 
 
 def _unlink(path: Path) -> None:

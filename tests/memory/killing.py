@@ -17,7 +17,7 @@ from pathlib import Path
 from localspec.memory.table import USER, NgramTable, TableFiles
 from tests.memory.tables import files_in, words
 
-START_BITS = 6
+BITS = 10
 UNIVERSE = [value * 0x9E3779B97F4A7C15 % (1 << 64) for value in range(1, 601)]
 """the n-grams that are ever taught"""
 CHECKED = 100
@@ -30,15 +30,12 @@ def right(value: int) -> tuple[int, int]:
 
 
 def live(files: TableFiles, rng: random.Random, sink: int) -> None:
-    """Write to tables until killed; the pipe ``sink`` gets the size of each table as log2, a byte each."""
+    """Write to tables until killed; the pipe ``sink`` gets a byte for each."""
     while True:
         table = files.open_or_create(USER, None)
-        os.write(sink, bytes([table.header.bits]))
+        os.write(sink, b".")
         for _ in range(rng.randrange(1, 10)):
             write(table, rng)
-            if table.is_crowded and files.may_grow(table):
-                table = files.grow(table)
-                os.write(sink, bytes([table.header.bits]))
         files.sources(USER).add(f"source {rng.randrange(20)}")
         chance = rng.random()
         if chance < 0.3:
@@ -75,11 +72,8 @@ def check(files: TableFiles, rng: random.Random) -> int:
     return found
 
 
-def kill_one(files: TableFiles, rng: random.Random, larger_than: int) -> set[int]:
-    """Kill a writer a moment after it had a table of more than ``2**larger_than`` entries.
-
-    Returns log2 of the sizes it had.
-    """
+def kill_one(files: TableFiles, rng: random.Random) -> None:
+    """Kill a writer a moment after it had a table."""
     source, sink = os.pipe()
     child = os.fork()
     if not child:
@@ -89,25 +83,21 @@ def kill_one(files: TableFiles, rng: random.Random, larger_than: int) -> set[int
         os._exit(1)
     os.close(sink)
     with open(source, "rb", buffering=0) as pipe:
-        sizes = set(pipe.read(1))
-        while sizes and max(sizes) <= larger_than:
-            sizes |= set(pipe.read(1))
+        pipe.read(1)
         time.sleep(rng.random() * LONGEST_LIFE_S)  # not to wait for anything: this is when it is killed
         os.kill(child, signal.SIGKILL)
         _, status = os.waitpid(child, 0)
         assert os.WIFSIGNALED(status), f"the writer ended by itself: {status}"
-        return sizes | set(pipe.read())
 
 
 def main(folder: Path, kills: int, seed: int) -> None:
-    rng, found, sizes = random.Random(seed), 0, set[int]()
-    files = files_in(folder, start_bits=START_BITS, max_bits=12)
+    rng, found = random.Random(seed), 0
+    files = files_in(folder, bits=BITS)
     started = time.monotonic()
-    for kill in range(kills):
-        # The first one lives until a table grew: on a busy machine no other might get that far.
-        sizes |= kill_one(files, rng, larger_than=0 if kill else START_BITS)
+    for _ in range(kills):
+        kill_one(files, rng)
         found += check(files, rng)
-    print(kills, found, len(sizes), f"{kills / (time.monotonic() - started):.0f}/s")
+    print(kills, found, f"{kills / (time.monotonic() - started):.0f}/s")
 
 
 if __name__ == "__main__":

@@ -28,12 +28,12 @@ def words(values: Sequence[int]) -> Words:
     return np.array(values, np.uint64)
 
 
-def files_in(folder: Path, *, start_bits: int = 6, max_bits: int = 12) -> TableFiles:
-    return TableFiles(folder / FP, refuse, start_bits=start_bits, max_bits=max_bits)
+def files_in(folder: Path, *, bits: int = 6) -> TableFiles:
+    return TableFiles(folder / FP, refuse, bits=bits)
 
 
 def table_in(folder: Path, workspace: str | None = None, *, bits: int = 6) -> NgramTable:
-    return files_in(folder, start_bits=bits).open_or_create(name_of(workspace), workspace)
+    return files_in(folder, bits=bits).open_or_create(name_of(workspace), workspace)
 
 
 def teach(table: NgramTable, text: Sequence[int], tag: int = 1) -> None:

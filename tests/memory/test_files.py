@@ -16,7 +16,7 @@ import pytest
 
 from localspec.errors import NewerFormat, StorageError
 from localspec.memory.sources import tag_of
-from localspec.memory.table import HEADER_BYTES, STATE, STATE_AT, NgramTable, TableFiles, name_of
+from localspec.memory.table import HEADER_BYTES, STATE, STATE_AT, VERSION, NgramTable, TableFiles, name_of
 from tests.memory.tables import FP, files_in, python, table_in, words
 
 Damage = Callable[[Path], object]
@@ -24,7 +24,7 @@ Damage = Callable[[Path], object]
 
 def newer(path: Path) -> None:
     content = bytearray(path.read_bytes())
-    content[8:12] = (2).to_bytes(4, "little")
+    content[8:12] = (VERSION + 1).to_bytes(4, "little")
     path.write_bytes(content)
 
 
@@ -72,8 +72,15 @@ def unreadable(path: Path) -> None:
     path.chmod(0)
 
 
+def older(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[8:12] = (VERSION - 1).to_bytes(4, "little")
+    path.write_bytes(content)
+
+
 HOSTILE: dict[str, Damage] = {
     "truncated": truncated,
+    "older": older,
     "foreign": lambda path: path.write_bytes(b"SQLite format 3\0" * 400),
     "other vocabulary": other_vocabulary,
     "other workspace": other_name,
@@ -92,11 +99,11 @@ def test_what_is_no_table_is_set_aside_and_a_new_one_started(tmp_path: Path, dam
     table.close()
     damage(table.path)
     notices: list[str] = []
-    files = TableFiles(tmp_path / FP, notices.append, start_bits=6)
+    files = TableFiles(tmp_path / FP, notices.append, bits=6)
     assert files.open("user") is None
     fresh = files.open_or_create("user", None)
     (aside,) = files.set_aside("user")
-    assert aside.name.startswith("user.1.ngm.quarantine-") and len(notices) == 1
+    assert aside.name.startswith("user.ngm.quarantine-") and len(notices) == 1
     assert aside.name in notices[0] and str(table.path) in notices[0]
     assert fresh.find([5]) is None
     files.open_or_create("user", None)
@@ -110,12 +117,11 @@ def test_an_empty_memory_makes_no_files(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
 def test_files_and_directories_are_their_owners_only(tmp_path: Path) -> None:
-    files = TableFiles(tmp_path / "memory" / FP, pytest.fail, start_bits=6)
+    files = TableFiles(tmp_path / "memory" / FP, pytest.fail, bits=6)
     old_mask = os.umask(0)
     try:
-        table = files.open_or_create("user", None)
+        files.open_or_create("user", None)
         files.sources("user").add("run")
-        files.grow(table)
         files.sources("user").remove("run")
     finally:
         os.umask(old_mask)
@@ -145,75 +151,47 @@ FULL_DISK = """
 import resource, sys
 from pathlib import Path
 from localspec.errors import DiskFull
-from tests.memory.tables import files_in, words
-kind, folder = sys.argv[1], Path(sys.argv[2])
-_, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-limit = lambda size: resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-files = files_in(folder)
-if kind == "creation":
-    limit(2000)
+from tests.memory.tables import files_in
+files, (_, hard) = files_in(Path(sys.argv[1])), resource.getrlimit(resource.RLIMIT_FSIZE)
+for limit in (2000, 4096 + 512, 1 << 20):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
     try:
         files.open_or_create("user", None)
     except DiskFull as error:
         print(error.code)
-    limit(1 << 20)
-    files.open_or_create("user", None)
-else:
-    table = files.open_or_create("user", None)
-    table.insert(words([5]), words([1]), 3, 1)
-    limit(4096 + 2048)
-    try:
-        files.grow(table)
-    except DiskFull as error:
-        print(error.code)
-    assert not table.is_superseded
-    assert table.find([5]).token == files.open("user").find([5]).token == 1
-print(*sorted(path.name for path in files.folder.iterdir()))
+    print(*sorted(path.name for path in files.folder.iterdir()))
 """
 
 
 @pytest.mark.skipif(os.name != "posix", reason="a limit of file sizes is a thing of POSIX")
-@pytest.mark.parametrize("kind", ["creation", "growth"])
-def test_a_full_disk_is_a_typed_error_and_leaves_nothing_half_done(tmp_path: Path, kind: str) -> None:
-    assert python(FULL_DISK, kind, tmp_path).split() == ["disk_full", "lock", "user.1.ngm"]
+def test_a_full_disk_is_a_typed_error_and_leaves_nothing_half_done(tmp_path: Path) -> None:
+    assert python(FULL_DISK, tmp_path).split() == [*["disk_full", "lock"] * 2, "lock", "user.ngm"]
 
 
-def test_leftovers_of_a_kill_are_cleaned(tmp_path: Path) -> None:
-    """A scratch file, a generation whose successor is in place, one that was marked and not removed."""
+def test_leftovers_of_a_kill_and_of_an_older_format_are_removed(tmp_path: Path) -> None:
     files = files_in(tmp_path)
-    old = files.open_or_create("user", None)
-    files._write(old.header._replace(generation=2), old.state, bytes(16 << 6))
-    (files.folder / "user.3.tmp").write_bytes(b"half")
-    (files.folder / ".user.sources.x1").write_bytes(b"half")
-    newest = files.open_or_create("user", None)
-    assert newest.header.generation == 2
-    assert old.is_superseded, "a process that has it open must leave it"
-    assert sorted(path.name for path in files.folder.iterdir()) == ["lock", "user.2.ngm"]
-    newest.supersede()
-    assert files.open("user") is None
+    table = files.open_or_create("user", None)
+    table.insert(words([5]), words([1]), 3, 1)
+    for name in ("user.tmp", ".user.sources.x1", "user.3.ngm"):
+        (files.folder / name).write_bytes(b"half")
+    assert files.open_or_create("user", None).find([5]) is not None
+    assert sorted(path.name for path in files.folder.iterdir()) == ["lock", "user.ngm"]
 
 
 def test_a_forget_that_was_killed_half_way_brings_nothing_back(tmp_path: Path) -> None:
-    """It had marked the older of two files, and not yet come to the newer: or both, and removed none."""
+    """It had not yet removed the file."""
     files = files_in(tmp_path)
     old = files.open_or_create("user", None)
     old.insert(words([5]), words([1]), 3, 1)
-    files._write(old.header._replace(generation=2), old.state, old.spread(6).tobytes())
-    newer = files._map(files.folder / "user.2.ngm", "user")
-    old.supersede()
     old.forget_all()
-    again = files.open("user")
-    assert again is not None and again.header.generation == 2 and again.find([5]) is not None
-    newer.supersede()
-    newer.forget_all()
     assert files.open("user") is None
     fresh = files.open_or_create("user", None)
-    assert fresh.find([5]) is None and fresh.epoch not in (old.epoch, newer.epoch)
+    assert fresh.find([5]) is None and old.is_forgotten and not fresh.is_forgotten
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells what was read")
 def test_a_large_table_is_not_read_to_be_opened(tmp_path: Path) -> None:
-    files = files_in(tmp_path, start_bits=20)
+    files = files_in(tmp_path, bits=20)
     files.open_or_create("user", None).close()
     (path,) = (path for path in tmp_path.rglob("*") if path.is_file() and path.stat().st_size > 1 << 20)
 
@@ -224,17 +202,6 @@ def test_a_large_table_is_not_read_to_be_opened(tmp_path: Path) -> None:
     mapped = sum(each.rss for each in process.memory_maps(grouped=False) if each.path == str(path))
     assert table is not None and 0 < read + mapped < size / 4
     table.close()
-
-
-def test_a_table_is_not_grown_while_another_process_has_the_lock(tmp_path: Path) -> None:
-    files = files_in(tmp_path)
-    table = files.open_or_create("user", None)
-    grown: list[NgramTable] = []
-    with files.lock():
-        thread = threading.Thread(target=lambda: grown.append(files_in(tmp_path).grow(table)))
-        thread.start()
-        thread.join()
-    assert grown == [table]
 
 
 def test_a_wait_too_long_for_the_lock_is_an_error(tmp_path: Path) -> None:
@@ -268,7 +235,7 @@ def test_a_wait_too_long_for_the_lock_is_an_error(tmp_path: Path) -> None:
 )
 def test_a_deleted_home_is_not_created_again(tmp_path: Path, change: Callable[[TableFiles], object]) -> None:
     (tmp_path / "data").mkdir()
-    files = TableFiles(tmp_path / "data" / "memory" / FP, pytest.fail, start_bits=6)
+    files = TableFiles(tmp_path / "data" / "memory" / FP, pytest.fail, bits=6)
     table = files.open_or_create("user", None)
     shutil.rmtree(tmp_path / "data")
     with pytest.raises(StorageError, match="was deleted"):
@@ -283,10 +250,10 @@ def test_a_newer_versions_file_is_left_for_it(tmp_path: Path) -> None:
     table.close()
     newer(table.path)
     notices: list[str] = []
-    files = TableFiles(tmp_path / FP, notices.append, start_bits=6)
+    files = TableFiles(tmp_path / FP, notices.append, bits=6)
     content = table.path.read_bytes()
     assert files.open("user") is None
-    with pytest.raises(NewerFormat, match="version 2"):
+    with pytest.raises(NewerFormat, match=f"version {VERSION + 1}"):
         files.open_or_create("user", None)
     assert table.path.read_bytes() == content and files.set_aside("user") == []
     files.forget("user")
@@ -298,7 +265,7 @@ def test_absurd_counters_are_counted_on(tmp_path: Path, last_use: float) -> None
     """No checksum covers them."""
     table = table_in(tmp_path)
     top = 2**64 - 1
-    STATE.pack_into(table._map, STATE_AT, 1, 0, 2**32 - 1, top, top, last_use)
+    STATE.pack_into(table._map, STATE_AT, 1, 2**32 - 1, top, top, last_use)
     assert table.state.last_use == 0
     table.count(tokens=3, entries=5)
     assert (table.state.inserted, table.state.tokens) == (4, 2) and table.state.last_use > 0

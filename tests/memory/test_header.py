@@ -14,7 +14,6 @@ from localspec.memory.table import (
     COUNTERS_AT,
     ENTRY_BYTES,
     HEADER_BYTES,
-    MARKER_AT,
     MAX_BITS,
     MIN_BITS,
     PATH_AT,
@@ -22,14 +21,14 @@ from localspec.memory.table import (
     PRELUDE,
     STATE,
     STATE_AT,
-    SUPERSEDED,
+    VERSION,
     Header,
     State,
     read_header,
 )
 
-HEADER = Header(6, 3, "w-0123456789abcdef01234567", "fedcba9876543210", "/home/me/Straße \\xff")
-STATE_THEN = State(epoch=2**64 - 1, marker=7, clock=5, inserted=2**40, tokens=2**41, last_use=1.5e9)
+HEADER = Header(6, "w-0123456789abcdef01234567", "fedcba9876543210", "/home/me/Straße \\xff")
+STATE_THEN = State(epoch=2**64 - 1, clock=5, inserted=2**40, tokens=2**41, last_use=1.5e9)
 
 
 def damaged(at: int, value: bytes) -> bytes:
@@ -52,10 +51,9 @@ def test_a_page_is_read_as_it_was_written() -> None:
 
 
 def test_what_changes_in_place_stands_where_others_write_it() -> None:
-    """Processes that share a file write the marker and the counters without the rest."""
-    page = HEADER.pack(STATE_THEN._replace(marker=SUPERSEDED))
-    assert page[MARKER_AT : MARKER_AT + 4] == SUPERSEDED.to_bytes(4, "little")
-    assert COUNTERS.unpack_from(page, COUNTERS_AT) == tuple(STATE_THEN[2:])
+    """Processes that share a file write the counters without the epoch."""
+    page = HEADER.pack(STATE_THEN)
+    assert COUNTERS.unpack_from(page, COUNTERS_AT) == tuple(STATE_THEN[1:])
     assert COUNTERS_AT + COUNTERS.size <= HEADER_BYTES
 
 
@@ -71,7 +69,7 @@ def test_what_changes_in_place_is_no_damage() -> None:
         (HEADER.pack(STATE_THEN)[:-1], "too short"),
         (bytes(HEADER_BYTES), "not an n-gram table"),
         (damaged(0, b"GGUF"), "not an n-gram table"),
-        (damaged(8, b"\x02"), "version 2, not 1"),
+        (damaged(8, bytes([VERSION + 1])), f"version {VERSION + 1}, not {VERSION}"),
         (damaged(12, b"\0\0\0\0"), "header is damaged"),
         (damaged(PRELUDE.size + 4, b"\x07"), "header is damaged"),
         (damaged(PATH_AT, b"X"), "header is damaged"),

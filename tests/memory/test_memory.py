@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from localspec.memory import table as files_module
 from localspec.memory.memory import OPEN_TABLES, Memory, forget, stats
 from localspec.memory.table import NgramTable, hashes_of, name_of
 from localspec.memory.texts import Grams, Lesson
@@ -61,63 +60,41 @@ def test_learning_is_queued_and_done_in_short_steps(tmp_path: Path) -> None:
     memory.close()
 
 
-def test_a_table_grows_and_other_processes_follow(tmp_path: Path) -> None:
-    memory, reader = memory_in(tmp_path), memory_in(tmp_path)
-    remember(memory, TEXT)
-    assert recalled(reader, TEXT)
-    (old,) = reader.tables(None)
-    long = [(i * i * 31 + i * 7) % 50_000 for i in range(6000)]
-    remember(memory, long)
-    (new,) = reader.tables(None)
-    assert old.header.bits == files_module.START_BITS and new.header.bits > old.header.bits
-    assert old.is_superseded and old.find(hashes_of(TEXT[:40])) is not None, "it stays readable until let go"
-    assert recalled(reader, TEXT) and recalled(reader, long, at=5000)
-    assert [path.name for path in (tmp_path / FP).glob("*.ngm")] == ["user.2.ngm"]
-    memory.close()
-    reader.close()
-
-
-GROWN = """
+READER = """
 import sys
 from pathlib import Path
 from localspec.memory.table import hashes_of
-from tests.memory.tables import no_piece, refuse, remember
+from tests.memory.tables import no_piece, refuse
 from localspec.memory.memory import Memory
 memory = Memory(Path(sys.argv[1]), sys.argv[2], no_piece, notice=refuse)
 text = [(7 * i * i + 3 * i) % 1000 for i in range(60)]
-remember(memory, text)
-def say(): print(bool([t for t in memory.tables(None) if t.find(hashes_of(text[:40]))]), flush=True)
-say()
-(table,) = memory.tables(None)
 for line in sys.stdin:
-    print(bool(table.find(hashes_of(text[:40]))), table.is_superseded, flush=True)
-    say()
+    print(bool([t for t in memory.tables(None) if t.find(hashes_of(text[:40]))]), flush=True)
 """
 
 
-def test_a_live_process_sees_growth_and_forgetting_at_once(tmp_path: Path) -> None:
+def test_a_live_process_sees_learning_and_forgetting_at_once(tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-c", GROWN, str(tmp_path), FP],
+        [sys.executable, "-c", READER, str(tmp_path), FP],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
     )
     assert process.stdin is not None and process.stdout is not None
-    ask, answer = process.stdin, process.stdout
+    ask, answer, memory = process.stdin, process.stdout, memory_in(tmp_path)
 
-    def asked() -> list[str]:
+    def recalls() -> bool:
         ask.write("?\n")
         ask.flush()
-        return [answer.readline().strip(), answer.readline().strip()]
+        return answer.readline() == "True\n"
 
-    assert answer.readline() == "True\n"
-    assert asked() == ["True False", "True"]
-    memory = memory_in(tmp_path)
-    remember(memory, [(i * i * 31 + i * 7) % 50_000 for i in range(6000)])
-    assert asked() == ["True True", "True"], "superseded, reopened, nothing lost"
+    assert not recalls()
+    for _ in range(2):
+        remember(memory, TEXT)
+        assert recalls()
+        forget(tmp_path, refuse)
+        assert not recalls()
     memory.close()
-    forget(tmp_path, refuse)
-    assert asked() == ["True True", "False"]
     process.communicate()
     assert process.returncode == 0
 
@@ -178,7 +155,7 @@ def test_stats_name_workspaces_and_sources(tmp_path: Path) -> None:
 def test_a_notice_is_given_once(tmp_path: Path) -> None:
     notices: list[str] = []
     (tmp_path / FP).mkdir()
-    (tmp_path / FP / "user.1.ngm").write_bytes(b"junk")
+    (tmp_path / FP / "user.ngm").write_bytes(b"junk")
     memory = memory_in(tmp_path, notices.append)
     assert memory.tables(None) == ()
     remember(memory, TEXT)
@@ -200,29 +177,21 @@ def test_a_folder_that_cannot_be_used_is_a_notice_and_no_error(tmp_path: Path) -
 FULL = """
 import resource, sys
 from pathlib import Path
-from localspec.memory.table import hashes_of
 from localspec.memory.memory import Memory
 from tests.memory.tables import no_piece, remember
 _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
 memory = Memory(Path(sys.argv[1]), sys.argv[2], no_piece, notice=lambda text: print("notice:", text))
-text = [(i * i * 31 + i * 7) % 50_000 for i in range(8000)]
-resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
-remember(memory, text)
-print(len(memory.tables(None)))
-resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, hard))
-remember(memory, text)
-(table,) = memory.tables(None)
-print(table.header.bits, table.find(hashes_of(text[:7000])).token == text[7000])
+for limit in (1 << 20, 1 << 20, 1 << 25):
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limit, hard))
+    remember(memory, [(i * i * 31 + i * 7) % 50_000 for i in range(100)])
+    print(len(memory.tables(None)))
 """
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a limit of file sizes is a thing of POSIX")
-def test_on_a_full_disk_a_table_stays_as_it_is_and_goes_on(tmp_path: Path) -> None:
-    lines = python(FULL, tmp_path, FP).splitlines()
-    assert [line for line in lines if not line.startswith("notice")] == ["0", "14 True"]
-    assert [line for line in lines if line.startswith("notice: there is no room for")] == lines[:1] + lines[
-        2:3
-    ]
+def test_on_a_full_disk_nothing_is_learnt_until_there_is_room(tmp_path: Path) -> None:
+    notice, *tables = python(FULL, tmp_path, FP).splitlines()
+    assert notice.startswith("notice: there is no room for 16") and tables == ["0", "0", "1"]
 
 
 WRITER = """
@@ -253,8 +222,7 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
             found = table.find(hashes_of(text[:at]))
             right += found is not None and found.token == text[at]
             wrong += found is not None and found.order == 16 and found.token != text[at]
-    # A process that grows the table loses a step of each other one: how much, is the scheduler's choice.
-    assert wrong == 0 < right
+    assert wrong == 0 and right > 0.99 * len(seeds) * len(range(20, 5000, 7))
     memory.close()
 
 

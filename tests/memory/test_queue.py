@@ -43,7 +43,6 @@ def test_of_a_chat_what_is_new_is_learnt(tmp_path: Path) -> None:
     for turn in TURNS:
         remember(memory, turn, source="chat:1")
     assert len(CHAT) <= learnt(tmp_path) < 1.5 * len(CHAT)
-    # A bucket that is full before the table grows loses an n-gram or two.
     assert sum(not recalled(memory, CHAT, at) for at in range(20, len(CHAT))) < 0.005 * len(CHAT)
     memory.close()
 

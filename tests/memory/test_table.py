@@ -19,7 +19,7 @@ from localspec.memory.table import (
     NgramTable,
     hashes_of,
 )
-from tests.memory.tables import files_in, table_in, teach, words
+from tests.memory.tables import table_in, teach, words
 
 TEXT = [(7 * i * i + 3 * i) % 1000 for i in range(40)]
 
@@ -153,21 +153,6 @@ def test_scores_halve_with_every_tick_when_room_is_needed(table: NgramTable) -> 
     assert [score_of(table, value) for value in (one, two, three, four, five)] == [0, 3, 3, 3, 3]
 
 
-def test_growing_keeps_every_entry(tmp_path: Path) -> None:
-    files = files_in(tmp_path, start_bits=8)
-    table = files.open_or_create("user", None)
-    values = [random.Random(i).getrandbits(64) for i in range(100)]
-    for value in values:
-        teach_one(table, value, value % 5000)
-    before = {value: table.find([value]) for value in values}
-    larger = files.grow(table)
-    assert larger.header.bits == 10 and larger.header.generation == 2 and larger.epoch == table.epoch
-    for value, found in before.items():
-        now = larger.find([value])
-        assert (now and now[:3]) == (found and found[:3])
-    assert sum(found is not None for found in before.values()) > 90
-
-
 def test_an_entry_torn_between_two_writers_matches_nothing(table: NgramTable) -> None:
     one, two = same_bucket(table, 2)
     teach_one(table, one, 1)
@@ -212,7 +197,6 @@ def test_whatever_the_entries_hold_find_gives_a_token_or_none(data: st.DataObjec
                 table.credit(found.slot, found.token, accepted=False)
             teach_one(table, value, 7)
         table.entries()
-        table.spread(6)
         table.close()
 
 

@@ -136,7 +136,7 @@ def test_nothing_of_what_was_forgotten_is_left_on_the_disk(tmp_path: Path) -> No
 def test_forgetting_all_forgets_what_was_set_aside(tmp_path: Path) -> None:
     taught(tmp_path, (ONE, None, "run"))
     files = TableFiles(tmp_path / FP, refuse)
-    aside = tmp_path / FP / f"{name_of('/w')}.1.ngm.quarantine-3"
+    aside = tmp_path / FP / f"{name_of('/w')}.ngm.quarantine-3"
     aside.write_bytes(b"damaged")
     assert files.set_aside(name_of("/w")) == [aside]
     assert [table.workspace for table in stats(tmp_path, refuse)] == [None, name_of("/w")]
@@ -151,9 +151,17 @@ def test_names_of_sources_are_forgotten_though_no_table_is_left(tmp_path: Path) 
     taught(tmp_path, (ONE, None, "run"))
     for left in (f"{USER}.sources", f"{name_of('/w')}.sources", f".{USER}.sources.x_1"):
         (tmp_path / FP / left).write_text('\n"file:/secret"')
-    (tmp_path / FP / f"{USER}.1.ngm").unlink()
+    (tmp_path / FP / f"{USER}.ngm").unlink()
     assert forget(tmp_path, refuse) == 2 and stats(tmp_path, refuse) == []
     assert [path.name for path in (tmp_path / FP).iterdir()] == ["lock"]
+
+
+def test_entries_whose_name_was_lost_are_forgotten_with_their_source(tmp_path: Path) -> None:
+    """A process that is killed between two writes loses a name at most."""
+    taught(tmp_path, (ONE, None, "chat:1"))
+    Sources(tmp_path / FP / f"{USER}.sources").remove("chat:1")
+    assert forget(tmp_path, refuse, source="chat:1") > 100
+    assert stats(tmp_path, refuse)[0].entries == 0
 
 
 def test_no_path_is_not_the_directory_one_is_in(tmp_path: Path) -> None:

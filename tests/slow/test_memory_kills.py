@@ -24,5 +24,5 @@ def test_killed_writers(tmp_path: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     print(done.stdout)
-    kills, found, sizes, _ = done.stdout.split()
-    assert int(kills) == KILLS and int(found) > KILLS and int(sizes) > 2
+    kills, found, _ = done.stdout.split()
+    assert int(kills) == KILLS and int(found) > KILLS
