@@ -731,9 +731,10 @@ class Engine:
         )
         sequence.events.append(sequence.error or result)
         self.learning.count(sequence.stats, draft)
-        is_ours = sequence.settings.remember and not (sequence.tidy or sequence.forgotten)
+        settings = sequence.settings
+        is_ours = settings.remember and not (sequence.tidy or sequence.forgotten)
         if is_ours and sequence.prefilled:
-            self.learning.remember(sequence.tokens, sequence.settings.workspace, sequence.source)
+            self.learning.remember(sequence.tokens, sequence.earlier, settings.workspace, sequence.source)
 
 
 def _options(values: Mapping[str, Any]) -> Options:

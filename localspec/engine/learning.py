@@ -286,11 +286,11 @@ class Learning:
         if share is not None and known and known.pair is not None:
             known.pair.count(share.drafted, share.accepted)
 
-    def remember(self, tokens: Sequence[int], workspace: str | None, source: str) -> None:
-        """Have the n-gram memory learn a request's text, but not the model's thoughts."""
-        for spoken in outside(tokens, *self._thought):
-            if self.memory is not None:
-                self.memory.learn(Lesson(spoken, workspace, source))
+    def remember(self, tokens: Sequence[int], earlier: int, workspace: str | None, source: str) -> None:
+        """Have the n-gram memory learn a request's text after the ``earlier`` turns, but not the thoughts."""
+        for start, end in outside(tokens, *self._thought):
+            if self.memory is not None and end > earlier:
+                self.memory.learn(Lesson(tokens[start:end], workspace, source, max(0, earlier - start)))
 
     def work(self) -> bool:
         """Learn a queued text for about a millisecond; return False if there is none."""
@@ -315,16 +315,16 @@ class Learning:
             self.memory.close()
 
 
-def outside(tokens: Sequence[int], begin: int, end: int) -> Iterator[Sequence[int]]:
-    """The stretches of a text outside its thoughts; a thought that does not end reaches to the text's end."""
+def outside(tokens: Sequence[int], begin: int, end: int) -> Iterator[tuple[int, int]]:
+    """The (start, end) of all text outside its thoughts; one that does not end reaches to the text's end."""
     at = 0
     with suppress(ValueError):  # there is no further mark
         while True:
             mark = tokens.index(begin, at)
-            yield tokens[at:mark]
+            yield at, mark
             at = len(tokens)
             at = tokens.index(end, mark)
-    yield tokens[at:]
+    yield at, len(tokens)
 
 
 FINISH_S = 2.0

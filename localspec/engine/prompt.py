@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache, cached_property, lru_cache, partial
-from itertools import groupby
+from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
 from msgspec.structs import replace
@@ -134,6 +134,8 @@ class Markup:
 
 ANSWER_SHARE = 4
 """a prompt that must be cut leaves this fraction of the context, 1 / ANSWER_SHARE, for the answer"""
+MARKUP = 64
+"""tokens of markup and earlier text that go with each new message of a chat"""
 
 
 class Encoded(NamedTuple):
@@ -152,6 +154,8 @@ class Encoded(NamedTuple):
     marked: Marked | None = None
     """the markup to expect in a chat's answer; None: none"""
     constraint: Constraint | Budget | None = None
+    earlier: int = 0
+    """about how many of the first tokens are of a chat's earlier turns, which were learnt at their ends"""
 
 
 class PromptEncoder:
@@ -276,9 +280,20 @@ class PromptEncoder:
             first = starts[bisect_left(starts[:-1], True, key=partial(fits, longest=longest))]
         tokens, opened = render(first, longest)
         dropped = first - (first > question)
-        encoded = Encoded(tokens, self._vocabulary.end_tokens, dropped, untemplated=self._is_base)
+        ends, earlier = self._vocabulary.end_tokens, self._count_earlier(prompt, len(tokens))
+        encoded = Encoded(tokens, ends, dropped, untemplated=self._is_base, earlier=earlier)
         form = Form(self._family or HERMES, prompt.tools, self._thought, opened)
         return encoded._replace(marked=self._marked(form, prompt)) if form.marks else encoded
+
+    def _count_earlier(self, prompt: ChatPrompt, tokens: int) -> int:
+        """Of a chat's ``tokens``, about how many come before the messages that have no answer yet."""
+        messages = prompt.messages[:-1] if prompt.prefilled else prompt.messages
+        new = len([*takewhile(lambda each: each.role != "assistant", reversed(messages))])
+        if new == len(messages):
+            return 0
+        texts = (each.content for each in prompt.messages[len(messages) - new :])
+        lengths = (MARKUP + len(self._vocabulary.encode(text, special=False)) for text in texts)
+        return max(0, tokens - sum(lengths))
 
     def _marked(self, form: Form, prompt: ChatPrompt) -> Marked:
         """The markup of a chat's answer, with its control tokens."""

@@ -388,7 +388,7 @@ class Sequence:
     ) -> None:
         self.id, self.settings, self.source = id, settings, request.source
         self.tokens, self.prompt_length = list(encoded.tokens), len(encoded.tokens)
-        self.end_tokens = encoded.end_tokens
+        self.end_tokens, self.earlier = encoded.end_tokens, encoded.earlier
         self._n_ctx, self.chunk = limits
         self.whole = (self.prompt_length - 1) // self.chunk * self.chunk
         self.slot = NO_SLOT

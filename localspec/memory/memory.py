@@ -11,7 +11,6 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from functools import partial
-from itertools import chain
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -21,7 +20,7 @@ from localspec.errors import LocalspecError
 from localspec.home import workspace_of
 from localspec.memory.sources import Sources, apart, tag_of
 from localspec.memory.table import ORDERS, USER, NgramTable, TableFiles, hashes_of, name_of, rolled
-from localspec.memory.texts import Grams, Lesson, Taught, steps
+from localspec.memory.texts import Grams, Lesson, steps
 from localspec.protocol.messages import TableStats
 
 Notice = Callable[[str], None]
@@ -121,8 +120,6 @@ LESSON = 16
 """tokens added to the length of each waiting text"""
 CLOSE_S = 2.0
 """longest time to learn the waiting texts when an engine ends"""
-CHAT = "chat:"
-"""prefix of the sources whose texts repeat the whole chat at every turn"""
 OPEN_TABLES = 16
 """tables kept mapped for the next request; a table in use stays mapped anyway"""
 FAULTS = (LocalspecError, OSError, ValueError, struct.error)
@@ -172,7 +169,6 @@ class Memory:
         self._sources: dict[str, Sources] = {}
         self._lessons: deque[tuple[Lesson, Moment]] = deque()
         self._waiting = 0
-        self._taught = Taught(self.orders[0])
         self._steps: Iterator[None] = iter(())
         self._erasures: set[tuple[str, str]] = set()
         """the tables and the sources whose entries are to be erased in them"""
@@ -209,7 +205,7 @@ class Memory:
 
     def learn(self, lesson: Lesson, moment: Moment | None = None) -> None:
         """Queue a text; :meth:`work` inserts it unless its source or table was forgotten after ``moment``, by
-        default now. Of a chat only the new part is inserted.
+        default now.
 
         Beyond :data:`WAITING` tokens the texts that have waited longest are dropped.
         """
@@ -280,36 +276,23 @@ class Memory:
         return True
 
     def _teach(self, lesson: Lesson, moment: Moment) -> Iterator[None]:
-        is_chat, parts = lesson.source.startswith(CHAT), [(0, len(lesson.tokens))]
-        key = moment.table, lesson.source
-        if is_chat:
-            parts = yield from self._taught.fresh(key, lesson.tokens)
-        is_void = yield from self._teach_parts(lesson, moment, parts)
-        if is_chat and is_void:
-            yield from self._taught.skip(key, lesson.tokens)
-
-    def _teach_parts(
-        self, lesson: Lesson, moment: Moment, parts: list[tuple[int, int]]
-    ) -> Generator[None, None, bool]:
-        """Teach stretches of a text; returns True if it was forgotten meanwhile."""
-        name, since, tag = moment.table, moment.since, tag_of(lesson.source)
+        """Insert a text, unless it was forgotten meanwhile: its table, or its source."""
+        since, tag = moment.since, tag_of(lesson.source)
         table: NgramTable | None = None
-        texts = (lesson.tokens[start:end] for start, end in parts)
-        for grams in chain.from_iterable(steps(text, self._piece, self._withhold) for text in texts):
-            if grams:
+        for grams in steps(lesson.tokens, self._piece, self._withhold, lesson.earlier):
+            if grams and table is None:
+                table = yield from self._prepared(lesson, moment)
                 if table is None:
-                    table = yield from self._prepared(lesson, moment)
-                if table is None or table.is_forgotten or self._is_forgotten(tag, since):
-                    return True  # the table was forgotten meanwhile, or the source of this text
-                self._insert(table, grams, lesson)
+                    return
+            if self._is_forgotten(tag, since) or (table is not None and table.is_forgotten):
+                return
+            if grams and table is not None:
+                self._insert(table, grams, tag)
                 if self._files.forgotten.is_since(tag, since):
                     # The source was forgotten between the two checks: these entries came after the erasure.
-                    yield from apart(partial(self._files.erase, name, lesson.source))
-                    return True
-            elif self._is_forgotten(tag, since):
-                return True
+                    yield from apart(partial(self._files.erase, moment.table, lesson.source))
+                    return
             yield
-        return False
 
     def _prepared(self, lesson: Lesson, moment: Moment) -> Generator[None, None, NgramTable | None]:
         """The table that learns a text, with the name of its source noted; None if it was forgotten.
@@ -335,12 +318,9 @@ class Memory:
     def _is_forgotten(self, tag: int, since: float) -> bool:
         return self._forgotten.get(tag, 0.0) >= since or self._files.forgotten.is_since(tag, since)
 
-    def _insert(self, table: NgramTable, grams: list[Grams], lesson: Lesson) -> None:
-        tag = tag_of(lesson.source)
+    def _insert(self, table: NgramTable, grams: list[Grams], tag: int) -> None:
         for order, hashes, tokens in grams:
             table.insert(hashes, tokens, order, tag)
-            if order == self.orders[0] and lesson.source.startswith(CHAT):
-                self._taught.add((table.header.name, lesson.source), hashes, tokens)
         lengths = [len(each.tokens) for each in grams]
         table.count(tokens=max(lengths), entries=sum(lengths))
 

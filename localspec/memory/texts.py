@@ -1,8 +1,7 @@
 """The texts that are learnt: files of a directory, turns of chats, and the n-grams of both, without secrets.
 
-Of a directory these are the text files that git would track, small and readable. A turn of a chat teaches
-only its new text, not the whole chat again. N-grams are those of a text's tokens, computed in steps of well
-under a millisecond.
+Of a directory these are the text files that git would track, small and readable. N-grams are those of a
+text's tokens, computed in steps of well under a millisecond.
 
 Secrets are found in texts and by names of files, so that they are never stored. Every pattern is linear: RE2
 matches it, or a repetition cannot fail once it has begun, or is short. Keys and tokens in their providers'
@@ -15,7 +14,6 @@ from __future__ import annotations
 
 import base64
 import fnmatch
-import hashlib
 import json
 import math
 import os
@@ -34,10 +32,10 @@ import re2
 from numpy.typing import NDArray
 
 from localspec.errors import InvalidOptions
-from localspec.home import is_gits_own, plain, read_regular, repository_of
+from localspec.home import is_gits_own, read_regular, repository_of
 from localspec.memory import sources
 from localspec.memory.sources import apart
-from localspec.memory.table import MULTIPLIER, ORDERS, Words, hashes_in
+from localspec.memory.table import ORDERS, Words, hashes_in
 
 NAMES: dict[str, list[str]] = json.loads((files(__package__) / "known" / "names.json").read_text("utf-8"))
 """patterns in small letters: ``secret`` names, the ``harmless`` among them, those that
@@ -273,6 +271,8 @@ class Lesson(NamedTuple):
     """the path of the workspace whose table learns it; None: the user-wide table"""
     source: str
     """the origin of the text, such as ``chat:<session>``, ``run`` or ``file:<path>``"""
+    earlier: int = 0
+    """tokens of earlier texts before it, which are not learnt again; they show which others are secrets"""
 
 
 class Grams(NamedTuple):
@@ -287,13 +287,16 @@ def steps(
     tokens: Sequence[int],
     piece: Callable[[int], bytes],
     withhold: Callable[[int], None] = lambda count: None,
+    earlier: int = 0,
 ) -> Iterator[list[Grams]]:
-    """The n-grams of a text without those that touch a secret; an empty list is a step of preparation.
+    """The n-grams of a text after its ``earlier`` tokens, without those that touch a secret; an empty list is
+    a step of preparation.
 
     ``withhold`` is called with the number of tokens of secrets.
     """
     public = yield from _public(tokens, piece)
-    withhold(len(public) - int(public.sum()))
+    withhold(len(public[earlier:]) - int(public[earlier:].sum()))
+    public[: max(0, earlier - ORDERS[0])] = False
     words = np.asarray(tokens, np.uint64)
     for start, end in _runs(public):
         for first in range(start, end, STEP):
@@ -335,96 +338,6 @@ def _runs(public: NDArray[np.bool_]) -> list[tuple[int, int]]:
     """The (start, end) of every stretch of True."""
     edges = np.flatnonzero(np.diff(public, prepend=False, append=False)).tolist()
     return list(zip(edges[::2], edges[1::2], strict=True))
-
-
-SPAN = 1024
-"""tokens examined in a step"""
-MARGIN = 64
-"""tokens around a new text that are examined with it: secrets are recognized by the text beside them"""
-BUCKET_BITS = 16
-"""log2 of the number of buckets"""
-LANES = 8
-"""n-grams in a bucket, a cache line: half a million in all; a new one in a full bucket takes the place of
-another, which begins at 100,000 (with 4 in a bucket at 30,000)"""
-
-Key = tuple[str, str]
-"""the names of a table and of a source"""
-
-
-class Taught:
-    """The n-grams of the longest ``order`` that were taught, by table and source, as hashes of 64 bits.
-
-    They are kept when a source is forgotten: the chat's next turn does not bring back its earlier text.
-    """
-
-    def __init__(self, order: int) -> None:
-        self._order = order
-        self._marks: Words = np.zeros((1 << BUCKET_BITS, LANES), np.uint64)
-
-    def fresh(self, key: Key, tokens: Sequence[int]) -> Generator[None, None, list[tuple[int, int]]]:
-        """The (start, end) of the stretches that hold all n-grams that this source has not taught yet."""
-        found = [np.empty(0, np.intp)]
-        for start, hashes, words in self._grams(tokens):
-            found.append(start + np.flatnonzero(~self._has(_marks(key, hashes, words))))
-            yield
-        if len(tokens) <= self._order:
-            return [(0, len(tokens))]
-        return _stretches(np.concatenate(found), self._order + MARGIN, len(tokens))
-
-    def add(self, key: Key, hashes: Words, tokens: Words) -> None:
-        """Add n-grams that were taught: these hashes, each followed by the token of its index."""
-        marks = _marks(key, hashes, tokens)
-        # Of several marks for one place the last is written: the others come in the next round.
-        for _ in range(LANES):
-            marks = marks[~self._has(marks)]
-            if not len(marks):
-                return
-            free = self._marks[_buckets(marks)] == 0
-            lanes = np.where(
-                free.any(axis=1), free.argmax(axis=1), (marks % np.uint64(LANES)).astype(np.intp)
-            )
-            self._marks[_buckets(marks), lanes] = marks
-
-    def skip(self, key: Key, tokens: Sequence[int]) -> Iterator[None]:
-        """Add all n-grams of a text that was forgotten before it was taught."""
-        for _, hashes, words in self._grams(tokens):
-            self.add(key, hashes, words)
-            yield
-
-    def _grams(self, tokens: Sequence[int]) -> Iterator[tuple[int, Words, Words]]:
-        """The hashes of a text's n-grams, and the tokens that follow them, with the index of the first."""
-        n = self._order
-        for start in range(n, len(tokens), SPAN):
-            words = np.asarray(tokens[start - n : start + SPAN], np.uint64)
-            yield start, hashes_in(words, (n,))[n][:-1], words[n:]
-
-    def _has(self, marks: Words) -> NDArray[np.bool_]:
-        found: NDArray[np.bool_] = (self._marks[_buckets(marks)] == marks[:, None]).any(axis=1)
-        return found
-
-
-def _marks(key: Key, hashes: Words, tokens: Words) -> Words:
-    digest = hashlib.blake2b(plain("\0".join(key)).encode(), digest_size=8).digest()
-    marks: Words = (hashes + np.frombuffer(digest, np.uint64)) * np.uint64(MULTIPLIER) + tokens + np.uint64(1)
-    return marks
-
-
-def _buckets(marks: Words) -> Words:
-    buckets: Words = marks >> np.uint64(64 - BUCKET_BITS)
-    return buckets
-
-
-def _stretches(fresh: NDArray[np.intp], margin: int, length: int) -> list[tuple[int, int]]:
-    """Return the (start, end) of stretches that cover the sorted positions ``fresh``.
-
-    Each reaches ``margin`` tokens further on both sides, within 0 and ``length``; overlapping ones are one.
-    """
-    if not len(fresh):
-        return []
-    ends = np.flatnonzero(np.diff(fresh) > 2 * margin)
-    firsts, lasts = fresh[[0, *(ends + 1)]].tolist(), fresh[[*ends, -1]].tolist()
-    pairs = zip(firsts, lasts, strict=True)
-    return [(max(0, first - margin), min(length, last + 1 + margin)) for first, last in pairs]
 
 
 MAX_BYTES = 1024 * 1024

@@ -17,7 +17,8 @@ from localspec.memory.memory import Memory
 from localspec.models.fit import processor_name
 from localspec.models.library import FORMAT, Tried
 from localspec.models.model import model_at
-from localspec.protocol.requests import ProposerStats, Round, Stats
+from localspec.protocol.options import Options
+from localspec.protocol.requests import ChatPrompt, Message, ProposerStats, Request, Round, Stats
 from localspec.speculation.controller import Calibration, Survival
 from localspec.speculation.costs import CostCurve
 from tests.toys import request, rested, run_all, scripted, small_markov
@@ -149,6 +150,29 @@ def test_what_a_request_said_is_remembered_for_the_next(tmp_path: Path) -> None:
     again = remembering(tmp_path)
     assert drafted(again, "la la la li") > 10
     again.close()
+
+
+def learnt_of(folder: Path, *texts: str) -> int:
+    """Tokens that an engine learns of a chat's newest turn; all ``texts`` but the last have answers."""
+    target = ToyBackend(small_markov(3))
+    memory = Memory(folder, "toy", target.vocabulary.piece)
+    engine = Engine(target, learning=Learning(target, memory=memory))
+    before = sum(table.state.tokens for table in memory.tables(None))
+    turns = [each for text in texts for each in (Message("user", text), Message("assistant", "yes"))]
+    options, prompt = Options(temperature=0.0, max_tokens=20), ChatPrompt(tuple(turns[:-1]))
+    run_all(engine, [engine.submit(Request(prompt=prompt, options=options, source="chat:1"))])
+    rested(engine)
+    learnt = sum(table.state.tokens for table in memory.tables(None)) - before
+    engine.close()
+    return learnt
+
+
+def test_of_a_chat_each_turn_is_learnt_once(tmp_path: Path) -> None:
+    """Not again with the next one, nor after a restart."""
+    first, second = "one two three " * 20, "four five six"
+    assert learnt_of(tmp_path, first) > len(first)
+    assert len(second) < learnt_of(tmp_path, first, second) < len(first) / 2
+    assert len(second) < learnt_of(tmp_path, first, second, "seven") < len(first) / 2
 
 
 def test_what_is_not_to_be_remembered_is_not(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import re
 
 import pytest
 from msgspec import to_builtins
+from msgspec.structs import replace
 
 from localspec.backends.base import any_of
 from localspec.backends.toy import END, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
@@ -46,6 +47,22 @@ def test_a_long_chat_drops_its_oldest_turn_pairs_and_keeps_the_system_prompt() -
     encoded = ENCODER.encode(chat(*turns, ("user", "last")), 10)
     assert text(encoded.tokens) == "system: Suser: question 5assistant: answer 5user: last"
     assert encoded.dropped == 10 and len(encoded.tokens) <= 90
+
+
+@pytest.mark.parametrize("prefilled", [False, True])
+def test_the_messages_that_have_no_answer_are_not_earlier(prefilled: bool) -> None:
+    begun = (Message("assistant", "Well"),) * prefilled
+    first, encoder = chat(("system", "S"), ("user", "one " * 99)), PromptEncoder(ToyVocabulary(), 4096)
+    results = Message("assistant", ""), *(Message("tool", f"{n} " * 99) for n in range(3))
+    second = ChatPrompt((*first.messages, *results, *begun), prefilled=prefilled)
+    third = ChatPrompt((*second.messages[:6], Message("assistant", "A"), Message("user", "last"), *begun))
+    third = replace(third, prefilled=prefilled)
+    assert encoder.encode(ChatPrompt((*first.messages, *begun), prefilled=prefilled), 10).earlier == 0
+    for prompt, new, old in ((second, "0 0", "one"), (third, "last", "0 0")):
+        encoded = encoder.encode(prompt, 10)
+        parts = encoded.tokens[: encoded.earlier], encoded.tokens[encoded.earlier :]
+        before, after = map(text, parts)
+        assert new in after and new not in before and before.count(old) > after.count(old)
 
 
 class Counting(ToyVocabulary):

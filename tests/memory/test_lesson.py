@@ -15,11 +15,11 @@ from tests.memory.tables import no_piece
 Gram = tuple[int, int, int]
 
 
-def stepped(text: Sequence[int], piece: Callable[[int], bytes] = no_piece) -> list[Gram]:
+def stepped(text: Sequence[int], piece: Callable[[int], bytes] = no_piece, *, earlier: int = 0) -> list[Gram]:
     """(order, hash, token) of all n-grams, as the steps give them."""
     return [
         (each.order, value, token)
-        for grams in steps(text, piece)
+        for grams in steps(text, piece, earlier=earlier)
         for each in grams
         for value, token in zip(each.hashes.tolist(), each.tokens.tolist(), strict=True)
     ]
@@ -53,3 +53,18 @@ def test_tokens_without_text_are_learned_like_others() -> None:
     """Such as those that begin a turn of a chat."""
     text = list(range(30))
     assert len(stepped(text, lambda token: b"" if token % 2 else b"x")) == len(naive(text))
+
+
+@pytest.mark.parametrize("earlier", [ORDERS[0] + 1, 100, 200])
+def test_of_earlier_text_only_the_context_of_the_new_is_learnt(earlier: int) -> None:
+    text = [(i * i * 31 + i) % 50_000 for i in range(200)]
+    found, wanted = stepped(text, earlier=earlier), naive(text[max(0, earlier - ORDERS[0]) :])
+    assert sorted(found) == sorted(wanted) and len(found) < len(naive(text))
+
+
+def test_a_secret_that_begins_in_earlier_text_is_one() -> None:
+    text = b"as it was before: password='hunter2 is not it' and then more of the usual words"
+    start, end = text.index(b"hunter2"), text.index(b"' and")
+    for earlier in range(start, end):
+        found = stepped(list(text), lambda token: bytes([token]), earlier=earlier)
+        assert sorted(found) == sorted(naive(text[earlier - ORDERS[0] : start]) + naive(text[end:]))

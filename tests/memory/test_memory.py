@@ -266,9 +266,9 @@ def test_what_is_forgotten_while_a_step_is_inserted_does_not_stay(
     memory, insert = memory_in(tmp_path), Memory._insert
     remember(memory, OTHER, source="chat:2")
 
-    def late(self: Memory, table: NgramTable, grams: list[Grams], lesson: Lesson) -> None:
+    def late(self: Memory, table: NgramTable, grams: list[Grams], tag: int) -> None:
         forget(tmp_path, refuse, source="chat:1")
-        insert(self, table, grams, lesson)
+        insert(self, table, grams, tag)
 
     monkeypatch.setattr(Memory, "_insert", late)
     remember(memory, TEXT, source="chat:1")
