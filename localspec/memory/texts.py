@@ -5,7 +5,8 @@ text's tokens, computed in steps of well under a millisecond.
 
 Secrets are found in texts and by names of files, so that they are never stored. Every pattern is linear: RE2
 matches it, or a repetition cannot fail once it has begun, or is short. Keys and tokens in their providers'
-formats are found by the rules of gitleaks, matched by RE2. Bare hexadecimal numbers do not count: nearly all
+formats are found by the rules of gitleaks, matched by RE2; docs/memory.md has the share that each of the two
+kinds finds, and neither has the other's. Bare hexadecimal numbers do not count: nearly all
 of them are hashes of commits and files. The editors' plugins have the same list of names of files with
 secrets and little else.
 """
