@@ -35,7 +35,7 @@ from localspec.tui import (
     facts,
 )
 from localspec.tui.chat import Chat, Tools
-from localspec.tui.command import COMMANDS
+from localspec.tui.command import COMMANDS, name_key
 from localspec.tui.dialog import Confirm, Dialog, Permission
 from localspec.tui.link import Link
 from localspec.tui.screen import ChatScreen
@@ -107,7 +107,11 @@ class ChatApp(App[None]):
             needs = each.argument and not each.argument.startswith("[")
             act = self.chat_screen.begin if needs else self.chat_screen.action_run
             text = f"/{each.name} " if needs else each.name
-            yield SystemCommand(f"/{each.name}  {each.key}".rstrip(), each.help, partial(act, text))
+            yield SystemCommand(f"/{each.name}  {name_key(each.key)}".rstrip(), each.help, partial(act, text))
+
+    def get_key_display(self, binding: Binding) -> str:
+        """The name of a binding's key."""
+        return name_key(binding.key)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return None for the palette's key while a dialog is open, which greys it out."""
@@ -118,7 +122,7 @@ class ChatApp(App[None]):
         return self.chat_screen
 
     def on_mount(self) -> None:
-        for each in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):  # leave as by ctrl+q
+        for each in (signal.SIGHUP, signal.SIGTERM, signal.SIGQUIT):  # leave as by Ctrl-Q
             asyncio.get_running_loop().add_signal_handler(each, self.exit, None, 128 + each)
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.call_after_refresh(self._start)  # the user can type then
@@ -136,7 +140,7 @@ class ChatApp(App[None]):
         if self.chat_screen.chat.answering:
             self.chat_screen.chat.stop()
         else:
-            self.chat_screen.notify("Ctrl+Q leaves the chat.", timeout=3)
+            self.chat_screen.notify("Ctrl-Q leaves the chat.", timeout=3)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Put a text into the clipboard, by the terminal and by the system's tool."""

@@ -415,7 +415,7 @@ class Chat:
                 client = await self._link.client()  # stop() has no effect until this returns
                 stream = client.resume(stream.name, stream.seq)
             except Gone:
-                raise Gone("the daemon ended during the answer", "Press ctrl+r to answer again.") from None
+                raise Gone("the daemon ended during the answer", "Press Ctrl-R to answer again.") from None
             else:
                 answer.loaded_s += stream.loaded_s or 0.0
                 answer.result = result

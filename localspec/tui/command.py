@@ -13,6 +13,13 @@ Work = Callable[[Any, str], Coroutine[Any, Any, None]]
 """called with the chat's screen and the argument"""
 Values = Callable[[Any], Awaitable[Mapping[str, str]]]
 """called with the chat's screen; returns the meanings of an argument's values"""
+NAMES = {"escape": "Esc", "pageup": "PgUp", "pagedown": "PgDn", "underscore": "_"}
+"""parts of keys with another name than the toolkit's"""
+
+
+def name_key(key: str) -> str:
+    """Return the name of a key as users read it: ``Ctrl-O``; a letter alone stays as it is."""
+    return key if len(key) == 1 else "-".join(NAMES.get(part, part.title()) for part in key.split("+"))
 
 
 @dataclass(frozen=True)

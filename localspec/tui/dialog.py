@@ -140,7 +140,7 @@ class Confirm(Ask[bool]):
     BINDINGS = [Binding("escape,n", "answer(False)", "No"), Binding("y", "answer(True)", "Yes")]
 
     def __init__(self, question: str, deed: str, variant: ButtonVariant = "error") -> None:
-        super().__init__(question, {f"{deed} (y)": True, "Cancel (esc)": False}, variant)
+        super().__init__(question, {f"{deed} (y)": True, "Cancel (Esc)": False}, variant)
 
 
 class Permission(Ask[Consent]):
@@ -150,7 +150,7 @@ class Permission(Ask[Consent]):
     TITLE = "The model calls"
 
     def __init__(self, call: str) -> None:
-        answers: dict[str, Consent] = {"Always (a)": "always", "Once (y)": "yes", "No (esc)": "no"}
+        answers: dict[str, Consent] = {"Always (a)": "always", "Once (y)": "yes", "No (Esc)": "no"}
         super().__init__(call, answers, "default")
         self._letter: Key | None = None
         self.pause: Timer | None = None

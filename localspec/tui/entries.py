@@ -34,7 +34,7 @@ REFUSALS = {REFUSED: "refused", f"error: {CANCELLED}": "cancelled"}
 """results of calls that the user did not want, as they are shown"""
 ENDINGS = {
     "cancelled": "stopped",
-    "failed": "interrupted; press ctrl+r to answer again",
+    "failed": "interrupted; press Ctrl-R to answer again",
     "streaming": "another program is still receiving this answer",
     "deadline": "cut short: the deadline has passed",
     "context_full": "cut short: the context is full",

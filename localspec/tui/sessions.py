@@ -69,7 +69,7 @@ class SessionsScreen(Dialog[str | None]):
             )
             yield OptionList(markup=False)
         frame.border_title = "Chats"
-        frame.border_subtitle = "Enter opens, Ctrl+D deletes, Esc leaves"
+        frame.border_subtitle = "Enter opens, Ctrl-D deletes, Esc leaves"
 
     def on_mount(self) -> None:
         self._list.can_focus = False

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -9,9 +11,10 @@ from textual.binding import Binding
 from textual.command import CommandPalette
 from textual.widgets import HelpPanel
 
-from localspec.tui.command import COMMANDS
+from localspec.tui.command import COMMANDS, name_key
 from localspec.tui.dialog import deletion
 from localspec.tui.screen import ChatScreen
+from tests.hygiene.source import PACKAGE, ROOT, nodes_of, python_files
 from tests.tui.showing import conversation, showing
 
 
@@ -20,7 +23,7 @@ async def test_it_lists_commands_and_nothing_of_the_toolkit(still: Path) -> None
     async with showing(size=(100, 90)) as player:
         await player.search("")
         shown = "\n".join(player.lines())
-        assert all(f"/{each.name}  {each.key}".rstrip() in shown for each in COMMANDS.all())
+        assert all(f"/{each.name}  {name_key(each.key)}".rstrip() in shown for each in COMMANDS.all())
         assert "Screenshot" not in shown and "Maximize" not in shown and "nord" not in shown
 
 
@@ -52,7 +55,7 @@ async def test_a_panel_shows_the_keys_that_work_now(still: Path) -> None:
     async with showing(conversation(), size=(100, 60)) as player:
         await player.press("f1")
         await player.settle()
-        assert any("Edit" in line and "^g" in line for line in player.lines())
+        assert any("Edit" in line and "Ctrl-G" in line for line in player.lines())
         await player.press("alt+up")
         await player.settle()
         assert any("Fork" in line for line in player.lines())
@@ -62,6 +65,24 @@ async def test_a_panel_shows_the_keys_that_work_now(still: Path) -> None:
         await player.press("f1", "escape")
         await player.settle()
         assert not player.screen.query(HelpPanel)
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [("ctrl+o", "Ctrl-O"), ("f1", "F1"), ("alt+up", "Alt-Up"), ("e", "e"), ("ctrl+underscore", "Ctrl-_")],
+)
+def test_a_key_has_one_name(key: str, name: str) -> None:
+    assert name_key(key) == name
+
+
+def test_sentences_and_pages_name_keys_so() -> None:
+    code = (node for path in python_files(PACKAGE / "tui") for node in nodes_of(path))
+    texts = [node.value for node in code if isinstance(node, ast.Constant) and isinstance(node.value, str)]
+    texts += [path.read_text("utf-8") for path in (ROOT / "docs").glob("*.md")]
+    sentences = [text for text in texts if " " in text]
+    assert len(sentences) > 100
+    other = re.compile(r"(?i:ctrl|alt|shift)\+\w|\^[a-z_]\b|\bf\d\b|\(esc\)")
+    assert [text for text in sentences if other.search(text)] == []
 
 
 def test_a_commands_key_is_bound_to_it() -> None:

@@ -39,10 +39,10 @@ async def chosen(player: Player) -> None:
 
 
 SCREENS: tuple[tuple[Callable[[Player], Awaitable[None]], tuple[str, ...]], ...] = (
-    (conversed, ("Lines with only blanks", "What does textwrap.dedent do with", "212 tok/s", "f1 Help")),
-    (deleting, ("Delete “What does textwrap.dedent do?”?", "Delete (y)", "Cancel (esc)")),
+    (conversed, ("Lines with only blanks", "What does textwrap.dedent do with", "212 tok/s", "F1 Help")),
+    (deleting, ("Delete “What does textwrap.dedent do?”?", "Delete (y)", "Cancel (Esc)")),
     (failed, ("One, two,", "the model needs 9.1 GB", "Choose a")),
-    (chosen, ("▌ ▌ It is meant", "↑ Previous")),
+    (chosen, ("▌ ▌ It is meant", "Up Previous")),
 )
 
 
@@ -82,7 +82,7 @@ async def test_notices_cover_no_text(still: Path) -> None:
 async def test_the_keys_are_shown_in_the_smallest_window(still: Path) -> None:
     async with showing(conversation(), size=(20, 9)) as player:
         await player.press("f1")
-        await player.until(lambda: "pgup" in "".join(player.lines()), "the keys are shown below")
+        await player.until(lambda: "PgUp" in "".join(player.lines()), "the keys are shown below")
         await player.resize(*WIDE)
         await player.press("f1")
         await player.until(lambda: not player.screen.query("HelpPanel"), "they are hidden")

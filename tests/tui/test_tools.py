@@ -202,5 +202,5 @@ async def test_a_long_call_is_read_by_pages_above_the_answers(home: Path) -> Non
         await player.until(lambda: any("line 0" in line for line in player.lines()), "it begins again")
         await player.resize(20, 9)
         shown = "\n".join(player.lines())
-        buttons = ("Once (y)", "Always (a)", "No (esc)")
+        buttons = ("Once (y)", "Always (a)", "No (Esc)")
         assert "line 0" in shown and "line 3" in shown and all(button in shown for button in buttons)

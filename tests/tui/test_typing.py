@@ -27,11 +27,11 @@ async def test_what_is_typed_after_a_click_in_the_conversation_goes_to_the_promp
         assert player.typed == "ok really"
         await player.press("alt+up")
         assert player.transcript.has_focus
-        await player.press("o")
-        assert player.typed == "ok reallyo" and not player.transcript.has_focus
+        await player.press("x")
+        assert player.typed == "ok reallyx" and not player.transcript.has_focus
         await player.press("alt+up")
         player.app.post_message(Paste("k\n"))
-        await player.until(lambda: player.typed == "ok reallyok\n", "it is pasted")
+        await player.until(lambda: player.typed == "ok reallyxk\n", "it is pasted")
         player.put("")
         await player.press("alt+up")
         for letter in "here":  # in one burst, before the focus has moved
@@ -57,7 +57,7 @@ async def test_ctrl_c_stops_an_answer_and_else_tells_how_to_leave(still: Path) -
         stopped: list[bool] = []
         for _ in range(2):
             await player.press("ctrl+c")
-        assert player.toasts == ["Ctrl+Q leaves the chat."]
+        assert player.toasts == ["Ctrl-Q leaves the chat."]
         player.chat.said = [Question("And?", 3), growing()]
         player.chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
         await player.press("ctrl+c")

@@ -171,7 +171,7 @@ class Prompt(Vertical):
 
     BINDINGS = [
         Binding("enter", "send", "Send"),
-        Binding("shift+enter,ctrl+j", "newline", "New line", key_display="^j"),
+        Binding("ctrl+j,shift+enter", "newline", "New line"),
         Binding("tab", "complete", "Complete", show=False),
         Binding("up", "previous", "Earlier", show=False),
         Binding("down", "next", "Later", show=False),

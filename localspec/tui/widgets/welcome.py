@@ -15,16 +15,16 @@ WHAT = """\
 Chat with a model on this machine. It verifies several draft tokens in one step: its own text, in fewer \
 steps."""
 KEYS = """\
-Enter sends, ctrl+j begins another line, Esc stops an answer.
-/ suggests commands, @ files to attach; f1 shows all keys.
-ctrl+t colours each token by its proposer, ctrl+o lists the models."""
+Enter sends, Ctrl-J begins another line, Esc stops an answer.
+/ suggests commands, @ files to attach; F1 shows all keys.
+Ctrl-T colours each token by its proposer, Ctrl-O lists the models."""
 FIRST = """\
 The only model here is the bundled one, which is tiny and only good for trying things out: its answers look \
 like Python's standard library and are mostly made up. To download a real one, in a shell:
 
   localspec models pull
 
-and then choose it with ctrl+o."""
+and then choose it with Ctrl-O."""
 
 
 class Welcome(VerticalScroll, can_focus=False):
