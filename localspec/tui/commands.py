@@ -21,6 +21,7 @@ from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Answer
 from localspec.tui.dialog import Confirm, deletion
 from localspec.tui.export import markdown, write
+from localspec.tui.help import Help
 from localspec.tui.screen import ChatScreen
 from localspec.tui.sessions import SessionsScreen
 from localspec.wording import counted, one_line, pairing_sentence, size, stats_lines
@@ -382,8 +383,5 @@ async def theme(screen: ChatScreen, argument: str) -> None:
 
 @COMMANDS.command("help", key="f1")
 async def help(screen: ChatScreen, argument: str) -> None:
-    """Show all keys that work now, or hide them."""
-    if screen.query("HelpPanel"):
-        screen.app.action_hide_help_panel()
-    else:
-        screen.app.action_show_help_panel()
+    """Show all keys."""
+    await screen.ask(Help())

@@ -15,7 +15,7 @@ from textual.binding import Binding
 from textual.events import DescendantFocus, Key, Paste
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
-from textual.widgets import Footer, Static
+from textual.widgets import Static
 
 from localspec.agent.server import Server
 from localspec.errors import DiskFull, EngineBusy, InvalidOptions, LocalspecError
@@ -28,6 +28,7 @@ from localspec.tui.command import COMMANDS, Command, Values, parse
 from localspec.tui.conversation import Question, Said, last_question
 from localspec.tui.dialog import Application, Confirm, Dialog
 from localspec.tui.look import Look
+from localspec.tui.widgets.keys import Keys
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.status import Status, legend, summary
 from localspec.tui.widgets.transcript import Transcript
@@ -50,17 +51,15 @@ class ChatScreen(Screen[None]):
 
     BINDINGS = [
         Binding("f1", "run('help')", "Help"),
-        Binding(
-            "escape", "leave", "Stop", show=False, tooltip="Stop the answer; leave the messages or an edit"
-        ),
+        Binding("escape", "leave", "Stop", show=False),
+        Binding("ctrl+o", "run('model')", "Models"),
+        Binding("ctrl+n", "run('new')", "New"),
+        Binding("ctrl+s", "run('sessions')", "Chats"),
         Binding("ctrl+r", "run('regenerate')", "Again"),
         Binding("ctrl+g", "run('edit')", "Edit"),
+        Binding("f2", "run('set')", "Settings"),
         Binding("ctrl+t", "run('colours')", "Colours"),
-        Binding("ctrl+n", "run('new')", "New", show=False),
-        Binding("ctrl+s", "run('sessions')", "Chats"),
-        Binding("ctrl+o", "run('model')", "Model"),
-        Binding("f2", "run('set')", "Options"),
-        Binding("alt+up", "app.focus('transcript')", "Messages", show=False, tooltip="Go to the messages"),
+        Binding("alt+up", "app.focus('transcript')", "Messages", show=False),
         # With priority: the prompt would use them to scroll its few lines.
         Binding("pageup", "look('page_up')", "Page up", show=False, priority=True),
         Binding("pagedown", "look('page_down')", "Page down", show=False, priority=True),
@@ -72,9 +71,7 @@ class ChatScreen(Screen[None]):
     VERTICAL_BREAKPOINTS = [(0, "-low"), (9, "-high")]
     DEFAULT_CSS = """
     ChatScreen { overflow: hidden; }
-    ChatScreen.-narrow HelpPanel { split: bottom; width: 100%; min-width: 0; max-width: 100%; height: 40%; }
     ChatScreen > #legend { width: 1fr; height: 1; padding: 0 1; display: none; }
-    ChatScreen Footer FooterKey.-command-palette { margin-right: 0; padding-right: 1; }
     ChatScreen > #small { dock: top; width: 100%; height: 100%; display: none; }
     ChatScreen.-small > #small, ChatScreen.-low > #small { display: block; }
     """
@@ -105,7 +102,7 @@ class ChatScreen(Screen[None]):
         yield Static(id="legend")
         yield Prompt(lambda values: self._aside(values(self)), self.files, id="prompt")
         yield Status(id="status", markup=False)
-        yield Footer(compact=True)
+        yield Keys(compact=True, show_command_palette=False)
         yield Static("The window needs 20 columns and 9 lines.", id="small")
 
     def on_mount(self) -> None:
@@ -324,7 +321,6 @@ class ChatScreen(Screen[None]):
     def action_leave(self) -> None:
         """Remove notices; stop the answer, or else leave the messages, or else the edit."""
         self.app.clear_notifications()
-        self.app.action_hide_help_panel()
         if self.chat.answering:
             self.chat.stop()
         elif self._prompt.has_focus_within:

@@ -14,6 +14,7 @@ import localspec.tui
 from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Question
 from localspec.tui.dialog import Confirm, deletion
+from localspec.tui.help import Help
 from tests.tui.harness import ENDLESS, Player, playing
 from tests.tui.showing import answered, conversation, showing
 
@@ -39,8 +40,13 @@ async def edit(player: Player) -> None:
 
 
 async def help(player: Player) -> None:
-    await player.do("/help")
-    assert player.screen.query("HelpPanel")
+    for keys, typed in ((["f1"], ""), (["escape"], ""), (["enter"], ""), (["x"], "x")):
+        player.put("/help")
+        await player.press("enter")
+        await player.until(lambda: isinstance(player.app.screen, Help), "the keys are shown")
+        await player.press(*keys)
+        await player.until(lambda: player.app.screen is player.screen, "they are left")
+        assert player.typed == typed
 
 
 async def quit(player: Player) -> None:

@@ -9,11 +9,13 @@ from pathlib import Path
 import pytest
 from textual.binding import Binding
 from textual.command import CommandPalette
-from textual.widgets import HelpPanel
 
+from localspec.tui.app import ChatApp
 from localspec.tui.command import COMMANDS, name_key
 from localspec.tui.dialog import deletion
 from localspec.tui.screen import ChatScreen
+from localspec.tui.widgets.prompt import Prompt
+from localspec.tui.widgets.transcript import Transcript
 from tests.hygiene.source import PACKAGE, ROOT, nodes_of, python_files
 from tests.tui.showing import conversation, showing
 
@@ -50,21 +52,15 @@ async def test_a_dialog_is_answered_first(still: Path) -> None:
         assert isinstance(player.app.screen, CommandPalette)
 
 
-@pytest.mark.slow
-async def test_a_panel_shows_the_keys_that_work_now(still: Path) -> None:
-    async with showing(conversation(), size=(100, 60)) as player:
+async def test_all_keys_are_seen_at_once_the_most_needed_first(still: Path) -> None:
+    bindings = [*ChatApp.BINDINGS, *ChatScreen.BINDINGS, *Prompt.BINDINGS, *Transcript.BINDINGS]
+    keys = {each for binding in bindings for each in binding.key.split(",")}  # type: ignore[union-attr]
+    async with showing(conversation(), size=(60, 20)) as player:
         await player.press("f1")
-        await player.settle()
-        assert any("Edit" in line and "Ctrl-G" in line for line in player.lines())
-        await player.press("alt+up")
-        await player.settle()
-        assert any("Fork" in line for line in player.lines())
-        await player.press("f1")
-        await player.settle()
-        assert not player.screen.query(HelpPanel)
-        await player.press("f1", "escape")
-        await player.settle()
-        assert not player.screen.query(HelpPanel)
+        seen = "\n".join(player.lines())
+        assert [key for key in keys if not re.search(rf"\b{name_key(key)}(?!\w)", seen)] == []
+        places = [seen.index(key) for key in ("Enter", "Esc", "Ctrl-C", "Ctrl-O", "Ctrl-S", "Ctrl-Q", "F1")]
+        assert places == sorted(places)
 
 
 @pytest.mark.parametrize(

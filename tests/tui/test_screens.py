@@ -81,8 +81,20 @@ async def test_notices_cover_no_text(still: Path) -> None:
 
 async def test_the_keys_are_shown_in_the_smallest_window(still: Path) -> None:
     async with showing(conversation(), size=(20, 9)) as player:
-        await player.press("f1")
-        await player.until(lambda: "PgUp" in "".join(player.lines()), "the keys are shown below")
-        await player.resize(*WIDE)
-        await player.press("f1")
-        await player.until(lambda: not player.screen.query("HelpPanel"), "they are hidden")
+        await player.press("f1", "end")
+        await player.until(lambda: any("│ F1 " in line for line in player.lines()), "its end is shown")
+        assert "…" not in "".join(player.lines())
+
+
+@pytest.mark.parametrize(
+    ("width", "keys"),
+    [
+        (20, "Enter Send F1 Help"),
+        (60, "Enter Send Ctrl-J New line F1 Help Ctrl-O Models Ctrl-N New"),
+        (80, "Enter Send Ctrl-J New line F1 Help Ctrl-O Models Ctrl-N New Ctrl-S Chats"),
+    ],
+)
+async def test_the_line_of_keys_is_not_cut(still: Path, width: int, keys: str) -> None:
+    async with showing(conversation(), size=(100, 20)) as player:
+        await player.resize(width, 20)
+        await player.until(lambda: player.lines()[-1] == keys, "as many keys as have room are shown")
