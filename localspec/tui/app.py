@@ -136,10 +136,10 @@ class ChatApp(App[None]):
         await self.link.close()
 
     def action_help_quit(self) -> None:
-        """Ctrl-C without a selection: stop the answer, or show the key that leaves."""
+        """Ctrl-C without a selection: stop the answer, or clear the prompt, or show the key that leaves."""
         if self.chat_screen.chat.answering:
             self.chat_screen.chat.stop()
-        else:
+        elif not self.chat_screen.clear():
             self.chat_screen.notify("Ctrl-Q leaves the chat.", timeout=3)
 
     def copy_to_clipboard(self, text: str) -> None:

@@ -140,6 +140,10 @@ class ChatScreen(Screen[None]):
         """True if a message waits for the end of the answer."""
         return self._prompt.waits
 
+    def clear(self) -> bool:
+        """Clear the prompt; returns False if it has no text."""
+        return self._prompt.clear()
+
     def type(self, event: Key | Paste) -> None:
         """Put a key or a pasted text of a dialog into the prompt."""
         self._prompt.take(event)

@@ -16,6 +16,7 @@ from localspec.tui.widgets.prompt import LONGEST_LINE, LONGEST_PASTE, WAITS, Com
 from localspec.tui.widgets.transcript import Transcript
 from tests.memory.hostile_repository import repository
 from tests.tui.harness import ENDLESS, Player, playing
+from tests.tui.showing import showing
 
 
 def suggested(player: Player) -> list[str]:
@@ -145,6 +146,19 @@ async def test_a_paste_that_is_taller_than_the_field_is_undone_and_redone(home: 
         for key, typed in (("ctrl+underscore", "Look: "), ("ctrl+y", "Look: " + "line\n" * 40)):
             await player.press(key)
             assert player.typed == typed
+
+
+async def test_ctrl_c_clears_the_field_and_undo_brings_it_back(still: Path) -> None:
+    async with showing() as player:
+        await player.write("Look: ")
+        player.app.post_message(Paste("line\n" * 40))
+        await player.until(lambda: player.typed.count("\n") == 40, "it is pasted")
+        await player.press("ctrl+c")
+        assert player.typed == "" and not player.toasts
+        await player.press("ctrl+underscore")
+        assert player.typed == "Look: " + "line\n" * 40
+        await player.press("ctrl+c", "ctrl+c")
+        assert player.toasts == ["Ctrl-Q leaves the chat."] and not player.app._exit
 
 
 @pytest.mark.slow

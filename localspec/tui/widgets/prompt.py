@@ -226,6 +226,10 @@ class Prompt(Vertical):
         self._composer.text = text
         self._composer.move_cursor(self._composer.document.end)
 
+    def clear(self) -> bool:
+        """Delete the text, so that undo brings it back; returns False if there is none."""
+        return bool(self._composer.clear().replaced_text)
+
     def entitle(self, title: str) -> None:
         """Show a title on the frame; "" shows none."""
         self._title = title
