@@ -18,7 +18,7 @@ from localspec.cli.output import stats_lines
 from localspec.models.catalogue import DEFAULT
 
 PROMPT = Path(__file__).parent.parent / "examples" / "clear.txt"
-COLOURS = {"target": "white", "prompt-lookup": "black on green", "draft": "black on cyan"}
+COLOURS = {"target": "white", "prompt-lookup": "black on green", "draft": "black on blue"}
 COMMAND = (
     'localspec run --temperature 0 --proposer prompt-lookup -k 8 --stats "$(cat assets/examples/clear.txt)"'
 )

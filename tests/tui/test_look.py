@@ -9,6 +9,7 @@ from textual.color import Color, rgb_to_lab
 from textual.theme import BUILTIN_THEMES, Theme
 
 from localspec.tui.look import SOURCES, Look
+from tests.hygiene.source import ROOT
 
 THEMES = [theme for theme in BUILTIN_THEMES.values() if not theme.ansi]
 
@@ -40,3 +41,14 @@ def test_sources_are_read_and_distinguished(theme: Theme) -> None:
     assert len(sources) == len(SOURCES)
     assert all(contrast(colour, Color.parse(colours["background"])) >= 2.8 for colour in sources)
     assert all(distance(one, other) >= 20 for one, other in combinations(sources, 2))
+
+
+@pytest.mark.parametrize("name", ["textual-dark", "textual-light"])
+def test_lookup_is_green_as_in_the_readme(name: str) -> None:
+    theme = BUILTIN_THEMES[name]
+    look = Look.of(dark=theme.dark, colours=theme.to_color_system().generate())
+    assert look.sources["prompt-lookup"].color is not None
+    hue = Color.parse(look.sources["prompt-lookup"].color.name).hsl.h * 360
+    assert (
+        90 <= hue <= 150 and "green tokens were copied by prompt lookup" in (ROOT / "README.md").read_text()
+    )
