@@ -22,7 +22,7 @@ from localspec.tui.conversation import Answer
 from localspec.tui.dialog import Confirm, deletion
 from localspec.tui.export import markdown, write
 from localspec.tui.help import Help
-from localspec.tui.screen import ChatScreen
+from localspec.tui.screen import ChatScreen, in_force
 from localspec.tui.sessions import SessionsScreen
 from localspec.wording import counted, one_line, pairing_sentence, size, stats_lines
 
@@ -213,11 +213,14 @@ async def _themes(screen: ChatScreen) -> dict[str, str]:
 
 
 async def _settings(screen: ChatScreen) -> dict[str, str]:
-    """The options, each with its value, what it takes and its meaning."""
-    found = {}
+    """The options, each with the value in force, its default, its meaning and what it takes."""
+    options, found = await asyncio.to_thread(in_force, screen.chat.options), {}
     for name in SETTABLE:
-        option, now = field(name), text_of(getattr(screen.chat.options, name))
-        found[f"{name} "] = " · ".join(filter(None, (now, option.takes, option.meaning)))
+        option, now = field(name), text_of(getattr(options, name))
+        meaning, _, default = option.meaning.partition("; not set: ")
+        default = default or text_of(option.default)
+        value = f"{now} (default: {default})" if now not in ("", default) else f"{default} (default)"
+        found[f"{name} "] = f"{value} · {meaning} · {option.takes}"
     return found
 
 

@@ -18,9 +18,11 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from localspec.agent.server import Server
+from localspec.config import load_config
 from localspec.errors import DiskFull, EngineBusy, InvalidOptions, LocalspecError
 from localspec.home import here
 from localspec.protocol.messages import ModelDescription, Pairing
+from localspec.protocol.options import Options
 from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
@@ -521,6 +523,14 @@ class ChatScreen(Screen[None]):
         if self._transcript.raw:
             line = legend(self.chat.answer, Look.seen(self.app))
             self.query_one("#legend", Static).update(line, layout=False)
+
+
+def in_force(options: Options) -> Options:
+    """These options over those of the configuration, with the name of the model. Reads the disk; imported
+    late, on a thread."""
+    from localspec.models.library import Sections
+
+    return Sections(load_config()).merged(options)
 
 
 def _text(text: str) -> str:

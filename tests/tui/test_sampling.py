@@ -9,7 +9,9 @@ import pytest
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import SETTABLE, Options
 from localspec.tui.commands import field, text_of, value_of
+from tests.daemon.harness import write_config
 from tests.tui.harness import playing
+from tests.tui.showing import showing
 
 
 @pytest.mark.slow
@@ -43,6 +45,25 @@ async def test_an_option_is_chosen_and_its_value_typed(home: Path) -> None:
         await player.press("enter")
         await player.settle()
         assert player.chat.options.temperature == 0.5 and player.toasts == ["temperature is 0.5."]
+
+
+async def test_settings_have_their_values_and_defaults(still: Path) -> None:
+    write_config(still, options={"top_p": 0.9})
+    async with showing(size=(100, 90)) as player:
+        player.chat.options = Options(temperature=0.25)
+        await player.press("f2")
+        await player.until(lambda: any("top_p" in line for line in player.lines()), "they are listed")
+        seen = " ".join(" ".join(player.lines()).split())
+        for name, value in (
+            (
+                "temperature",
+                "0.25 (default: the model's own, else 0.7 for chat and 0 to fill in) · 0 is greedy",
+            ),
+            ("top_p", "0.9 (default: the model's own, else 1) · sample among"),
+            ("min_p", "the model's own, else 0 (default) · drop tokens"),
+            ("proposer", "auto (default) · source of draft tokens"),
+        ):
+            assert f"{name} {value}" in seen
 
 
 @pytest.mark.slow
