@@ -109,10 +109,13 @@ def _over_servers(target: Model, config: EngineConfig) -> EngineConfig:
 
 
 def show_one(
-    model: ModelDescription, memory: dict[str, int] | None, others: Sequence[ModelDescription] = ()
+    model: ModelDescription, memory: dict[str, int] | None, others: Sequence[ModelDescription], default: str
 ) -> None:
-    """Print the facts of a model, one a line, with the ``others`` that the given name may mean."""
+    """Print the facts of a model, one a line, whether it is called ``default``, and the ``others`` that the
+    given name may mean."""
     facts = list(_facts(model, memory))
+    if default in model.names:
+        facts.insert(1, ("default", "yes: it answers where no model is named"))
     if names := ", ".join(f"{name_of(each)} ({each.format})" for each in others):
         facts.insert(1, ("others", f"{names}: give the full name to choose one"))
     width = len("chat template")  # the longest, also if it is missing here

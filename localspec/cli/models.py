@@ -12,7 +12,6 @@ from localspec.cli.answer import AsJson, BackendName, DraftName, ModelFlags, Mod
 from localspec.cli.output import arguments, examples
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
-from localspec.models.catalogue import AUTO
 from localspec.models.library import (
     Sections,
     absolute,
@@ -21,11 +20,10 @@ from localspec.models.library import (
     meant,
     read_disk,
     recent_disk,
-    settled,
 )
 from localspec.models.model import Model
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
-from localspec.protocol.options import check_value
+from localspec.protocol.options import Options, check_value
 from localspec.wording import one_line, size
 
 if TYPE_CHECKING:
@@ -66,8 +64,7 @@ def list_(
     elif not found.models:
         output.note(one_line(f"No model's name contains {filter!r}, and no store has that name."))
     else:
-        config = load_config()
-        listing.show_all(found, settled(config.options.model or AUTO, config.model_dirs))
+        listing.show_all(found, Sections(load_config()).merged(Options()).model or "")
     return ExitCode.OK
 
 
@@ -86,7 +83,7 @@ def show(model: Annotated[str, Parameter(completer=answer.listed)], /, *, as_jso
     if as_json:
         output.json({"model": found, "memory": needs, "others": others})
     else:
-        listing.show_one(found, needs, others)
+        listing.show_one(found, needs, others, Sections(config).merged(Options()).model or "")
     return ExitCode.OK
 
 

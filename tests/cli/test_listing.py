@@ -86,6 +86,13 @@ def test_all_of_a_model_is_shown(person: Cli, home: Home) -> None:
     assert ", KV cache " in seen["memory"] and seen["fill-in"] in ("yes", "no")
 
 
+def test_the_default_model_is_shown_as_such(person: Cli) -> None:
+    default = {
+        name: facts(person("models", "show", name).stdout).get("default") for name in ("bundled", "toy:7b")
+    }
+    assert default == {"bundled": "yes: it answers where no model is named", "toy:7b": None}
+
+
 def test_a_model_is_shown_as_json(person: Cli) -> None:
     done = json.loads(person("models", "show", "bundled", "--json").stdout)
     assert done["model"]["names"] == ["stdlib-6m", "bundled"]
