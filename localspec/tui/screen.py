@@ -469,11 +469,10 @@ class ChatScreen(Screen[None]):
             self.attempt(self._greet(fact.pairing))
 
     async def _greet(self, pairing: Pairing) -> None:
-        """Show the models in use, and the first steps if only the bundled one is here."""
-        welcome = self.query_one(Welcome)
-        welcome.show(pairing, self._models[1])
+        """Show the model in use."""
         with contextlib.suppress(LocalspecError):  # optional: the user did not request it
-            welcome.show(self.chat.pairing or pairing, await self._aside(self.models()))
+            models, default = await self._aside(self.models()), await asyncio.to_thread(default_model)
+            self.query_one(Welcome).show(self.chat.pairing or pairing, models, default)
 
     def on_touched(self, fact: facts.Touched) -> None:
         if fact.event.session != self.chat.session:
@@ -531,6 +530,11 @@ def in_force(options: Options) -> Options:
     from localspec.models.library import Sections
 
     return Sections(load_config()).merged(options)
+
+
+def default_model() -> str:
+    """The name of the model that answers where none is named."""
+    return in_force(Options()).model or ""
 
 
 def _text(text: str) -> str:

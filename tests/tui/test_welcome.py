@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import re
-import shlex
 from pathlib import Path
 
 import pytest
 
-from localspec.cli.app import app
+from localspec.models.catalogue import DEFAULT
 from localspec.protocol.messages import Pairing
 from localspec.tui.widgets.transcript import Transcript
-from localspec.tui.widgets.welcome import FIRST, Welcome
-from tests.tui.harness import playing
+from localspec.tui.widgets.welcome import Welcome
+from tests.tui.harness import Player, playing
 from tests.tui.test_models import described
 
 
-@pytest.mark.slow
-async def test_the_models_in_use_and_the_first_steps_are_shown(home: Path) -> None:
-    async with playing() as player:
+def seen(player: Player) -> str:
+    return " ".join(" ".join(player.lines()).split())
 
-        def seen() -> str:
-            return " ".join(" ".join(player.lines()).split())
 
-        await player.until(lambda: "The only model here" in seen(), "models are listed")
-        assert "stdlib-6m answers, stdlib-1m drafts" in seen() and "localspec models pull" in seen()
-        pair = Pairing("one", None, "auto", "llama_cpp", "no draft model: none is smaller")
-        models = [described("bundled", store="bundled"), described("one", store="ollama")]
-        player.screen.query_one(Welcome).show(pair, models)
-        await player.settle()
-        assert "one answers (no draft model: none is smaller)." in seen()
-        assert "The only model here" not in seen()
+async def test_the_first_screen_says_what_answers_and_how_to_get_a_better_one(home: Path) -> None:
+    async with playing(size=(60, 20)) as player:
+        await player.until(
+            lambda: "stdlib-6m answers: a toy (13.3 MB), good for tests only." in seen(player),
+            "models are listed",
+        )
+        assert f"Ctrl-O downloads a real one: {DEFAULT}, 491.4 MB." in seen(player)
+        assert "Enter sends" in seen(player) and "F1 shows keys" in seen(player)
+        models = [described("one", store="ollama"), described("two", store="ollama")]
+        for name, which in (("one", "the default model"), ("two", "the default is one")):
+            pair = Pairing(name, None, "auto", "llama_cpp", "")
+            player.screen.query_one(Welcome).show(pair, models, "one")
+            await player.settle()
+            assert f"{name} answers (1.0 GB, {which}). Ctrl-O: the models here" in seen(player)
 
 
 @pytest.mark.slow
@@ -44,9 +45,3 @@ async def test_it_comes_back_with_a_chat_without_messages(home: Path) -> None:
         await player.press("tab", "escape", "tab", "escape")
         await player.write("y")
         assert player.typed == "y"
-
-
-def test_the_command_in_it_is_one() -> None:
-    (command,) = re.findall(r"^  localspec (.*)$", FIRST, re.MULTILINE)
-    found, bound, _ = app.parse_args(shlex.split(command), print_error=False, exit_on_error=False)
-    assert found.__name__ == "pull" and not bound.args

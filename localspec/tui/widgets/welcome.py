@@ -8,39 +8,34 @@ from textual.app import ComposeResult
 from textual.containers import VerticalScroll
 from textual.widgets import Static
 
+from localspec.models.catalogue import BUNDLED, CATALOGUE, DEFAULT
 from localspec.protocol.messages import ModelDescription, Pairing
-from localspec.wording import one_line, pairing_sentence
+from localspec.wording import one_line, size
 
-WHAT = """\
-Chat with a model on this machine. It verifies several draft tokens in one step: its own text, in fewer \
-steps."""
 KEYS = """\
-Enter sends, Ctrl-J begins another line, Esc stops an answer.
-/ suggests commands, @ files to attach; F1 shows all keys.
-Ctrl-T colours each token by its proposer, Ctrl-O lists the models."""
-FIRST = """\
-The only model here is the bundled one, which is tiny and only good for trying things out: its answers look \
-like Python's standard library and are mostly made up. To download a real one, in a shell:
-
-  localspec models pull
-
-and then choose it with Ctrl-O."""
+Enter sends, Esc stops an answer, Ctrl-J: a new line.
+/ lists the commands, @ attaches a file, F1 shows keys."""
+REAL = "Ctrl-O: the models here, and larger ones to download."
+TOY = f"Ctrl-O downloads a real one: {DEFAULT}, {size(CATALOGUE[DEFAULT].size)}."
 
 
 class Welcome(VerticalScroll, can_focus=False):
-    """An introduction, the models in use, the keys, and without a downloaded model the first steps."""
+    """The model that answers, how to get a better one, and the first keys."""
 
     DEFAULT_CSS = """
-    Welcome { padding: 1 2 0 2; display: none; scrollbar-size-vertical: 1; }
-    Welcome Static { max-width: 84; }
+    Welcome { padding: 1 0 0 2; display: none; scrollbar-size-vertical: 1; }
     """
 
     def compose(self) -> ComposeResult:
-        yield Static(f"{WHAT}\n\n{KEYS}", markup=False)
+        yield Static(KEYS, markup=False)
 
-    def show(self, pairing: Pairing, models: Sequence[ModelDescription]) -> None:
-        """Show the models in use; if ``models`` are only the bundled one, also the first steps."""
-        parts = [WHAT, f"{one_line(pairing_sentence(pairing))}.", KEYS]
-        if models and all(model.store == "bundled" for model in models):
-            parts.append(FIRST)
-        self.query_one(Static).update("\n\n".join(parts))
+    def show(self, pairing: Pairing, models: Sequence[ModelDescription], default: str) -> None:
+        """Show the model in use, which is one of ``models``, and the name of the ``default`` one."""
+        model = next((each for each in models if pairing.target in (each.id, *each.names)), None)
+        facts, better = "", REAL
+        if model is not None and model.store == BUNDLED:
+            facts, better = f": a toy ({size(model.size)}), good for tests only", TOY
+        elif model is not None:
+            which = "the default model" if default in model.names else f"the default is {default}"
+            facts = f" ({size(model.size)}, {which})"
+        self.query_one(Static).update(f"{one_line(pairing.target + ' answers' + facts)}.\n{better}\n\n{KEYS}")
