@@ -18,15 +18,16 @@ LATER = f"Not asked again; to get it later: localspec models pull {DEFAULT}"
 
 
 class Missing(NamedTuple):
-    """The default model where it is needed and not on this disk; ``agreed``: no question is needed."""
+    """A model of the catalogue that is not on this disk; ``agreed``: no question is needed."""
 
     agreed: bool = False
+    name: str = DEFAULT
 
     def obtain(self, fetch: Callable[..., None]) -> None:
         """Download it; ``fetch`` carries out a plan. Raises :class:`LocalspecError`."""
         from localspec.hub.pull import from_index, obtain
 
-        obtain(from_index(CATALOGUE[DEFAULT]), fetch)
+        obtain(from_index(CATALOGUE[self.name]), fetch)
 
     def download(self, progress: Callable[[float], None]) -> None:
         """Download it; ``progress`` is called with the share done. Raises :class:`LocalspecError`."""
@@ -42,6 +43,5 @@ class Missing(NamedTuple):
 def missing(options: Options, *, yes: bool = False) -> Missing | None:
     """The default model, if these options need it and it is not here; ``yes``: without a question."""
     config = load_config()
-    if config.auto_pull == "off" or not Sections(config).lacks_default(options):
-        return None
-    return Missing(yes or config.auto_pull == "yes")
+    is_missing = config.auto_pull != "off" and Sections(config).lacks_default(options)
+    return Missing(yes or config.auto_pull == "yes") if is_missing else None

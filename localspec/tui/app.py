@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 import signal
 import textwrap
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
@@ -27,7 +26,6 @@ from localspec.agent.server import Server
 from localspec.errors import LocalspecError
 from localspec.home import state_dir, write_private
 from localspec.protocol.options import Options
-from localspec.thread import on_a_thread
 from localspec.tui import (
     clipboard,
     commands,  # noqa: F401, importing it registers all of them
@@ -229,7 +227,7 @@ class ChatApp(App[None]):
         it, the bundled model answers."""
         from localspec.hub.default import LARGER, LATER, QUESTION
 
-        screen, loop, left = self.chat_screen, asyncio.get_running_loop(), threading.Event()
+        screen = self.chat_screen
         if not model.agreed:
             while screen.typed:  # its letters would answer the question
                 await asyncio.sleep(TYPING_S)
@@ -239,19 +237,8 @@ class ChatApp(App[None]):
                 screen.notify(LATER)
             if not agrees:
                 return
-
-        def report(share: float) -> None:
-            if left.is_set():
-                raise RuntimeError  # ends the thread; what is here is kept
-            loop.call_soon_threadsafe(self._receive, facts.Working("downloading the default model", share))
-
-        try:
-            await on_a_thread(lambda: model.download(report))
+        if await screen.download(model):
             screen.notify(LARGER)
-        except LocalspecError as error:
-            screen.show_error(error)
-        finally:
-            left.set()
 
     def _receive_of(self, chat: Chat, fact: Message) -> None:
         """Handle a fact of a chat; pass it to the screen if the chat is shown."""

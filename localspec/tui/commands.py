@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from localspec.agent.loop import servers_in
 from localspec.config import Setting, find
 from localspec.errors import InvalidOptions
+from localspec.models.catalogue import BUNDLED, CATALOGUE, Entry
 from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.protocol.options import SETTABLE, Options, check_options, check_value, meanings, unknown_key
 from localspec.tui.command import COMMANDS
@@ -22,13 +23,16 @@ from localspec.tui.conversation import Answer
 from localspec.tui.dialog import Confirm, deletion
 from localspec.tui.export import markdown, write
 from localspec.tui.help import Help
-from localspec.tui.screen import ChatScreen, in_force
+from localspec.tui.screen import ChatScreen, default_model, in_force
 from localspec.tui.sessions import SessionsScreen
 from localspec.wording import counted, one_line, pairing_sentence, size, stats_lines
 
 LONGEST_TITLE = 200
 """a limit of the daemon"""
 PROPOSERS = meanings()
+TOY = "toy, for tests"
+RANKS = {"current": 0, "to download": 2, TOY: 3, "unusable": 4, "": 1}
+"""places of models in a list, by the beginnings of their facts"""
 DRAFTS = {
     "auto": "one that fits the model, if there is any",
     "none": "no draft model; prompt lookup and memory still draft",
@@ -188,11 +192,21 @@ def _require_said(screen: ChatScreen) -> None:
 
 
 async def _models(screen: ChatScreen) -> dict[str, str]:
-    """All models on this computer; unusable ones last."""
-    found = described(await screen.models(), screen.chat.pairing)
-    return {
-        name: facts for name, facts in sorted(found.items(), key=lambda each: each[1].startswith("unusable"))
-    }
+    """All models: the current one, those that are here, those to download, toys, and unusable ones."""
+    models, default = await screen.models(), await asyncio.to_thread(default_model)
+    found = described(models, screen.chat.pairing, default)
+    found |= {each.name: f"to download: {size(each.size)} · {each.use}" for each in _absent(models)}
+
+    def rank(name: str) -> int:
+        return next(rank for begin, rank in RANKS.items() if found[name].startswith(begin))
+
+    return {name: found[name] for name in sorted(found, key=rank)}
+
+
+def _absent(models: Sequence[ModelDescription]) -> list[Entry]:
+    """The models of the catalogue that are not among ``models``."""
+    names = {name.lower() for each in models for name in each.names}
+    return [each for each in CATALOGUE.values() if each.name not in names]
 
 
 async def _drafts(screen: ChatScreen) -> dict[str, str]:
@@ -226,7 +240,15 @@ async def _settings(screen: ChatScreen) -> dict[str, str]:
 
 @COMMANDS.command("model", "[NAME]", key="ctrl+o", values=_models)
 async def model(screen: ChatScreen, argument: str) -> None:
-    """Choose the model that answers."""
+    """Choose the model that answers, also one to download."""
+    from localspec.hub.default import Missing
+
+    for entry in _absent(await screen.models()):
+        if entry.name == argument.lower():
+            question = f"Download {entry.name} ({size(entry.size)})?"
+            agrees = await screen.ask(Confirm(question, "Download", "primary"))
+            if not agrees or not await screen.download(Missing(name=entry.name)):
+                return
     await _configure(screen, f"loading {one_line(argument)}", model=argument, draft=None)
 
 
@@ -292,7 +314,7 @@ def _place_of(name: str) -> str:
     return absolute(name)
 
 
-def described(models: Sequence[ModelDescription], now: Pairing | None) -> dict[str, str]:
+def described(models: Sequence[ModelDescription], now: Pairing | None, default: str = "") -> dict[str, str]:
     """Models by name, with the facts that matter for a choice; one whose name is not its own, by its path."""
     from localspec.models.model import NEEDS_MLX, name_of, needs_mlx
 
@@ -301,17 +323,21 @@ def described(models: Sequence[ModelDescription], now: Pairing | None) -> dict[s
     for each in models:
         is_one = names[name_of(each).lower()] == 1 or each.format == "gguf"
         problem = each.problem or (NEEDS_MLX if needs_mlx(each) else "")
-        facts = f"unusable: {problem}" if problem else " · ".join(_facts(each, now))
+        facts = f"unusable: {problem}" if problem else " · ".join(_facts(each, now, default))
         found[name_of(each) if is_one else each.path] = one_line(facts)
     return found
 
 
-def _facts(model: ModelDescription, now: Pairing | None) -> Iterator[str]:
+def _facts(model: ModelDescription, now: Pairing | None, default: str) -> Iterator[str]:
     """The facts that matter for a choice; of the formats only MLX is named."""
     from localspec.models.model import count
 
     if now is not None and now.target in (model.id, *model.names) and model.backend == now.backend:
         yield "current"
+    if model.store == BUNDLED:
+        yield TOY
+    if default in model.names:
+        yield "default"
     if model.parameters:
         yield count(model.parameters)
     if model.quantisation:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
 from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
 from math import inf
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -23,6 +24,7 @@ from localspec.errors import DiskFull, EngineBusy, InvalidOptions, LocalspecErro
 from localspec.home import here
 from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.protocol.options import Options
+from localspec.thread import on_a_thread
 from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
@@ -36,6 +38,9 @@ from localspec.tui.widgets.status import Status, legend, summary
 from localspec.tui.widgets.transcript import Transcript
 from localspec.tui.widgets.welcome import Welcome
 from localspec.wording import one_line, printable
+
+if TYPE_CHECKING:
+    from localspec.hub.default import Missing
 
 ERROR_SHOWN_S = 10
 PAUSE_S = 0.5
@@ -262,6 +267,26 @@ class ChatScreen(Screen[None]):
             found = await self.chat.models()
             self._models = time.monotonic(), found
         return found
+
+    async def download(self, model: Missing) -> bool:
+        """Download a model of the catalogue; the status shows its progress. Returns True once it is here."""
+        loop, left = asyncio.get_running_loop(), threading.Event()
+
+        def report(share: float) -> None:
+            if left.is_set():
+                raise RuntimeError  # ends the thread; what is here is kept
+            working = facts.Working(f"downloading {model.name}", share)
+            loop.call_soon_threadsafe(self.post_message, working)
+
+        try:
+            await on_a_thread(lambda: model.download(report))
+            self._models = -inf, ()
+            return True
+        except LocalspecError as error:
+            self.show_error(error)
+            return False
+        finally:
+            left.set()
 
     async def open_tools(self, servers: list[Server]) -> None:
         """Start programs, and let the model call their tools."""

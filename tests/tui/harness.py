@@ -62,6 +62,10 @@ class Player:
         """The lines of the screen, as a person sees them."""
         return [strip.text.rstrip() for strip in self.app.screen._compositor.render_strips()]
 
+    def seen(self) -> str:
+        """The text of the screen as one line."""
+        return " ".join(" ".join(self.lines()).split())
+
     def foot(self) -> str:
         """The last line of the prompt's frame."""
         return self.lines()[self.screen.query_one(Composer).region.bottom - 1]

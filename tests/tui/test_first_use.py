@@ -38,7 +38,8 @@ async def test_a_message_waits_for_the_download(home: Path) -> None:
         await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
         await player.press("y")
         await player.until(
-            lambda: any("default model 50%" in each for each in player.lines()), "it shows how much is here"
+            lambda: any("qwen2.5-coder:0.5b 50%" in each for each in player.lines()),
+            "it shows how much is here",
         )
         await player.write("hi")
         await player.press("enter")
@@ -84,7 +85,8 @@ async def test_leaving_does_not_wait_for_a_source_that_stalls(home: Path) -> Non
     model.rest = threading.Event()
     async with playing(missing=model, settled=False) as player:
         await player.until(
-            lambda: any("default model 50%" in each for each in player.lines()), "it shows how much is here"
+            lambda: any("qwen2.5-coder:0.5b 50%" in each for each in player.lines()),
+            "it shows how much is here",
         )
     assert model.rested is None
     model.rest.set()

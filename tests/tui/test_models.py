@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 from textual.command import CommandPalette
 
+from localspec.models.catalogue import DEFAULT
 from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.tui import commands
 from localspec.tui.widgets.prompt import Composer
 from localspec.wording import pairing_sentence
 from tests.tui.harness import ENDLESS, playing
+from tests.tui.showing import showing
 
 
 @pytest.mark.slow
@@ -94,6 +97,41 @@ def described(name: str, **facts: object) -> ModelDescription:
     """A model on a disk."""
     known = {"id": name, "path": f"/m/{name}.gguf", "format": "gguf", "backend": "llama_cpp", "size": 10**9}
     return ModelDescription(**{"names": (name,), **known, **facts})  # type: ignore[arg-type]
+
+
+async def test_the_current_model_comes_first_and_toys_last(still: Path) -> None:
+    async with showing(size=(100, 60)) as player:
+        toy, broken = described("stdlib-1m", store="bundled"), described("broken", problem="it ends early")
+        models = (toy, broken, described(DEFAULT), described("two"))
+        player.screen._models = time.monotonic(), models
+        player.chat.pairing = Pairing("two", None, "auto", "llama_cpp", "")
+        await player.press("ctrl+o")
+        await player.until(lambda: "unusable: it ends early" in player.seen(), "they are listed")
+        order = (
+            "two current · 1.0 GB",
+            f"{DEFAULT} 1.0 GB",
+            "qwen2.5-coder:1.5b to download: 1.1 GB · code on a laptop",
+            "stdlib-1m toy, for tests · 1.0 GB",
+            "broken unusable",
+        )
+        places = [player.seen().index(each) for each in order]
+        assert places == sorted(places)
+
+
+async def test_a_model_that_is_not_here_is_downloaded_after_a_question(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    async with playing() as player:
+        player.put("/model qwen3:8b")
+        for answer in ("n", "y"):
+            await player.press("enter")
+            await player.until(lambda: "Download qwen3:8b (5.0 GB)?" in player.seen(), "it asks")
+            await player.press(answer)
+            await player.settle()
+            player.put("/model qwen3:8b")
+        assert len(player.toasts) == 1 and "cannot be reached" in player.toasts[0]
+        assert player.chat.pairing is not None and player.chat.pairing.target == "stdlib-6m"
 
 
 def test_models_of_one_name_are_distinguished_and_unusable_ones_marked() -> None:

@@ -10,28 +10,24 @@ from localspec.models.catalogue import DEFAULT
 from localspec.protocol.messages import Pairing
 from localspec.tui.widgets.transcript import Transcript
 from localspec.tui.widgets.welcome import Welcome
-from tests.tui.harness import Player, playing
+from tests.tui.harness import playing
 from tests.tui.test_models import described
-
-
-def seen(player: Player) -> str:
-    return " ".join(" ".join(player.lines()).split())
 
 
 async def test_the_first_screen_says_what_answers_and_how_to_get_a_better_one(home: Path) -> None:
     async with playing(size=(60, 20)) as player:
         await player.until(
-            lambda: "stdlib-6m answers: a toy (13.3 MB), good for tests only." in seen(player),
+            lambda: "stdlib-6m answers: a toy (13.3 MB), good for tests only." in player.seen(),
             "models are listed",
         )
-        assert f"Ctrl-O downloads a real one: {DEFAULT}, 491.4 MB." in seen(player)
-        assert "Enter sends" in seen(player) and "F1 shows keys" in seen(player)
+        assert f"Ctrl-O downloads a real one: {DEFAULT}, 491.4 MB." in player.seen()
+        assert "Enter sends" in player.seen() and "F1 shows keys" in player.seen()
         models = [described("one", store="ollama"), described("two", store="ollama")]
         for name, which in (("one", "the default model"), ("two", "the default is one")):
             pair = Pairing(name, None, "auto", "llama_cpp", "")
             player.screen.query_one(Welcome).show(pair, models, "one")
             await player.settle()
-            assert f"{name} answers (1.0 GB, {which}). Ctrl-O: the models here" in seen(player)
+            assert f"{name} answers (1.0 GB, {which}). Ctrl-O: the models here" in player.seen()
 
 
 @pytest.mark.slow
