@@ -342,7 +342,7 @@ async def _session(client: Client, how: RunFlags, options: Options, printer: Pri
         if how.stats:
             note(f"session {session}")
         return session
-    stream = client.open(system=how.system, options=options)
+    stream = client.open(system=how.system, once=True, options=options)
     opened = await answer.show(stream, printer)
     if how.stats:
         note(f"{pairing_line(opened.pairing)}; session {opened.session}")

@@ -201,10 +201,11 @@ class Client:
         *,
         system: str | None = None,
         private: bool = False,
+        once: bool = False,
         options: Options = NO_OPTIONS,
     ) -> Stream[wire.SessionOpened]:
-        """Open a session; the stream reports the loading of its model. A private one leaves no history."""
-        params = wire.SessionOpen(options=options, system=system, private=private)
+        """Open a session, ``once`` for one question, a private one without history; reports the loading."""
+        params = wire.SessionOpen(options=options, system=system, private=private, once=once)
         return self._wire.request("session/open", params, wire.SessionOpened)
 
     def load(
@@ -216,8 +217,7 @@ class Client:
         keep_alive_s: float | None = None,
         workspace: str | None = None,
     ) -> Stream[wire.LoadedModel]:
-        """Load a model before it is needed; it stays ``keep_alive_s`` seconds after its last use (0: for
-        ever)."""
+        """Load a model before it is needed, for ``keep_alive_s`` seconds after its last use (0: for ever)."""
         params = wire.ModelLoad(
             model=model, draft=draft, backend=backend, keep_alive_s=keep_alive_s, workspace=workspace
         )

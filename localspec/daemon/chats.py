@@ -34,6 +34,7 @@ from localspec.errors import (
 from localspec.protocol.messages import (
     CallResult,
     Instead,
+    SessionOpen,
     SessionQuery,
     SessionSummary,
     Status,
@@ -43,6 +44,8 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import Message, ToolCall
 
 TITLE_CHARS = 60
+ONCE = "run-"
+"""beginning of the ids of sessions for a single question"""
 CALLS = msgspec.json.Decoder(tuple[ToolCall, ...])
 SETTINGS = (
     "PRAGMA journal_mode = WAL; PRAGMA synchronous = NORMAL; "
@@ -174,7 +177,8 @@ class Store:
 
     def summaries(self, query: SessionQuery) -> tuple[SessionSummary, ...]:
         wanted = {"query": query.query.casefold(), "limit": query.limit, "offset": query.offset}
-        return tuple(SessionSummary(*row) for row in self._db.execute(LISTED, wanted))
+        rows = self._db.execute(LISTED, wanted)
+        return tuple(SessionSummary(*(*row, row[0].startswith(ONCE))) for row in rows)
 
     def rename(self, id: str, title: str) -> None:
         self._change("UPDATE sessions SET title = ? WHERE id = ?", title, id)
@@ -418,8 +422,9 @@ class History:
 
     # Sessions.
 
-    async def new_session(self, options: Options, system: str | None, private: bool) -> Session:
-        session = Session(id=_new_id(), title="", options=options, system=system, private=private)
+    async def new_session(self, options: Options, said: SessionOpen) -> Session:
+        id = (ONCE if said.once else "") + _new_id()
+        session = Session(id=id, title="", options=options, system=said.system, private=said.private)
         await self.use(session, lambda store: store.add(session))
         return session
 

@@ -1,6 +1,5 @@
 """JSON-RPC 2.0, sans I/O: text in, typed messages out, and back. Also the base of all parameters of the
-wire's methods, and the bounds of its texts. Prompts, contents and files' texts are bounded by the frame
-alone."""
+wire's methods, and the bounds of its texts; the frame alone bounds prompts, contents and texts of files."""
 
 from __future__ import annotations
 
@@ -160,8 +159,7 @@ def result(id: Id, value: Any) -> str:
 
 
 def failure(id: Id | None, error: LocalspecError | ProtocolFault) -> str:
-    """Encode an error: a LocalspecError as -32000 with data (invalid options as -32602), faults by their
-    code."""
+    """Encode an error: a LocalspecError as -32000 with data (invalid options: -32602), faults by code."""
     if isinstance(error, ProtocolFault):
         body = ErrorObject(error.code, str(error))
     else:

@@ -211,6 +211,7 @@ class SessionOpen(Params):
     options: Options = Options()
     system: str | None = None
     private: bool = False
+    once: bool = False
 
 
 class SessionQuery(Params):
@@ -576,13 +577,14 @@ class SessionForked(msgspec.Struct, frozen=True):
 
 
 class SessionSummary(msgspec.Struct, frozen=True):
-    """``created`` and ``updated`` are seconds since 1970."""
+    """``created`` and ``updated`` are seconds since 1970; ``once``: it was opened for a single question."""
 
     session: str
     title: str
     created: float
     updated: float
     messages: int
+    once: bool
 
 
 class SessionList(msgspec.Struct, frozen=True):

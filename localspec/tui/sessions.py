@@ -20,6 +20,7 @@ from localspec.wording import counted, moment, one_line
 
 MOST = 1000
 """most chats that the daemon lists at once; a search finds the others"""
+RUNS = "  Single questions, by localspec run"
 LONGEST_QUERY = 1000
 """a limit of the daemon"""
 
@@ -137,12 +138,15 @@ class SessionsScreen(Dialog[str | None]):
             return
         option, now = self._list.highlighted_option if query == self._listed else None, time.time()
         before, place = (option and option.id), (option and self._list.highlighted) or 0
-        self._list.set_options(
-            Option(row(each, now, each.session == self._current), each.session) for each in found
-        )
-        ids = [each.session for each in found]
+        chats, runs = ([each for each in found if each.once is once] for once in (False, True))
+        rows = [Option(row(each, now, each.session == self._current), each.session) for each in chats + runs]
+        if runs:
+            rows.insert(len(chats), Option(RUNS, disabled=True))
+        self._list.set_options(rows)
+        ids = [each.id for each in rows]
         if ids:
-            self._list.highlighted = ids.index(before) if before in ids else min(place, len(ids) - 1)
+            at = ids.index(before) if before and before in ids else min(place, len(ids) - 1)
+            self._list.highlighted = at + (ids[at] is None)
         else:
             self._list.add_option(
                 Option("No chat matches." if query else "There are no chats yet.", disabled=True)

@@ -24,7 +24,7 @@ from localspec.errors import (
     MessageNotFound,
     SessionNotFound,
 )
-from localspec.protocol.messages import SessionQuery, Status
+from localspec.protocol.messages import SessionOpen, SessionQuery, Status
 from localspec.protocol.options import Options
 from tests.waiting import run
 
@@ -323,7 +323,7 @@ async def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str)
     log.write_bytes(b"of the damaged file")
     history = await opened(path)
     assert await history.summaries(ALL) == ()
-    await history.new_session(Options(), None, False)
+    await history.new_session(Options(), SessionOpen())
     await history.close()
     (aside,) = [p for p in path.parent.glob("*.damaged-*") if not p.name.endswith(("-wal", "-shm"))]
     assert aside.read_bytes() == data
@@ -334,7 +334,7 @@ async def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str)
 
 async def test_damage_that_comes_while_it_is_open_is_reported_with_what_to_do(path: Path) -> None:
     history = await opened(path)
-    chat = await history.new_session(Options(), None, False)
+    chat = await history.new_session(Options(), SessionOpen())
     long = Turn("long " * 50_000)
     for _ in range(30):
         await history.use(chat, lambda store: store.begin_turn(chat.id, long))
@@ -355,7 +355,7 @@ async def test_damage_that_comes_while_it_is_open_is_reported_with_what_to_do(pa
 
 async def test_a_full_disk_has_an_error_of_its_own(path: Path) -> None:
     history = await opened(path)
-    chat = await history.new_session(Options(), None, False)
+    chat = await history.new_session(Options(), SessionOpen())
     await fill(history)
     with pytest.raises(DiskFull, match="no space left"):
         await history.use(chat, lambda store: store.begin_turn(chat.id, Turn("x" * 100_000)))
@@ -404,7 +404,7 @@ def test_the_files_are_their_owners(path: Path) -> None:
 
 async def _touch(path: Path) -> None:
     history = await opened(path)
-    await history.new_session(Options(), None, False)
+    await history.new_session(Options(), SessionOpen())
     await history.close()
 
 
@@ -422,6 +422,6 @@ async def test_a_disk_without_room_for_the_lock_keeps_chats_in_memory(
         disk.setattr(os, "open", full)
         await history.open()
     assert history.problem is not None and "in memory only" in history.problem
-    chat = await history.new_session(Options(), None, False)
+    chat = await history.new_session(Options(), SessionOpen())
     assert await history.session(chat.id) == chat
     await history.close()

@@ -94,6 +94,23 @@ async def test_chats_are_found_by_their_text(home: Path) -> None:
         assert player.chat.session is None
 
 
+async def test_single_questions_stand_behind_the_chats(home: Path) -> None:
+    async with playing() as player, await connect() as other:
+        (chat,) = await stored(other, "Apart chat")
+        run = (await other.open(once=True).result()).session
+        await other.rename_session(run, "Apart run")
+        copy = await other.fork_session(run)
+        await other.rename_session(copy, "Apart copy")
+        async with listing(player, "apart") as seen:
+            await seen.shows("Apart copy", "Apart chat", "Apart run")
+            assert [option.id for option in seen.widget.options] == [copy, chat, None, run]
+            assert any("Single questions, by localspec run" in line for line in player.lines())
+            assert seen.chosen == copy
+            await seen.press("down", "down", "enter")
+            await seen.is_left()
+        assert player.chat.session == run
+
+
 @pytest.mark.slow
 async def test_a_chat_is_opened_and_marked(home: Path) -> None:
     async with playing() as player, await connect() as other:

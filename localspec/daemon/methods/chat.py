@@ -42,8 +42,7 @@ async def open_new(daemon: Daemon, exchange: Exchange, params: wire.SessionOpen)
     """Open a session; loads the model first, so that no session is left behind if it cannot be loaded."""
     options = await merged(daemon, params.options)
     pairing = await _pairing(daemon, exchange, options, "opened")
-    kept = _kept(params.options, options)
-    session = await daemon.history.new_session(kept, params.system, params.private)
+    session = await daemon.history.new_session(_kept(params.options, options), params)
     daemon.publish(session, "opened")
     return wire.SessionOpened(session.id, pairing)
 
@@ -80,8 +79,7 @@ async def rename(daemon: Daemon, exchange: Exchange, params: wire.SessionRename)
 async def configure(
     daemon: Daemon, exchange: Exchange, params: wire.SessionConfigure
 ) -> wire.SessionConfigured:
-    """Set a session's options from its next turn on; loads another model first, and changes nothing if that
-    fails."""
+    """Set a session's options from its next turn on, once another model is loaded; else change nothing."""
     session = await daemon.history.session(params.session)
     options = await merged(daemon, params.options)
     before = await merged(daemon, session.options)
@@ -210,8 +208,7 @@ class Answer:
         self._stream.take(event)
 
     async def end(self, result: Result | None) -> None:
-        """Store the answer, or the text so far as failed. A failure to store it does not end the stream: it
-        is logged."""
+        """Store the answer, or the text so far as failed. A failure is logged, and the stream goes on."""
         try:
             if result is None:
                 await self._write("failed")

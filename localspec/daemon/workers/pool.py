@@ -372,8 +372,7 @@ class Pool:
         return [each for worker in self._workers for each in (worker, *worker.drafts)]
 
     def _idle(self) -> list[Resident]:
-        """The models that may leave: draft models first, then workers, those first that are unused for
-        longest."""
+        """The models that may leave: draft models first, then workers, the longest unused first."""
         idle = (r for r in self._residents() if not r.users and (r.loaded or isinstance(r, WorkerProcess)))
         return sorted(idle, key=lambda r: (isinstance(r, WorkerProcess), r.last_used))
 
@@ -391,8 +390,7 @@ class Pool:
     # Looking after.
 
     async def _look_after(self) -> None:
-        """Until no worker is left: kill workers that hang, unload those that were idle for too long or are
-        outdated."""
+        """Until no worker is left: kill those that hang, unload those idle for too long or outdated."""
         limits = self._config.daemon
         tick_s = min(TICK_S, limits.hang_s / 4, (limits.idle_unload_s or TICK_S) / 4)
         last = time.monotonic()
