@@ -20,7 +20,7 @@ async def test_the_first_screen_says_what_answers_and_how_to_get_a_better_one(ho
             lambda: "stdlib-6m answers: a toy (13.3 MB), good for tests only." in player.seen(),
             "models are listed",
         )
-        assert f"Ctrl-O downloads a real one: {DEFAULT}, 491.4 MB." in player.seen()
+        assert f"Ctrl-O gets a real one: {DEFAULT}, 491.4 MB." in player.seen()
         assert "Enter sends" in player.seen() and "F1 shows keys" in player.seen()
         models = [described("one", store="ollama"), described("two", store="ollama")]
         for name, which in (("one", "the default model"), ("two", "the default is one")):

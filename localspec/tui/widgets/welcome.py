@@ -16,7 +16,7 @@ KEYS = """\
 Enter sends, Esc stops an answer, Ctrl-J: a new line.
 / lists the commands, @ attaches a file, F1 shows keys."""
 REAL = "Ctrl-O: the models here, and larger ones to download."
-TOY = f"Ctrl-O downloads a real one: {DEFAULT}, {size(CATALOGUE[DEFAULT].size)}."
+TOY = f"Ctrl-O gets a real one: {DEFAULT}, {size(CATALOGUE[DEFAULT].size)}."
 
 
 class Welcome(VerticalScroll, can_focus=False):
