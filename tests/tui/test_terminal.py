@@ -38,6 +38,18 @@ def test_the_screen_is_whole_again_after_ctrl_z_and_fg(home: Path, key: str, sho
         terminal.until(lambda pane: shown in pane and "^p Commands" in pane, "all of it is painted")
 
 
+def test_a_small_terminal_shows_the_model_all_keys_and_clears_the_field(home: Path) -> None:
+    with chatting(home, size=(60, 20)) as terminal:
+        terminal.until_shown("a toy (13.3 MB), good for tests only.")
+        terminal.keys("F1")
+        terminal.until(lambda pane: "send" in pane and "this list" in pane, "all keys are shown")
+        terminal.keys("Escape")
+        terminal.write("one two")
+        terminal.until_shown("one two")
+        terminal.keys("C-c")
+        terminal.until(lambda pane: "sk something" in pane and "one two" not in pane, "it is cleared")
+
+
 def test_it_leaves_with_what_a_shell_can_use(home: Path) -> None:
     with chatting(home) as terminal:
         terminal.keys("C-q")
