@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 import time
+import zlib
 from collections.abc import Coroutine
 from dataclasses import dataclass
 from itertools import chain, count
@@ -27,9 +28,11 @@ from localspec.wording import duration, one_line
 
 MOST_TURNS = 20
 """answers with calls, after which a conversation is ended"""
-LONGEST_CALL, SHOWN_CALL = 4_096, 60
-"""characters of a call's arguments, beyond which they are taken to have no end; those at their end that are
-shown while they are written"""
+LONGEST_CALL, TAIL, SHOWN_CALL = 32_768, 2_000, 60
+"""characters of a call's arguments, beyond which they are taken to have no end; those at their end by which
+this is seen earlier; those that are shown while they are written"""
+REPEATED = 12
+"""times that such an end is longer than compressed; code and prose: up to 5"""
 SHOWN_RESULT = 120
 """characters in the line of a call's result"""
 FORMS = 'Give FILE.py with functions, or FILE.json with {"mcpServers": {NAME: {"command": …, "args": […]}}}.'
@@ -165,7 +168,12 @@ class Writing:
 
     @property
     def is_endless(self) -> bool:
-        return len(self.arguments) > LONGEST_CALL
+        """True if the arguments are too long, or have gone on in a circle, or in numbers, for long."""
+        if len(self.arguments) <= TAIL:
+            return False
+        tail = self.arguments[-TAIL:]
+        repeats = REPEATED * len(zlib.compress(tail.encode())) < TAIL
+        return repeats or not re.search(r"[^\W\d]", tail) or len(self.arguments) > LONGEST_CALL
 
     @property
     def shown(self) -> str:
@@ -271,7 +279,9 @@ async def converse(box: Toolbox, front: Front) -> bool:
         answer = await front.answer(results, "words" if is_last else None)
         known |= last
     if is_endless := front.writing.is_endless:
-        what = f"a call was stopped: its arguments had over {LONGEST_CALL:,} characters"
+        what = (
+            f"a call was stopped: its arguments had no end after {len(front.writing.arguments):,} characters"
+        )
         front.fail(LocalspecError(what, "It is not made. Ask in other words, or a larger model."))
     if is_endless or (known and not _is_useful(answer, front)):
         answer = await front.answer_instead("words")

@@ -6,7 +6,7 @@ import asyncio
 import json
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Coroutine, Iterator
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -306,9 +306,10 @@ async def test_a_call_that_a_limit_cut_is_no_answer(home: Path, functions: Path)
 async def test_a_call_without_an_end_is_not_made(
     home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(loop, "TAIL", 10)
     monkeypatch.setattr(loop, "LONGEST_CALL", 10)
     lines, messages = await conversation(functions)
-    assert lines == ["a call was stopped: its arguments had over 10 characters", "words"]
+    assert lines == ["a call was stopped: its arguments had no end after 18 characters", "words"]
     assert [each.role for each in messages] == ["user", "assistant"] and not messages[1].tool_calls
 
 
@@ -319,8 +320,26 @@ def test_of_a_call_that_is_written_the_end_is_shown() -> None:
     assert writing.shown == f"total …{'100, ' * 12} (113 characters)" and not writing.is_endless
     writing.take(Delta("", ()))
     assert writing.shown == ""
-    for _ in range(1000):
-        writing.take(Delta("100, ", (), "call", call))
+
+
+@pytest.mark.parametrize(
+    ("piece", "is_endless"),
+    [
+        (lambda n: "100, ", True),
+        (lambda n: f"{n}, ", True),
+        (lambda n: "so it goes on and ", True),
+        (lambda n: f"def f{n}(a, b):\n    return {n * n % 97} * a + b\n\n", False),
+        (lambda n: f"第{n}节的内容，", False),
+    ],
+)
+def test_arguments_in_a_circle_or_in_numbers_have_no_end(
+    piece: Callable[[int], str], is_endless: bool
+) -> None:
+    writing, call = Writing(), CallBegun(0, "1", "write")
+    for n in range(500):
+        writing.take(Delta(piece(n), (), "call", call))
+    assert writing.is_endless == is_endless
+    writing.take(Delta("x" * 33_000, (), "call", call))
     assert writing.is_endless
 
 
