@@ -88,6 +88,9 @@ def _find_service() -> service.Manager | None:
 def _find_folders() -> dict[str, Path]:
     """The directories of :data:`FILES`; raises :class:`LocalspecError` for a link, or one of another user."""
     folders = {kind: home.place(kind) for kind in ("data", "cache", "state", "config", "runtime")}
+    if (shared := folders["data"].parent) in (home.of_user(), *home.of_user().parents):
+        what = f"LOCALSPEC_HOME is {shared}, where data/memory and others may be yours; nothing was removed"
+        raise LocalspecError(what, "Remove by hand what is localspec's.")
     folders["socket"] = home.socket_path().parent
     for folder in folders.values():
         if folder.is_symlink() or (folder.exists() and folder.stat().st_uid != os.geteuid()):

@@ -63,3 +63,6 @@ def test_a_directory_that_is_a_link_is_refused_and_other_files_stay(cli: Cli, tm
     (cli.home / "data").unlink()
     assert cli("purge", "--yes").returncode == 0
     assert {path.name for path in cli.home.iterdir()} == {"elsewhere", "state"}
+    cli.environment["HOME"] = str(cli.home)
+    shared = cli("purge", "--yes")
+    assert shared.returncode == 1 and f"LOCALSPEC_HOME is {cli.home}" in shared.stderr
