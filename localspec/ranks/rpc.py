@@ -107,7 +107,7 @@ def _silent(name: str, address: str) -> LocalspecError:
     if asked(address) is None:
         return NodeLost(f"RPC server {name} is silent: it has a client, is stopped, or is none", REMEDY)
     return EngineBusy(
-        f"RPC server {name} has a client already, and serves one at a time",
+        f"RPC server {name} serves one client at a time, and has one, such as this machine's daemon",
         "Unload the model that uses it, here or there (`localspec models unload`), or serve at another port.",
     )
 
