@@ -20,12 +20,12 @@ from localspec.wording import size
 
 Part = Literal["sessions", "memory", "tokens", "models", "caches", "logs", "settings", "service", "daemon"]
 FILES: Mapping[Part, str] = {
-    "sessions": "data/history.sqlite*",
+    "sessions": "data/history.sqlite data/history.sqlite-* data/history.sqlite.*",
     "memory": "data/memory",
     "tokens": "data/token data/http-token data/node_token",
-    "models": "data/pulled.json*",
+    "models": "data/pulled.json data/pulled.json.lock",
     "caches": "cache/chats cache/learnt cache/models.json data/rpc",
-    "logs": "state/daemon.log* state/chat.log",
+    "logs": "state/daemon.log state/daemon.log.* state/chat.log",
     "settings": "config/config.toml state/chat-theme",
     "service": "state/service.json",
     "daemon": "runtime/daemon.json runtime/*.lock runtime/http-server socket/daemon.sock",

@@ -51,6 +51,8 @@ class Lines:
     def end(self) -> str:
         """The held text, in the next line where it does not fit into this one."""
         held, self._held = self._held, ""
+        if not held:
+            return ""
         width, word = self._width(), held.lstrip(" ")
         self._column += count_cells(held)
         if not 0 < width < self._column:

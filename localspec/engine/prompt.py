@@ -274,24 +274,27 @@ class PromptEncoder:
             return False
 
         first, longest = 0, max((len(turn.content) for turn in turns if turn.role == "tool"), default=0)
+        if cut and longest > self._n_ctx and (most := self._vocabulary.longest):
+            longest = min(longest, self._n_ctx * most)  # more never fits, and may be too much for a template
         if cut and not fits(first, longest):
             while longest and not fits(starts[-1], longest):
                 longest //= 2
             first = starts[bisect_left(starts[:-1], True, key=partial(fits, longest=longest))]
         tokens, opened = render(first, longest)
-        dropped = first - (first > question)
-        ends, earlier = self._vocabulary.end_tokens, self._count_earlier(prompt, len(tokens))
+        dropped = first - (first > question and turns[question].role == "user")
+        ends, earlier = self._vocabulary.end_tokens, self._count_earlier(prompt, len(tokens), longest)
         encoded = Encoded(tokens, ends, dropped, untemplated=self._is_base, earlier=earlier)
         form = Form(self._family or HERMES, prompt.tools, self._thought, opened)
         return encoded._replace(marked=self._marked(form, prompt)) if form.marks else encoded
 
-    def _count_earlier(self, prompt: ChatPrompt, tokens: int) -> int:
-        """Of a chat's ``tokens``, about how many come before the messages that have no answer yet."""
+    def _count_earlier(self, prompt: ChatPrompt, tokens: int, longest: int) -> int:
+        """Of a chat's ``tokens``, about how many come before the messages without an answer, of whose results
+        ``longest`` characters are left."""
         messages = prompt.messages[:-1] if prompt.prefilled else prompt.messages
         new = len([*takewhile(lambda each: each.role != "assistant", reversed(messages))])
         if new == len(messages):
             return 0
-        texts = (each.content for each in prompt.messages[len(messages) - new :])
+        texts = (_without_middle(each, longest).content for each in prompt.messages[len(messages) - new :])
         lengths = (MARKUP + len(self._vocabulary.encode(text, special=False)) for text in texts)
         return max(0, tokens - sum(lengths))
 

@@ -46,6 +46,15 @@ def test_one_word_is_held_at_most() -> None:
     assert lines.end() == "cdefghijk"
 
 
+@pytest.mark.parametrize("piece", ["\nx", "\tx", "x"])
+def test_a_window_may_become_narrower(piece: str) -> None:
+    widths = [80]
+    lines = Lines(lambda: widths[-1])
+    assert lines.add("word 世") == "word 世"
+    widths.append(4)
+    assert lines.add(piece) + lines.end() == piece
+
+
 PRINT = """
 from localspec.cli.output import Printer
 from localspec.protocol.requests import Delta

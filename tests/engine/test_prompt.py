@@ -110,6 +110,8 @@ def test_a_result_that_does_not_fit_loses_its_middle_and_the_question_nothing() 
     assert len(head) + int(left_out.replace(",", "")) + len(tail) == len(large)
     with pytest.raises(ContextExceeded):  # the user's own text
         encoder.encode(ChatPrompt((Message("user", large), *pair(0, large))), 10)
+    encoded = encoder.encode(ChatPrompt((*pair(0, "old"), *pair(1, "x" * 9_000_000))), 10)
+    assert encoded.dropped == 2 and encoded.earlier > 0  # longer than a template may make it
 
 
 def test_the_longest_token_is_looked_for_only_where_a_text_may_not_fit() -> None:
