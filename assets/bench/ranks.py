@@ -32,7 +32,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from pathlib import Path
 from statistics import median
-from typing import Any
+from typing import Any, NamedTuple
 
 from assets.bench.played import ANSWERS, MACHINES, row
 from assets.bench.record import drafted
@@ -41,12 +41,12 @@ from localspec.bench.run import WIDTHS, answer, load_cases, rest
 from localspec.engine.engine import Engine
 from localspec.engine.load import load_engine, open_backend
 from localspec.engine.round import LONGEST_K
-from localspec.models.directory import ModelDirectory
+from localspec.models.directory import ModelDirectory, number_of
 from localspec.models.model import model_at
 from localspec.models.pair import choose
 from localspec.protocol.options import AUTO, Options
 from localspec.protocol.requests import EngineConfig, TextPrompt
-from localspec.ranks.link import Link, Shape
+from localspec.ranks.link import Link
 from localspec.ranks.nodes import greet
 
 HERE, THERE, PORT = "10.9.40.1", "10.9.40.2", 7040
@@ -113,6 +113,20 @@ def node(added_ms: float) -> Iterator[str]:
 # The simulation.
 
 
+class Shape(NamedTuple):
+    """The number of a model's layers, which each sum twice, and of the features that are summed per token."""
+
+    layers: int
+    features: int
+
+    def sums_s(self, link: Link, width: int) -> float:
+        """The seconds that a forward of ``width`` tokens on two machines waits for its sums.
+
+        Each machine sends one half of the numbers, of two bytes, and then the other.
+        """
+        return 4 * self.layers * (link.latency_s / 2 + width * self.features / link.rate)
+
+
 def over(alone: Mapping[int, float], share: float, sums_s: Mapping[int, float]) -> dict[int, float]:
     """Seconds of a round on all machines by its width: this ``share`` of the seconds on one, and the sums."""
     return {width: share * seconds + sums_s[width] for width, seconds in alone.items()}
@@ -126,9 +140,9 @@ def played(logs: Sequence[Log], costs: Mapping[int, float], step_s: float) -> Pl
     return sum(plays, Play())
 
 
-def share_of(directory: ModelDirectory, ranks: int) -> float:
+def share_of(directory: ModelDirectory, features: int, ranks: int) -> float:
     """The share of a model's work that is left to each rank: the layers are shared, the logits are not."""
-    logits = directory.n_tokens * Shape.of(directory).features / directory.parameters
+    logits = directory.n_tokens * features / directory.parameters
     return logits + (1 - logits) / ranks
 
 
@@ -191,6 +205,7 @@ def simulated(logs: Sequence[Log], costs: Mapping[int, float], step_s: float) ->
 def here(given: argparse.Namespace) -> None:
     directory = model_at(Path(given.model)).header
     assert isinstance(directory, ModelDirectory)
+    shape = Shape(*(number_of(directory.config, key) or 0 for key in ("num_hidden_layers", "hidden_size")))
     logs, step_s = recorded(given.model, given.draft, given.tokens)
     print(row("machines", "added ms", "there and back", "", *WIDTHS, "plain", "auto", "drafts a round"))
     print(row(*["---"] * (len(WIDTHS) + 7)))
@@ -205,8 +220,8 @@ def here(given: argparse.Namespace) -> None:
         costs, *rates = figures(results, 2)
         took = f"{1000 * link.latency_s:.2f} ms"
         print(line(2, added, took, "measured", costs=costs, rates=rates))
-        sums = {width: link.sums_s(Shape.of(directory), 2, width) for width in WIDTHS}
-        costs = over(alone, share_of(directory, 2), sums)
+        sums = {width: shape.sums_s(link, width) for width in WIDTHS}
+        costs = over(alone, share_of(directory, shape.features, 2), sums)
         print(
             line(2, added, took, "simulated", costs=costs, rates=simulated(logs, costs, step_s)), flush=True
         )
@@ -234,7 +249,7 @@ def other() -> None:
         alone = {width: ratio * token_s for width, ratio in ratios.items()}
 
         def rates(link: Link | None) -> tuple[float, float, float]:
-            sums = {width: link.sums_s(shape, 2, width) if link else 0.0 for width in alone}  # noqa: B023
+            sums = {width: shape.sums_s(link, width) if link else 0.0 for width in alone}  # noqa: B023
             return simulated(logs, over(alone, 0.5 if link else 1.0, sums), STEP * token_s)  # noqa: B023
 
         for network, link in LINKS:

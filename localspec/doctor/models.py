@@ -11,7 +11,6 @@ from localspec.doctor.finding import Finding, ended, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.models.catalogue import BUNDLED, CATALOGUE, DEFAULT
-from localspec.models.directory import ModelDirectory
 from localspec.models.fit import free_memory, needs_of
 from localspec.models.library import Sections, is_here
 from localspec.models.model import BACKENDS, Model
@@ -19,13 +18,11 @@ from localspec.models.pair import Pair, Room, choose, is_apple_silicon
 from localspec.protocol.messages import DaemonStatus
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig
-from localspec.ranks.link import Link, Shape, alone_s
+from localspec.ranks.link import Link
 from localspec.ranks.nodes import greet
 from localspec.ranks.rpc import reached
 from localspec.wording import MB, size
 
-PROMPT = 1000
-"""tokens of a prompt for which the wait for the network is shown"""
 EDIT = "Correct it with `localspec config edit`; `localspec models list` shows the names."
 
 
@@ -47,48 +44,17 @@ def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iter
 
 def nodes(config: Config) -> Iterator[Finding]:
     """Greet the machines that share the default model with this one, and measure their links."""
-    sections, links = Sections(config), list[Link]()
-    options = sections.merged(environment_options())
-    name = options.model or BUNDLED
-    named = sections.engine(name).nodes
-    for node in named:
+    sections = Sections(config)
+    name = sections.merged(environment_options()).model or BUNDLED
+    for node in sections.engine(name).nodes:
         try:
             with closing(greet(node)) as peer:
-                links.append(link := Link.measured(peer))
+                link = Link.measured(peer)
         except LocalspecError as error:
             yield problem_of("nodes", error)
         else:
             speed = f"{1000 * link.latency_s:.2f} ms there and back, {size(link.rate)}/s"
             yield Finding("nodes", "ok", f"{peer.name} answers, with the same versions: {speed}.")
-    if links and len(links) == len(named):
-        try:
-            target = choose(name, "none", config.model_dirs, backend=options.backend or "auto").target
-        except LocalspecError:  # the model's own line reports it
-            return
-        slowest = Link(max(link.latency_s for link in links), min(link.rate for link in links))
-        if isinstance(target.header, ModelDirectory):
-            yield worth(target.name, target.header, slowest, 1 + len(links))
-        else:
-            yield Finding("nodes", "ok", f"{target.name} is not shared with them: only MLX models are.")
-
-
-def worth(name: str, directory: ModelDirectory, link: Link, ranks: int) -> Finding:
-    """Say whether ``ranks`` machines, whose slowest link is ``link``, answer faster than one."""
-    shape, took = Shape.of(directory), alone_s(directory)
-    waits, reads = (link.sums_s(shape, ranks, width) for width in (1, PROMPT))
-    sentence = (
-        f"Over {ranks} machines {name} waits for the network {1000 * waits:.1f} ms per token,"
-        f" and {reads:.1f} s for a prompt of {PROMPT} tokens"
-    )
-    even = ranks / (ranks - 1) * waits
-    if took is None:
-        bound = f"than one that takes more than {1000 * even:.1f} ms per token; it was not measured alone yet"
-        return Finding("nodes", "ok", f"{sentence}: they answer faster {bound}.")
-    alone = f"one takes {1000 * took:.1f} ms per token"
-    if took > even:
-        return Finding("nodes", "ok", f"{sentence}: they answer faster, as {alone}.")
-    step = "Unless it needs their memory: `localspec config set nodes --unset`."
-    return Finding("nodes", "warning", f"{sentence}: they answer slower, as {alone}.", step)
 
 
 def servers(config: Config) -> Iterator[Finding]:

@@ -368,19 +368,6 @@ class Record:
             home.write_private(self._path, learnt)
 
 
-def restore_any(learnt: Learnt, begin: str, part: str, end: str) -> bool:
-    """Restore a record on this kind of machine whose ``what`` begins, contains and ends so; False: there is
-    none. Raises :class:`LocalspecError` where the directory of records cannot be made."""
-    for path in learnt_dir().glob("*.json"):
-        with contextlib.suppress(*SPOILT):
-            document = json.loads(path.read_text(encoding="utf-8"))
-            of = str(document["of"])
-            if of.startswith(begin) and part in of and of.endswith(f"{end} on {machine_name()}"):
-                learnt.restore(document["learnt"])
-                return True
-    return False
-
-
 def learnt_dir() -> Path:
     """The directory of the records; raises :class:`LocalspecError` where it cannot be made."""
     return home.private_dir(home.cache_dir() / "learnt")

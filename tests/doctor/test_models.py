@@ -9,12 +9,10 @@ import pytest
 
 from localspec.config import Config, ModelConfig
 from localspec.doctor.finding import Finding
-from localspec.doctor.models import models, nodes, servers, worth
+from localspec.doctor.models import models, nodes, servers
 from localspec.doctor.probe import Report
 from localspec.models.catalogue import DEFAULT
-from localspec.models.directory import ModelDirectory
 from localspec.protocol.requests import EngineConfig
-from localspec.ranks.link import Link
 
 USABLE = Report(versions="x 1", device="the CPU")
 
@@ -101,24 +99,6 @@ def test_a_node_that_answers_and_one_that_does_not() -> None:
     assert lost.level == "problem" and "127.0.0.1:1" in lost.sentence
     assert str(lost.remedy) == "Run `localspec follow --listen 127.0.0.1:1` there."
     assert local.level == "ok" and local.sentence.startswith("local answers, with the same versions: ")
-
-
-@pytest.mark.parametrize(
-    ("alone_s", "level", "said"),
-    [
-        (0.030, "warning", ": they answer slower, as one takes 30.0 ms per token."),
-        (0.050, "ok", ": they answer faster, as one takes 50.0 ms per token."),
-        (None, "ok", ": they answer faster than one that takes more than 40.8 ms per token; "),
-    ],
-)
-def test_whether_two_machines_pay(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone_s: float | None, level: str, said: str
-) -> None:
-    monkeypatch.setattr("localspec.doctor.models.alone_s", lambda directory: alone_s)
-    header = ModelDirectory(tmp_path, {"num_hidden_layers": 10, "hidden_size": 1000}, (), "F16", 0, 0)
-    line = worth("any", header, Link(0.001, 1e8), 2)
-    assert line.level == level and said in line.sentence
-    assert " any waits for the network 20.4 ms per token, and 0.4 s for a prompt of 1000 " in line.sentence
 
 
 def test_a_library_that_is_not_built_and_a_server_that_does_not_answer() -> None:

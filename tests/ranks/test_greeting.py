@@ -11,8 +11,6 @@ from queue import SimpleQueue
 import pytest
 
 from localspec.backends.base import Span
-from localspec.engine.learning import Learning
-from localspec.engine.load import open_backend
 from localspec.errors import (
     LocalspecError,
     ModelInvalid,
@@ -23,14 +21,12 @@ from localspec.errors import (
     VersionSkew,
 )
 from localspec.models.directory import ModelDirectory
-from localspec.models.library import learnt_dir
 from localspec.models.model import model_at
 from localspec.protocol.frames import HEADER, encode_frame
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import addresses, check_room, follow
 from localspec.ranks.frames import Beat, Find, Forward, Frame, Hello, Open, Ping, Prove, Refused, Truncate
-from localspec.ranks.link import alone_s
 from localspec.ranks.nodes import greet
 from localspec.ranks.peer import PERIOD_S, SILENT_S, Peer, Silence
 from tests.waiting import DEADLINE_S
@@ -113,18 +109,6 @@ def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModelDirectory
     header = model_at(write_model("qwen3", tmp_path)).header
     assert isinstance(header, ModelDirectory)
     return header
-
-
-def test_the_cost_of_a_token_alone_is_the_one_without_nodes(directory: ModelDirectory) -> None:
-    model = model_at(directory.path)
-    target = open_backend(model, EngineConfig(n_ctx=64), measured=False)
-    for seconds, nodes in ((3.0, ()), (0.5, ("mac-b",))):
-        assert alone_s(directory) == (3.0 if nodes else None)
-        learning = Learning(target, directory=learnt_dir(), model=model, nodes=nodes)
-        learning.costs.observe(1, 0, seconds)
-        learning.save()
-    target.free()
-    assert alone_s(directory) == 3.0
 
 
 @pytest.mark.parametrize("place", [0, 0.5, 1])
