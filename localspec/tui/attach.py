@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import os
 import re
@@ -21,22 +22,11 @@ MOST_FILES = 10_000
 """for suggestions, the nearest first"""
 GATHER_S = 1.0
 """longest search for them"""
-FRESH_S = 15.0
-"""age until which a search's result is used"""
 SHOWN = 8
 AFTER = ".,;:!?)]}'`"
 """punctuation that may follow a path without belonging to it"""
-SUFFIXES = re.compile(
-    "c|cc|cfg|conf|cpp|cs|css|csv|go|h|hpp|html|ini|ipynb|java|js|json|jsx|kt|lua|md|mjs|php|pl|py|pyi|rb|rs|"
-    "rst|scala|sh|sql|svg|swift|tex|toml|ts|tsx|txt|vue|xml|yaml|yml|zig",
-    re.IGNORECASE,
-)
-"""suffixes that only files have; ``fixture`` in ``@pytest.fixture`` is none"""
-SHORT = 4
-"""longest other suffix of a path, in letters; ``@types/lodash.debounce`` is no file"""
 _MENTION = re.compile(r'(?<![\w@])@(?:"((?:\\"|[^"\n])+)"|([^\s"]+))')
 _UNQUOTED = re.compile(rf'[^\s"]*[^\s"{re.escape(AFTER)}]')
-_FILE = re.compile(r"[\w./~-]*[\w-]\.([A-Za-z]\w*)")
 _FENCED = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,}).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
 _RUN = re.compile("`+")
 _LANGUAGE = re.compile(r"\.(\w+)")
@@ -67,7 +57,7 @@ def mention_of(path: str) -> str:
 def attached(text: str, directory: Path) -> str:
     """``text`` with the content of the files that it mentions appended; other names stay as they are.
 
-    Raises :class:`InvalidOptions` for a path that exists but cannot be attached, and for a missing file.
+    Raises :class:`InvalidOptions` for a file that cannot be attached, and where a name in quotes is no file.
     Mentions inside a fence are ignored: code has an ``@`` of its own.
     """
     names = (_file_of(mention, directory) for mention in mentions(_FENCED.sub("", text)))
@@ -78,20 +68,8 @@ def attached(text: str, directory: Path) -> str:
 def detached(text: str) -> str:
     """The typed text of a message, without the files that :func:`attached` appended."""
     names = {name for mention in mentions(text) for name in _spellings(mention)}
-    while (begin := _last_block(text, names)) is not None:
-        text = text[:begin]
-    return text
-
-
-def _last_block(text: str, names: set[str]) -> int | None:
-    """The offset of the appended file at the end of ``text``; None if there is none of these ``names``."""
-    fence = text[text.rfind("\n") + 1 :]
-    if len(fence) < 3 or set(fence) != {"`"}:
-        return None
-    opening = text.rfind(f"\n{fence}", 0, len(text) - len(fence) - 1)
-    begin = text.rfind("\n\n", 0, max(opening, 0))
-    is_file = opening > begin >= 0 and text[begin + 2 : opening].removesuffix(":") in names
-    return begin if is_file else None
+    begins = (text.find(f"\n\n{name}:\n```") for name in names)
+    return text[: min((begin for begin in begins if begin >= 0), default=len(text))]
 
 
 def _spellings(mention: Mention) -> tuple[str, ...]:
@@ -100,32 +78,14 @@ def _spellings(mention: Mention) -> tuple[str, ...]:
 
 
 def _file_of(mention: Mention, directory: Path) -> str | None:
-    """The name of the mentioned file; None if the mention means none."""
-    names = [name for name in _spellings(mention) if name]
-    for name in names:
-        path = _path(name, directory)
-        if os.path.isfile(path):
+    """The name of the mentioned file; None if there is none, as in a decorator's or a user's name."""
+    for name in _spellings(mention):
+        if os.path.isfile(_path(name, directory)):
             return name
-        if os.path.isdir(path):
-            if mention.quoted:
-                raise InvalidOptions(f"{name} is a directory", "Attach files in it, one by one.")
-            return None
-        if os.path.exists(path):
-            raise InvalidOptions(f"{name} is not a regular file", "Attach text files only.")
-    if names and (mention.quoted or _is_meant(names[-1], directory)):
+    if mention.quoted:
         remedy = f"Write a path relative to {directory}; an @ between lines of ``` attaches nothing."
-        raise InvalidOptions(f"there is no file {names[-1]}", remedy)
+        raise InvalidOptions(f"{mention.name} is no file", remedy)
     return None
-
-
-def _is_meant(name: str, directory: Path) -> bool:
-    """True if a name without quotes looks like a file's, in a directory that exists. Decorators, packages and
-    user names do not."""
-    looks = _FILE.fullmatch(name)
-    folder = os.path.dirname(name)
-    if looks is None or not os.path.isdir(_path(folder, directory)):
-        return False
-    return SUFFIXES.fullmatch(looks[1]) is not None or (folder != "" and len(looks[1]) <= SHORT)
 
 
 def _is_mentionable(path: str) -> bool:
@@ -140,18 +100,14 @@ def _path(name: str, directory: Path) -> str:
 
 def _read(name: str, directory: Path) -> str:
     try:
-        content = read_regular(_path(name, directory), MAX_BYTES)
+        content = read_regular(_path(name, directory), MAX_BYTES) or b""
     except OSError as error:
         raise InvalidOptions(f"{name} cannot be read: {error.strerror}", "Attach another file.") from None
-    if content is None:
-        raise InvalidOptions(f"{name} is not a regular file", "Attach text files only.")
     if len(content) > MAX_BYTES:
         raise InvalidOptions(f"{name} is larger than {size(MAX_BYTES)}", "Paste the part that matters.")
-    try:
+    with contextlib.suppress(UnicodeDecodeError):
         if b"\0" not in content:
             return content.decode()
-    except UnicodeDecodeError:
-        pass
     raise InvalidOptions(f"{name} is not UTF-8 text", "Attach text files only.")
 
 
@@ -165,19 +121,16 @@ def _block(name: str, content: str) -> str:
 
 
 class Files:
-    """The files below a directory, for suggestions: gathered on a thread, and kept for ``FRESH_S``."""
+    """The files below a directory, for suggestions: gathered on a thread, anew at each ``@``."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self._search: asyncio.Future[list[str]] | None = None
-        self._begun = 0.0
 
     async def like(self, typed: str) -> list[str]:
         """The files that match ``typed``, the best first; the nearest files if it is empty."""
-        now = time.monotonic()
-        if self._search is None or (self._search.done() and now - self._begun > FRESH_S):
-            search = asyncio.to_thread(gathered, self.directory)
-            self._search, self._begun = asyncio.ensure_future(search), now
+        if self._search is None or (self._search.done() and not typed):
+            self._search = asyncio.ensure_future(asyncio.to_thread(gathered, self.directory))
         known = await asyncio.shield(self._search)  # the next key waits for the same search
         return await asyncio.to_thread(ranked, typed.removeprefix("./"), known)
 

@@ -60,18 +60,11 @@ def test_a_path_may_be_absolute_or_at_home(here: Path, monkeypatch: pytest.Monke
 @pytest.mark.parametrize(
     "text",
     [
-        "me@src/one.py and @unknown",
+        "me@src/one.py, @unknown, @src/two.py and @/dev/zero",
         "@app.route('/x')\n@dataclass",
-        "@babel/core, @/components/Button, @.. @. @/",
         "no mention",
-        "@" + "x" * 5_000,
         "@src\0/one.py",
         "@src and @src/ are directories",
-        "@src\nclass One: ...",
-        "npm install @src/node @src/lodash.debounce @src/node@20.1.0",
-        "@pytest.mark.slow\n@app.get(f'/{id}.json')\n@x(path.json)",
-        "import x from '@/src/one.js', '@scope/package/index.js'",
-        "@someone@server.sh",
         '```python\n@src/two.py\nx = @"verbatim"\n```',
         "~~~\n@src/two.py",
     ],
@@ -83,16 +76,12 @@ def test_what_is_no_file_stays_as_it_is(here: Path, text: str) -> None:
 @pytest.mark.parametrize(
     ("mention", "shown"),
     [
-        ('@"src"', "src is a directory"),
-        ("@src/two.py?", "there is no file src/two.py"),
-        ("@src/one.px", "there is no file src/one.px"),
-        ("@one.py", "there is no file one.py"),
-        ("\n```\ncode\n```\n@one.py", "there is no file one.py"),
-        ('@"no such"', "there is no file no such"),
+        ('@"src"', "src is no file"),
+        ('\n```\ncode\n```\n@"one.py"', "one.py is no file"),
+        ('@"no such"', "no such is no file"),
         ("@bytes", "bytes is not UTF-8 text"),
         ("@zero", "zero is not UTF-8 text"),
         ("@large", "large is larger than 256.0 kB"),
-        ("@/dev/zero", "/dev/zero is not a regular file"),
     ],
 )
 def test_what_cannot_be_attached_is_an_error(here: Path, mention: str, shown: str) -> None:
