@@ -161,76 +161,47 @@ class Listeners:
         await Connection(connection, self._daemon).serve()
 
 
-CHECK_S = 5.0
+CHECK_S = 2.0
 
 
 class Announcement:
-    """The discovery file at ``path`` and the socket that it names; ``directories`` are others of the home.
+    """The discovery file at ``path``.
 
     A home may be deleted while its daemon runs, and another one be created at the same path. Clients then no
-    longer find this daemon, and the files in the new home belong to its successor: so it checks that its home
-    still exists.
+    longer find this daemon, and the files in the new home belong to its successor.
     """
 
-    def __init__(self, found: Discovery, path: Path, directories: tuple[Path, ...]) -> None:
-        self._found = found
-        self._path = path
+    def __init__(self, found: Discovery, path: Path) -> None:
         self._socket = Path(found.socket)
-        self._known: dict[Path, tuple[int, int]] = {
-            each: _numbers(os.stat(each)) for each in (path.parent, *directories, self._socket)
-        }
+        self._path = path
+        self._text = msgspec.json.encode(found).decode() + "\n"
 
     def make(self) -> None:
         """Write the discovery file."""
         try:
-            home.write_private(self._path, msgspec.json.encode(self._found).decode() + "\n")
+            home.write_private(self._path, self._text)
         except OSError as error:
             what = f"clients cannot find the daemon, as {self._path} cannot be written"
             raise (of_system(error, what) or error) from None
 
     def withdraw(self) -> None:
         """Delete the discovery file and the socket, unless they belong to another daemon by now."""
-        if self._lost() is None:
-            if self._is_mine():
-                self._path.unlink(missing_ok=True)
+        if self.is_there():
+            self._path.unlink(missing_ok=True)
             self._socket.unlink(missing_ok=True)
 
-    async def keep(self) -> None:
-        """Write the discovery file again when it was deleted; return once :meth:`_lost` finds a path lost."""
-        while (lost := self._lost()) is None:
-            if not self._path.exists():
-                with contextlib.suppress(OSError, LocalspecError):
-                    self.make()
-                    log.warning("%s was deleted: it is written again", self._path)
-            await asyncio.sleep(CHECK_S)
-        log.error("%s was deleted or replaced: clients cannot find this daemon any more, so it ends", lost)
-
-    def _lost(self) -> Path | None:
-        """Return the first path that was deleted or replaced, of the home's directories and the socket.
-
-        The discovery file counts only where it names another daemon or is malformed. None if nothing is lost.
-        """
-        for path, identity in self._known.items():
-            try:
-                is_other = _numbers(os.stat(path)) != identity
-            except OSError as error:  # another one is no loss: too few descriptors, or a failing disk
-                is_other = isinstance(error, (FileNotFoundError, NotADirectoryError))
-            if is_other:
-                return path
-        return self._path if self._is_mine() is False else None
-
-    def _is_mine(self) -> bool | None:
-        """Return True if the discovery file is this daemon's; None if it is missing or cannot be read."""
+    def is_there(self) -> bool:
+        """True unless the file or its socket was deleted, or the file is another daemon's."""
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=Discovery) == self._found
-        except OSError:
-            return None
-        except msgspec.MsgspecError:
-            return False
+            return self._socket.exists() and self._path.read_text(errors="replace") == self._text
+        except OSError as error:  # another one is no loss: too few descriptors, or a failing disk
+            return not isinstance(error, (FileNotFoundError, NotADirectoryError))
 
-
-def _numbers(found: os.stat_result) -> tuple[int, int]:
-    return found.st_dev, found.st_ino
+    async def watch(self) -> None:
+        """Return once clients cannot find this daemon any more."""
+        while self.is_there():
+            await asyncio.sleep(CHECK_S)
+        log.error("%s was deleted or replaced: this daemon ends, as clients cannot find it", self._path)
 
 
 PATIENCE_S = 5.0
@@ -334,10 +305,10 @@ class Server:
     async def _until_stopped(self) -> None:
         """Wait for a requested stop, or for the removal of the home."""
         assert self._announcement is not None
-        keeping = asyncio.create_task(self._announcement.keep())
+        watching = asyncio.create_task(self._announcement.watch())
         stopping = asyncio.create_task(self._daemon.stopping.wait())
-        await asyncio.wait([keeping, stopping], return_when=asyncio.FIRST_COMPLETED)
-        keeping.cancel()
+        await asyncio.wait([watching, stopping], return_when=asyncio.FIRST_COMPLETED)
+        watching.cancel()
         stopping.cancel()
 
     async def _listen(self) -> None:
@@ -346,7 +317,7 @@ class Server:
         daemon.url = await listeners.listen_tcp()
         token_file = None if daemon.url is None else str(home.token_path())
         found = Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, token_file)
-        self._announcement = Announcement(found, home.discovery_path(), (home.data_dir(),))
+        self._announcement = Announcement(found, home.discovery_path())
         self._announcement.make()
 
     # Stopping.

@@ -285,19 +285,12 @@ def test_what_stands_in_the_place_of_a_deleted_home_is_left_alone(home: Path) ->
 
 
 @pytest.mark.slow
-def test_an_announcement_that_is_deleted_is_made_again(start: StartDaemon) -> None:
+@pytest.mark.parametrize("name", ["daemon.sock", "daemon.json"])
+def test_a_daemon_that_clients_cannot_find_makes_room_for_another(
+    home: Path, start: StartDaemon, name: str
+) -> None:
     daemon = start()
-    before = daemon.discovery_path.read_text()
-    daemon.discovery_path.unlink()
-    until_sync(daemon.discovery_path.exists, "it is announced again")
-    assert daemon.discovery_path.read_text() == before
-    assert run(answered(daemon, "hello")) == "hello "
-
-
-@pytest.mark.slow
-def test_a_daemon_whose_socket_is_deleted_makes_room_for_another(home: Path, start: StartDaemon) -> None:
-    daemon = start()
-    Path(daemon.socket).unlink()
+    (home / "runtime" / name).unlink()
     assert daemon.process.wait(DEADLINE_S) == 0
     again = start()
     assert run(answered(again, "hello")) == "hello "
@@ -336,11 +329,10 @@ def test_no_supervisor_has_to_listen(start: StartDaemon, home: Path, monkeypatch
 
 @pytest.fixture
 def announcement(tmp_path: Path) -> Announcement:
-    (tmp_path / "run").mkdir()
     socket = tmp_path / "daemon.sock"
     socket.touch()
     found = Discovery(pid=os.getpid(), version="0", protocol=1, socket=str(socket), url=None, token_file=None)
-    made = Announcement(found, tmp_path / "run" / "daemon.json", (tmp_path,))
+    made = Announcement(found, tmp_path / "daemon.json")
     made.make()
     return made
 
@@ -349,25 +341,22 @@ def test_a_process_without_descriptors_has_lost_nothing(announcement: Announceme
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
     try:
-        lost = announcement._lost()
+        is_there = announcement.is_there()
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert lost is None
-    announcement.withdraw()
+    assert is_there
 
 
-@pytest.mark.parametrize("name", ["daemon.sock", "run"])
-def test_what_was_moved_away_is_lost(announcement: Announcement, tmp_path: Path, name: str) -> None:
-    (tmp_path / name).rename(tmp_path / "moved")
-    assert announcement._lost() == tmp_path / name
-    announcement.withdraw()
-
-
-def test_the_file_of_another_daemon_is_no_announcement_of_this_one(
-    announcement: Announcement, tmp_path: Path
+@pytest.mark.parametrize("change", ["no socket", "no file", "another's file"])
+def test_an_announcement_that_is_lost_leaves_the_files_of_another_alone(
+    announcement: Announcement, tmp_path: Path, change: str
 ) -> None:
-    path = tmp_path / "run" / "daemon.json"
-    path.write_text("{}")
-    assert announcement._lost() == path
+    assert announcement.is_there()
+    if change == "another's file":
+        (tmp_path / "daemon.json").write_text("{}")
+    else:
+        (tmp_path / ("daemon.sock" if change == "no socket" else "daemon.json")).unlink()
+    left = list(tmp_path.iterdir())
+    assert not announcement.is_there()
     announcement.withdraw()
-    assert path.exists()
+    assert list(tmp_path.iterdir()) == left
