@@ -17,25 +17,18 @@ from localspec.doctor.probe import Report
 from localspec.errors import INSTALL_MLX
 from localspec.models.fit import processor_name
 
-OLDEST_PYTHON = (3, 11)
 AGAIN = "Install it again: pip install --force-reinstall --no-cache-dir --no-deps"
 BUILD = (
     "Build it for this processor: "
     "pip install --force-reinstall --no-deps --no-binary llama-cpp-python llama-cpp-python"
 )
-NOT_STARTED = "its test process cannot be started"
 PATIENCE_S = 60.0
 """seconds for a backend to load and compute one token"""
 
 
-def python(version: tuple[int, ...] = sys.version_info[:3]) -> Iterator[Finding]:
-    shown = f"Python {'.'.join(map(str, version))} ({sys.executable})"
-    sentence = f"localspec {__version__} on {shown}, {platform.system()} {platform.machine()}."
-    if version < OLDEST_PYTHON:
-        oldest = ".".join(map(str, OLDEST_PYTHON))
-        yield Finding("python", "problem", sentence, f"Install localspec with Python {oldest} or newer.")
-    else:
-        yield Finding("python", "ok", sentence)
+def python() -> Iterator[Finding]:
+    place = f"Python {platform.python_version()} ({sys.executable}), {platform.system()} {platform.machine()}"
+    yield Finding("python", "ok", f"localspec {__version__} on {place}.")
 
 
 def llama_cpp(report: Report) -> Iterator[Finding]:
@@ -46,7 +39,7 @@ def llama_cpp(report: Report) -> Iterator[Finding]:
         sentence = "llama-cpp-python is not installed: GGUF files cannot be used."
         yield Finding("llama_cpp", "problem", sentence, "Install it: pip install llama-cpp-python")
     else:
-        remedy = BUILD if "SIGILL" in report.error else _again(report, "llama-cpp-python")
+        remedy = BUILD if "SIGILL" in report.error else f"{AGAIN} llama-cpp-python"
         yield Finding("llama_cpp", "problem", f"llama.cpp cannot be used: {report.error}.", remedy)
 
 
@@ -63,11 +56,7 @@ def mlx(
         yield Finding("mlx", "warning", sentence, INSTALL_MLX)
     else:
         packages = "mlx mlx-cpu mlx-lm" if system == "Linux" else "mlx mlx-lm"
-        yield Finding("mlx", "problem", f"MLX cannot be used: {report.error}.", _again(report, packages))
-
-
-def _again(report: Report, packages: str) -> str | None:
-    return None if NOT_STARTED in report.error else f"{AGAIN} {packages}"
+        yield Finding("mlx", "problem", f"MLX cannot be used: {report.error}.", f"{AGAIN} {packages}")
 
 
 def probed(backend: str, patience: float = PATIENCE_S) -> Report:
@@ -83,8 +72,6 @@ def probed(backend: str, patience: float = PATIENCE_S) -> Report:
         )
     except subprocess.TimeoutExpired:
         return Report(error=f"its test did not end within {patience:.0f} s")
-    except OSError as error:
-        return Report(error=f"{NOT_STARTED}: {error.strerror}")
     if done.returncode < 0:
         names = {each.value: each.name for each in signal.Signals}
         name = names.get(-done.returncode, f"signal {-done.returncode}")

@@ -94,25 +94,6 @@ def test_a_home_that_cannot_be_used(cli: Cli) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("config", "variables", "name", "sentence"),
-    [
-        ("model_dirs = ", {}, "config", "is not valid TOML"),
-        ("", {"LOCALSPEC_BACKEND": "nonsense"}, "config", "`unset LOCALSPEC_BACKEND`"),
-        ('[options]\nmodel = "/etc/passwd"', {}, "model", "`localspec config set model NAME`"),
-    ],
-)
-def test_settings_that_are_wrong(
-    cli: Cli, config: str, variables: dict[str, str], name: str, sentence: str
-) -> None:
-    (cli.home / "config" / "config.toml").write_text(config)
-    cli.environment |= variables
-    found = examined(cli, code=1)
-    assert [each["name"] for each in found.values() if each["level"] == "problem"] == [name]
-    assert sentence in f"{found[name]['sentence']} {found[name]['remedy']}"
-
-
-@pytest.mark.slow
 def test_the_daemon(cli: Cli) -> None:
     started = cli.json("daemon", "start")
     try:
