@@ -124,4 +124,4 @@ def test_the_settings_of_clients_name_the_model_that_they_mean(cli: Cli) -> None
     cli("config", "set", "model", "stdlib-1m")
     text = cli("doctor", "--clients").stdout
     assert text.startswith("The model `localspec` is the default one of all commands, now stdlib-1m.\n")
-    assert "Of a model of 0.5 to 3 billion parameters" in text and "--bare, --core-tools" in text
+    assert "A model of up to 3 billion parameters" in text and "--bare, --core-tools" in text
