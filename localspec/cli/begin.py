@@ -61,6 +61,8 @@ def begin(
     needed = partial(_missing, given, yes)
     servers = [server for file in tools for server in servers_in(file)]
     app = ChatApp(given, settle=_settle, missing=needed, session=session, private=private, servers=servers)
+    for size in ("COLUMNS", "LINES"):
+        os.environ.pop(size, None)  # the toolkit would use them in place of the window's size
     app.run()
     return app.return_code or ExitCode.OK
 

@@ -40,6 +40,9 @@ class Terminal:
         """Press keys, by tmux's names for them."""
         self._run("send-keys", *names)
 
+    def resize(self, width: int, height: int) -> None:
+        self._run("resize-window", "-x", str(width), "-y", str(height))
+
     def write(self, text: str) -> None:
         """Type a text."""
         self._run("send-keys", "-l", text)
@@ -73,10 +76,12 @@ class Terminal:
 def chatting(
     home: Path, *arguments: str, size: tuple[int, int] = (100, 30), shell: str = ""
 ) -> Iterator[Terminal]:
-    """``localspec chat`` in a terminal, or typed into ``shell`` there, on the daemon of ``home``."""
+    """``localspec chat`` in a terminal, or typed into ``shell`` there, on the daemon of ``home``; variables
+    of another size, which a shell or Python may export, have no effect."""
     terminal = Terminal(home / f"tmux-{uuid4().hex[:8]}")
     command = shlex.join((sys.executable, "-m", "localspec", "chat", *arguments))
     variables = {"LOCALSPEC_HOME": str(home), "TERM": "xterm-256color", "COLORTERM": "truecolor"}
+    variables |= {"COLUMNS": "80", "LINES": "24"}
     assignments = " ".join(f"{name}={shlex.quote(value)}" for name, value in variables.items())
     try:
         terminal.start(f"env PYTHONPATH={shlex.quote(os.getcwd())} {assignments} {shell or command}", size)

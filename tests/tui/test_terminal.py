@@ -17,6 +17,8 @@ from tests.waiting import run
 
 pytestmark = [needs_tmux, pytest.mark.slow]
 QUESTION = "What does textwrap.dedent do?"
+KEYS = "Enter Send Ctrl-J New line F1 Help Ctrl-O Models Ctrl-N New"
+"""the foot of a window of 60 columns"""
 GREEDY = ("--temperature", "0", "--proposer", "none")
 
 
@@ -27,15 +29,16 @@ def ask(terminal: Terminal, question: str = QUESTION) -> None:
     terminal.until_shown("tokens · ")
 
 
-@pytest.mark.parametrize(("key", "shown"), [("Right", "Enter sends"), ("C-s", "Ctrl+D deletes")])
+@pytest.mark.parametrize(("key", "shown"), [("Right", "Enter sends"), ("C-s", "Ctrl-D deletes")])
 def test_the_screen_is_whole_again_after_ctrl_z_and_fg(home: Path, key: str, shown: str) -> None:
     with chatting(home, shell="bash --norc --noprofile") as terminal:
         terminal.keys(key)
         terminal.until_shown(shown)
         terminal.keys("C-z")
         terminal.until_shown("Stopped")
+        terminal.resize(60, 20)
         terminal.write("fg\n")
-        terminal.until(lambda pane: shown in pane and "^p Commands" in pane, "all of it is painted")
+        terminal.until(lambda pane: shown in pane and pane.splitlines()[-1] == KEYS, "all of it is painted")
 
 
 def test_a_small_terminal_shows_the_model_all_keys_and_clears_the_field(home: Path) -> None:
@@ -47,7 +50,9 @@ def test_a_small_terminal_shows_the_model_all_keys_and_clears_the_field(home: Pa
         terminal.write("one two")
         terminal.until_shown("one two")
         terminal.keys("C-c")
-        terminal.until(lambda pane: "sk something" in pane and "one two" not in pane, "it is cleared")
+        pane = terminal.until(lambda pane: "sk something" in pane and "one two" not in pane, "it is cleared")
+        *_, status, keys = pane.splitlines()
+        assert status.startswith(" stdlib-6m · auto") and keys == KEYS
 
 
 def test_it_leaves_with_what_a_shell_can_use(home: Path) -> None:
