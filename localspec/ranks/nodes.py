@@ -111,10 +111,9 @@ def listen(address: str, show: Callable[[str], None]) -> None:
                 if len(running) == MOST:
                     continue
                 connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                # It ends with its connection.
-                around = surroundings(added={TOKEN: token})
-                own = connection.fileno()
-                running.append(subprocess.Popen(FOLLOW, stdin=own, stdout=own, **around))
+                own, added = connection.fileno(), {TOKEN: token}
+                follower = subprocess.Popen(FOLLOW, stdin=own, stdout=own, **surroundings(added=added))
+                running.append(follower)  # it ends with its connection
 
 
 def private_server(address: str) -> socket.socket:
