@@ -17,7 +17,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
 WRITTEN = "\n".join([README, *PAGES.values()])
 SNIPPETS = re.findall(r"```python\n(.*?)```", WRITTEN, re.DOTALL)
-OTHERS_FLAGS = {"--exclude", "--help", "--force", "--install-extension", "--model"}
+OTHERS_FLAGS = {"--exclude", "--help", "--force", "--install-extension", "--model", "--other"}
+OTHERS_FLAGS |= {"--bare", "--core-tools", "--network", "--system-prompt"}  # of agents, of Docker
 MOST_LINES = 150
 
 
@@ -47,7 +48,8 @@ def test_the_settings_are_valid() -> None:
 def test_every_flag_exists(cli: Cli) -> None:
     models = ("models list", "models load", "models pull", "models pair")
     daemon = ("daemon logs", "daemon run", "daemon token", "doctor", "purge")
-    commands = ("", "run", "complete", *daemon, *models, "memory forget", "bench", "config show")
+    settings = ("config show", "config set")
+    commands = ("", "run", "complete", *daemon, *models, "memory forget", "bench", *settings, "follow")
     helps = "".join(cli(*command.split(), "--help").stdout for command in commands)
     named = set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", WRITTEN))
     assert {flag for flag in named if flag not in helps} <= OTHERS_FLAGS
