@@ -348,7 +348,7 @@ def _facts(model: ModelDescription, now: Pairing | None, default: str) -> Iterat
     if model.loaded:
         yield "loaded"
     if model.context:
-        yield f"{model.context} context"
+        yield f"{model.context:,} context"
 
 
 def field(name: str) -> Setting:

@@ -139,7 +139,7 @@ def test_models_of_one_name_are_distinguished_and_unusable_ones_marked() -> None
     models = (described("one", parameters=7 * 10**9, context=4096), described("one", **mlx))
     found = commands.described(models, Pairing("one", None, "auto", "llama_cpp", ""))
     assert found == {
-        "one": "current · 7.0 B · 1.0 GB · 4096 context",
+        "one": "current · 7.0 B · 1.0 GB · 4,096 context",
         "/m/one": "unusable: it ends early",
     }
 
