@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
@@ -32,7 +31,7 @@ app = App(
         "localspec bench",
         "localspec bench --workload edit --workload code",
         "localspec bench --nodes mac-b",
-        "localspec bench --proposer prompt-lookup -k 4 --runs 1 --plot bench.svg",
+        "localspec bench --proposer prompt-lookup -k 4 --runs 1",
     ),
 )
 
@@ -61,19 +60,14 @@ class BenchFlags:
     "Measure again with this node, named as in the configuration; may be repeated."
     json: bool = False
     "Print one JSON object: the figures, and each run."
-    plot: Path | None = None
-    "Draw the figures into this SVG file."
 
 
 @app.default
 def bench(*, flags: BenchFlags | None = None) -> int:
     """Measure, and print a table; returns the exit code."""
-    from localspec.bench.plot import svg_of
     from localspec.bench.run import measure
 
     flags = flags or BenchFlags()
-    if flags.plot is not None and not flags.plot.absolute().parent.is_dir():
-        raise InvalidOptions(f"there is no directory {flags.plot.parent}", "Name a file in one that exists.")
     order, progress = order_of(flags), output.Progress(lines=True)
     try:
         with output.warnings_as_notes():
@@ -84,8 +78,6 @@ def bench(*, flags: BenchFlags | None = None) -> int:
         output.json(results)
     else:
         _print(results)
-    if flags.plot is not None:
-        flags.plot.write_text(svg_of(results), encoding="utf-8")
     return ExitCode.INTERRUPTED if results.stopped else ExitCode.OK
 
 

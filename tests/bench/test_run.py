@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import msgspec
 import pytest
 
-from localspec.bench.plot import svg_of
 from localspec.bench.run import Case, Order, Player, Results, Run, figures_of, load_cases, measure
 from localspec.engine.engine import Engine
 from localspec.engine.load import choose_here
@@ -138,12 +136,3 @@ def test_without_drafts_there_is_no_acceptance() -> None:
 def test_noise_is_the_difference_of_the_plain_answers() -> None:
     assert results(run(), run(plain=(10.0, 12.0))).noise == pytest.approx(0.2)
     assert results().noise is None
-
-
-def test_the_plot_is_an_image_with_a_bar_for_each_workload() -> None:
-    found = results(run("edit"), run("a < b", speculative=(9.0, 9.0)))
-    root = ElementTree.fromstring(svg_of(found))
-    bars = [each.get("class") for each in root.iter("{http://www.w3.org/2000/svg}rect") if each.get("class")]
-    texts = [each.text for each in root.iter("{http://www.w3.org/2000/svg}text")]
-    assert bars == ["bar", "slower"]
-    assert "a < b" in texts and "2.00x" in texts and "0.90x" in texts

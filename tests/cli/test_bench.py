@@ -16,9 +16,7 @@ SMALL = ("-m", "bundled", "--runs", "1", "--tokens", "16", "--workload", "chat")
 
 
 def test_results_are_printed_and_drawn(cli: Cli, tmp_path: Path) -> None:
-    plot = tmp_path / "plot.svg"
-    found = cli.json("bench", *SMALL, "--plot", str(plot))
-    assert plot.read_text().startswith("<svg")
+    found = cli.json("bench", *SMALL)
     assert (found["model"], found["proposer"]) == ("stdlib-6m", "auto")
     assert [figure["workload"] for figure in found["figures"]] == ["chat"]
 
@@ -75,7 +73,6 @@ def test_a_model_is_measured_alone_and_with_a_node(cli: Cli) -> None:
     ("arguments", "said"),
     [
         (("--workload", "caht", "-m", "bundled"), "did you mean 'chat'"),
-        (("--plot", "/no/such/folder/x.svg"), "there is no directory"),
         (("--runs", "0"), "--runs"),
         (("-k", "21"), "-k"),
         (("--nodes", "local", "-m", "bundled"), "stdlib-6m cannot be shared with nodes"),

@@ -11,8 +11,6 @@ from textual.events import Paste
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.protocol.messages import Pairing
 from localspec.tui import facts
-from localspec.tui import screen as chat_screen
-from localspec.tui.chat import Chat
 from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Question
 from localspec.tui.dialog import Confirm, deletion
@@ -20,8 +18,7 @@ from localspec.tui.screen import ChatScreen
 from localspec.tui.widgets.prompt import Composer, Suggestion, Suggestions, Token
 from localspec.tui.widgets.status import Status
 from localspec.wording import CONTROLS
-from tests.tui.showing import PAIRING, answered, conversation, growing, show, showing
-from tests.tui.test_models import described
+from tests.tui.showing import answered, conversation, growing, show, showing
 
 
 @pytest.mark.slow
@@ -36,20 +33,6 @@ async def test_an_edit_of_a_question_that_is_gone_is_left_and_its_text_kept(stil
         assert player.typed == "And then?x" and not player.title
         await player.press("up")
         assert player.typed == "draft"
-
-
-@pytest.mark.slow
-async def test_what_is_wanted_of_a_message_that_is_gone_is_refused(still: Path) -> None:
-    async with showing(conversation()) as player:
-        screen, (question, gone) = player.screen, player.chat.said
-        player.chat.said = [question, answered()]
-        screen.attempt(screen.edit(gone))
-        await player.settle()
-        assert player.toasts == ["this message is no longer in the chat Choose one that is shown."]
-        player.chat.said = [gone]
-        screen.attempt(screen.edit(gone))
-        await player.settle()
-        assert player.toasts[1:] == ["this chat has no question yet Send a message first."]
 
 
 @pytest.mark.slow
@@ -95,19 +78,6 @@ async def test_a_defect_is_shown_and_what_was_typed_kept(
         player.screen.attempt(defect(player.screen, ""), otherwise="a question")
         await player.settle()
         assert player.typed == "a question"
-
-
-@pytest.mark.slow
-async def test_a_dialog_ends_once(still: Path) -> None:
-    async with showing() as player:
-        chosen: list[bool | None] = []
-        dialog = deletion("this")
-        await player.app.push_screen(dialog, chosen.append)
-        dialog.dismiss(True)
-        dialog.dismiss(True)
-        await dialog.action_dismiss(None)
-        await player.settle()
-        assert player.app.screen is player.screen and chosen == [True]
 
 
 @pytest.mark.slow
@@ -184,74 +154,3 @@ async def test_a_private_chat_is_not_left_unasked(still: Path) -> None:
             await player.press(key)
             await player.settle()
             assert player.app._exit is (key == "y")
-
-
-@pytest.mark.slow
-async def test_an_error_of_listing_models_is_not_shown(still: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    found = [LocalspecError("no daemon"), [described("bundled", store="bundled")], LocalspecError("again")]
-
-    async def models(chat: Chat) -> object:
-        each = found.pop(0)
-        if isinstance(each, LocalspecError):
-            raise each
-        return each
-
-    monkeypatch.setattr(Chat, "models", models)
-    async with showing() as player:
-        for is_known in (False, True, True):
-            player.screen.post_message(facts.Paired(PAIRING))
-            await player.settle()
-            seen = "\n".join(player.lines())
-            assert ("stdlib-6m answers" in seen) is is_known
-        assert len(found) == 1 and not player.toasts
-
-
-@pytest.mark.slow
-async def test_models_are_asked_for_once_while_a_name_is_typed(
-    still: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked = list[Chat]()
-
-    async def models(chat: Chat) -> object:
-        asked.append(chat)
-        return [described("one", store="bundled"), described("other", store="bundled")]
-
-    monkeypatch.setattr(Chat, "models", models)
-    async with showing(conversation()) as player:
-        suggestions = player.screen.query_one(Suggestions)
-        for typed, names in (("/model o", 2), ("ne", 1)):
-            await player.write(typed)
-            await player.until(lambda n=names: suggestions.option_count == n, "they are suggested")  # type: ignore[misc]
-        assert len(asked) == 1
-        monkeypatch.setattr(chat_screen, "FRESH_S", -1.0)
-        await player.press("backspace")
-        await player.until(lambda: len(asked) == 2, "models are listed again")
-
-
-@pytest.mark.slow
-async def test_progress_of_a_suggestion_is_removed_with_it(
-    still: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (still / "config").mkdir()
-    (still / "config" / "config.toml").write_text("nonsense = 1\n")
-
-    async def endless(screen: ChatScreen) -> dict[str, str]:
-        screen.on_working(facts.Working("starting the daemon", None))
-        await asyncio.Event().wait()
-        return {}
-
-    monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
-    COMMANDS.command("endless", "[WHAT]", values=endless)(COMMANDS.find("stop").work)
-    async with showing(conversation()) as player:
-
-        def status() -> str:
-            return player.lines()[player.screen.query_one(Status).region.y]
-
-        player.screen.begin("/model ")  # the daemon, which knows the values, cannot be started
-        await player.pause()
-        await player.settle()
-        assert "212 tok/s" in status()
-        player.screen.begin("/endless ")
-        await player.until(lambda: "starting the daemon" in status(), "progress is shown")
-        player.screen.begin("@nothing")
-        await player.until(lambda: "212 tok/s" in status(), "it is removed")
