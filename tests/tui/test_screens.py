@@ -76,7 +76,7 @@ async def test_notices_cover_no_text(still: Path) -> None:
         await player.until(lambda: "▌ Choose a smaller one." in player.lines(), "they are shown")
         lines = player.lines()
         assert lines[-8:-5] == ["▌ Copied.", "▌ it does not fit", "▌ Choose a smaller one."]
-        assert "It is meant for strings" in lines[-10] and "Ask something" in lines[-4]
+        assert "212 tok/s" in lines[-10] and "Ask something" in lines[-4]
 
 
 async def test_the_keys_are_shown_in_the_smallest_window(still: Path) -> None:
