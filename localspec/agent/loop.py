@@ -170,7 +170,7 @@ class Writing:
     def is_endless(self) -> bool:
         """True if the arguments are too long, or have gone on in a circle, or in numbers, for long."""
         if len(self.arguments) <= TAIL:
-            return False
+            return re.search(r"\d{64}$", self.arguments) is not None
         tail = self.arguments[-TAIL:]
         repeats = REPEATED * len(zlib.compress(tail.encode())) < TAIL
         return repeats or not re.search(r"[^\W\d]", tail) or len(self.arguments) > LONGEST_CALL

@@ -148,7 +148,8 @@ def _notices(results: Results) -> list[str]:
         busy = ": the machine was busy, measure again" if results.noise > BUSY else ""
         found.append(f"Plain decoding differed from itself by at most {results.noise:.0%}{busy}.")
     if different := [figure.workload for figure in results.figures if not figure.equal]:
-        found.append(f"The texts are not those of plain decoding in: {', '.join(different)}.")
+        names = ", ".join(different)
+        found.append(f"Other texts than plain ones: {names}. `config set exactness strict` allows none.")
     if results.left_out:
         found.append(f"Not measured: {', '.join(results.left_out)}.")
     return found

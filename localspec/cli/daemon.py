@@ -145,11 +145,11 @@ def may_stop() -> bool:
         running = answer.remote(lambda client: client.status(), start=False).running
     except (DaemonUnavailable, VersionSkew, QueueFull):
         return True
-    cut = f"the daemon answers {counted(running, 'request')}, which a stop cuts short"
+    cut = f"localspec: this cuts {counted(running, 'running answer')} short"
     if running and output.can_ask():
-        return output.agrees(f"localspec: {cut}. Stop it?")
+        return output.agrees(f"{cut}. Stop the daemon?")
     if running:
-        output.note(f"localspec: {cut}.")
+        output.note(f"{cut}.")
     return True
 
 

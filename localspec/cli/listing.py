@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from localspec.cli import output
 from localspec.errors import INSTALL_MLX, LocalspecError, ModelError
+from localspec.models.catalogue import BUNDLED
 from localspec.models.model import NEEDS_MLX, Model, count, name_of, needs_mlx
 from localspec.models.stores import TITLES
 from localspec.protocol.messages import ModelDescription, ModelList
@@ -38,7 +39,7 @@ def matching(found: ModelList, wanted: str) -> ModelList:
 
 def show_all(found: ModelList, default: str) -> None:
     """Print every model, the one that is called ``default`` marked; then the problems of stores."""
-    rows = [_cells(model, default) for model in found.models]
+    rows = [_cells(model, default) for model in sorted(found.models, key=lambda each: each.store == BUNDLED)]
     names_are_short = all(len(row[0]) <= WHOLE for row in rows)
     output.table(HEADER, rows, numbers=(1, 3, 4), wrapped=(6,) if names_are_short else (0, 6))
     for store in found.stores:

@@ -68,7 +68,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
     from localspec.cli.app import app
 
-    if arguments[:1] == ["run"]:  # stdin is read anyway
+    if [*arguments[:1]] == ["run"]:  # stdin is read anyway
         arguments = [a for i, a in enumerate(arguments) if a != "-" or arguments[i - 1] in TAKE_STDIN]
 
     try:

@@ -160,7 +160,8 @@ def unload(model: ModelName = None, *, as_json: AsJson = False) -> int:
     if as_json:
         output.json({"models": unloaded})
     else:
-        output.note(one_line(f"Unloaded {', '.join(unloaded)}." if unloaded else "No model is loaded."))
+        loaded = "No model is loaded." if model is None else f"{model} is not loaded."
+        output.note(one_line(f"Unloaded {', '.join(unloaded)}." if unloaded else loaded))
     return ExitCode.OK
 
 

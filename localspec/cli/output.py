@@ -128,7 +128,8 @@ def note(text: str) -> None:
             # To stderr: a pipe or a file of stdout alone gets the model's text only.
             text = "\n" + text
             _line_is_open = False
-        sys.stderr.write(text + "\n")
+        lines = Lines(lambda: os.get_terminal_size(sys.stderr.fileno()).columns)
+        sys.stderr.write((lines.add(text) + lines.end() if sys.stderr.isatty() else text) + "\n")
         sys.stderr.flush()
 
 

@@ -276,20 +276,18 @@ def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:
     one line says why, and the bundled model answers."""
     config = load_config()
     model = options.model or config.options.model or "auto"
-    if config.auto_pull == "off" or not (yes or model == "auto"):
-        return  # without loading all that reads models
-    if model != "auto":
-        _pull_named(model, config)
+    if model != "auto":  # without loading all that reads models
+        if yes and config.auto_pull != "off":
+            _pull_named(model, config)
         return
-    from localspec.hub.default import LARGER, LATER, QUESTION, WANTED, missing
-    from localspec.models.catalogue import DEFAULT
+    from localspec.hub.default import LARGER, LATER, QUESTION, TOY, missing
 
     wanted = missing(options, yes=yes)
     if wanted is None:
         return
     if not wanted.agreed:
-        if quiet or not can_ask():
-            note(f"localspec: the {WANTED} is not here; to get it: localspec models pull {DEFAULT}")
+        if wanted.refused or quiet or not can_ask():
+            note(f"localspec: {TOY}")
             return
         if not agrees(QUESTION, otherwise=True):
             wanted.decline()

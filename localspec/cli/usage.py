@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, get_args, get_origin
 
@@ -40,7 +41,8 @@ def _what(error: CycloptsError, command: str) -> str:
         case UnknownCommandError(unused_tokens=[word, *_], app=app):
             is_option = word.startswith("-")
             names = [name for name in app or () if name.startswith("-") == is_option]
-            return _no("option" if is_option else "command", word, names, command)
+            inner = [f"{name} {word}" for name in names if not is_option and word in app[name]] if app else []
+            return _no("option" if is_option else "command", word, names, command, inner)
         case UnusedCliTokensError(unused_tokens=[word, *_]):
             return f"`{command}` takes no further argument: {_shown(word)}"
         case CoercionError(argument=argument, token=token) if argument and token:
@@ -53,10 +55,10 @@ def _what(error: CycloptsError, command: str) -> str:
     return str(error).rstrip(".")
 
 
-def _no(what: str, word: str, known: list[str], command: str) -> str:
-    """A message for an unknown option or command, with the nearest, or with all commands."""
+def _no(what: str, word: str, known: list[str], command: str, inner: Sequence[str] = ()) -> str:
+    """A message for an unknown option or command, with the ``inner`` ones, the nearest, or all."""
     name = word.partition("=")[0] if what == "option" else word
-    near = difflib.get_close_matches(name[:LONGEST_SHOWN], known, n=1, cutoff=ALIKE)
+    near = inner or difflib.get_close_matches(name[:LONGEST_SHOWN], known, n=1, cutoff=ALIKE)
     hint = f"; did you mean {near[0]}?" if near else ""
     all_of_them = f"; there are {', '.join(known)}" if what == "command" and not near else ""
     return f"`{command}` has no {what} {_shown(name)}{hint or all_of_them}"

@@ -14,14 +14,16 @@ from localspec.wording import size
 WANTED = f"default model, {DEFAULT} ({size(CATALOGUE[DEFAULT].size)}),"
 QUESTION = f"The {WANTED} is not here. Download it?"
 LARGER = "For a larger model that fits this machine, and its draft model: localspec models pull"
-LATER = f"Not asked again; to get it later: localspec models pull {DEFAULT}"
+TOY = f"the {WANTED} is not here, and a toy answers; to get it: localspec models pull {DEFAULT}"
+LATER = f"Not asked again: {TOY}"
 
 
 class Missing(NamedTuple):
-    """A model of the catalogue that is not on this disk; ``agreed``: no question is needed."""
+    """A model of the catalogue that is not here; ``agreed`` or ``refused``: without a question."""
 
     agreed: bool = False
     name: str = DEFAULT
+    refused: bool = False
 
     def obtain(self, fetch: Callable[..., None]) -> None:
         """Download it; ``fetch`` carries out a plan. Raises :class:`LocalspecError`."""
@@ -43,5 +45,6 @@ class Missing(NamedTuple):
 def missing(options: Options, *, yes: bool = False) -> Missing | None:
     """The default model, if these options need it and it is not here; ``yes``: without a question."""
     config = load_config()
-    is_missing = config.auto_pull != "off" and Sections(config).lacks_default(options)
-    return Missing(yes or config.auto_pull == "yes") if is_missing else None
+    pull = "yes" if yes and config.auto_pull != "off" else config.auto_pull
+    is_missing = Sections(config).lacks_default(options)
+    return Missing(pull == "yes", refused=pull == "off") if is_missing else None

@@ -212,7 +212,7 @@ class ChatApp(App[None]):
                     await self.chat_screen.open_tools(self._servers)
                 except LocalspecError as error:
                     self.chat_screen.show_error(error)
-                if (missing := await asyncio.to_thread(self._missing)) is not None:
+                if (missing := await asyncio.to_thread(self._missing)) and not missing.refused:
                     await self._offer(missing)
             finally:
                 self.chat_screen.settled.set()

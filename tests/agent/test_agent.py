@@ -326,6 +326,7 @@ def test_of_a_call_that_is_written_the_end_is_shown() -> None:
     ("piece", "is_endless"),
     [
         (lambda n: "100, ", True),
+        (lambda n: "20" if n < 33 else "", True),
         (lambda n: f"{n}, ", True),
         (lambda n: "so it goes on and ", True),
         (lambda n: f"def f{n}(a, b):\n    return {n * n % 97} * a + b\n\n", False),

@@ -91,7 +91,7 @@ class Cli:
     def terminal(self, *arguments: str, **settings: Any) -> pexpect.spawn:
         """The command on a terminal."""
         command, *rest = (*self.command, *arguments)
-        usual = {"env": self.environment, "timeout": DEADLINE_S, "encoding": "utf-8"}
+        usual = {"env": self.environment, "timeout": DEADLINE_S, "encoding": "utf-8", "dimensions": (24, 200)}
         return pexpect.spawn(command, rest, **usual | settings)
 
     def status(self) -> dict[str, Any]:

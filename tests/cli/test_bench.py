@@ -33,7 +33,7 @@ def test_a_proposer_and_a_length_are_chosen(cli: Cli) -> None:
     ("found", "said"),
     [
         (results(run(plain=(10.0, 12.0))), "at most 20%: the machine was busy, measure again."),
-        (results(run(equal=False)), "The texts are not those of plain decoding in: edit."),
+        (results(run(equal=False)), "Other texts than plain ones: edit."),
         (results(), "Not measured: chat."),
     ],
 )

@@ -21,7 +21,7 @@ from tests.cli.harness import Cli
 from tests.waiting import DEADLINE_S
 
 NOT_RUN = re.compile(
-    ".*localspec (chat|service|purge|models (pull|rm)|bench( --|$)|memory forget --workspace)|.*--follow"
+    ".*localspec (chat|service|purge|rpc|follow|models (pull|rm)|bench( --|$)|memory forget --w)|.*--follow"
 )
 """examples that do not end, need an answer of a user, or would change what is outside of the test"""
 

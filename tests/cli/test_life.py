@@ -36,7 +36,7 @@ def test_ctrl_c_leaves_the_statistics_that_were_asked_for(cli: Cli, where: tuple
     _, stderr = process.communicate(timeout=DEADLINE_S)
     *_, took, speculation = stderr.decode().splitlines()
     assert process.returncode == 130 and "Traceback" not in stderr.decode()
-    assert " tokens (cancelled) · " in took
+    assert " (cancelled) · " in took
     # It may have been interrupted before its first round.
     assert "tokens per round" in speculation or speculation.startswith("no speculation")
 
@@ -70,11 +70,11 @@ def test_an_older_daemon_at_work_is_left_alone(cli: Cli, monkeypatch: pytest.Mon
 def test_a_stop_that_would_cut_an_answer_says_so_and_asks_on_a_terminal(cli: Cli) -> None:
     process = cli.begin(*LONG)
     terminal = cli.terminal("daemon", "restart")
-    terminal.expect_exact("the daemon answers 1 request, which a stop cuts short. Stop it? [y/N]")
+    terminal.expect_exact("this cuts 1 running answer short. Stop the daemon? [y/N]")
     terminal.sendline()
     assert ended(terminal) == 1 and process.poll() is None
     done = cli("daemon", "stop")
-    assert done.returncode == 0 and "1 request, which a stop cuts short.\n" in done.stderr
+    assert done.returncode == 0 and "cuts 1 running answer short.\n" in done.stderr
     process.communicate(timeout=DEADLINE_S)
 
 

@@ -49,8 +49,8 @@ def test_a_list_that_is_piped_has_a_line_for_each_model(person: Cli) -> None:
     columns = ["name", "size", "type", "params", "context", "fill-in", "state"]
     assert header.split() == columns
     names = [line.split()[0] for line in lines]
-    assert names == ["stdlib-6m", "stdlib-1m", "toy:7b-q4_0", "toy:7b-q8_0", "toy:1b", "missing:7b"]
-    assert "its download is incomplete" in lines[-1] and "\x1b" not in done.stdout
+    assert names == ["toy:7b-q4_0", "toy:7b-q8_0", "toy:1b", "missing:7b", "stdlib-6m", "stdlib-1m"]
+    assert "its download is incomplete" in lines[3] and "\x1b" not in done.stdout
     assert "Hugging Face: " in done.stderr and "Too many levels" in done.stderr
 
 
@@ -187,7 +187,7 @@ def test_a_narrow_terminal_shortens_nothing(person: Cli, tmp_path: Path) -> None
     for columns in (40, 80):
         lines = on_terminal(person, columns, "a-model", HOME=str(tmp_path), TERM="xterm").splitlines()
         place = next(place for place, line in enumerate(lines) if line.startswith("a-m"))
-        assert "  418.2 kB  Q4_0    0.3 M     2048  yes      " in lines[place]
+        assert "  418.2 kB  Q4_0   0.3 M     2048  yes      " in lines[place]
         below = (line for line in lines[place:] if line[:1].strip())
         assert "".join(line.split()[0] for line in below) == name
 

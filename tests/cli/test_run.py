@@ -70,7 +70,7 @@ def test_no_tokens_at_all_only_read_the_prompt(cli: Cli) -> None:
 
 @pytest.mark.slow
 def test_statistics_begin_on_a_line_of_their_own_where_both_streams_end_up(cli: Cli, tmp_path: Path) -> None:
-    arguments = ("run", "--raw", "--stats", "--temperature", "0", "--max-tokens", "3", CODE)
+    arguments = ("run", "-m", "bundled", "--raw", "--stats", "--temperature", "0", "--max-tokens", "3", CODE)
     alone = cli(*arguments).stdout
     assert alone and not alone.endswith("\n")
     path = tmp_path / "both"
@@ -229,11 +229,11 @@ def test_texts_of_files_and_of_stdin(cli: Cli, tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("def f(x):\n")
     few = ("--max-tokens", "3", "--temperature", "0", "-m", "bundled", "--private", "--raw")
-    plain = cli("run", *few, "def f(x):\n", "    return").stdout
+    plain = cli("run", *few, "def f(x):\n    return").stdout
     for given in (("-f", str(file)), ("-f", "-"), ("-",)):
         read = "" if given[-1] == str(file) else file.read_text()
         rest = () if given == ("-",) else ("    return",)
-        done = cli("run", *few, *rest, *given, input=read if rest else read + "     return")
+        done = cli("run", *few, *rest, *given, input=read if rest else read + "    return")
         assert (done.returncode, done.stdout) == (0, plain), done.stderr
     schema = ("--schema", "-", "--max-tokens", "8", "-m", "bundled", "--private", "Name one")
     assert cli("run", *schema, input='{"const": 7}').stdout.strip() == "7"
@@ -280,7 +280,7 @@ def test_words_without_quotes_are_one_prompt(cli: Cli) -> None:
 @pytest.mark.slow
 def test_the_id_of_a_session_can_be_had(cli: Cli) -> None:
     opened = cli("run", *GREEDY, "--stats", "x").stderr
-    id = re.findall(r"; session ([0-9a-f]{16})$", opened, re.MULTILINE)[0]
+    id = re.findall(r"; session (run-[0-9a-f]{16})$", opened, re.MULTILINE)[0]
     assert f"session {id}\n" in cli("run", *GREEDY, "--stats", "-c", "y").stderr
     assert cli("run", *GREEDY, "--session", id, "z").returncode == 0
     refused = cli("run", "--session", "none-such", "x")

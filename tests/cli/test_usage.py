@@ -17,6 +17,7 @@ WRONG = [
     ("modles list", "", "`localspec` has no command 'modles'; did you mean models?"),
     ("models lst", "models", "`localspec models` has no command 'lst'; did you mean list?"),
     ("models pear", "models", "`localspec models` has no command 'pear'; did you mean pair?"),
+    ("pull x", "", "`localspec` has no command 'pull'; did you mean models pull?"),
     ("help", "", "`localspec` has no command 'help'; there are run, chat, complete,"),
     ("config fly", "config", "`localspec config` has no command 'fly'; there are show, set, path, edit."),
     ("--versoin", "", "`localspec` has no option --versoin; did you mean --version?"),

@@ -20,7 +20,6 @@ from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
 from localspec.wording import GB
 from tests.hub.conftest import Q4, REPO, Puller
 from tests.hub.server import Hub, sha256
-from tests.waiting import DEADLINE_S
 
 NAME, PART = "tiny:7b", 1_500_000
 PACKAGES = Wheels("tiny-part{}", "1.0", 3, ".bin", PART)
@@ -253,7 +252,7 @@ def test_the_default_model_comes_at_its_first_use(cli: Puller, monkeypatch: pyte
     entry = ENTRY._replace(name=DEFAULT, repo="org/Qwen2.5-Coder-0.5B-GGUF", file="qwen2.5-coder-0.5b.gguf")
     monkeypatch.setitem(CATALOGUE, DEFAULT, entry)
     ask = ("run", "--no-daemon", "--max-tokens", "1", "--temperature", "0", "Hello")
-    assert "not here" not in cli(*ask).stderr  # off in tests
+    assert "is not here, and a toy answers" in cli(*ask).stderr  # off in tests: not asked
     del cli.environment["LOCALSPEC_AUTO_PULL"]
     done = cli(*ask)
     assert done.returncode == 0 and f"localspec models pull {DEFAULT}" in done.stderr
@@ -279,12 +278,12 @@ def test_every_entry_is_whole() -> None:
 @pytest.mark.slow
 def test_on_a_terminal_the_default_model_is_offered_once(cli: Puller) -> None:
     del cli.environment["LOCALSPEC_AUTO_PULL"]
-    command, *arguments = (*cli.command, "run", "--no-daemon", "--max-tokens", "1", "Hello")
-    terminal = pexpect.spawn(command, arguments, env=cli.environment, timeout=DEADLINE_S, encoding="utf-8")
+    terminal = cli.terminal("run", "--no-daemon", "--max-tokens", "1", "Hello")
     terminal.expect(rf"The default model, {DEFAULT} \(491\.4 MB\), is not here\. Download it\? \[Y/n\]")
     terminal.sendline("n")
     terminal.expect("Not asked again")
     terminal.expect(pexpect.EOF)
     terminal.close()
     assert terminal.exitstatus == 0
+    assert "a toy answers" in cli("run", "--no-daemon", "--max-tokens", "1", "Hello").stderr
     assert 'auto_pull = "off"' in (cli.home / "config" / "config.toml").read_text()

@@ -27,7 +27,7 @@ CEILINGS = {
     "localspec/agent": 693,
     "localspec/backends": 3631,
     "localspec/bench": 283,
-    "localspec/cli": 4102,
+    "localspec/cli": 4106,
     "localspec/client": 965,
     "localspec/completion": 565,
     "localspec/constraints": 757,
@@ -35,7 +35,7 @@ CEILINGS = {
     "localspec/doctor": 635,
     "localspec/engine": 3805,
     "localspec/http": 4198,
-    "localspec/hub": 1050,
+    "localspec/hub": 1053,
     "localspec/lsp": 1387,
     "localspec/memory": 1715,
     "localspec/models": 3809,
@@ -50,7 +50,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1399,
     "plugins/vscode": 2644,
-    "tests": 49365,
+    "tests": 49352,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

@@ -22,20 +22,6 @@ from tests.tui.showing import answered, conversation, growing, show, showing
 
 
 @pytest.mark.slow
-async def test_an_edit_of_a_question_that_is_gone_is_left_and_its_text_kept(still: Path) -> None:
-    async with showing([*conversation(), Question("And then?", 3), answered()]) as player:
-        player.put("draft")
-        await player.press("ctrl+g", "x")
-        assert player.typed == "And then?x" and "Edits the question" in player.title
-        player.chat.said = player.chat.said[:2]
-        player.screen.post_message(facts.Changed())
-        await player.settle()
-        assert player.typed == "And then?x" and not player.title
-        await player.press("up")
-        assert player.typed == "draft"
-
-
-@pytest.mark.slow
 async def test_a_draft_comes_back_after_an_edit(still: Path) -> None:
     async with showing(conversation()) as player:
         player.put("half a")
