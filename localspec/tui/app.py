@@ -190,9 +190,10 @@ class ChatApp(App[None]):
         if isinstance(error, WorkerFailed):
             error = error.error  # type: ignore[assignment]
         report = defects.report(error)
-        typed = self.chat_screen.typed if self.chat_screen.is_mounted else ""
+        screen = self.chat_screen
+        typed = [*filter(None, (screen.waiting, screen.typed))] if screen.is_mounted else []
         lines = [f"localspec: {report.message}. {report.remedy}"]
-        lines += ["You had typed:", typed] if typed else []
+        lines += ["You had typed:", *typed] if typed else []
         setattr(error, "__rich__", lambda: Text(printable("\n".join(lines))))  # noqa: B010, printed instead of a traceback
         super()._handle_exception(error)
 

@@ -179,7 +179,7 @@ async def export(screen: ChatScreen, argument: str) -> None:
 async def leave(screen: ChatScreen, argument: str) -> None:
     """Leave the chat; the daemon keeps running."""
     question = Confirm("Leave, though a message waits for the end of the answer?", "Leave")
-    if (not screen.waits or await screen.ask(question)) and await screen.may_leave():
+    if (not screen.waiting or await screen.ask(question)) and await screen.may_leave():
         screen.app.exit()
 
 

@@ -143,9 +143,9 @@ class ChatScreen(Screen[None]):
         return self._prompt.text
 
     @property
-    def waits(self) -> bool:
-        """True if a message waits for the end of the answer."""
-        return self._prompt.waits
+    def waiting(self) -> str:
+        """The message that waits for the end of the answer."""
+        return self._prompt.waiting
 
     def clear(self) -> bool:
         """Clear the prompt; returns False if it has no text."""
@@ -157,8 +157,8 @@ class ChatScreen(Screen[None]):
 
     def show(self, chat: Chat) -> None:
         """Show another chat; an answer of the previous one continues."""
-        self._leave_edit()
         self._prompt.end_wait(send=False)
+        self._leave_edit()
         self.chat = chat
         self._show_said()
         self._show_status()
@@ -176,7 +176,8 @@ class ChatScreen(Screen[None]):
     def on_prompt_sent(self, event: Prompt.Sent) -> None:
         command = parse(event.text)
         if command is not None:
-            self._leave_edit()
+            if not self.waiting:
+                self._leave_edit()
             self.action_run(*command)
         elif self.chat.answering:
             self._prompt.wait(event.text)
@@ -360,6 +361,7 @@ class ChatScreen(Screen[None]):
 
     def _begin_edit(self, question: Question) -> None:
         """Put ``question`` into the prompt, to be replaced by the text that is sent."""
+        self._prompt.end_wait(send=False)
         if self._editing is None:
             self._draft = self._prompt.text
         else:

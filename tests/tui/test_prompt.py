@@ -12,7 +12,7 @@ from localspec.errors import EngineError
 from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Answer, Question
 from localspec.tui.dialog import Confirm
-from localspec.tui.widgets.prompt import LONGEST_LINE, LONGEST_PASTE, WAITS, Composer, History, Suggestions
+from localspec.tui.widgets.prompt import LONGEST_LINE, LONGEST_PASTE, Composer, History, Suggestions
 from localspec.tui.widgets.transcript import Transcript
 from tests.memory.hostile_repository import repository
 from tests.tui.harness import ENDLESS, Player, playing
@@ -190,7 +190,7 @@ async def test_an_edit_that_comes_too_early_stays_one(home: Path) -> None:
         await player.press("enter")
         await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens), "it answers")
         await player.press("ctrl+g", "x", "enter")
-        await player.until(lambda: player.title == WAITS, "it waits")
+        await player.until(lambda: player.title == "Waits: Hix", "it waits")
         before = player.chat.answer
         player.chat.stop()
         await player.until(lambda: player.title.startswith("Edits the question"), "it has stopped")
@@ -205,18 +205,18 @@ async def test_an_edit_that_comes_too_early_stays_one(home: Path) -> None:
 async def test_a_message_waits_for_the_end_of_the_answer(home: Path) -> None:
     async with playing(ENDLESS) as player:
         first = await player.ask_on("Hi")
-        for taking_back, typed in (("x", "And?x"), ("up", "And?")):
-            player.put("And?")
+        for text, title in (("And?", "And?"), (f"Then\n{'so' * 20}", f"And? Then {'so' * 15}…")):
+            player.put(text)
             await player.press("enter")
-            await player.until(lambda: player.title == WAITS, "it waits")
-            await player.press(taking_back)
-            await player.until(lambda: not player.title, "it does not wait any more")
-            assert player.typed == typed and first.growing
-        await player.press("enter", "ctrl+q")
+            await player.until(lambda title=title: player.title == f"Waits: {title}", "it waits")  # type: ignore[misc]
+            assert not player.typed
+        await player.press("up")
+        assert player.typed == f"And?\n\nThen\n{'so' * 20}" and not player.title and first.growing
+        await player.press("enter", "a", "ctrl+q")
         await player.until(lambda: isinstance(player.app.screen, Confirm), "it is not lost by leaving")
         await player.press("n", "escape")
         await player.until(lambda: not player.title, "the answer has ended")
-        assert player.typed == "And?" and len(player.chat.said) == 2
+        assert player.typed == f"And?\n\nThen\n{'so' * 20}\n\na" and len(player.chat.said) == 2
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -233,12 +233,12 @@ async def test_a_message_that_waited_is_sent_though_the_answer_failed(home: Path
         player.chat.said = [Question("Hi"), Answer(status="streaming")]
         player.screen.attempt(answer())
         player.put("And?")
-        await player.press("enter")
-        await player.until(lambda: player.title == WAITS, "it waits")
+        await player.press("enter", "n", "o")
+        await player.until(lambda: player.title == "Waits: And?", "it waits")
         turn.set()
         await player.until(lambda: bool(player.chat.session), "it is sent")
         await player.settle()
-        assert not player.typed and not player.title
+        assert player.typed == "no" and not player.title and player.chat.said[0].text == "And?"
 
 
 @pytest.mark.slow

@@ -32,12 +32,10 @@ LONGEST_PASTE, LONGEST_LINE = 250_000, 50_000
 LONGEST = 500
 """characters before the cursor that are searched for a mention: a pasted line may have millions"""
 LONGEST_TITLE = 48
-"""columns of a chat's title on the frame"""
+"""columns of a text on the frame: a chat's title, or the message that waits"""
 
 WIDEST = 24
 """columns of a suggestion before its help"""
-WAITS = "Waits for the end of the answer; any change takes it back"
-"""the frame's title around a message that is sent then"""
 KEPT = 500
 """sent texts that can be recalled"""
 
@@ -209,8 +207,8 @@ class Prompt(Vertical):
         """the start of the token for which suggestions are switched off"""
         self._belongs_to = ""
         self._title = ""
-        self._waiting = ""
-        """the message that waits"""
+        self.waiting = ""
+        """the message that waits to be sent"""
         self._is_blank = True
 
     def compose(self) -> ComposeResult:
@@ -233,25 +231,22 @@ class Prompt(Vertical):
     def entitle(self, title: str) -> None:
         """Show a title on the frame; "" shows none."""
         self._title = title
-        self._composer.border_title = WAITS if self.waits else title
-
-    @property
-    def waits(self) -> bool:
-        """True if a message waits to be sent."""
-        return bool(self._waiting)
+        waits = Content(one_line(" ".join(f"Waits: {self.waiting}".split())))
+        self._composer.border_title = waits.truncate(LONGEST_TITLE, ellipsis=True) if self.waiting else title
 
     def wait(self, text: str) -> None:
-        """Keep a message to be sent later, unless more is typed already."""
-        typed, self.text = self.text, text + self.text
-        self._waiting = "" if typed else text
+        """Keep a message to be sent later, with the one that waits already."""
+        self.waiting = f"{self.waiting}\n\n{text}".strip()
         self.entitle(self._title)
 
     def end_wait(self, *, send: bool) -> None:
-        """Send the message that waits, or leave it in the prompt."""
-        waited, self._waiting = self._waiting, ""
+        """Send the message that waits, or put it before the typed text."""
+        waited, self.waiting = self.waiting, ""
         self.entitle(self._title)
         if waited and send:
-            self.action_send()
+            self.post_message(self.Sent(waited))
+        elif waited:
+            self.text = f"{waited}\n\n{self.text}" if self.text else waited
 
     def belong_to(self, title: str) -> None:
         """Show the chat's title at the foot of the frame; "" shows nothing."""
@@ -323,7 +318,7 @@ class Prompt(Vertical):
     def action_previous(self) -> None:
         """Move to the suggestion above, the line above, or the earlier text of the history."""
         composer = self._composer
-        if self.waits:
+        if self.waiting and not self.text:
             self.end_wait(send=False)
         elif self._suggestions.display:
             self._suggestions.action_cursor_up()
@@ -358,8 +353,6 @@ class Prompt(Vertical):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
-        if self._waiting not in ("", self.text):
-            self.end_wait(send=False)
         if self._is_blank and self.text and not self.text.startswith("/"):
             self.post_message(self.Begun())
         self._is_blank = not self.text
