@@ -178,12 +178,11 @@ class ChatApp(App[None]):
     async def discard(self, chat: Chat) -> None:
         """Delete a chat; if it is shown, a new one takes its place."""
         self._answering.discard(chat)
-        if chat is not self.chat_screen.chat:
-            await chat.discard()
-            return
-        self.chat_screen.show(self.new_chat())
+        if is_shown := chat is self.chat_screen.chat:
+            self.chat_screen.show(self.new_chat())
         await chat.discard()
-        await self.chat_screen.chat.load()
+        if is_shown:
+            await self.chat_screen.chat.load(chat)
 
     def _handle_exception(self, error: Exception) -> None:
         """End the chat at an unhandled error; prints the error and the text in the prompt."""

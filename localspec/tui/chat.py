@@ -88,6 +88,8 @@ class Chat:
         self._left: str | None = None
         """the name of the stream of a running answer that an earlier client began"""
         self._configuring = asyncio.Lock()
+        self._choosing: dict[str, Any] = {}
+        """options that are being set, while that lock is held"""
         self._loads = 0
 
     @property
@@ -139,7 +141,7 @@ class Chat:
     async def regenerate(self, said: Said | None = None) -> None:
         """Answer a question again: ``said``, or the question of that answer; by default the last one."""
         async with self._taking_turn():
-            question = await self._known(self._question_of(said))
+            question = await self._known(self.question_of(said))
             before, id = self.said[: self.said.index(question)], question.id
             await self._converse(
                 [*before, question],
@@ -185,6 +187,7 @@ class Chat:
         """Set the changed ``options``, from the next answer on. Another model is loaded first, with its
         progress reported; if that fails, nothing is changed."""
         changed = {f: v for f in FIELDS if (v := getattr(options, f)) != getattr(self.options, f)}
+        self._choosing = {**self._choosing, **changed} if self._configuring.locked() else changed
         async with self._configuring:
             options = replace(self.options, **changed)  # something else may have been set meanwhile
             if not changed.keys().isdisjoint(LOADED_BY):
@@ -200,9 +203,13 @@ class Chat:
         """The models on this computer."""
         return await self._link.ask(lambda client: client.models())
 
-    async def load(self) -> None:
-        """Load the chat's models before they are needed."""
-        await self._load(self.options)
+    async def load(self, left: Chat | None = None) -> None:
+        """Load the chat's models before they are needed. A choice whose model is being loaded for the chat
+        that was ``left`` counts in a new one, too."""
+        if left is not None and left._configuring.locked() and self.session is None:
+            await self.configure(replace(self.options, **left._choosing))
+        else:
+            await self._load(self.options)
 
     async def restore(self, session: str) -> None:
         """Take over a stored session."""
@@ -537,7 +544,7 @@ class Chat:
             raise Gone("the question is no longer in this chat", "Send it again.")
         return question
 
-    def _question_of(self, said: Said | None) -> Question | None:
+    def question_of(self, said: Said | None) -> Question | None:
         """``said`` if it is a question, or the question that it answers; the last question if it is None."""
         if said is not None and said not in self.said:
             return None

@@ -301,7 +301,7 @@ async def _configure(screen: ChatScreen, label: str, **named: str | None) -> Non
     chat = screen.chat
     places = {option: name and await asyncio.to_thread(_place_of, name) for option, name in named.items()}
     await screen.busy(label, chat.configure(replace(chat.options, **places)))
-    if (now := chat.pairing) is not None:
+    if (now := chat.pairing) is not None and chat is screen.chat:
         runs = chat.answer is not None and chat.answer.growing and chat.answer.model
         when = " from the next question on" if runs else ""
         screen.notify(f"{pairing_sentence(now)}{when}.")

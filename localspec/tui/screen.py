@@ -29,7 +29,7 @@ from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
 from localspec.tui.command import COMMANDS, Command, Values, parse
-from localspec.tui.conversation import Question, Said, last_question
+from localspec.tui.conversation import Question, Said
 from localspec.tui.dialog import Application, Confirm, Dialog
 from localspec.tui.look import Look
 from localspec.tui.widgets.keys import Keys
@@ -317,7 +317,7 @@ class ChatScreen(Screen[None]):
         if left.private:
             await self.application.discard(left)
         if chat.session is None or chat.loads(left.options):
-            await chat.load()
+            await chat.load(left)
 
     async def fork(self, said: Said | None) -> None:
         """Continue in a copy of the chat up to ``said``, or of all of it."""
@@ -338,12 +338,9 @@ class ChatScreen(Screen[None]):
 
     async def edit(self, said: Said | None) -> None:
         """Edit a question, or the question of an answer; without a message, the last question."""
-        if said is not None and said not in self.chat.said:
-            raise InvalidOptions("this message is no longer in the chat", "Choose one that is shown.")
-        end = len(self.chat.said) if said is None else self.chat.said.index(said) + 1
-        question = last_question(self.chat.said[:end])
+        question = self.chat.question_of(said)
         if question is None:
-            raise InvalidOptions("this chat has no question yet", "Send a message first.")
+            raise InvalidOptions("this chat has no such question", "Send a message first.")
         self._begin_edit(question)
 
     async def action_look(self, where: str) -> None:

@@ -142,9 +142,15 @@ async def test_a_new_chat_is_set_as_the_one_before(home: Path) -> None:
     async with playing() as player:
         await player.chat.configure(replace(player.chat.options, temperature=0.25))
         before = player.chat
-        await player.press("ctrl+n")
-        await player.until(lambda: player.chat is not before, "another chat is shown")
-        assert player.chat.options.temperature == 0.25
+        async with before._configuring:  # as while a model is loaded
+            player.screen.action_run("model", "stdlib-1m")
+            await player.until(lambda: "model" in before._choosing, "it is chosen")
+            await player.press("ctrl+n")
+            await player.until(lambda: player.chat.pairing not in (None, before.pairing), "it is loaded")
+        await player.settle()
+        options = player.chat.options
+        assert player.chat is not before and (options.model, options.temperature) == ("stdlib-1m", 0.25)
+        assert before.options.model == "stdlib-1m" and not player.toasts
 
 
 async def test_a_question_waits_for_the_model_that_was_chosen_before(home: Path) -> None:

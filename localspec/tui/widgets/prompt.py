@@ -371,7 +371,10 @@ class Prompt(Vertical):
         if token is None:
             self._suggestions.show(None, (), eager=False)
         elif token.start == 0 and token.text[0] == "/" and " " not in token.text:
-            self._suggestions.show(token, _commands(token.text[1:].lower()), eager=True)
+            commands = {each.name: each for each in COMMANDS.all()}
+            found = [commands[name] for name in beginning(token.text[1:], commands)]
+            suggestions = [Suggestion(f"/{each.name} ", each.usage, each.help) for each in found]
+            self._suggestions.show(token, suggestions, eager=True)
         else:
             look_up = partial(self._look_up, token)  # no coroutine: a worker replaced at once never calls it
             self.run_worker(look_up, group="suggest", exclusive=True)  # type: ignore[arg-type]
@@ -416,9 +419,3 @@ class Prompt(Vertical):
         event.stop()
         self._put(self._suggestions.shown[event.option_index])
         self.take_focus()
-
-
-def _commands(beginning: str) -> list[Suggestion]:
-    """Suggestions of the commands that begin so."""
-    matching = (each for each in COMMANDS.all() if each.name.startswith(beginning))
-    return [Suggestion(f"/{each.name} ", each.usage, each.help) for each in matching]
