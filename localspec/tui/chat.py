@@ -291,7 +291,7 @@ class Chat:
         """Answer the last of ``said``, and go on after the calls of the answer."""
         self._conversing = True
         try:
-            if not await converse(self._tools.box, _Front(self, self._tools, said, begin)):
+            if not await converse(self._tools.box, _Front(self, said, begin)):
                 self.fail(LocalspecError("the model did not answer in words", "Ask it in other words."))
         finally:
             self._conversing = False
@@ -354,13 +354,21 @@ class Chat:
         self._report(Failed(error))
 
     def show(self, made: Made) -> None:
-        """Show a call once the user has answered, and its result."""
+        """Show a call, and its result."""
         if made.text is None:
             self.said.append(Called(made))
             self._report(Changed(keeping=True))
             self._report(Working(f"calling {one_line(made.call.name)}", None))
         else:
             self._report(Grown())
+
+    async def consent(self, made: Made) -> Consent:
+        """Return the user's consent to a call, "no" if the answer is stopped."""
+        name = one_line(made.call.name)
+        self._report(Working(f"asking before {name}", None))
+        consent = "no" if self.stopped else await self._tools.ask(made)
+        self._report(Working(f"calling {name}", None))
+        return "no" if self.stopped else consent
 
     async def _settle(self, answer: Answer, before: list[Said]) -> None:
         """Keep the turn of ``answer``; if the daemon did not begin it, restore ``before`` and raise."""
@@ -559,10 +567,9 @@ class Chat:
 class _Front:
     """A turn of a chat for :func:`converse`: ``begin`` has the last of ``said`` answered."""
 
-    def __init__(self, chat: Chat, tools: Tools, said: list[Said], begin: Begin) -> None:
-        self._chat, self._tools = chat, tools
-        self._said, self._begin = said, begin
-        self.work, self.show, self.fail = chat.call, chat.show, chat.fail
+    def __init__(self, chat: Chat, said: list[Said], begin: Begin) -> None:
+        self._chat, self._said, self._begin = chat, said, begin
+        self.work, self.show, self.fail, self.consent = chat.call, chat.show, chat.fail, chat.consent
         question = last_question(said)
         self.json = may_be_json(question.text if question else "", chat.options)
 
@@ -594,10 +601,6 @@ class _Front:
         except LocalspecError as error:  # the question itself was answered
             self.fail(error)
             return None
-
-    async def consent(self, made: Made) -> Consent:
-        consent = "no" if self._chat.stopped else await self._tools.ask(made)
-        return "no" if self._chat.stopped else consent
 
 
 def _loading(model: str | None, stage: str = "") -> str:

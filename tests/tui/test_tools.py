@@ -62,7 +62,8 @@ async def test_calls_are_asked_for_and_shown_and_stay_in_the_chat(home: Path, fu
         player.screen.query_one("Composer").text = "call"  # type: ignore[attr-defined]
         await player.press("enter")
         await asked(player, 'weather {"city": "Oslo"}')
-        assert player.chat.answering and "\n".join(player.lines()).count("weather {") == 1
+        assert player.chat.answering and player.seen().count("weather {") == 1
+        assert "asking before weather …" in player.seen()
         await player.press("a")
         await asked(player, "time {}")
         await player.press("n")
@@ -131,7 +132,8 @@ async def test_a_call_is_stopped_with_its_answer(home: Path, functions: Path, ke
         await player.press("enter")
         await asked(player, "weather")
         await player.press("y")
-        await until(begun.exists, "the call has begun")
+        await player.until(begun.exists, "the call has begun")
+        assert "calling weather …" in player.seen()
         await player.press(key)
         await player.answered(None)
         texts = [said.text for said in player.chat.said if isinstance(said, Called)]
