@@ -227,14 +227,14 @@ async def _themes(screen: ChatScreen) -> dict[str, str]:
 
 
 async def _settings(screen: ChatScreen) -> dict[str, str]:
-    """The options, each with the value in force, its default, its meaning and what it takes."""
+    """The options, each with the value in force, its default, its meaning and what it takes, if not any text."""
     options, found = await asyncio.to_thread(in_force, screen.chat.options), {}
-    for name in SETTABLE:
+    for name in dict.fromkeys(("temperature", "top_p", "max_tokens", *SETTABLE)):
         option, now = field(name), text_of(getattr(options, name))
         meaning, _, default = option.meaning.partition("; not set: ")
         default = default or text_of(option.default)
         value = f"{now} (default: {default})" if now not in ("", default) else f"{default} (default)"
-        found[f"{name} "] = f"{value} · {meaning} · {option.takes}"
+        found[f"{name} "] = f"{value} · {meaning} · {option.takes}".partition(" · text of")[0]
     return found
 
 

@@ -348,9 +348,12 @@ class ChatScreen(Screen[None]):
         await self._transcript.run_action(where)
 
     def action_leave(self) -> None:
-        """Remove notices; stop the answer, or else leave the messages, or else the edit."""
+        """Remove notices; remove a command without its argument, or else stop the answer, or else leave the
+        messages, or else the edit."""
         self.app.clear_notifications()
-        if self.chat.answering:
+        if self.typed.endswith(" ") and parse(self.typed):
+            self.clear()
+        elif self.chat.answering:
             self.chat.stop()
         elif self._prompt.has_focus_within:
             self._leave_edit()

@@ -39,9 +39,13 @@ async def test_options_are_set_by_command(home: Path, monkeypatch: pytest.Monkey
 @pytest.mark.slow
 async def test_an_option_is_chosen_and_its_value_typed(home: Path) -> None:
     async with playing() as player:
-        await player.choose("f2", "temper")
-        await player.until(lambda: player.typed == "/set temperature ", "its value can be typed")
-        await player.write("0.5")
+        for key, typed in (("escape", ""), ("0", "/set temperature 0")):
+            await player.choose("f2", "temper")
+            await player.until(lambda: player.typed == "/set temperature ", "its value can be typed")
+            await player.settle()
+            await player.press(key)
+            assert player.typed == typed
+        await player.write(".5")
         await player.press("enter")
         await player.settle()
         assert player.chat.options.temperature == 0.5 and player.toasts == ["temperature is 0.5."]
@@ -64,6 +68,8 @@ async def test_settings_have_their_values_and_defaults(still: Path) -> None:
             ("proposer", "auto (default) · source of draft tokens"),
         ):
             assert f"{name} {value}" in seen
+        assert seen.index("temperature") < seen.index("max_tokens") < seen.index("proposer")
+        assert "text of 0" not in seen and "auto, fast or strict" in seen
 
 
 @pytest.mark.slow

@@ -395,7 +395,7 @@ class Prompt(Vertical):
         except Exception as error:  # an error in suggestions must not end the chat
             defects.report(error)
             typed = ""
-        if token == self._token():
+        if token == self._token() and [each.text for each in found] != [token.text]:
             self._suggestions.show(token, found, eager=bool(typed.strip()))
 
     async def _arguments(self, name: str, typed: str) -> list[Suggestion]:
