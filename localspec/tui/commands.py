@@ -227,7 +227,7 @@ async def _themes(screen: ChatScreen) -> dict[str, str]:
 
 
 async def _settings(screen: ChatScreen) -> dict[str, str]:
-    """The options, each with the value in force, its default, its meaning and what it takes, if not any text."""
+    """The options, each with the value in force, its default, its meaning, and what it takes if not text."""
     options, found = await asyncio.to_thread(in_force, screen.chat.options), {}
     for name in dict.fromkeys(("temperature", "top_p", "max_tokens", *SETTABLE)):
         option, now = field(name), text_of(getattr(options, name))

@@ -44,13 +44,13 @@ CEILINGS = {
     "localspec/service": 322,
     "localspec/speculation": 2349,
     "localspec/tools": 1003,
-    "localspec/tui": 5058,
+    "localspec/tui": 5060,
     "localspec/worker": 702,
     "plugins/llm": 150,
     "plugins/lsp": 0,
     "plugins/nvim": 1399,
     "plugins/vscode": 2644,
-    "tests": 49352,
+    "tests": 49333,
 }
 """lines of code by package, in Python unless it is a plugin; ``.``: the modules beside the packages"""
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}

@@ -18,7 +18,7 @@ from localspec.tui.export import markdown
 from tests.agent.test_agent import FUNCTIONS, start
 from tests.client.conftest import own_home
 from tests.tui.harness import Player, playing
-from tests.waiting import run, until
+from tests.waiting import run
 
 LONG = '"\\x1b[2J" + "\\n".join(map(str, range(40)))'
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from localspec.protocol.messages import Pairing
 from localspec.tui import facts
 from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Question
-from localspec.tui.dialog import Confirm, deletion
+from localspec.tui.dialog import Confirm
 from localspec.tui.screen import ChatScreen
 from localspec.tui.widgets.prompt import Composer, Suggestion, Suggestions, Token
-from localspec.tui.widgets.status import Status
 from localspec.wording import CONTROLS
 from tests.tui.showing import answered, conversation, growing, show, showing
 
@@ -84,37 +82,6 @@ async def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
         player.app.post_message(Paste(f"{evil}\r\na\rb\n\tc"))
         await player.until(lambda: bool(player.typed), "it is pasted")
         assert player.typed == "evil]0;x\na\nb\n\tc"
-
-
-@pytest.mark.slow
-async def test_a_dialog_that_was_opened_meanwhile_stays_in_front(
-    still: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    found = asyncio.Event()
-
-    async def values(screen: ChatScreen) -> dict[str, str]:
-        await found.wait()
-        return {"[@click=app.quit]\x1b[Q4] ": "[b]the only one"}
-
-    monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
-    COMMANDS.command("slow", "[WHAT]", values=values)(COMMANDS.find("stop").work)
-    async with showing() as player:
-        player.screen.action_run("slow")
-        status = player.screen.query_one(Status).region
-        await player.until(
-            lambda: "looking for the values of /slow …" in player.lines()[status.y], "work is shown"
-        )
-        await player.app.push_screen(dialog := deletion("this"))
-        assert await player.screen.ask(deletion("this")) is None
-        found.set()
-        await player.settle()
-        assert player.app.screen is dialog
-        await player.press("escape")
-        player.screen.action_run("slow")
-        await player.until(
-            lambda: any("[@click=app.quit]\ufffd[Q4]" in line for line in player.lines()), "it is offered"
-        )
-        assert any("[b]the only one" in line for line in player.lines())
 
 
 async def test_an_answer_elsewhere_is_not_in_the_way(still: Path) -> None:
