@@ -86,11 +86,11 @@ def test_a_client_that_reads_nothing_is_closed(http: HttpServer, count: int) -> 
     with socket.socket() as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
         connection.connect(("127.0.0.1", http.port))
+        until_sync(lambda: connected_to(http) > 0, "it is accepted")
         connection.settimeout(1.0)
-        with suppress(TimeoutError):
+        with suppress(TimeoutError, ConnectionResetError):  # of 1,000 requests, some are not taken
             for _ in range(count):
                 connection.sendall(asked)
-        until_sync(lambda: connected_to(http) > 0, "it is accepted")
         until_sync(lambda: connected_to(http) == 0, "it is closed", timeout_s=4 * PROGRESS_S)
 
 
