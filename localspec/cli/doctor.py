@@ -11,8 +11,8 @@ from localspec.cli import output
 from localspec.cli.answer import AsJson
 from localspec.config import load_config
 from localspec.errors import ExitCode, InvalidOptions
-from localspec.models.catalogue import AUTO
-from localspec.models.library import settled
+from localspec.models.library import Sections
+from localspec.protocol.options import Options
 from localspec.wording import printable
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def doctor(*, as_json: AsJson = False, clients: bool = False) -> int:
         from localspec.doctor import daemon
 
         config = load_config()
-        model = settled(config.options.model or AUTO, config.model_dirs)
+        model = Sections(config).merged(Options()).model
         output.write(printable(f"The model `localspec` is the default one of all commands, now {model}.\n"))
         output.write(daemon.clients(config.http, daemon.ask().status))
         return ExitCode.OK
