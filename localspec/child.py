@@ -25,6 +25,8 @@ MOST_BYTES = 1 << 29
 """memory of a child: on Linux its address space, elsewhere what it has in use"""
 STACK = 4 << 20
 """bytes of a child's stack: half of what a worker's thread has"""
+ALONE = {"OPENBLAS_NUM_THREADS": "1"}
+"""numpy's threads, one for each core, would take up the address space"""
 POLL_S = 0.05
 SIZE = 4
 """bytes of the length of a result"""
@@ -71,7 +73,7 @@ class Child:
             command, pipe, null = python(self._module), subprocess.PIPE, subprocess.DEVNULL
             # In a group of its own: Ctrl-C in a terminal is for the process that has the work.
             self._process = subprocess.Popen(
-                command, stdin=pipe, stdout=pipe, stderr=null, process_group=0, **surroundings()
+                command, stdin=pipe, stdout=pipe, stderr=null, process_group=0, **surroundings(added=ALONE)
             )
         return self._process
 

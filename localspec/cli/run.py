@@ -18,7 +18,7 @@ from localspec.cli.answer import SAMPLING, ModelFlags, sessions
 from localspec.cli.output import Printer, agrees, can_ask, note
 from localspec.config import Config, load_config
 from localspec.errors import ContextExceeded, InvalidOptions, LocalspecError
-from localspec.protocol.options import CONSTRAINTS, Options, check_value, parse_options
+from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.requests import ChatPrompt, Delta, FimPrompt, Message, Request, Result, TextPrompt
 from localspec.wording import pairing_line
 
@@ -128,8 +128,10 @@ class RunFlags(AnswerFlags):
             form["grammar_syntax"] = "gbnf"
         form["choice"] = None if self.choice is None else self.choice.split(",")
         parsed = parse_options({name: value for name, value in form.items() if value is not None})
-        if any(form.get(name) for name in CONSTRAINTS):
-            _check_form(parsed)
+        if parsed.has_form:
+            from localspec.constraints.constraint import check_form  # without loading it for other answers
+
+            check_form(parsed, LONGEST_CHECKED)
         return parsed.over(options)
 
     def messages(self, text: str) -> tuple[Message, ...]:
@@ -256,18 +258,6 @@ def _answered(
     finally:
         printer.close()
     return printer.result(result)
-
-
-def _check_form(options: Options) -> None:
-    """Refuse a form that is not valid before a model is loaded; a long one is left to the worker, which tries
-    it in a process of its own. Raises :class:`InvalidOptions`."""
-    from llguidance import LLMatcher  # without loading it for other answers
-
-    from localspec.constraints.constraint import grammar_of, refusal
-
-    grammar = grammar_of(options) or ""
-    if len(grammar) <= LONGEST_CHECKED and (fault := LLMatcher.validate_grammar(grammar)):
-        raise refusal(fault)
 
 
 def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:

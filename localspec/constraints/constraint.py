@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import ctypes
 import json
+import math
 import re
 import threading
 import time
@@ -23,12 +24,14 @@ from itertools import chain, takewhile
 from typing import Any, NamedTuple
 from urllib.parse import unquote
 
+import msgspec
 import numpy as np
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper, regex_to_lark
 from llguidance.gbnf_to_lark import ASTNode, GrammarParser, Position, RepetitionNode, resolve
 from numpy.typing import NDArray
 
 from localspec.backends.base import Vocabulary
+from localspec.child import limit_time, serve
 from localspec.constraints.trial import LIMITS
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import LONGEST_GRAMMAR, Options
@@ -127,6 +130,14 @@ def grammar_of_schema(schema: dict[str, Any]) -> str:
         _mend(part)
     close_objects(whole, parts)
     return f"{HEADER}start: %json {json.dumps({**whole, 'x-guidance': LAYOUT})}"
+
+
+def check_form(options: Options, longest: float = math.inf) -> None:
+    """Raise :class:`InvalidOptions` for a form that is not valid for any model, unless its grammar has more
+    than ``longest`` characters."""
+    grammar = grammar_of(options) or ""
+    if len(grammar) <= longest and (fault := LLMatcher.validate_grammar(grammar)):
+        raise refusal(fault)
 
 
 def _parts(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -565,3 +576,19 @@ class Constraint:
             left = int.from_bytes(bits, "little") & int.from_bytes(self._others(), "little")
             bits = left.to_bytes(len(bits), "little") if left else bits
         return _Position(run, at, bits, matcher.is_stopped(), digits)
+
+
+def try_form(work: tuple[bytes, float]) -> bytes:
+    """Return the error of the form in some options, both as JSON; empty for one that is valid: for a child of
+    the daemon, before a model is loaded."""
+    options, seconds = work
+    limit_time(seconds)
+    try:
+        check_form(msgspec.json.decode(options, type=Options))
+    except InvalidOptions as error:
+        return msgspec.json.encode(error.as_dict())
+    return b""
+
+
+if __name__ == "__main__":
+    serve(try_form)

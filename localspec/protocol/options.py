@@ -189,6 +189,11 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     choice: Annotated[tuple[Choice, ...], Meta(min_length=1, max_length=1024)] | None = None
     """texts of which the answer is one; not set: any"""
 
+    @property
+    def has_form(self) -> bool:
+        """True if the whole answer must match a form."""
+        return any(getattr(self, name) is not None for name in CONSTRAINTS)
+
     def over(self, base: Options) -> Options:
         """These options where they are set, ``base`` elsewhere.
 

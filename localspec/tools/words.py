@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from localspec.protocol.options import CONSTRAINTS, Options
+from localspec.protocol.options import Options
 from localspec.protocol.requests import Message
 
 WORDS = r"[\p{L}\p{N}][^{}`]*"
@@ -19,7 +19,7 @@ REQUEST = "Answer in a sentence, from what was returned."
 
 def may_be_json(question: str, options: Options) -> bool:
     """Return True if the answer to a question may be JSON: the question names it, or the options a form."""
-    return "json" in question.lower() or any(getattr(options, name) is not None for name in CONSTRAINTS)
+    return "json" in question.lower() or options.has_form
 
 
 def is_written_call(text: str) -> bool:

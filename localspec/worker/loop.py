@@ -71,7 +71,7 @@ from localspec.protocol.frames import (
     streamed,
     to_worker_decoder,
 )
-from localspec.protocol.options import CONSTRAINTS, Options
+from localspec.protocol.options import Options
 from localspec.protocol.requests import (
     ChatPrompt,
     Delta,
@@ -228,7 +228,7 @@ LONG = 8192
 def takes_long(prompt: Prompt | str | tuple[int, ...], options: Options) -> bool:
     """True for a long text to tokenize, a grammar to compile, and any chat: its template is a program of the
     model's author."""
-    if isinstance(prompt, ChatPrompt) or any(getattr(options, name) is not None for name in CONSTRAINTS):
+    if isinstance(prompt, ChatPrompt) or options.has_form:
         return True
     text = prompt.text if isinstance(prompt, TextPrompt) else prompt
     return isinstance(text, str | tuple) and len(text) > LONG

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -15,6 +16,7 @@ from localspec.daemon.workers.pool import COMMAND, chosen
 from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelNotFound
 from localspec.wording import MB
+from tests.constraints.test_trial import COMMON
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, code, gone, raw, texts
 from tests.daemon.test_pool import ignore, pool_of
@@ -302,3 +304,16 @@ async def test_a_file_that_is_gone_after_the_choice_is_not_found(tmp_path: Path)
         with pytest.raises(ModelNotFound, match=f"there is no file {path}"):
             async with pool.lease(Key(str(path), "none", "auto"), ignore):
                 pass
+
+
+async def test_a_form_that_is_not_valid_is_refused_before_a_model_is_loaded(start: StartDaemon) -> None:
+    deep, gbnf = json.loads('{"items":' * 700 + "{}" + "}" * 700), {"grammar": "x", "grammar_syntax": "gbnf"}
+    forms: list[dict[str, Any]] = [{"regex": "a("}, {"schema": {"not": {}}}, {"schema": deep}, gbnf]
+    async with raw(daemon := start()) as client:
+        for wrong in forms:
+            assert code(await client.call(1, "generate", prompt="x", options=wrong)) == "invalid_options"
+        assert (await client.result(2, "daemon/status"))["models"] == []
+        # The worker of these tests takes any form: it gets those that take long, and all once it is there.
+        for form in ({"grammar": f"start: T\nT: {COMMON}"}, {"regex": "a("}):
+            await client.result(3, "generate", prompt="x", options=form)
+        await until(lambda: len(daemon.workers()) == 1, "the process that tries forms ends")

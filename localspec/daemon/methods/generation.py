@@ -119,14 +119,14 @@ async def generate(
     the errors of the load and of the worker.
     """
     loop, options = asyncio.get_running_loop(), request.options
+    key = key_of(options)
     began, again, job = loop.time(), False, None
     while True:
         async with AsyncExitStack() as lease:
             try:
                 async with receiver.waiting(first_deadline(request, began)):
-                    leased = await lease.enter_async_context(
-                        daemon.pool.lease(key_of(options), receiver.model_progress)
-                    )
+                    await daemon.pool.check_form(key, options)
+                    leased = await lease.enter_async_context(daemon.pool.lease(key, receiver.model_progress))
             except TimeoutError:
                 return nothing(options, "cancelled" if receiver.cancelled else "deadline")
             left = waited(request, loop.time() - began)

@@ -6,18 +6,21 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
 from msgspec.structs import replace
 
 from localspec import process
+from localspec.child import Child
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay import Events
 from localspec.daemon.workers.worker import HeldDraft, Key, Resident, Turns, WorkerProcess
-from localspec.errors import EngineBusy, ShuttingDown
+from localspec.errors import EngineBusy, ShuttingDown, from_dict
 from localspec.models import library
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
 from localspec.models.fit import Needs, free_memory, has_device_code, needs_beside, servers_of
@@ -41,6 +44,10 @@ QUIET_S = 2.0
 """seconds without requests after which the other models may measure themselves, and learn"""
 CHANGED = "a file of it has changed"
 """the reason why a worker takes no more requests"""
+FORMS, FORM_LINE = Child("localspec.constraints.constraint"), ThreadPoolExecutor(1, "forms")
+"""the process that tries the forms of requests whose model is not loaded, and the thread that waits for it"""
+FORM_S = 0.25
+"""processor time that such a form may take"""
 TICK_S = 1.0
 """longest interval between two checks of the workers, in seconds"""
 
@@ -133,6 +140,14 @@ class Pool:
                     held = None
             worker.pair = pair
             yield Lease(worker, pair, None if held is None else held.number)
+
+    async def check_form(self, key: Key, options: Options) -> None:
+        """Raise :class:`InvalidOptions` for a form that is not valid, before the model is loaded for it. What
+        takes more than :data:`FORM_S` is left to the worker, and all that comes when there is one."""
+        if options.has_form and not any(key in each.pairs for each in self._open()):
+            line = asyncio.get_running_loop().run_in_executor
+            if error := await line(FORM_LINE, FORMS.do, (msgspec.json.encode(options), FORM_S)):
+                raise from_dict(msgspec.json.decode(error))
 
     @asynccontextmanager
     async def _used(
@@ -411,6 +426,7 @@ class Pool:
         if worker.loaded:
             ready = worker.ready.result()
             worker.needs = Needs(weights=ready.planned_bytes, mapped=ready.mapped_bytes)
+            FORM_LINE.submit(FORMS.close)
             self._events.publish(ModelEvent(worker.model, "loaded"))
             self._hush()
 
