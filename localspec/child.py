@@ -28,6 +28,8 @@ STACK = 4 << 20
 ALONE = {"OPENBLAS_NUM_THREADS": "1"}
 """numpy's threads, one for each core, would take up the address space"""
 POLL_S = 0.05
+LIMIT = signal.SIGPROF
+"""the signal that ends a child at a limit, or early: that of its timer"""
 SIZE = 4
 """bytes of the length of a result"""
 
@@ -47,7 +49,8 @@ class Child:
 
     def do(self, work: object, is_cancelled: Callable[[], bool] = lambda: False) -> bytes | None:
         """Return the result of ``work``, which is pickled; None if the process has exceeded a limit, or if
-        ``is_cancelled`` returns True meanwhile. Raises :class:`EngineError` if the process fails."""
+        ``is_cancelled`` returns True meanwhile. Raises :class:`EngineError` if the process fails, or is ended
+        from outside."""
         with self._lock:
             process, result, pickled = self._start(), None, pickle.dumps(work)
             try:
@@ -55,14 +58,19 @@ class Child:
             finally:  # also behind Ctrl-C: a late result would be taken for that of the next work
                 if result is None:
                     self._stop(process)
-            if result is None and process.returncode > 0:
-                raise EngineError(f"the process {self._module} exited with code {process.returncode}")
+            if result is None and (code := process.returncode) > 0:
+                raise EngineError(f"the process {self._module} exited with code {code}")
+            if result is None and -code in (signal.SIGKILL, signal.SIGTERM):
+                what = f"the system ended the process {self._module} by {signal.Signals(-code).name}"
+                raise EngineError(
+                    what, "Free some memory, if it had too little; then send the request again."
+                )
             return result
 
     def close(self) -> None:
         """End the process, also within its work."""
         if (process := self._process) is not None:
-            process.kill()
+            process.send_signal(LIMIT)
             with self._lock:
                 self._stop(process)
 
@@ -88,7 +96,7 @@ class Child:
             output.register(process.stdout, select.POLLIN)
             while not output.poll(1000 * POLL_S):
                 if is_cancelled() or _exceeds(process):
-                    process.kill()
+                    process.send_signal(LIMIT)
             size = process.stdout.read(SIZE)
             result = process.stdout.read(int.from_bytes(size, "little"))
             return result if size and len(result) == int.from_bytes(size, "little") else None
@@ -124,7 +132,7 @@ def serve(work: Callable[[Any], bytes]) -> None:
             try:
                 result = work(pickle.load(sys.stdin.buffer))
             except MemoryError:
-                signal.raise_signal(signal.SIGKILL)
+                signal.raise_signal(LIMIT)
             limit_time(0.0)
             sys.stdout.buffer.write(len(result).to_bytes(SIZE, "little") + result)
             sys.stdout.buffer.flush()
