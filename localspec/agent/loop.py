@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from localspec import process
-from localspec.agent.server import Server, ToolError
+from localspec.agent.server import NO_COMMAND, Server, ToolError
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.jsonrpc import shortened
 from localspec.protocol.messages import CallResult, Instead
@@ -41,10 +41,12 @@ NO_FUNCTION = (
     f"It runs in localspec's Python, {process.python('localspec')[0]}: install there what it imports."
 )
 
-COMMENT = re.compile(r'("(?:\\.|[^"\\])*")|//[^\n]*|/\*.*?\*/', re.DOTALL)
-"""in JSON: a text, which stays, or a comment"""
+COMMENT = r"//[^\n]*|/\*.*?\*/"
+EXTRA = re.compile(rf'("(?:\\.|[^"\\])*")|{COMMENT}|,(?=(?:\s|{COMMENT})*[}}\]])', re.DOTALL)
+"""in JSON: a text, which stays, a comment, or a comma behind a last item"""
 VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 """of the environment, with a value for where it is not set"""
+UNSET = "is left out: the environment has no {0}; run `export {0}=VALUE` before"
 
 Consent = Literal["yes", "no", "always"]
 REFUSED, CANCELLED = "The user refused this call.", "the user cancelled this call"
@@ -58,34 +60,38 @@ class _Command(msgspec.Struct):
 
 
 class _Commands(msgspec.Struct, rename="camel"):
-    mcp_servers: dict[str, _Command]
+    mcp_servers: dict[str, _Command] = {}
+    servers: dict[str, _Command] = {}
 
 
 def servers_in(path: Path) -> list[Server]:
     """The programs that a file names: one for a Python file, and the servers of a JSON file, which may have
-    comments and variables of the environment. Raises :class:`InvalidOptions`."""
+    comments, commas behind last items, and variables of the environment; a server whose variable is not set
+    has a fault. Raises :class:`InvalidOptions`."""
     try:
         data = path.read_bytes()
         if path.suffix == ".py":
             return [Server(path.name, process.python("localspec.agent.functions", str(path)))]
-        text = COMMENT.sub(lambda found: found[1] or "", data.decode("utf-8-sig"))
-        commands = msgspec.json.decode(text, type=_Commands).mcp_servers
+        text = EXTRA.sub(lambda found: found[1] or "", data.decode("utf-8-sig"))
+        read = msgspec.json.decode(text, type=_Commands)
+        if not (commands := {**read.servers, **read.mcp_servers}):
+            raise msgspec.ValidationError("nothing is in mcpServers or servers")
     except OSError as error:
         raise InvalidOptions(f"{path} cannot be read: {error.strerror}", FORMS) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise InvalidOptions(f"{path} names no tools: {error}", FORMS) from None
 
     def value(found: re.Match[str]) -> str:
-        if (known := os.environ.get(found[1], found[2])) is None:
-            message = f"{path} has {found[0]}, but the environment has no {found[1]}"
-            raise InvalidOptions(message, f"Run `export {found[1]}=VALUE` before.")
-        return known
+        return os.environ[found[1]] if found[2] is None else os.environ.get(found[1], found[2])
 
     servers = []
     for name, each in commands.items():
-        line = (each.command, *each.args) if each.command else ()
-        added = {key: VARIABLE.sub(value, text) for key, text in each.env.items()}
-        servers.append(Server(name, tuple(VARIABLE.sub(value, part) for part in line), added))
+        try:
+            added = {key: VARIABLE.sub(value, text) for key, text in each.env.items()}
+            line = tuple(VARIABLE.sub(value, part) for part in (each.command, *each.args))
+            servers.append(Server(name, line if each.command else NO_COMMAND, added))
+        except KeyError as error:
+            servers.append(Server(name, UNSET.format(error.args[0])))
     return servers
 
 

@@ -90,9 +90,12 @@ class _Outcome(msgspec.Struct, rename="camel"):
 
 class Server:
     """One program, started by its first request in the current directory, with variables ``added`` to its
-    environment. Requests are sent one after another."""
+    environment; a text in the place of its command is the reason why there is none. Requests are sent one
+    after another."""
 
-    def __init__(self, name: str, command: tuple[str, ...], added: Mapping[str, str] = NOTHING_ADDED) -> None:
+    def __init__(
+        self, name: str, command: tuple[str, ...] | str, added: Mapping[str, str] = NOTHING_ADDED
+    ) -> None:
         self.name, self.program = name, (command, added)
         self._turn = asyncio.Lock()
         """held during a call"""
@@ -173,8 +176,8 @@ class Server:
         if self._process is not None and self._process.returncode is None:
             return
         command, added = self.program
-        if not command:
-            raise ToolError(f"{self.name} {NO_COMMAND}")
+        if isinstance(command, str):
+            raise ToolError(f"{self.name} {command}")
         await self._end()
         if self._closed:
             raise ToolError(f"{self.name} was ended")
