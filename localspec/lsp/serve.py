@@ -1,24 +1,25 @@
 """The server's process: an editor on stdin and stdout, one event loop for it and for the daemon.
 
-Messages are not read by pygls' own loop: that one waits for the editor's next byte before it ends at SIGINT,
-leaves the connection to the daemon open at SIGTERM, and accepts a header's name in one spelling only.
+pygls reads the messages, of asyncio's pipes: its own ``start_io`` waits for the editor's next byte before it
+ends at SIGINT, and stops while the editor reads nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import logging
 import os
-import queue
-import re
 import signal
+import stat
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, TextIO
 
 from lsprotocol import types
+from pygls.io_ import run_async
 
 from localspec.errors import InvalidOptions
 from localspec.lsp import commands
@@ -99,39 +100,73 @@ def _item(params: Params) -> str | None:
         return None
 
 
-STDIN, STDOUT = 0, 1
-CHUNK = 1 << 16
-LENGTH = re.compile(rb"content-length:\s*(\d{1,10})", re.IGNORECASE)
 LAST_WORDS_S, EDITOR_EVERY_S = 1.0, 3.0
+READ_AHEAD = 1 << 22
+"""bytes that are read before the messages in them are handled; bounds a header's line, too"""
 
 
 def serve() -> int:
     """Serve completions to an editor over stdin and stdout, as a language server; returns the exit code."""
-    if sys.stdin is not None and sys.stdin.isatty():
+    if not (is_pipe(sys.stdin) and is_pipe(sys.stdout)):
         remedy = "Let an editor start it: see plugins/lsp/README.md of localspec's source."
-        raise InvalidOptions("`localspec lsp` is for editors: stdin is a terminal", remedy)
+        raise InvalidOptions("`localspec lsp` is for editors: stdin and stdout must be pipes", remedy)
     # Editors show stderr as errors; pygls' warning of a request that was cancelled too late is none.
     logging.getLogger("pygls").setLevel(logging.ERROR)
     return asyncio.run(_serve())
 
 
+def is_pipe(file: TextIO | None) -> bool:
+    """True if a file is a pipe or a socket."""
+    mode = 0 if file is None else os.fstat(file.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
 async def _serve() -> int:
-    server = create()
-    for fd in (STDIN, STDOUT):
-        os.set_blocking(fd, True)
+    server, loop = create(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, server.stop, 0)
-    output = Output(STDOUT, lambda: server.stop(1))
-    server.protocol.set_writer(output)
-    reading = asyncio.create_task(_read(server))
+        loop.add_signal_handler(number, server.stop, 0)
+    reader = Input(READ_AHEAD)
+    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
+    stdout = io.FileIO(sys.stdout.fileno(), "w", closefd=False)
+    pipe, output = await loop.connect_write_pipe(Output, stdout)
+    loop.remove_reader(stdout)  # asyncio would end at bytes from there: stdin may be the same socket
+    output.closed.add_done_callback(lambda _: server.stop(1))
+    server.protocol.set_writer(pipe)
+    reading = asyncio.create_task(_read(server, reader))
     try:
         return await server.ended
     finally:
         reading.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await reading
         await server.link.close()
-        output.close()
+        pipe.close()
+        await asyncio.wait((output.closed,), timeout=LAST_WORDS_S)  # an editor that reads nothing
+
+
+async def _read(server: Server, reader: Input) -> None:
+    with contextlib.suppress(
+        asyncio.IncompleteReadError, ValueError
+    ):  # the input ends in a message, or is none
+        await run_async(threading.Event(), reader, server.protocol)
+    server.stop(0)  # the editor has gone, and nothing is wrong here
+
+
+class Input(asyncio.StreamReader):
+    """The bytes on stdin."""
+
+    async def readexactly(self, n: int) -> bytes:
+        """Return the next ``n`` bytes, a message's body."""
+        await asyncio.sleep(0)  # a request begins with the text as it is, before the next message changes it
+        return await super().readexactly(n)
+
+
+class Output(asyncio.BaseProtocol):
+    """The state of stdout: ``closed`` is done once nothing can be written any more."""
+
+    def __init__(self) -> None:
+        self.closed = asyncio.get_running_loop().create_future()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.closed.set_result(None)
 
 
 async def end_with(editor: int, end: Callable[[], None], every_s: float = EDITOR_EVERY_S) -> None:
@@ -147,74 +182,3 @@ async def end_with(editor: int, end: Callable[[], None], every_s: float = EDITOR
         while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
             await asyncio.sleep(every_s)
     end()
-
-
-async def _read(server: Server) -> None:
-    async for body in messages(open_input(STDIN)):
-        server.protocol.receive(body)
-        await asyncio.sleep(0)  # a request begins with the text as it is, before the next message changes it
-    server.stop(0)  # the editor has gone, and nothing is wrong here
-
-
-def open_input(fd: int) -> asyncio.StreamReader:
-    """Return a reader of ``fd``, which a thread fills: it may be a pipe, a file or a terminal, and the
-    server's end does not wait for a blocked read."""
-    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
-
-    def pump() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            with contextlib.suppress(OSError):
-                while chunk := os.read(fd, CHUNK):
-                    loop.call_soon_threadsafe(reader.feed_data, chunk)
-            loop.call_soon_threadsafe(reader.feed_eof)
-
-    threading.Thread(target=pump, name="stdin", daemon=True).start()
-    return reader
-
-
-async def messages(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """The bodies of messages, until the end of the input or the first malformed message."""
-    with contextlib.suppress(asyncio.IncompleteReadError, ValueError):
-        while True:
-            length: int | None = None
-            while (line := await reader.readline()).strip():
-                if found := LENGTH.fullmatch(line.strip()):
-                    length = int(found[1])
-            if not line:
-                return
-            if length is not None:
-                yield await reader.readexactly(length)
-
-
-class Output:
-    """Writes messages on a thread: an editor that does not read blocks nothing else, not even the end.
-
-    ``lost`` is called when writing fails because the reader has closed.
-    """
-
-    def __init__(self, fd: int, lost: Callable[[], None]) -> None:
-        self._fd = fd
-        self._loop, self._lost = asyncio.get_running_loop(), lost
-        self._waiting: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
-        self._thread = threading.Thread(target=self._pump, name="stdout", daemon=True)
-        self._thread.start()
-
-    def write(self, data: bytes) -> None:
-        """Queue ``data``."""
-        self._waiting.put(data)
-
-    def close(self) -> None:
-        """Queue nothing more, and wait at most :data:`LAST_WORDS_S` until the queue is written; ``fd`` stays
-        open."""
-        self._waiting.put(None)
-        self._thread.join(LAST_WORDS_S)
-
-    def _pump(self) -> None:
-        try:
-            while (data := self._waiting.get()) is not None:
-                rest = memoryview(data)
-                while rest:
-                    rest = rest[os.write(self._fd, rest) :]
-        except OSError:
-            with contextlib.suppress(RuntimeError):  # the loop is closed
-                self._loop.call_soon_threadsafe(self._lost)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -105,27 +104,13 @@ class Protocol(LanguageServerProtocol):
     _server: Any
     """a :class:`Server`"""
 
-    def receive(self, body: bytes) -> None:
-        """Handle the body of a message."""
+    def structure_message(self, data: dict[str, Any]) -> Any:
         try:
-            data = json.loads(body)
-        except (ValueError, RecursionError) as error:
-            return self._refuse(None, types.ErrorCodes.ParseError, f"the message is not JSON: {error}")
-        if not isinstance(data, dict) or data.get("jsonrpc") != self.VERSION:
-            return self._refuse(None, types.ErrorCodes.InvalidRequest, "the message is not JSON-RPC 2.0")
-        try:
-            message = self.structure_message(data)
+            return super().structure_message(data)
         except JsonRpcException as error:
             if "id" in data and "method" in data:
-                self._refuse(data["id"], types.ErrorCodes.InvalidParams, str(error))
-        else:
-            self.handle_message(message)
-        return None
-
-    def _refuse(self, id: int | str | None, code: types.ErrorCodes, message: str) -> None:
-        # Written by hand: pygls would leave out an id of null.
-        error = {"code": code, "message": message}
-        self._send_data({"jsonrpc": self.VERSION, "id": id, "error": error})
+                self._send_response(data["id"], error=error.to_response_error())
+            raise
 
     @lsp_method(types.EXIT)
     def lsp_exit(self, *_: object) -> None:  # type: ignore[override]
