@@ -8,6 +8,7 @@ change here costs what the lines around it do, 15 µs).
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Literal, NamedTuple
@@ -34,6 +35,12 @@ SCHEMES = ("file", "untitled", "vscode-notebook-cell")
 LONE = re.compile(r"(?<=\r)(?!\n)")
 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
+CODECS: dict[Encoding, tuple[str, int]] = {
+    "utf-8": ("utf-8", 1),
+    "utf-16": ("utf-16-le", 2),
+    "utf-32": ("utf-32-le", 4),
+}
+"""the codec of each encoding, and bytes of a unit"""
 
 
 class Place(NamedTuple):
@@ -204,29 +211,16 @@ def lines_of(text: str) -> list[str]:
     return lines
 
 
-def column(line: str, units: int, encoding: Encoding) -> int:
-    """The code points before ``units``; a position inside a character is moved before it, one after the
+def column(line: str, at: int, encoding: Encoding) -> int:
+    """The code points before ``at`` units; a position inside a character is moved before it, one after the
     line's text to its end."""
     text = line.rstrip("\r\n")
-    if encoding == "utf-32" or text.isascii():
-        return min(units, len(text))
-    at = 0
-    for number, character in enumerate(text):
-        at += _width(character, encoding)
-        if at > units:
-            return number
-    return len(text)
+    if text.isascii():
+        return min(at, len(text))
+    return bisect_right(range(len(text) + 1), at, key=lambda end: units(text[:end], encoding)) - 1
 
 
 def units(text: str, encoding: Encoding) -> int:
     """The length of a text in units of ``encoding``."""
-    if encoding == "utf-32" or text.isascii():
-        return len(text)
-    return sum(_width(character, encoding) for character in text)
-
-
-def _width(character: str, encoding: Encoding) -> int:
-    point = ord(character)
-    if encoding == "utf-16":
-        return 1 + (point > 0xFFFF)
-    return 1 + (point > 0x7F) + (point > 0x7FF) + (point > 0xFFFF)
+    codec, size = CODECS[encoding]
+    return len(text.encode(codec, "surrogatepass")) // size
