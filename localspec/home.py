@@ -58,23 +58,16 @@ def _roots(directory: Path) -> Iterator[Path]:
 def _is_trusted(root: Path) -> bool:
     """Return True if the user or the administrator owns ``root``, its ``.git``, and the target of that link.
 
-    False if one cannot be examined; True on systems without user ids.
+    Under ``sudo`` the user who ran it counts, too. False if one cannot be examined.
     """
-    if not hasattr(os, "geteuid"):
-        return True
+    users, caller = {0, os.geteuid()}, os.environ.get("SUDO_UID", "")
+    if os.geteuid() == 0 and caller.isascii() and caller.isdigit():
+        users.add(int(caller))
     try:
         places = os.stat(root), os.lstat(root / ".git"), os.stat(root / ".git")
     except OSError:
         return False
-    return {place.st_uid for place in places} <= _trusted_users()
-
-
-def _trusted_users() -> set[int]:
-    """The ids of the user, of the administrator, and, under ``sudo``, of the user who ran it."""
-    users, caller = {0, os.geteuid()}, os.environ.get("SUDO_UID", "")
-    if os.geteuid() == 0 and caller.isascii() and caller.isdigit():
-        users.add(int(caller))
-    return users
+    return {place.st_uid for place in places} <= users
 
 
 def plain(path: str) -> str:
@@ -85,22 +78,29 @@ def plain(path: str) -> str:
 FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NOCTTY | os.O_NONBLOCK
 
 
-def read_regular(path: Path | str, most: int, *, follow: bool = True) -> bytes | None:
-    """A regular file's first ``most + 1`` bytes; None for a FIFO, a device, a directory, and, unless
-    ``follow``, for a symbolic link. Never waits for a writer. Raises :class:`OSError`."""
-    if not stat.S_ISREG(os.stat(path, follow_symlinks=follow).st_mode):
+def read_regular(path: Path | str, most: int) -> bytes | None:
+    """A regular file's first ``most + 1`` bytes; None for a FIFO, a device or a directory. Never waits for a
+    writer. Raises :class:`OSError`."""
+    if not stat.S_ISREG(os.stat(path).st_mode):
         return None  # opening a device may already have an effect
-    flags = FLAGS if follow else FLAGS | os.O_NOFOLLOW
-    with os.fdopen(os.open(path, flags), "rb") as file:
+    with os.fdopen(os.open(path, FLAGS), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             return None  # the file was replaced between the two checks
         return file.read(most + 1)
 
 
+def stamp_of(path: Path) -> tuple[int, int, int, int] | None:
+    """The state of a file: its size, its times of change (ns) and its inode; None if it is not there."""
+    try:
+        found = path.stat()
+    except (OSError, ValueError):
+        return None
+    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+
+
 APP = "localspec"
 PRIVATE = 0o700
 OLDER_LOGS = 3
-HISTORY = "history.sqlite"
 SOCKET_PATH_BYTES = 103
 """the longest address of a Unix socket that every system accepts"""
 
@@ -208,7 +208,7 @@ def http_token_path() -> Path:
 
 def history_path() -> Path:
     """The database of all chats; exists once a daemon has run."""
-    return data_dir() / HISTORY
+    return data_dir() / "history.sqlite"
 
 
 def chat_caches_dir() -> Path:

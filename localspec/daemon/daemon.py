@@ -9,14 +9,12 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import hashlib
-import os
 import secrets
 import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 from weakref import WeakValueDictionary
 
@@ -340,7 +338,7 @@ class Settings:
 
     def state(self) -> SettingsState:
         """The file's state compared with these settings; it is read again only if it was changed."""
-        seen = _seen(self._path)
+        seen = home.stamp_of(self._path)
         if self._state is None or seen != self._seen:
             self._seen = seen
             try:
@@ -354,14 +352,6 @@ def _encoded(config: Config) -> bytes:
     """An encoding that is equal for files with the same settings, but for ``auto_pull``, which clients read
     themselves; the order of sections matters."""
     return msgspec.json.encode(msgspec.structs.replace(config, auto_pull="ask"))
-
-
-def _seen(path: Path) -> object:
-    try:
-        found = os.stat(path)
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino, found.st_mtime_ns, found.st_size
 
 
 class Client(Protocol):

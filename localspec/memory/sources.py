@@ -23,7 +23,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from localspec.errors import InvalidOptions
-from localspec.home import plain, write_private
+from localspec.home import plain, stamp_of, write_private
 from localspec.process import surroundings
 
 LIST_S = 60.0
@@ -132,8 +132,6 @@ TAGS = 0xFFFF
 REMEMBERED_S = 24 * 3600.0
 """seconds for which forgotten tags are kept: no text waits longer to be learnt"""
 
-Stamp = tuple[int, int, int]
-
 
 def tag_of(source: str) -> int:
     """The tag of a source, 1 … 65535. Two names may share a tag: forgetting one then forgets both."""
@@ -146,13 +144,13 @@ class _Cached(Generic[T]):
 
     def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
         self._path, self._parse = path, parse
-        self._stamp: Stamp | None = None
+        self._stamp: object = None
         self._value = parse(b"")
 
     def get(self) -> T:
+        stamp = stamp_of(self._path)
         try:
-            stamp = _stamp(os.stat(self._path))
-            if stamp != self._stamp:
+            if stamp is None or stamp != self._stamp:
                 # At worst the stamp is older than the content: then the file is read once more.
                 self._value, self._stamp = self._parse(self._path.read_bytes()), stamp
         except OSError:
@@ -210,10 +208,6 @@ class Forgotten:
         does not count."""
         at = self._times.get().get(tag)
         return at is not None and then <= at <= time.time()
-
-
-def _stamp(status: os.stat_result) -> Stamp:
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _parse_names(content: bytes) -> dict[str, None]:

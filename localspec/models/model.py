@@ -22,6 +22,7 @@ from typing import Literal, NamedTuple
 import msgspec
 
 from localspec.errors import ModelError, ModelInvalid, TokenizerMismatch
+from localspec.home import stamp_of
 from localspec.models.directory import (
     CONFIG,
     SETTINGS,
@@ -575,12 +576,4 @@ def signature_of(path: Path) -> Signature:
     if os.path.isdir(path):
         described = (CONFIG, MODULES, TOKENIZER, SETTINGS, TEMPLATE, TEMPLATE_IN_JSON)
         files = (*files, *(path / name for name in described))
-    return tuple(stamp for file in files if (stamp := _stamp(file)) is not None)
-
-
-def _stamp(path: Path) -> tuple[int, int, int, int] | None:
-    try:
-        found = path.stat()
-    except (OSError, ValueError):
-        return None
-    return found.st_size, found.st_mtime_ns, found.st_ctime_ns, found.st_ino
+    return tuple(stamp for file in files if (stamp := stamp_of(file)) is not None)
