@@ -225,9 +225,9 @@ class Memory:
         self._forgotten[tag_of(source)] = time.time()
         self._erasures |= {(name, source) for name in self._tables if source in self._sources_of(name)}
 
-    def work(self) -> bool:
-        """Insert for about a millisecond at most; returns True if anything is left to do."""
-        until = time.perf_counter() + STEP_S
+    def work(self, for_s: float = STEP_S) -> bool:
+        """Insert, by default for about a millisecond at most; returns True if anything is left to do."""
+        until = time.perf_counter() + for_s
         while self._step():
             if time.perf_counter() >= until:
                 return True
@@ -236,10 +236,7 @@ class Memory:
     def close(self) -> None:
         """Insert the queued texts for at most :data:`CLOSE_S`, and report those dropped; erase what was
         forgotten; flush, unmap. Tables handed out before cannot be used any more."""
-        until = time.perf_counter() + CLOSE_S
-        while self._step():
-            if time.perf_counter() >= until:
-                break
+        self.work(CLOSE_S)
         while self._lessons:
             self._lose("the engine ended first")
         for name, source in self._erasures:

@@ -77,12 +77,12 @@ def rolled(value: int, oldest: int, newest: int, n: int) -> int:
     return ((value - oldest - 1) * INVERSE + (newest + 1) * power(n - 1)) & WORD
 
 
-def hashes_in(tokens: Words, orders: Sequence[int] = ORDERS) -> dict[int, Words]:
+def hashes_in(tokens: Words) -> dict[int, Words]:
     """Per order n that fits: the hashes of the n tokens that end at index n - 1, n, … of ``tokens``."""
     values, found = np.zeros_like(tokens), {}
-    for back in range(min(orders[0], len(tokens))):
+    for back in range(min(ORDERS[0], len(tokens))):
         values[back:] = values[back:] * np.uint64(MULTIPLIER) + tokens[: len(tokens) - back] + np.uint64(1)
-        if back + 1 in orders:
+        if back + 1 in ORDERS:
             found[back + 1] = values[back:].copy()
     return found
 
@@ -223,7 +223,7 @@ class NgramTable:
     def open(cls, path: Path, *, name: str, vocab_fp: str) -> NgramTable:
         """Map a file. Raises :class:`MemoryCorrupt` if it is not this table."""
         try:
-            fd = os.open(path, os.O_RDWR | getattr(os, "O_BINARY", 0) | getattr(os, "O_NONBLOCK", 0))
+            fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
         except OSError as error:
             is_dangling = error.errno == errno.ENOENT and path.is_symlink()
             if error.errno in UNUSABLE or is_dangling:
@@ -618,7 +618,7 @@ class TableFiles:
         path = self._path(name)
         scratch = path.with_suffix(".tmp")
         try:
-            fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_BINARY", 0), 0o600)
+            fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
             with os.fdopen(fd, "wb") as file:
                 # All room is taken now: a page without room on the disk would raise SIGBUS later.
                 if hasattr(os, "posix_fallocate"):

@@ -91,15 +91,6 @@ def provider_spans(text: bytes) -> Iterator[list[Span]]:
         ]
 
 
-def load() -> None:
-    """Read the rules, which takes some 0.1 s the first time."""
-    _rules()
-
-
-def is_loaded() -> bool:
-    return _rules.cache_info().currsize > 0
-
-
 def _matches(number: int, text: bytes) -> Iterator[Span]:
     pattern, wanted = _compiled(number), _rules().rules[number].get("group", 0)
     for match in pattern.finditer(text):
@@ -126,7 +117,12 @@ def _rules() -> Rules:
 
 @cache
 def _compiled(number: int) -> Any:
-    return re2.compile(_rules().rules[number]["regex"].encode(), _options())
+    return _linear(_rules().rules[number]["regex"].encode())
+
+
+def _linear(pattern: bytes) -> Any:
+    """Compile a pattern with RE2, which matches any text in linear time."""
+    return re2.compile(pattern, _options())
 
 
 def _options() -> re2.Options:
@@ -148,13 +144,6 @@ MAX_WINDOW = 16 * 1024
 """bytes of a window without a line end; a secret across its end is seen in two halves"""
 RUN = 512
 """bytes of a run without a space that are judged together"""
-
-
-def _linear(pattern: bytes) -> Any:
-    """Compile a pattern with RE2, which matches any text in linear time."""
-    options = re2.Options()
-    options.encoding, options.log_errors = re2.Options.Encoding.LATIN1, False
-    return re2.compile(pattern, options)
 
 
 PEM = _linear(rb"(?s)-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY[^-]{0,20}-----.*?(?:-----END[^\n]{0,60}|\z)")
@@ -251,11 +240,8 @@ def _is_password(value: bytes, *, quoted: bool) -> bool:
 def _is_random(run: bytes) -> bool:
     """Return True if upper case, lower case and digits alternate as in a random number, not as in words."""
     groups = [len(kind.findall(run)) for kind in (DIGITS, UPPER, LOWER)]
-    return min(groups) >= 2 and sum(groups) * 3 >= len(run) and _share_of_words(run) < 0.5
-
-
-def _share_of_words(run: bytes) -> float:
-    return sum(len(word) for word in WORD.findall(run)) / len(run)
+    words = sum(len(word) for word in WORD.findall(run))
+    return min(groups) >= 2 and sum(groups) * 3 >= len(run) and words < 0.5 * len(run)
 
 
 STEP = 64
@@ -325,8 +311,8 @@ def _public(
     ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
     starts = np.concatenate(([0], ends[:-1]))
     public = np.ones(len(tokens), np.bool_)
-    if not is_loaded():
-        for _ in apart(load):
+    if not _rules.cache_info().currsize:
+        for _ in apart(_rules):  # takes some 0.1 s the first time
             yield []
     for spans in secret_spans(b"".join(pieces)):
         for start, end in spans:

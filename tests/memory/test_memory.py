@@ -188,7 +188,6 @@ for limit in (1 << 20, 1 << 20, 1 << 25):
 """
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="a limit of file sizes is a thing of POSIX")
 def test_on_a_full_disk_nothing_is_learnt_until_there_is_room(tmp_path: Path) -> None:
     notice, *tables = python(FULL, tmp_path, FP).splitlines()
     assert notice.startswith("notice: there is no room for 16") and tables == ["0", "0", "1"]
