@@ -135,7 +135,7 @@ def _change(change: Callable[[tuple[Pulled, ...]], tuple[Pulled, ...]]) -> None:
         home.write_private(path(), msgspec.json.format(msgspec.json.encode(change(read()))).decode())
 
 
-def find(name: str, model_dirs: Sequence[str] = ()) -> tuple[Pulled, ...]:
+def find(name: str, model_dirs: tuple[str, ...] = ()) -> tuple[Pulled, ...]:
     """The downloads of this name: as it was pulled, of its repository or a file, or a path; else what the
     name stands for in the library.
 

@@ -127,12 +127,12 @@ class _Recent:
 _recent = _Recent()
 
 
-def read_disk(model_dirs: Iterable[str] = ()) -> Disk:
+def read_disk(model_dirs: tuple[str, ...] = ()) -> Disk:
     """Read every store. A store or model that cannot be read is described with the reason, never raised."""
     return _read(stores_of(model_dirs))
 
 
-def recent_disk(model_dirs: Iterable[str] = ()) -> Disk:
+def recent_disk(model_dirs: tuple[str, ...] = ()) -> Disk:
     """As :func:`read_disk`, but up to :data:`FRESH_S` old; a caller waits for a reading under way."""
     stores = list(stores_of(model_dirs))
     with _recent.lock:
@@ -148,7 +148,7 @@ def forget_recent() -> None:
         _recent.until = -1.0
 
 
-def known_beside(target: Model, model_dirs: Iterable[str] = ()) -> list[Model]:
+def known_beside(target: Model, model_dirs: tuple[str, ...] = ()) -> list[Model]:
     """The models of the stores, after those in the directory of a target that is in none of them."""
     known = recent_disk(model_dirs).found
     if target.known is not None or any(target.place in each.places for each in known):
@@ -446,27 +446,26 @@ SHOWN = 8
 # Finding.
 
 
-def find(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = None) -> Model:
+def find(name: str, model_dirs: tuple[str, ...] = (), *, format: Format | None = None) -> Model:
     """Return the model that ``name`` means. Of a model in several formats ``format`` chooses, or else it is
     the GGUF file. A plain name is no path: the daemon's directory is ``/``, where `tmp` and `lib` are.
 
     Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
     :class:`ModelInvalid` for one that cannot be used.
     """
-    dirs = tuple(model_dirs)
-    name = settled(name, dirs)
+    name = settled(name, model_dirs)
     if bundled := BUNDLED_NAMES.get(name.lower()):  # no other model can have these
         return Model(bundled_model(bundled), "gguf")
     path = _path(name)
     is_file = is_written_as_path(name) and os.path.exists(path) and not os.path.isdir(path)
     # Bytes that are not UTF-8 are shown as U+FFFD: the list alone has the original ones.
     if is_file or (_is_path(name) and "\ufffd" not in name):
-        return _at(path, dirs)
-    known = recent_disk(dirs).found
+        return _at(path, model_dirs)
+    known = recent_disk(model_dirs).found
     if found := meant(name, known):
         return chosen(name, found, format)
     if is_written_as_path(name) and (os.path.isdir(path) or name.endswith(SUFFIX)):
-        return _at(path, dirs)
+        return _at(path, model_dirs)
     names = {each.lower(): each for each in (BUNDLED, *(n for one in known for n in one.names))}
     near = difflib.get_close_matches(name.lower(), names, n=1)
     hint = f"; did you mean {names[near[0]]!r}?" if near else ""
@@ -475,30 +474,28 @@ def find(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = N
     raise ModelNotFound(f"there is no model named {name!r}{hint}", remedy)
 
 
-def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Model]:
+def find_all(name: str, model_dirs: tuple[str, ...] = ()) -> list[Model]:
     """Return all models that settings for ``name`` apply to: every model of a ``family:size``, or else the
     one that is meant, in all quantisations and formats of that name.
 
     Raises as :func:`find`.
     """
-    dirs = tuple(model_dirs)
-    wanted, known = settled(name, dirs).lower(), recent_disk(dirs).found
+    wanted, known = settled(name, model_dirs).lower(), recent_disk(model_dirs).found
     family = [each for each in known if _is_of(each, wanted)]
-    return family or [*in_formats(name, dirs), *meant(wanted, known)]
+    return family or [*in_formats(name, model_dirs), *meant(wanted, known)]
 
 
-def in_formats(name: str, model_dirs: Iterable[str] = ()) -> list[Model]:
+def in_formats(name: str, model_dirs: tuple[str, ...] = ()) -> list[Model]:
     """Return the model that a name means, twice where there are both formats. Raises as :func:`find`."""
-    dirs = tuple(model_dirs)
-    return list(dict.fromkeys(find(name, dirs, format=format) for format in FORMATS))
+    return list(dict.fromkeys(find(name, model_dirs, format=format) for format in FORMATS))
 
 
-def places_of(name: str, model_dirs: Iterable[str] = ()) -> set[str]:
+def places_of(name: str, model_dirs: tuple[str, ...] = ()) -> set[str]:
     """Return the places that a name stands for, two where there are both formats. Raises as :func:`find`."""
     return {each.place for each in in_formats(name, model_dirs)}
 
 
-def settled(name: str, model_dirs: Iterable[str] = ()) -> str:
+def settled(name: str, model_dirs: tuple[str, ...] = ()) -> str:
     """Return the name that ``auto`` stands for: the catalogue's default model where it is on this disk and
     usable, otherwise the bundled one. Another name is returned as it is."""
     if name != AUTO:
@@ -506,7 +503,7 @@ def settled(name: str, model_dirs: Iterable[str] = ()) -> str:
     return DEFAULT if is_here(DEFAULT, model_dirs) else BUNDLED
 
 
-def is_here(name: str, model_dirs: Iterable[str] = ()) -> bool:
+def is_here(name: str, model_dirs: tuple[str, ...] = ()) -> bool:
     """Return True if a model of the catalogue is on this disk and usable, wherever it came from."""
     found = meant(name, recent_disk(model_dirs).found)
     return bool(found) and found[0].problem is None and os.path.exists(found[0].path)

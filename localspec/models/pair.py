@@ -168,7 +168,16 @@ def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs
 def _target(model: str, backend: str, model_dirs: tuple[str, ...]) -> tuple[Model, str]:
     """The model, and the reason for its format."""
     if backend != "auto":
-        return _wanted(model, backend, model_dirs), "as requested"
+        wanted = next((format for format in FORMATS if BACKENDS[format] == backend), None)
+        if wanted is None:
+            raise BackendUnavailable(f"there is no backend {backend!r} in this installation")
+        found = find(model, model_dirs, format=wanted)
+        if found.format != wanted:
+            raise InvalidOptions(
+                f"the backend {backend} cannot run {model}: it is {KINDS[found.format]}, not {KINDS[wanted]}",
+                f"Add --backend auto: config.toml, LOCALSPEC_BACKEND or the session may have set {backend}.",
+            )
+        return found, "as requested"
     gguf, *others = in_formats(model, model_dirs)
     if not others:
         return gguf, f"which runs {KINDS[gguf.format]}"
@@ -177,20 +186,6 @@ def _target(model: str, backend: str, model_dirs: tuple[str, ...]) -> tuple[Mode
     if not has_mlx():
         return gguf, "as mlx-lm is not installed"
     return others[0], "as this is Apple silicon"
-
-
-def _wanted(model: str, backend: str, model_dirs: tuple[str, ...]) -> Model:
-    wanted = next((format for format in FORMATS if BACKENDS[format] == backend), None)
-    if wanted is None:
-        raise BackendUnavailable(f"there is no backend {backend!r} in this installation")
-    found = find(model, model_dirs, format=wanted)
-    if found.format != wanted:
-        forms = f"{KINDS[found.format]}, not {KINDS[wanted]}"
-        raise InvalidOptions(
-            f"the backend {backend} cannot run {model}: it is {forms}",
-            f"Add --backend auto: config.toml, LOCALSPEC_BACKEND or the session may have set {backend}.",
-        )
-    return found
 
 
 def is_apple_silicon() -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,12 +13,12 @@ from localspec.models.pair import Drafter, Pair
 from localspec.protocol.messages import ModelDescription
 
 
-def find_model(name: str, model_dirs: Iterable[str] = (), *, format: Format | None = None) -> Path:
+def find_model(name: str, model_dirs: tuple[str, ...] = (), *, format: Format | None = None) -> Path:
     """The path of the model that a name means."""
     return library.find(name, model_dirs, format=format).path
 
 
-def find_all(name: str, model_dirs: Iterable[str] = ()) -> list[Path]:
+def find_all(name: str, model_dirs: tuple[str, ...] = ()) -> list[Path]:
     """The paths of all that settings for a name are for."""
     return [each.path for each in library.find_all(name, model_dirs)]
 
@@ -30,7 +29,7 @@ def describe(name: str, path: Path) -> ModelDescription:
     return models.describe(name, path, model.format, lambda: model.header)
 
 
-def shown_name(path: Path, model_dirs: Iterable[str] = ()) -> str:
+def shown_name(path: Path, model_dirs: tuple[str, ...] = ()) -> str:
     """The name that the list has for what lies at a path."""
     return library.find(str(path), model_dirs).name
 

@@ -62,7 +62,7 @@ def test_a_name_or_a_path_leads_to_its_model(
 ) -> None:
     monkeypatch.chdir(shelf)
     monkeypatch.setenv("HOME", str(shelf))
-    assert find_model(name.format(shelf), [str(shelf)]) == shelf / path
+    assert find_model(name.format(shelf), (str(shelf),)) == shelf / path
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_a_name_or_a_path_leads_to_its_model(
 )
 def test_a_wrong_name_is_answered_with_the_nearest(shelf: Path, name: str, near: str) -> None:
     with pytest.raises(ModelNotFound, match=f"there is no model named '{name}'; did you mean '{near}'"):
-        find_model(name, [str(shelf)])
+        find_model(name, (str(shelf),))
 
 
 @pytest.mark.parametrize("name", ["nowhere.gguf", "/nowhere/at/all", "~no-such-user/x.gguf", "a\0b.gguf"])
@@ -99,7 +99,7 @@ def test_the_bundled_pair_is_listed_first() -> None:
 
 def test_a_model_is_described_alike_in_both_formats(tmp_path: Path) -> None:
     in_both_formats(tmp_path, "twin", "stdlib-6m")
-    gguf, mlx = sorted(read_disk([str(tmp_path)]).models[2:], key=lambda model: model.format)
+    gguf, mlx = sorted(read_disk((str(tmp_path),)).models[2:], key=lambda model: model.format)
     own = {name: getattr(gguf, name) for name in ("path", "format", "backend", "size", "title", "names")}
     assert gguf.template and msgspec.structs.replace(mlx, **own) == gguf
 
@@ -176,7 +176,7 @@ def test_a_directory_is_found_by_its_id_or_path(
     library: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     monkeypatch.chdir(library)
-    assert find_model(name.format(library), [str(library)]) == library / "Toy-0.5B"
+    assert find_model(name.format(library), (str(library),)) == library / "Toy-0.5B"
 
 
 @pytest.mark.parametrize("name", ["tmp", "etc", "vmlinuz", "Toy-0.5B", "no-configuration", "good"])
@@ -205,7 +205,7 @@ def test_a_directory_that_is_no_models_is_refused(
 def test_of_two_models_of_one_name_the_format_chooses(
     library: Path, format: Format | None, expected: str
 ) -> None:
-    assert find_model("nested", [str(library)], format=format).name == expected
+    assert find_model("nested", (str(library),), format=format).name == expected
 
 
 def test_a_folder_that_happens_to_be_here_takes_no_models_place(

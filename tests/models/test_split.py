@@ -80,7 +80,7 @@ def test_a_claim_of_very_many_parts_ends_at_once(tmp_path: Path) -> None:
 def test_llama_cpp_computes_the_same_from_the_parts(parts: list[Path], tmp_path: Path) -> None:
     whole = ggufs.write(tmp_path, WRITER.content(TOY), "whole.gguf")
     texts = []
-    for path in (whole, find_model("toy", [str(tmp_path)])):
+    for path in (whole, find_model("toy", (str(tmp_path),))):
         with localspec.load(str(path), draft="none", backend="llama_cpp") as engine:
             chunks = engine.generate("def f(", max_tokens=12, temperature=0.0)
             texts.append("".join(chunk.text for chunk in chunks))
