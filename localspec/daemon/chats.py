@@ -131,20 +131,17 @@ class Store:
                 "says", 2, lambda text, query: query in text.casefold(), deterministic=True
             )
             self._db.executescript(SETTINGS)
-            self._check()
+            (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
+            if verdict != "ok":
+                damaged = sqlite3.DatabaseError(verdict)
+                damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+                raise damaged
             self._create()
             # Answers that were still streaming ended with the daemon that streamed them.
             self._db.execute("UPDATE messages SET status = 'failed' WHERE status = 'streaming'")
         except BaseException:
             self._db.close()
             raise
-
-    def _check(self) -> None:
-        (verdict,) = self._db.execute("PRAGMA quick_check(1)").fetchone()
-        if verdict != "ok":
-            damaged = sqlite3.DatabaseError(verdict)
-            damaged.sqlite_errorcode = sqlite3.SQLITE_CORRUPT
-            raise damaged
 
     def _create(self) -> None:
         """Create the tables in a new file. Raises :class:`LocalspecError` for a file of another format."""

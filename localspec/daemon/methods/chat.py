@@ -33,7 +33,7 @@ from localspec.protocol.messages import (
     Nothing,
     Status,
 )
-from localspec.protocol.options import Options
+from localspec.protocol.options import Options, names_draft
 from localspec.protocol.requests import Channel, ChatPrompt, Message, Request, Result, ToolCall, Tools
 from localspec.tools.words import ask_in_words, limit_to_words
 
@@ -142,9 +142,7 @@ async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: s
 
 def _kept(options: Options, merged: Options) -> Options:
     """The options that a session keeps: with a draft model, also the model that it was paired with."""
-    if options.draft in (None, "auto", "none"):
-        return options
-    return replace(options, model=merged.model)
+    return replace(options, model=merged.model) if names_draft(options) else options
 
 
 log = logging.getLogger(__name__)

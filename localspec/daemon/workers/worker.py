@@ -100,7 +100,10 @@ class Turns:
         """Have the others go on without a worker."""
         self._sharing.remove(share)
         if len(self._sharing) == 1:
-            self._end_turn()
+            self._holder = None
+            if self._overdue is not None:
+                self._overdue.cancel()
+                self._overdue = None
             self._sharing[0].free()
         elif share is self._holder:
             self._next()
@@ -132,12 +135,6 @@ class Turns:
         if self._overdue is not None:
             self._overdue.cancel()
         self._overdue = self._later(SLICE_S + GRACE_S, self._next)
-
-    def _end_turn(self) -> None:
-        self._holder = None
-        if self._overdue is not None:
-            self._overdue.cancel()
-            self._overdue = None
 
 
 class Share:
@@ -610,15 +607,11 @@ class WorkerProcess(Resident):
         draft: int | None = None,
     ) -> Job:
         """Run a request, with the draft model of this number; ``watch``: with an event for each of its
-        rounds. Raises as :meth:`begin`.
+        rounds. Without a turn where a GPU holds most of the target's weights. Raises as :meth:`begin`.
         """
-        priority = None if self._is_on_gpu else request.goes_as
+        is_on_gpu = self.loaded and 2 * self.ready.result().offloaded_bytes > self.pair.target.weight_bytes
+        priority = None if is_on_gpu else request.goes_as
         return self.begin(lambda id: frames.Submit(id, request, watch, draft), on_event, priority)
-
-    @property
-    def _is_on_gpu(self) -> bool:
-        """True if a GPU holds most of the target's weights."""
-        return self.loaded and 2 * self.ready.result().offloaded_bytes > self.pair.target.weight_bytes
 
     def begin(
         self,
