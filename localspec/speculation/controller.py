@@ -148,11 +148,16 @@ class Calibration:
 
     def by_evidence(self, proposer: str, prior: Sequence[float]) -> Survival:
         """The table of a proposer's tokens by their evidence."""
-        return self._table(proposer, prior)
+        table = self._tables.get(proposer)
+        if table is None:
+            table = self._tables[proposer] = Survival(prior)
+            if proposer in self._restored:
+                table.restore(self._restored[proposer])
+        return table
 
     def by_position(self, proposer: str) -> Survival:
         """The table of a proposer's first, second, … tokens, for use before they are drafted."""
-        return self._table(f"{proposer}, by position", (START,))
+        return self.by_evidence(f"{proposer}, by position", (START,))
 
     def state(self) -> dict[str, Any]:
         """The state of all tables, as JSON can hold it."""
@@ -165,14 +170,6 @@ class Calibration:
             if name in self._tables:
                 self._tables[name].restore(values)
         self._restored = dict(state)
-
-    def _table(self, name: str, prior: Sequence[float]) -> Survival:
-        table = self._tables.get(name)
-        if table is None:
-            table = self._tables[name] = Survival(prior)
-            if name in self._restored:
-                table.restore(self._restored[name])
-        return table
 
 
 CAUTIOUS_K = 4
@@ -420,20 +417,13 @@ class Controller(Proposer):
                 plan.draft, plan.survival, plan.rate = draft, curve[:k], rate
 
     def _gated(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
-        ask = plan.ask
-        request, survival, calibrated = (
-            ask.request,
-            self._survival[member.name],
-            self._calibrated[member.name],
-        )
+        ask, places = plan.ask, [_position(i) for i in range(plan.ask.k + 1)]
+        survival, calibrated = self._survival[member.name], self._calibrated[member.name]
+        curve = calibrated.curve(ask.request, places[:-1])
         gate = EarlyStop(
-            rate=lambda evidence: survival.rate(request, evidence),
-            calibrated=[calibrated.rate(request, _position(i)) for i in range(ask.k + 1)],
-            seconds=with_replay(
-                calibrated.curve(request, [_position(i) for i in range(ask.k)]),
-                prices.with_draft(member, ask),
-                prices.again,
-            ),
+            rate=lambda evidence: survival.rate(ask.request, evidence),
+            calibrated=[calibrated.rate(ask.request, place) for place in places],
+            seconds=with_replay(curve, prices.with_draft(member, ask), prices.again),
         )
         return ask._replace(gate=gate)
 

@@ -388,9 +388,7 @@ class EarlyEnd(Judge):
         self.judge, self.end_score = judge, end_score
 
     def token(self, i: int, drafted: int | None) -> int:
-        return self.end_score.end if self.end_score.of(self._row(i)) > 0 else self.judge.token(i, drafted)
-
-    def _row(self, i: int) -> Row:
-        """Return the row without NaNs; raises :class:`EngineError` where no logit is finite."""
         row = self.rows.row(i)
-        return numbers(row) if self.rows.choice(i) is None else row
+        if self.rows.choice(i) is None:
+            row = numbers(row)  # raises where no logit is finite
+        return self.end_score.end if self.end_score.of(row) > 0 else self.judge.token(i, drafted)
