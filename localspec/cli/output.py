@@ -403,7 +403,7 @@ class Printer:
 
     def result(self, result: Result) -> ExitCode:
         """The end of the answer; returns the exit code."""
-        self._release()
+        self.close()
         self._print(result)
         end_line()
         if remark := shortened(result):
@@ -434,7 +434,7 @@ class Printer:
 
     def interrupted(self) -> ExitCode:
         """End an interrupted answer: print its JSON and statistics so far, if requested."""
-        self._release()
+        self.close()
         interrupted()
         if self.partial is not None:
             self._print(self.partial)
@@ -453,10 +453,6 @@ class Printer:
             json(shown)
 
     def close(self) -> None:
-        """Stop the progress line, whatever the reason."""
-        self._release()
-
-    def _release(self) -> None:
         """Stop the progress line, and write what was held."""
         self._progress.stop()
         held, self.held = self.held, None

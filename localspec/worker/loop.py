@@ -39,7 +39,7 @@ from localspec.engine.sequence import Event as SequenceEvent
 from localspec.engine.sequence import Sequence
 from localspec.errors import EngineError, Gone, InvalidOptions, LocalspecError, OutOfMemory
 from localspec.models.fit import servers_of
-from localspec.models.model import Model
+from localspec.models.model import Model, name_of
 from localspec.models.pair import pair_from
 from localspec.models.template import RENDERER
 from localspec.protocol.frames import (
@@ -374,8 +374,7 @@ def serve(channel: Channel) -> bool:
     first = channel.receive()
     if not isinstance(first, Load):
         return True
-    pulse, description = Pulse(channel), first.pair.target.description
-    name = description.names[0] if description.names else description.id
+    pulse, name = Pulse(channel), name_of(first.pair.target.description)
     try:
         with pulse.busy():
             pair, config, servers = pair_from(first.pair), first.engine, dict[str, int]()

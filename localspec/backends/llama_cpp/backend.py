@@ -620,25 +620,23 @@ class LlamaCppBackend:
         self._sequences.mark(sequence)
 
     def fork(self, sequence: int, length: int) -> int:
-        copy = self.open()
-        try:
-            self._sequences.copy(sequence, copy, length)
-        except LocalspecError:
-            self.close(copy)
-            raise
-        return copy
+        return self._open_filled(lambda copy: self._sequences.copy(sequence, copy, length))
 
     def save(self, sequence: int) -> bytearray:
         return self._sequences.save(sequence)
 
     def restore(self, state: bytearray) -> int:
-        copy = self.open()
+        return self._open_filled(lambda copy: self._sequences.restore(copy, state))
+
+    def _open_filled(self, fill: Callable[[int], None]) -> int:
+        """Open a sequence and fill it; closes it if that fails."""
+        sequence = self.open()
         try:
-            self._sequences.restore(copy, state)
+            fill(sequence)
         except LocalspecError:
-            self.close(copy)
+            self.close(sequence)
             raise
-        return copy
+        return sequence
 
     def close(self, sequence: int) -> None:
         self._sequences.close(sequence)
