@@ -201,7 +201,9 @@ def test_a_wrong_override_is_refused(pairs: dict[str, str], message: str) -> Non
 def test_a_typed_value_is_read() -> None:
     assert [find("stop").parse(text) for text in ("[a", '["a", "b"]')] == [("[a",), ("a", "b")]
     assert find("logit_bias").parse("[[300, 2.5]]") == ((300, 2.5),)
-    assert find("memory").parse("false") is False
+    assert find("memory").parse("false") is False and find("remember").parse("true") is True
+    typed = {"k": 4, "temperature": 0.5, "seed": 2**63 - 1, "model": "7", "draft": "none", "proposer": "none"}
+    assert {name: find(name).parse(str(value)) for name, value in typed.items()} == typed
 
 
 def test_every_setting_has_a_meaning_and_a_name_of_its_own() -> None:

@@ -240,16 +240,13 @@ def _file(path: str) -> str:
         return path
 
 
-def parse_options(values: Mapping[str, Any], *, strict: bool = True) -> Options:
-    """Validate ``values``; raises :class:`InvalidOptions` naming the field, its range or the nearest name.
-
-    ``strict=False`` also takes the text forms of the command line (``"0.5"``, ``"true"``).
-    """
+def parse_options(values: Mapping[str, Any]) -> Options:
+    """Validate ``values``; raises :class:`InvalidOptions` naming the field, its range or the nearest name."""
     unknown = [name for name in values if name not in Options.__struct_fields__]
     if unknown:
         raise InvalidOptions(unknown_key("option", unknown[0], Options.__struct_fields__))
     try:
-        options = msgspec.convert(dict(values), Options, strict=strict)
+        options = msgspec.convert(dict(values), Options)
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"invalid option: {readable(error)}") from None
     return check_options(options)
