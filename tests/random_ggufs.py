@@ -198,10 +198,6 @@ def _latent(d: Dimensions) -> Shapes:
     }
 
 
-def _output(d: Dimensions) -> Shapes:
-    return {"output.weight": (vocabulary_size(), d.width)}
-
-
 def _glm5_next(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
     """Hyper-connections; the index pools the keys of four tokens."""
     pool = 4
@@ -228,7 +224,7 @@ def _glm5_next(d: Dimensions) -> tuple[dict[str, Any], Shapes]:
         },
         **_mixture(d) | _hyper_connections() | _indexed(head),
     )
-    shapes = ends(d) | _output(d)
+    shapes = ends(d) | {"output.weight": (vocabulary_size(), d.width)}
     for i in range(d.layers):
         block = _norms(d) | _mixed_streams(d)
         block |= _kda(d) if d.is_recurrent(i) else _latent(d)

@@ -75,9 +75,11 @@ def savings(sequence: Sequence) -> tuple[float, float]:
     return sequence.account.savings
 
 
-def forwarded_clock(hands: Hands, *, propose_ms: float, forward_ms: float, width: int) -> RoundClock:
+def forwarded_clock(
+    hands: Hands, width: int, forward_ms: float, *, propose_ms: float = 0.0, costs: CostCurve | None = None
+) -> RoundClock:
     """The clock of a round whose forward has been computed."""
-    clock = RoundClock(known_costs())
+    clock = RoundClock(costs or known_costs())
     hands.pass_ms(propose_ms)
     clock.proposed()
     hands.pass_ms(forward_ms)
@@ -94,7 +96,7 @@ def ended(clock: RoundClock, played: list[Played]) -> list[Round]:
 def test_a_round_saves_the_plain_forwards_it_stood_for(hands: Hands, engine: Engine) -> None:
     """Three tokens in 1 + 20 + 4 ms, where plain decoding takes 10 ms for each."""
     sequence = engine.submit(request("abc"))
-    clock = forwarded_clock(hands, propose_ms=1, forward_ms=20, width=4)
+    clock = forwarded_clock(hands, 4, 20, propose_ms=1)
     played = play(sequence, 3, 2)
     hands.pass_ms(4)
     (noted,) = ended(clock, [played])
@@ -111,7 +113,7 @@ def test_a_plain_round_saves_nothing_and_pays_for_looking(
 ) -> None:
     """On a machine that is busy with something else, too: no request speculated."""
     sequence = engine.submit(request("abc"))
-    clock = forwarded_clock(hands, propose_ms=2, forward_ms=forward_ms, width=1)
+    clock = forwarded_clock(hands, 1, forward_ms, propose_ms=2)
     clock.ended([play(sequence, 0, 0)])
     assert saved(sequence) == pytest.approx(-0.002)
     won, spent = savings(sequence)
@@ -120,11 +122,7 @@ def test_a_plain_round_saves_nothing_and_pays_for_looking(
 
 def test_a_forward_that_was_held_up_says_nothing_of_the_draft(hands: Hands, engine: Engine) -> None:
     sequence = engine.submit(request("abc"))
-    clock = RoundClock(known_costs())
-    clock.proposed()
-    hands.pass_ms(10_000)
-    clock.forwarded(4)
-    clock.ended([play(sequence, 3, 3)])
+    forwarded_clock(hands, 4, 10_000).ended([play(sequence, 3, 3)])
     won, spent = savings(sequence)
     assert saved(sequence) is None
     assert won > 0.015 and 0.020 <= spent < 0.024
@@ -133,11 +131,7 @@ def test_a_forward_that_was_held_up_says_nothing_of_the_draft(hands: Hands, engi
 def test_in_a_batch_everybody_waits_for_everybodys_drafts(hands: Hands, engine: Engine) -> None:
     """Plain decoding is a forward two wide here; the neighbour without a draft waits for one of five."""
     drafts, plain = (engine.submit(request("abc")) for _ in range(2))
-    clock = RoundClock(known_costs())
-    clock.proposed()
-    hands.pass_ms(25)
-    clock.forwarded(5)
-    noted = ended(clock, [play(drafts, 3, 3), play(plain, 0, 0)])
+    noted = ended(forwarded_clock(hands, 5, 25), [play(drafts, 3, 3), play(plain, 0, 0)])
     assert [each.emitted for each in noted] == [4, 1]
     assert saved(drafts) == pytest.approx(4 * 0.012 - 0.025)
     assert saved(plain) == pytest.approx(0.012 - 0.025)
@@ -148,11 +142,7 @@ def test_a_batch_is_priced_at_its_longest_context_and_teaches_nothing(hands: Han
     """A forward over two texts predicts little about one that is two tokens wide."""
     short, long = engine.submit(request("abc")), engine.submit(request("x" * LONG))
     costs = known_costs(long=3.0)
-    clock = RoundClock(costs)
-    clock.proposed()
-    hands.pass_ms(72)
-    clock.forwarded(4)
-    clock.ended([play(short, 0, 0), play(long, 1, 0)])
+    forwarded_clock(hands, 4, 72, costs=costs).ended([play(short, 0, 0), play(long, 1, 0)])
     for sequence in (short, long):
         assert saved(sequence) == pytest.approx(3 * 0.012 - 0.072)
     assert costs.seconds(4, LONG) == pytest.approx(0.060)
@@ -161,21 +151,14 @@ def test_a_batch_is_priced_at_its_longest_context_and_teaches_nothing(hands: Han
 
 def test_a_round_teaches_about_contexts_like_its_own(hands: Hands, engine: Engine) -> None:
     sequence, costs = engine.submit(request("x" * LONG)), known_costs(long=3.0)
-    clock = RoundClock(costs)
-    clock.proposed()
-    hands.pass_ms(50)
-    clock.forwarded(1)
-    clock.ended([play(sequence, 0, 0)])
+    forwarded_clock(hands, 1, 50, costs=costs).ended([play(sequence, 0, 0)])
     assert costs.seconds(1, LONG) > 1.02 * 0.030
     assert costs.seconds(1, 3) == pytest.approx(0.010)
 
 
 def test_time_saved_is_not_given_while_a_plain_step_has_no_price(hands: Hands, engine: Engine) -> None:
     sequence = engine.submit(request("abc"))
-    clock = RoundClock(known_costs())
-    clock.proposed()
-    clock.forwarded(1)
-    clock.ended([play(sequence, 0, 0)])
+    forwarded_clock(hands, 1, 0).ended([play(sequence, 0, 0)])
     assert sequence.account.close(1, priced=False).time_saved_s is None
     untouched = engine.submit(request("abc"))
     assert saved(untouched) is None
@@ -185,10 +168,7 @@ def test_choosing_tokens_is_no_part_of_the_forward(hands: Hands, engine: Engine)
     """Sampling from a row takes as long with any proposer: 5 ms for each of four tokens here."""
     sequence, costs = engine.submit(request("abc")), known_costs()
     for _ in range(30):
-        clock = RoundClock(costs)
-        clock.proposed()
-        hands.pass_ms(20)
-        clock.forwarded(4)
+        clock = forwarded_clock(hands, 4, 20, costs=costs)
         hands.pass_ms(20)
         clock.judged(4)
         clock.ended([play(sequence, 3, 3)])

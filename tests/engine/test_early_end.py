@@ -53,11 +53,6 @@ def broad(seed: int) -> Rule:
     return small_markov(seed, letters=12, sharpness=1.3)
 
 
-def fuzzy(seed: int) -> Rule:
-    """The same with exact ties; they fall, and it ends, as rounding will."""
-    return coarse(broad(seed), 0.25)
-
-
 class TestOneText:
     @pytest.mark.parametrize(
         ("k", "noise"),
@@ -73,7 +68,7 @@ class TestOneText:
     def test_with_any_draft_and_any_other_requests(self, k: int, noise: float) -> None:
         ended = accepted = 0
         for seed in range(8):
-            rule = fuzzy(seed)
+            rule = coarse(broad(seed), 0.25)  # exact ties, which fall as rounding will
             truths = [alone(rule, tidy(text), noise) for text in GAPS]
             engine = engine_of(rule, noise=noise, draft=broad(seed))
             for proposer in ("prompt-lookup", "draft", "auto"):
@@ -108,13 +103,10 @@ class TestWhose:
         assert alone(certain(0), tidy("x = ")).completion_tokens == 24
         assert alone(certain(0, 1), tidy("x = ")).text.text == "a"
 
-    def test_what_is_not_tidy_goes_on(self) -> None:
-        raw = replace(tidy("x = "), tidy=False)
-        assert alone(certain(7), raw).text.text == "abcdefghijklmnopqrstuvwx"
-
-    def test_an_invoked_completion_goes_on(self) -> None:
-        invoked = replace(tidy("x = "), invoked=True)
-        assert alone(certain(7), invoked).text.text == "abcdefghijklmnopqrstuvwx"
+    @pytest.mark.parametrize("how", [{"tidy": False}, {"invoked": True}])
+    def test_what_is_not_tidy_or_is_invoked_goes_on(self, how: dict[str, bool]) -> None:
+        prompt = replace(tidy("x = "), **how)
+        assert alone(certain(7), prompt).text.text == "abcdefghijklmnopqrstuvwx"
 
     @pytest.mark.parametrize("noise", [0.0, 0.02])
     def test_others_texts_are_what_they_were(self, noise: float, monkeypatch: pytest.MonkeyPatch) -> None:

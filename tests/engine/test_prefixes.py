@@ -36,11 +36,6 @@ def toy(**settings: object) -> Engine:
     return Engine(ToyBackend(markov(), **settings))  # type: ignore[arg-type]
 
 
-def backend_of(engine: Engine) -> ToyBackend:
-    assert isinstance(engine.target, ToyBackend)
-    return engine.target
-
-
 class TestWhatIsSpared:
     def test_an_edit_in_the_middle_spares_what_stands_before_it(self) -> None:
         engine = toy()
@@ -160,4 +155,4 @@ class TestRoom:
         engine = toy()
         for n in range(1, 5):
             ask(engine, LONG * n, "chat:one")
-        assert backend_of(engine).open_sequences == 1
+        assert isinstance(engine.target, ToyBackend) and engine.target.open_sequences == 1

@@ -148,19 +148,19 @@ class TestSharing:
         assert len(stage.scheduler.next()) == 1
         assert stage.serve(10) == {one.id: 5, other.id: 5}
 
-    def test_four_share_where_two_would_not(self) -> None:
-        stage = Stage(DEAR)
-        for _ in range(4):
-            stage.add()
+    @pytest.mark.parametrize(
+        ("stage", "number", "width", "together"),
+        [
+            pytest.param(Stage(DEAR), 4, 1.0, 4, id="four where two would not"),
+            pytest.param(Stage(DEAR), 2, 4.0, 2, id="those that draft"),
+            pytest.param(Stage(CHEAP, batches=False), 2, 1.0, 1, id="none that are computed one by one"),
+        ],
+    )
+    def test_a_step_is_shared(self, stage: Stage, number: int, width: float, together: int) -> None:
+        for _ in range(number):
+            stage.add(width=width)
         stage.scheduler.admit()
-        assert len(stage.scheduler.next()) == 4
-
-    def test_those_that_draft_share(self) -> None:
-        stage = Stage(DEAR)
-        for _ in range(2):
-            stage.add(width=4.0)
-        stage.scheduler.admit()
-        assert len(stage.scheduler.next()) == 2
+        assert len(stage.scheduler.next()) == together
 
     def test_a_chat_joins_a_completion_only_where_it_hardly_holds_it_up(self) -> None:
         for ratios, together in ((DEAR, 1), (CHEAP, 2)):
@@ -170,13 +170,6 @@ class TestSharing:
             stage.scheduler.admit()
             group = stage.scheduler.next()
             assert group[0] is completion and len(group) == together
-
-    def test_no_step_is_shared_where_sequences_are_computed_one_by_one(self) -> None:
-        stage = Stage(CHEAP, batches=False)
-        for _ in range(2):
-            stage.add()
-        stage.scheduler.admit()
-        assert len(stage.scheduler.next()) == 1
 
     def test_a_prompt_is_read_alone(self) -> None:
         stage = Stage(CHEAP)

@@ -64,10 +64,6 @@ def tokenizer(
     }
 
 
-def small_tokenizer() -> dict[str, Any]:
-    return tokenizer({"a": 0, "b": 1, "Ġc": 2}, [added(3, "<|end|>")])
-
-
 def write(folder: Path, files: Mapping[str, object] | None = None, name: str = "toy") -> Path:
     """A model directory: a small whole one, but for ``files``, whose None is a file left out."""
     path = folder / name
@@ -75,7 +71,7 @@ def write(folder: Path, files: Mapping[str, object] | None = None, name: str = "
     whole: dict[str, object] = {
         "config.json": CONFIG,
         "model.safetensors": SMALL,
-        "tokenizer.json": small_tokenizer(),
+        "tokenizer.json": tokenizer({"a": 0, "b": 1, "Ġc": 2}, [added(3, "<|end|>")]),
         "tokenizer_config.json": {"model_max_length": 64},
     }
     for file, content in (whole | dict(files or {})).items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from pathlib import Path
 from typing import Any
@@ -54,16 +55,9 @@ def test_tensors_are_those_that_the_safetensors_package_reads(pair_member: Path)
         assert tensors.keys() == set(file.keys())
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118 - it is no mapping
         assert tensors == {
-            name: Weight(piece.get_dtype(), _product(piece.get_shape())) for name, piece in slices.items()
+            name: Weight(piece.get_dtype(), math.prod(piece.get_shape())) for name, piece in slices.items()
         }
     assert read_directory(pair_member).parameters == sum(tensor.elements for tensor in tensors.values())
-
-
-def _product(shape: list[int]) -> int:
-    product = 1
-    for side in shape:
-        product *= side
-    return product
 
 
 def described(folder: Path, **changes: Any) -> ModelDirectory:

@@ -37,16 +37,11 @@ def test_tensors_are_those_that_the_gguf_package_reads(bundled: tuple[GgufHeader
     )
 
 
-def test_the_quantisation_is_the_type_of_most_weights(tmp_path: Path) -> None:
-    tensors = [ggufs.tensor("norm", (64,), ggufs.F32), ggufs.tensor("weight", (256,), ggufs.Q4_K, 256)]
+@pytest.mark.parametrize(("kind", "name"), [(ggufs.Q4_K, "Q4_K"), (ggufs.UNKNOWN_TYPE, "type 999")])
+def test_the_quantisation_is_the_type_of_most_weights(tmp_path: Path, kind: int, name: str) -> None:
+    tensors = [ggufs.tensor("norm", (64,), ggufs.F32), ggufs.tensor("weight", (256,), kind, 256)]
     path = ggufs.write(tmp_path, ggufs.gguf(tensors=tensors, data=b"\0" * 400))
-    assert read_header(path).quantisation == "Q4_K"
-
-
-def test_an_unknown_tensor_type_is_named_by_its_number(tmp_path: Path) -> None:
-    tensors = [ggufs.tensor("weight", (256,), ggufs.UNKNOWN_TYPE)]
-    path = ggufs.write(tmp_path, ggufs.gguf(tensors=tensors, data=b"\0" * 32))
-    assert read_header(path).quantisation == "type 999"
+    assert read_header(path).quantisation == name
 
 
 def test_the_files_own_type_goes_first(tmp_path: Path) -> None:

@@ -52,10 +52,6 @@ def test_weights_without_a_vocabulary_and_the_reverse_are_refused(tmp_path: Path
     assert "no weights" in str(describe("x", file_of(tmp_path, *VOCABULARY, tensors=False)).problem)
 
 
-def directory_of(folder: Path, **config: object) -> Path:
-    return directories.write(folder, {"config.json": {**directories.CONFIG, **config}})
-
-
 @pytest.mark.parametrize(
     ("config", "sentence"),
     [
@@ -68,7 +64,8 @@ def directory_of(folder: Path, **config: object) -> Path:
 def test_a_directory_that_mlx_does_not_answer_with_is_named(
     tmp_path: Path, config: dict[str, object], sentence: str
 ) -> None:
-    problem = str(describe("x", directory_of(tmp_path, **config)).problem)
+    path = directories.write(tmp_path, {"config.json": {**directories.CONFIG, **config}})
+    problem = str(describe("x", path).problem)
     assert sentence in problem and len(problem) < 200
 
 

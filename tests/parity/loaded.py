@@ -7,9 +7,10 @@ import inspect
 import math
 import os
 import textwrap
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import llama_cpp.llama_cpp as lib
@@ -74,6 +75,18 @@ def measured(backend: Backend) -> None:
 
 
 @contextmanager
+def loaded_in_turn(*loads: Callable[[], Backend]) -> Iterator[Loaded]:
+    """A target and its draft, loaded one after the other, and freed at the end."""
+    with ExitStack() as stack:
+        models = []
+        for load in loads:
+            models.append(load())
+            stack.callback(models[-1].free)
+        measured(models[0])
+        yield Loaded(*models)
+
+
+@contextmanager
 def loaded(name: str, folder: Path, *, parallel: int = 4) -> Iterator[Loaded]:
     """One of MODELS, with a draft model."""
     target, draft = bundled_model(BUNDLED_TARGET), bundled_model(BUNDLED_DRAFT)
@@ -84,15 +97,6 @@ def loaded(name: str, folder: Path, *, parallel: int = 4) -> Iterator[Loaded]:
     config = EngineConfig(n_ctx=N_CTX, parallel=parallel, threads=1)
     if name.endswith(LONG):
         config = EngineConfig(n_ctx=LONG_CTX, parallel=parallel, threads=2)
-    one = LlamaCppBackend(model_at(target), config, measured=False)
-    measured(one)
-    try:
-        other = LlamaCppBackend(model_at(draft), config, measured=False)
-    except BaseException:
-        one.free()
-        raise
-    try:
-        yield Loaded(one, other)
-    finally:
-        one.free()
-        other.free()
+    load = partial(LlamaCppBackend, config=config, measured=False)
+    with loaded_in_turn(partial(load, model_at(target)), partial(load, model_at(draft))) as both:
+        yield both

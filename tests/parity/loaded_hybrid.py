@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 from tests import gguf_parts, random_ggufs
-from tests.parity.loaded import SOURCES, TEXTS, measured, quantised
+from tests.parity.loaded import SOURCES, TEXTS, loaded_in_turn, quantised
 from tests.parity.play import Loaded
 
 N_CTX = 320
@@ -31,15 +32,6 @@ def loaded_hybrid(name: str, folder: Path) -> Iterator[Loaded]:
     if name in QUANTISED:
         path = quantised(path, folder, QUANTISED[name])
     config = EngineConfig(n_ctx=N_CTX, parallel=4, threads=1)
-    one = LlamaCppBackend(model_at(path), config, measured=False)
-    try:
-        other = LlamaCppBackend(model_at(path), config, measured=False, drafts=True)
-    except BaseException:
-        one.free()
-        raise
-    try:
-        measured(one)
-        yield Loaded(one, other)
-    finally:
-        one.free()
-        other.free()
+    load = partial(LlamaCppBackend, model_at(path), config, measured=False)
+    with loaded_in_turn(load, partial(load, drafts=True)) as both:
+        yield both

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -14,7 +15,7 @@ from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 from tests.mlx_models import FAMILIES, write_model
 from tests.parity.cases import Texts
-from tests.parity.loaded import SOURCES, measured
+from tests.parity.loaded import SOURCES, loaded_in_turn
 from tests.parity.play import Loaded
 
 N_CTX = 448
@@ -35,10 +36,6 @@ def loaded_mlx(name: str, folder: Path) -> Iterator[Loaded]:
     """One of MODELS as the target, and as its own draft: that one is right now and then."""
     path = write_model(name.split(",")[0], folder)
     config = EngineConfig(n_ctx=N_CTX, parallel=4, kv_bits=QUANTISED.get(name, 0))
-    one, other = (MlxBackend(model_at(path), config, measured=False) for _ in range(2))
-    try:
-        measured(one)
-        yield Loaded(one, other)
-    finally:
-        one.free()
-        other.free()
+    load = partial(MlxBackend, model_at(path), config, measured=False)
+    with loaded_in_turn(load, load) as both:
+        yield both

@@ -35,11 +35,8 @@ def words(text: str) -> list[str]:
 GOLDEN = Path(__file__).parent / "golden"
 
 
-def test_the_unit_is_the_golden_one() -> None:
+def test_unit_and_agent_are_the_golden_ones() -> None:
     assert unit(JOB) == (GOLDEN / "localspec.service").read_text()
-
-
-def test_the_agent_is_the_golden_one() -> None:
     assert plist(JOB) == (GOLDEN / "localspec.daemon.plist").read_text()
 
 

@@ -235,12 +235,9 @@ class TestMatching:
         p, q = distribution(self.P), distribution([0.15, 0.35, 0.2, 0.3])
         noise = Noise(6)
         streams = (Stream.TARGET, Stream.DRAFT)
-        same = [np.mean([_equal(p, q, noise, n, s) for n in range(4000)]) for s in streams]
+        drawn = [p.sample(noise, n, Stream.TARGET) for n in range(4000)]
+        same = [np.mean([q.sample(noise, n, s) == drawn[n] for n in range(4000)]) for s in streams]
         assert same[0] > 0.85 and same[1] < 0.4
-
-
-def _equal(p: Distribution, q: Distribution, noise: Noise, n: int, stream: Stream) -> bool:
-    return p.sample(noise, n, Stream.TARGET) == q.sample(noise, n, stream)
 
 
 def test_log_probability() -> None:

@@ -53,17 +53,16 @@ def test_posted_frames_wait_to_be_sent_together(
     assert [read(stream) for _ in range(5)] == [Heartbeat(n, 0.0) for n in range(5)]
 
 
-def test_where_the_thread_does_not_get_to_run_the_next_post_sends_both() -> None:
-    ours, remote = socket.socketpair()
-    ours.settimeout(DEADLINE_S)
-    with ours, remote, ours.makefile("rb") as stream:
-        channel = Channel(remote, exit_s=3600.0)
-        channel._posted = threading.Event()  # the thread waits for the old one
-        channel._posted.set()
-        channel._outbox.append(Heartbeat(1, 0.0))
-        channel.post(Heartbeat(2, 0.0))
-        assert not channel._outbox, "both were sent before the call returned"
-        assert [read(stream), read(stream)] == [Heartbeat(1, 0.0), Heartbeat(2, 0.0)]
+def test_where_the_thread_does_not_get_to_run_the_next_post_sends_both(
+    ends: tuple[Channel, BinaryIO],
+) -> None:
+    channel, stream = ends
+    channel._posted = threading.Event()  # the thread waits for the old one
+    channel._posted.set()
+    channel._outbox.append(Heartbeat(1, 0.0))
+    channel.post(Heartbeat(2, 0.0))
+    assert not channel._outbox, "both were sent before the call returned"
+    assert [read(stream), read(stream)] == [Heartbeat(1, 0.0), Heartbeat(2, 0.0)]
 
 
 def test_text_of_a_request_is_merged_up_to_its_next_other_event() -> None:
