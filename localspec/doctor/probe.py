@@ -54,7 +54,7 @@ def _llama_cpp() -> Report:
     device = "a GPU" if lib.llama_supports_gpu_offload() else "the CPU"
     path = bundled_model(BUNDLED_DRAFT)
     if path.exists():  # the check of the bundled models reports a missing one
-        model = LlamaCppBackend(model_at(path), EngineConfig(n_ctx=64, parallel=1, threads=1), measured=False)
+        model = LlamaCppBackend(model_at(path), EngineConfig(n_ctx=64, parallel=1, threads=1))
         model.forward([Span(model.open(), [0], 1)]).argmax()
         model.free()
     return Report(versions=f"llama-cpp-python {native.version()}", device=device)

@@ -68,7 +68,6 @@ def open_backend(
     config: EngineConfig,
     progress: Callable[[float], None] | None = None,
     *,
-    measured: bool = True,
     drafts: bool = False,
     servers: Mapping[str, int] = {},
 ) -> Backend:
@@ -79,7 +78,7 @@ def open_backend(
     if model.format != "mlx":
         backend = partial(backend, drafts=drafts, servers=servers)
     try:
-        return backend(model, config, progress=progress, measured=measured)
+        return backend(model, config, progress=progress)
     except ModelInvalid as error:
         if model.own_name in error.message:
             raise
@@ -159,7 +158,7 @@ def load_target(
         if others:
             target = _over_nodes(over_nodes, pair.target)(pair.target, config, shown)
         else:
-            target = open_backend(pair.target, config, shown, measured=False)
+            target = open_backend(pair.target, config, shown)
         opened.callback(target.free)
         target.model = pair.target.name
         learning = Learning(
@@ -248,7 +247,7 @@ def _open_draft(
     sized = msgspec.structs.replace(engine.config, parallel=limits.max_sequences, nodes=(), rpc=())
     if engine.config.rpc:  # they hold layers of the target only, which gpu_layers is about
         sized = msgspec.structs.replace(sized, gpu_layers=-1)
-    draft = open_backend(model, sized, progress, measured=False, drafts=True)
+    draft = open_backend(model, sized, progress, drafts=True)
     if draft.capabilities.obstacle and not pair.drafter.asked:
         draft.free()
         raise ModelInvalid(f"{model.name} cannot draft: {draft.capabilities.obstacle}")

@@ -55,7 +55,7 @@ def open_over_nodes(
             peer.send(Start(rank, hosts))
         try:
             group = native.ring(0, hosts)
-            inner = MlxBackend(model, config, progress=progress, measured=False, group=group)
+            inner = MlxBackend(model, config, progress=progress, group=group)
         except LocalspecError as error:
             raise _loss_of(peers) or error from None
         stack.callback(inner.free)

@@ -115,7 +115,7 @@ def follow(peer: Peer, own: str, first: str, token: str) -> None:
     # From here on native code waits for other ranks: this process must end with the first one.
     peer.watch(lambda error: os._exit(1))
     group = native.ring(start.rank, start.hosts)
-    backend = MlxBackend(model, find.config, measured=False, group=group)
+    backend = MlxBackend(model, find.config, group=group)
     limits = backend.capabilities
     peer.send(Ready((limits.n_ctx, limits.max_sequences, limits.max_batch)))
     while True:

@@ -420,7 +420,7 @@ def _over_nodes(
     progress: Callable[[float], None] | None,
 ) -> Backend:
     if model.format == "gguf":
-        return open_backend(model, config, progress, measured=False, servers=servers)
+        return open_backend(model, config, progress, servers=servers)
     from localspec.ranks.backend import open_over_nodes  # takes 20 ms, and few models have nodes
 
     return open_over_nodes(model, config, progress, partial(_lost, channel))

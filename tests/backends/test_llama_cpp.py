@@ -167,7 +167,7 @@ def test_a_load_that_finds_no_memory_says_so(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_copy_that_fails_leaves_no_sequence_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    backend = LlamaCppBackend(model_at(TARGET), SMALL, measured=False)
+    backend = LlamaCppBackend(model_at(TARGET), SMALL)
     sequence = backend.open()
     backend.forward([Span(sequence, [5, 6, 7], 0)])
 

@@ -39,7 +39,7 @@ class TestHybrids(BackendConformance):
     @classmethod
     def shared(cls, request: pytest.FixtureRequest) -> Iterator[Backend]:
         cls.tolerance = 0.02  # cells of F16
-        backend = LlamaCppBackend(model_at(model(request.param)), SMALL, measured=False)
+        backend = LlamaCppBackend(model_at(model(request.param)), SMALL)
         yield backend
         backend.free()
 
@@ -49,7 +49,7 @@ class TestHybrids(BackendConformance):
 
 @pytest.fixture(scope="module", params=ROLLED_BACK)
 def hybrid(request: pytest.FixtureRequest) -> Iterator[LlamaCppBackend]:
-    backend = LlamaCppBackend(model_at(model(request.param)), SMALL, measured=False)
+    backend = LlamaCppBackend(model_at(model(request.param)), SMALL)
     yield backend
     backend.free()
 
@@ -167,7 +167,7 @@ def test_what_cannot_go_back_does_not_give_up_in_the_middle() -> None:
 
 
 def test_a_model_that_llama_cpp_computes_right_once_has_one_sequence() -> None:
-    backend = LlamaCppBackend(model_at(model(FIRST_ALONE)), SMALL, measured=False)
+    backend = LlamaCppBackend(model_at(model(FIRST_ALONE)), SMALL)
     assert backend.capabilities.max_sequences == 1
     text = TEXT * 3
     rows = []
@@ -200,7 +200,7 @@ def test_fewer_states_are_kept_where_memory_is_short(monkeypatch: pytest.MonkeyP
     state = size_of(model_at(model("lfm2")), SMALL).state
     for free, kept, obstacle in ((8 * 4 * 3 * state, 3, ""), (0, 0, NO_ROOM)):
         monkeypatch.setattr(module, "free_memory", lambda free=free: free)
-        backend = LlamaCppBackend(model_at(model("lfm2")), SMALL, measured=False)
+        backend = LlamaCppBackend(model_at(model("lfm2")), SMALL)
         assert (backend.rollback(backend.open()), backend.capabilities.obstacle) == (kept, obstacle)
         backend.free()
     lean = needs_of(model_at(model("lfm2")), None, SMALL, 0)

@@ -27,7 +27,7 @@ def load(name: str, folder: Path) -> MlxBackend:
     """One of MODELS."""
     family, bits = MODELS[name]
     config = msgspec.structs.replace(SMALL, kv_bits=bits)
-    return MlxBackend(model_at(write_model(family, folder)), config, measured=False)
+    return MlxBackend(model_at(write_model(family, folder)), config)
 
 
 class TestFamilies(BackendConformance):
@@ -57,4 +57,4 @@ class TestBundled(BackendConformance):
 
     @classmethod
     def make(cls) -> Backend:
-        return MlxBackend(model_at(mlx_model("stdlib-1m")), SMALL, measured=False)
+        return MlxBackend(model_at(mlx_model("stdlib-1m")), SMALL)

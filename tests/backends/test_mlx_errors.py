@@ -29,7 +29,7 @@ Spoil = Callable[[Path], object]
 
 
 def load(path: Path, **settings: Any) -> MlxBackend:
-    return MlxBackend(model_at(path), replace(SMALL, **settings), measured=False)
+    return MlxBackend(model_at(path), replace(SMALL, **settings))
 
 
 def edited(name: str, **changes: object) -> Spoil:

@@ -42,7 +42,7 @@ def greedy(backend: MlxBackend, sequence: int, n: int, token: int = 65) -> list[
 
 @pytest.mark.parametrize("name", ["qwen3", "gpt-oss", "qwen3.5", "baichuan-m1"])
 def test_what_was_begun_is_taken_up_and_nothing_is_computed_twice(name: str, tmp_path: Path) -> None:
-    backend = MlxBackend(model_at(write_model(name, tmp_path)), CONFIG, measured=False)
+    backend = MlxBackend(model_at(write_model(name, tmp_path)), CONFIG)
     counted = Counted(backend)
     sequence = backend.open()
     greedy(backend, sequence, STREAK + 30)
@@ -54,9 +54,7 @@ def test_what_was_begun_is_taken_up_and_nothing_is_computed_twice(name: str, tmp
 @pytest.mark.parametrize("name", ["qwen3", "qwen3.5", pytest.param("gpt-oss", marks=pytest.mark.slow)])
 def test_whatever_comes_instead_is_computed_as_if_nothing_had_been_begun(name: str, tmp_path: Path) -> None:
     """Other tokens, several, a rollback, a neighbour, a fork: the rows are those of a fresh start."""
-    backend, reference = (
-        MlxBackend(model_at(write_model(name, tmp_path / n)), CONFIG, measured=False) for n in "ab"
-    )
+    backend, reference = (MlxBackend(model_at(write_model(name, tmp_path / n)), CONFIG) for n in "ab")
     rng = random.Random(name)
     for turn in range(8):
         sequence, other = backend.open(), backend.open()
@@ -82,7 +80,7 @@ def test_whatever_comes_instead_is_computed_as_if_nothing_had_been_begun(name: s
 
 
 def test_after_a_loss_more_steps_have_to_go_that_way(tmp_path: Path) -> None:
-    backend = MlxBackend(model_at(write_model("qwen3", tmp_path)), CONFIG, measured=False)
+    backend = MlxBackend(model_at(write_model("qwen3", tmp_path)), CONFIG)
     counted = Counted(backend)
     sequence = backend.open()
     for _ in range(3):
@@ -93,7 +91,7 @@ def test_after_a_loss_more_steps_have_to_go_that_way(tmp_path: Path) -> None:
 
 
 def test_nothing_is_begun_for_requests_that_do_not_take_the_best_token(tmp_path: Path) -> None:
-    backend = MlxBackend(model_at(write_model("qwen3", tmp_path)), CONFIG, measured=False)
+    backend = MlxBackend(model_at(write_model("qwen3", tmp_path)), CONFIG)
     counted = Counted(backend)
     sequence, token = backend.open(), 65
     for _ in range(20):

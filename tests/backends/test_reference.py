@@ -30,7 +30,7 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def backend(model: Path) -> Iterator[LlamaCppBackend]:
     """With two threads: one has nothing to divide."""
-    made = LlamaCppBackend(model_at(model), EngineConfig(n_ctx=512, parallel=1, threads=2), measured=False)
+    made = LlamaCppBackend(model_at(model), EngineConfig(n_ctx=512, parallel=1, threads=2))
     yield made
     made.free()
 
@@ -61,7 +61,7 @@ def test_rows_do_not_depend_on_the_width(backend: LlamaCppBackend) -> None:
 def k_quant(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LlamaCppBackend]:
     """The bundled target at Q4_K_M: from four rows on another kernel computes it."""
     small = quantised(bundled_model(BUNDLED_TARGET), tmp_path_factory.mktemp("q4"), "Q4_K_M")
-    made = LlamaCppBackend(model_at(small), EngineConfig(n_ctx=512, parallel=2, threads=2), measured=False)
+    made = LlamaCppBackend(model_at(small), EngineConfig(n_ctx=512, parallel=2, threads=2))
     if not made.reference_mode.available:
         pytest.skip("this build of llama.cpp does not lead to ggml's backends")
     yield made
@@ -89,7 +89,7 @@ def test_without_the_mode_a_model_is_checked_behind_a_long_context(
 ) -> None:
     assert backend.capabilities.splits_contexts != backend.reference_mode.available
     monkeypatch.setattr(module, "_switches", lambda context: [])
-    other = LlamaCppBackend(model_at(model), EngineConfig(n_ctx=512, parallel=1), measured=False)
+    other = LlamaCppBackend(model_at(model), EngineConfig(n_ctx=512, parallel=1))
     assert other.capabilities.splits_contexts
     other.free()
 

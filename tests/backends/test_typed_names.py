@@ -44,7 +44,7 @@ def careless_llama(path: Path) -> LlamaCppBackend:
         if name.startswith("<|") and name.endswith("|>"):
             kinds.parts[kinds.data[token]][0] = USER_DEFINED
     del kinds, reader
-    return LlamaCppBackend(model_at(path), EngineConfig(n_ctx=512, parallel=1), measured=False)
+    return LlamaCppBackend(model_at(path), EngineConfig(n_ctx=512, parallel=1))
 
 
 def mlx_vocabulary(place: Path) -> Vocabulary:

@@ -172,7 +172,7 @@ def test_what_is_no_number_is_never_said(hole: float, temperature: float, noise:
 def test_what_is_fed_again_behind_a_failed_batch_is_not_called_exact(monkeypatch: pytest.MonkeyPatch) -> None:
     """A recurrent state goes back to its mark; what it misses is fed at once, which rounds otherwise."""
     config = EngineConfig(n_ctx=512, parallel=2, threads=1)
-    target = LlamaCppBackend(model_at(model("qwen35")), config, measured=False)
+    target = LlamaCppBackend(model_at(model("qwen35")), config)
     set_rounding(target, Rounding(exact_width=8, exact_batches=True))
     forward, left = target.forward, dict[int, int]()
 

@@ -53,7 +53,7 @@ def test_a_build_is_known_by_its_libraries(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_a_backend_names_its_device_and_build() -> None:
-    backend = LlamaCppBackend(model_at(DRAFT), SMALL, measured=False)
+    backend = LlamaCppBackend(model_at(DRAFT), SMALL)
     found = native.devices_of(backend._context)
     description = backend.description
     backend.free()
@@ -101,7 +101,7 @@ def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: py
 
 
 def learnt(directory: Path, change: Callable[[LlamaCppBackend], None] = lambda backend: None) -> Learning:
-    backend = LlamaCppBackend(model_at(DRAFT), SMALL, measured=False)
+    backend = LlamaCppBackend(model_at(DRAFT), SMALL)
     change(backend)
     learning = Learning(backend, directory=directory, model=model_at(DRAFT))
     backend.free()

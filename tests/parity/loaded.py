@@ -97,6 +97,6 @@ def loaded(name: str, folder: Path, *, parallel: int = 4) -> Iterator[Loaded]:
     config = EngineConfig(n_ctx=N_CTX, parallel=parallel, threads=1)
     if name.endswith(LONG):
         config = EngineConfig(n_ctx=LONG_CTX, parallel=parallel, threads=2)
-    load = partial(LlamaCppBackend, config=config, measured=False)
+    load = partial(LlamaCppBackend, config=config)
     with loaded_in_turn(partial(load, model_at(target)), partial(load, model_at(draft))) as both:
         yield both

@@ -32,6 +32,6 @@ def loaded_hybrid(name: str, folder: Path) -> Iterator[Loaded]:
     if name in QUANTISED:
         path = quantised(path, folder, QUANTISED[name])
     config = EngineConfig(n_ctx=N_CTX, parallel=4, threads=1)
-    load = partial(LlamaCppBackend, model_at(path), config, measured=False)
+    load = partial(LlamaCppBackend, model_at(path), config)
     with loaded_in_turn(load, partial(load, drafts=True)) as both:
         yield both

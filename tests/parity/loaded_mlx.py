@@ -36,6 +36,6 @@ def loaded_mlx(name: str, folder: Path) -> Iterator[Loaded]:
     """One of MODELS as the target, and as its own draft: that one is right now and then."""
     path = write_model(name.split(",")[0], folder)
     config = EngineConfig(n_ctx=N_CTX, parallel=4, kv_bits=QUANTISED.get(name, 0))
-    load = partial(MlxBackend, model_at(path), config, measured=False)
+    load = partial(MlxBackend, model_at(path), config)
     with loaded_in_turn(load, load) as both:
         yield both

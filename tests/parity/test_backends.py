@@ -50,8 +50,8 @@ class Agreement:
 @pytest.fixture(scope="module", params=NAMES)
 def both(request: pytest.FixtureRequest) -> Iterator[Both]:
     pair = Both(
-        LlamaCppBackend(model_at(bundled_model(request.param)), CONFIG, measured=False),
-        MlxBackend(model_at(mlx_model(request.param)), CONFIG, measured=False),
+        LlamaCppBackend(model_at(bundled_model(request.param)), CONFIG),
+        MlxBackend(model_at(mlx_model(request.param)), CONFIG),
     )
     yield pair
     for backend in pair:

@@ -150,7 +150,7 @@ def target(name: str, folder: Path) -> Iterator[LlamaCppBackend]:
     source = bundled_model(BUNDLED_TARGET)
     made = folder / f"{name}.gguf"
     path = source if name == "F16" else made if made.exists() else quantised(source, folder, name)
-    backend = LlamaCppBackend(model_at(path), EngineConfig(n_ctx=768, parallel=3, threads=1), measured=False)
+    backend = LlamaCppBackend(model_at(path), EngineConfig(n_ctx=768, parallel=3, threads=1))
     try:
         measured(backend)
         yield backend

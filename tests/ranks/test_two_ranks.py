@@ -59,8 +59,8 @@ class TestConformance(BackendConformance):
 @pytest.fixture(scope="module")
 def engines(ranks: Backend) -> Iterator[dict[str, Engine]]:
     """Two ranks, and one process, each with a draft model."""
-    drafts = [MlxBackend(model_at(mlx_model("stdlib-1m")), ALONE, measured=False) for _ in range(2)]
-    alone = MlxBackend(model_at(mlx_model("stdlib-6m")), ALONE, measured=False)
+    drafts = [MlxBackend(model_at(mlx_model("stdlib-1m")), ALONE) for _ in range(2)]
+    alone = MlxBackend(model_at(mlx_model("stdlib-6m")), ALONE)
     yield {"two": Engine(ranks, drafts[0], config=CONFIG), "one": Engine(alone, drafts[1], config=ALONE)}
     for each in (*drafts, alone):
         each.free()

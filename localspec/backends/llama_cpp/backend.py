@@ -23,7 +23,6 @@ import llama_cpp.llama_cpp as lib
 import numpy as np
 
 from localspec.backends.base import (
-    PRESUMED,
     Capabilities,
     Interrupted,
     Rows,
@@ -31,9 +30,7 @@ from localspec.backends.base import (
     check_length,
     first_free,
     hash_of_end,
-    measure_rounding,
     recommended,
-    set_rounding,
     top_margin,
 )
 from localspec.backends.llama_cpp import native, rpc
@@ -448,11 +445,9 @@ class LlamaCppBackend:
     """See :class:`localspec.backends.base.Backend`.
 
     Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a bounded check of the file's
-    header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit.
-    ``measured=False`` skips the probe of its rounding, which only a target needs;
-    :mod:`localspec.backends.base` can do it later. ``drafts``: the model is a draft model, which goes
-    back only to marks, so that no earlier states of a recurrent one are kept. ``servers``: the bytes that are
-    free at RPC servers, by their addresses.
+    header before llama.cpp opens it, :class:`OutOfMemory` when the context does not fit. ``drafts``: the
+    model is a draft model, which goes back only to marks, so that no earlier states of a recurrent one are
+    kept. ``servers``: the bytes that are free at RPC servers, by their addresses.
     """
 
     name = "llama_cpp"
@@ -463,7 +458,6 @@ class LlamaCppBackend:
         config: EngineConfig | None = None,
         *,
         progress: Callable[[float], None] | None = None,
-        measured: bool = True,
         drafts: bool = False,
         servers: Mapping[str, int] = {},
     ) -> None:
@@ -487,8 +481,6 @@ class LlamaCppBackend:
                 devices = rpc.devices(servers) if servers else {}
                 self._load_weights(path, config, devices, progress or (lambda fraction: None), interrupted)
                 self._start(model, config, header)
-            if measured and not self.capabilities.obstacle:
-                set_rounding(self, measure_rounding(self) or PRESUMED)
         except BaseException:
             self.free()
             raise

@@ -8,14 +8,11 @@ from typing import Any
 import mlx.core as mx
 
 from localspec.backends.base import (
-    PRESUMED,
     Capabilities,
     Span,
     check_length,
     first_free,
     hash_of_end,
-    measure_rounding,
-    set_rounding,
 )
 from localspec.backends.mlx import native
 from localspec.backends.mlx.attention import Attention, Step
@@ -43,8 +40,8 @@ class MlxBackend:
     """See :class:`localspec.backends.base.Backend`.
 
     Raises :class:`ModelNotFound` and :class:`ModelInvalid` from a check of the directory before MLX
-    opens it. ``measured=False`` skips the probe of its rounding. With a ``group`` of ranks it computes its
-    share of the model, and every rank must call the same methods in the same order.
+    opens it. With a ``group`` of ranks it computes its share of the model, and every rank must call the same
+    methods in the same order.
     """
 
     name = "mlx"
@@ -55,7 +52,6 @@ class MlxBackend:
         config: EngineConfig | None = None,
         *,
         progress: Callable[[float], None] | None = None,
-        measured: bool = True,
         group: Any = None,
     ) -> None:
         config = config or EngineConfig()
@@ -72,8 +68,6 @@ class MlxBackend:
         self._is_filling, self._group = False, group
         try:
             self._start(directory, config)
-            if measured:
-                set_rounding(self, measure_rounding(self) or PRESUMED)
         except BaseException:
             self.free()
             raise
