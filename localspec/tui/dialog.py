@@ -128,16 +128,12 @@ class Ask(Dialog[ScreenResultType]):
         scroll = self.query_one(VerticalScroll)
         (scroll.scroll_page_up if way == "up" else scroll.scroll_page_down)(animate=False)
 
-    def action_answer(self, answer: ScreenResultType) -> None:
-        """End with this answer."""
-        self.dismiss(answer)
-
 
 class Confirm(Ask[bool]):
     """A confirmation before an action that cannot be undone, or takes long: shows ``question``; ends with
     True if the user chooses ``deed``."""
 
-    BINDINGS = [Binding("escape,n", "answer(False)", "No"), Binding("y", "answer(True)", "Yes")]
+    BINDINGS = [Binding("escape,n", "dismiss(False)", "No"), Binding("y", "dismiss(True)", "Yes")]
 
     def __init__(self, question: str, deed: str, variant: ButtonVariant = "error") -> None:
         super().__init__(question, {f"{deed} (y)": True, "Cancel (Esc)": False}, variant)
@@ -146,7 +142,7 @@ class Confirm(Ask[bool]):
 class Permission(Ask[Consent]):
     """The consent to a call, by a letter that stands alone, or a button; what else is typed is a message."""
 
-    BINDINGS = [Binding("escape", "answer('no')", "No"), Binding("ctrl+c", "stop", "Stop", show=False)]
+    BINDINGS = [Binding("escape", "dismiss('no')", "No"), Binding("ctrl+c", "stop", "Stop", show=False)]
     TITLE = "The model calls"
 
     def __init__(self, call: str) -> None:

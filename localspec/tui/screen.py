@@ -108,7 +108,7 @@ class ChatScreen(Screen[None]):
         yield Transcript(id="transcript")
         yield Static(id="legend")
         yield Prompt(lambda values: self._aside(values(self)), self.files, id="prompt")
-        yield Status(id="status", markup=False)
+        yield Status(id="status")
         yield Keys(compact=True, show_command_palette=False)
         yield Static("The window needs 20 columns and 9 lines.", id="small")
 
@@ -523,7 +523,7 @@ class ChatScreen(Screen[None]):
     def on_working(self, fact: facts.Working) -> None:
         self._shown_at = -inf
         done = "…" if fact.fraction is None else f"{fact.fraction:.0%}"
-        self._status.show(f"{fact.label} {done}")
+        self._status.text = f"{fact.label} {done}"
 
     def on_connected(self, fact: facts.Connected) -> None:
         self._notice = ""
@@ -541,7 +541,7 @@ class ChatScreen(Screen[None]):
     def _show_status(self) -> None:
         chat = self.chat
         self._shown_at = time.monotonic()
-        self._status.show(self._notice or summary(chat.pairing, chat.answer, private=chat.private))
+        self._status.text = self._notice or summary(chat.pairing, chat.answer, private=chat.private)
         self._prompt.belong_to(chat.title)
         self._show_legend()
 

@@ -95,6 +95,13 @@ async def test_a_lost_daemon_is_shown_until_another_is_connected(still: Path) ->
         assert "212 tok/s" in line(player)
 
 
+async def test_parts_that_do_not_fit_whole_are_left_out(still: Path) -> None:
+    async with showing(conversation(), size=(60, 20)) as player:
+        assert line(player) == " stdlib-6m · 212 tok/s · 74% accepted · 1.2 s saved"
+        await player.resize(100, 30)
+        assert line(player) == f" {status()}"
+
+
 async def test_work_is_shown_until_the_first_token_comes(still: Path) -> None:
     async with showing(size=(60, 20)) as player:
         answer = Answer(status="streaming")

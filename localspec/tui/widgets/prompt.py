@@ -33,7 +33,6 @@ LONGEST = 500
 """characters before the cursor that are searched for a mention: a pasted line may have millions"""
 LONGEST_TITLE = 48
 """columns of a text on the frame: a chat's title, or the message that waits"""
-
 WIDEST = 24
 """columns of a suggestion before its help"""
 KEPT = 500

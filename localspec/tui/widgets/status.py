@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.text import Text
-from textual.widgets import Static
+from textual.content import Content
+from textual.reactive import reactive
+from textual.widget import Widget
 
 from localspec.protocol.messages import Pairing
 from localspec.protocol.options import GRAMMAR, KINDS
@@ -15,6 +17,7 @@ from localspec.tui.look import Look
 from localspec.wording import counted, duration, one_line
 
 MODELS = ("draft model", "target")
+SEPARATOR = " · "
 NAMES = {
     "target": "target",
     **{kind.name: kind.label for kind in sorted(KINDS, key=lambda kind: kind.needs not in MODELS)},
@@ -23,8 +26,8 @@ NAMES = {
 """names of sources, models first"""
 
 
-class Status(Static):
-    """One line; the figures that matter most come first, as its end may be cut off."""
+class Status(Widget):
+    """One line of parts, the most important first; the last ones are left out where they do not fit."""
 
     DEFAULT_CSS = """
     Status {
@@ -32,15 +35,20 @@ class Status(Static):
     }
     """
 
-    def show(self, text: str) -> None:
-        """Show a text, or the progress of work."""
-        self.update(one_line(text), layout=False)
+    text = reactive("")
+
+    def render(self) -> Content:
+        """Return the parts that fit."""
+        line = Content(one_line(self.text))
+        while line.cell_length > self.content_size.width and SEPARATOR in line.plain:
+            line = Content(line.plain.rpartition(SEPARATOR)[0])
+        return line
 
 
 def summary(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> str:
     """A chat in a line: the models, and the figures of its last answer, if it is the current model's."""
     models = pairing is None or answer is None or answer.model in ("", pairing.target)
-    return " · ".join(_parts(pairing, answer if models else None, private=private))
+    return SEPARATOR.join(_parts(pairing, answer if models else None, private=private))
 
 
 def _parts(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> Iterator[str]:
@@ -60,9 +68,7 @@ def _parts(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> 
     stats = Stats() if result is None else result.stats
     yield from _figures(stats)
     if pairing is not None:
-        names = " + ".join(
-            NAMES.get(source, source) for source, each in stats.proposers.items() if each.drafted
-        )
+        names = " + ".join(NAMES.get(name, name) for name, each in stats.proposers.items() if each.drafted)
         yield f"auto: {names}" if names and pairing.proposer == "auto" else pairing.proposer
         if pairing.draft is not None:
             yield f"draft {pairing.draft}"
@@ -84,8 +90,6 @@ def legend(answer: Answer | None, look: Look) -> Text:
     """The proposers in the colours of their tokens, each with its share of an answer's tokens, if known."""
     line = Text(no_wrap=True, overflow="ellipsis")
     for source, name in NAMES.items():
-        share = (
-            f" {answer.sources[source] / answer.tokens:.0%}" if answer is not None and answer.tokens else ""
-        )
+        share = f" {answer.sources[source] / answer.tokens:.0%}" if answer and answer.tokens else ""
         line.append("  " if line else "").append(f"{name}{share}", look.sources[source])
     return line
