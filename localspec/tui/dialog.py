@@ -143,6 +143,7 @@ class Permission(Ask[Consent]):
     """The consent to a call, by a letter that stands alone, or a button; what else is typed is a message."""
 
     BINDINGS = [Binding("escape", "dismiss('no')", "No"), Binding("ctrl+c", "stop", "Stop", show=False)]
+    DEFAULT_CSS = "Permission Toast { display: none; }"  # the chat shows them
     TITLE = "The model calls"
 
     def __init__(self, call: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from localspec.errors import LocalspecError
 from localspec.tui import facts
 from localspec.tui.conversation import Question
-from localspec.tui.dialog import deletion
+from localspec.tui.dialog import Permission, deletion
 from tests.tui.harness import Player
 from tests.tui.showing import conversation, growing, show, showing
 
@@ -77,6 +77,9 @@ async def test_notices_cover_no_text(still: Path) -> None:
         lines = player.lines()
         assert lines[-8:-5] == ["▌ Copied.", "▌ it does not fit", "▌ Choose a smaller one."]
         assert "212 tok/s" in lines[-10] and "Ask something" in lines[-4]
+        player.app.push_screen(Permission("time {}"))
+        await player.until(lambda: "time {}" in player.seen(), "it is asked")
+        assert player.seen().count("Copied.") == 1
 
 
 async def test_the_keys_are_shown_in_the_smallest_window(still: Path) -> None:
