@@ -65,13 +65,13 @@ def question_of(server: Server, params: types.InlineCompletionParams) -> Questio
     is_invoked = params.context.trigger_kind == types.InlineCompletionTriggerKind.Invoked
     if document is None or not server.may_send(document) or not (is_invoked or settings.automatic):
         return None
-    place = document.place(params.position, server.documents.encoding)
+    place = document.place(params.position, server.encoding)
     trigger: Trigger = "invoked" if is_invoked else "automatic"
     plain = Question(document, document.revision, place, place, "", trigger)
     if (selected := params.context.selected_completion_info) is None:
         return plain
-    start = document.place(selected.range.start, server.documents.encoding)
-    end = document.place(selected.range.end, server.documents.encoding)
+    start = document.place(selected.range.start, server.encoding)
+    end = document.place(selected.range.end, server.encoding)
     is_here = start <= place <= end and start.line == end.line
     return plain._replace(start=start, end=end, lead=selected.text) if is_here else plain
 
@@ -125,7 +125,7 @@ def rested(server: Server, params: Mapping[str, Any]) -> None:
 
 
 async def _warm(server: Server, document: Document, position: types.Position) -> None:
-    client, place = await server.link.client(), document.place(position, server.documents.encoding)
+    client, place = await server.link.client(), document.place(position, server.encoding)
     await client.warm(
         document.path,
         document.before(place),
@@ -149,7 +149,7 @@ async def _ended(server: Server, stream: Stream[T], limit_s: float | None) -> T:
 
 
 def _items(server: Server, question: Question, answer: Completions) -> types.InlineCompletionList:
-    document, encoding = question.document, server.documents.encoding
+    document, encoding = question.document, server.encoding
     place = types.Range(
         document.position(question.start, encoding), document.position(question.end, encoding)
     )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import PurePath
 from typing import Literal, NamedTuple
 
@@ -148,25 +148,6 @@ class Question(NamedTuple):
         return self.document.revision != self.revision
 
 
-class Documents(dict[str, Document]):
-    """The open documents, by URI."""
-
-    encoding: Encoding = "utf-16"
-
-    def open(self, item: types.TextDocumentItem) -> Document:
-        """Add an opened text."""
-        language = str(getattr(item.language_id, "value", item.language_id))
-        document = self[item.uri] = Document(item.uri, language, item.text)
-        return document
-
-    def change(self, uri: str, changes: Sequence[types.TextDocumentContentChangeEvent]) -> Document | None:
-        """Change a text; None if it was never opened."""
-        if (document := self.get(uri)) is not None:
-            for change in changes:
-                document.change(change, self.encoding)
-        return document
-
-
 class Ring:
     """The blocks of lines that the user visited or edited, the newest first: context for the model."""
 
@@ -189,7 +170,9 @@ class Ring:
         """Remove the blocks of a closed file."""
         self._visited = [place for place in self._visited if place[0] != uri]
 
-    def blocks(self, documents: Documents, but: str, allowed: Callable[[Document], bool]) -> tuple[File, ...]:
+    def blocks(
+        self, documents: Mapping[str, Document], but: str, allowed: Callable[[Document], bool]
+    ) -> tuple[File, ...]:
         """The texts of the blocks, but those of the file ``but`` and of files that are not ``allowed``."""
         found: list[File] = []
         for uri, number in self._visited:

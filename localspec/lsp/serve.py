@@ -24,6 +24,7 @@ from pygls.io_ import run_async
 from localspec.errors import InvalidOptions
 from localspec.lsp import commands
 from localspec.lsp.completions import inline_completion, rested
+from localspec.lsp.documents import Document
 from localspec.lsp.server import Server
 
 Params = Mapping[str, Any]
@@ -43,6 +44,28 @@ def initialized(ls: Server, params: types.InitializedParams) -> None:
 
 def configure(ls: Server, params: types.DidChangeConfigurationParams) -> None:
     ls.configure(params.settings)
+
+
+def open_text(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
+    item = params.text_document
+    language = str(getattr(item.language_id, "value", item.language_id))
+    ls.documents[item.uri] = Document(item.uri, language, item.text)
+    ls.ring.touch(item.uri, 0)
+
+
+def change_text(ls: Server, params: types.DidChangeTextDocumentParams) -> None:
+    if (document := ls.documents.get(params.text_document.uri)) is not None:
+        for change in params.content_changes:
+            document.change(change, ls.encoding)
+        ls.ring.touch(document.uri, document.edited)
+
+
+def close_text(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
+    uri = params.text_document.uri
+    ls.suggestions.close(uri)
+    ls.documents.pop(uri, None)
+    ls.ring.forget(uri)
+    ls.newest.pop(uri, None)
 
 
 def shown(ls: Server, params: Params) -> None:
@@ -66,6 +89,9 @@ FEATURES: dict[str, Any] = {
     types.INITIALIZE: initialize,
     types.INITIALIZED: initialized,
     types.WORKSPACE_DID_CHANGE_CONFIGURATION: configure,
+    types.TEXT_DOCUMENT_DID_OPEN: open_text,
+    types.TEXT_DOCUMENT_DID_CHANGE: change_text,
+    types.TEXT_DOCUMENT_DID_CLOSE: close_text,
     types.TEXT_DOCUMENT_INLINE_COMPLETION: inline_completion,
     "textDocument/didShowCompletion": shown,
     "textDocument/didPartiallyAcceptCompletion": partly_accepted,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -23,7 +23,7 @@ from pygls.protocol import (
 from localspec._version import __version__
 from localspec.errors import LocalspecError
 from localspec.lsp import status
-from localspec.lsp.documents import Document, Documents, Question, Ring
+from localspec.lsp.documents import Document, Encoding, Question, Ring
 from localspec.lsp.status import Loading, Work
 from localspec.lsp.suggestions import Suggestions
 from localspec.protocol.messages import SuggestionEvent
@@ -98,11 +98,19 @@ SECTION = "localspec"
 
 
 class Protocol(LanguageServerProtocol):
-    """Answers invalid requests, at which pygls would be silent; keeps texts by the protocol's lines, not by
-    Python's; and leaves the end to the server."""
+    """Answers invalid requests, at which pygls would be silent; leaves texts and the end to the server."""
 
     _server: Any
     """a :class:`Server`"""
+
+    def __init__(self, server: Any, converter: Any) -> None:
+        super().__init__(server, converter)
+        for method in (
+            types.TEXT_DOCUMENT_DID_OPEN,
+            types.TEXT_DOCUMENT_DID_CHANGE,
+            types.TEXT_DOCUMENT_DID_CLOSE,
+        ):
+            del self.fm.builtin_features[method]
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         try:
@@ -115,18 +123,6 @@ class Protocol(LanguageServerProtocol):
     @lsp_method(types.EXIT)
     def lsp_exit(self, *_: object) -> None:  # type: ignore[override]
         self._server.stop(0 if self._shutdown else 1)
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_OPEN)
-    def lsp_text_document__did_open(self, params: types.DidOpenTextDocumentParams) -> None:
-        self._server.opened(params.text_document)
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CHANGE)
-    def lsp_text_document__did_change(self, params: types.DidChangeTextDocumentParams) -> None:
-        self._server.changed(params.text_document.uri, params.content_changes)
-
-    @lsp_method(types.TEXT_DOCUMENT_DID_CLOSE)
-    def lsp_text_document__did_close(self, params: types.DidCloseTextDocumentParams) -> None:
-        self._server.closed(params.text_document.uri)
 
 
 def converter() -> Any:
@@ -192,7 +188,10 @@ class Server(LanguageServer):
 
     def __init__(self) -> None:
         super().__init__("localspec", __version__, protocol_cls=Protocol, converter_factory=converter)
-        self.documents = Documents()
+        self.documents: dict[str, Document] = {}
+        """the open texts, by URI"""
+        self.encoding: Encoding = "utf-16"
+        """of the editor's positions"""
         self.ring = Ring()
         self.link = Link()
         self.settings = self._initial = Settings()
@@ -213,29 +212,11 @@ class Server(LanguageServer):
         if not self.ended.done():
             self.ended.set_result(code)
 
-    # The texts.
-
-    def opened(self, item: types.TextDocumentItem) -> None:
-        """Keep an opened text."""
-        self.ring.touch(self.documents.open(item).uri, 0)
-
-    def changed(self, uri: str, changes: Sequence[types.TextDocumentContentChangeEvent]) -> None:
-        """Apply changes to a text."""
-        if (document := self.documents.change(uri, changes)) is not None:
-            self.ring.touch(uri, document.edited)
-
-    def closed(self, uri: str) -> None:
-        """Drop a closed text."""
-        self.suggestions.close(uri)
-        self.documents.pop(uri, None)
-        self.ring.forget(uri)
-        self.newest.pop(uri, None)
-
     # Settings of the user.
 
     def begin(self, params: types.InitializeParams) -> None:
         """Take encoding and settings from the editor's ``initialize``."""
-        self.documents.encoding = self.workspace.position_encoding  # type: ignore[assignment]
+        self.encoding = self.workspace.position_encoding  # type: ignore[assignment]
         self.configure(params.initialization_options)
         self._initial = self.settings
 

@@ -11,7 +11,6 @@ from localspec.lsp.documents import (
     CHARS_AFTER,
     CHARS_BEFORE,
     Document,
-    Documents,
     Encoding,
     Place,
     lines_of,
@@ -106,8 +105,3 @@ def test_one_huge_line_is_sent_in_part() -> None:
 def test_paths(uri: str, path: str, private: bool) -> None:
     kept = document("", uri)
     assert (kept.path, kept.is_private) == (path, private)
-
-
-def test_what_was_never_opened_cannot_be_changed() -> None:
-    documents = Documents()
-    assert documents.change("file:///a.py", []) is None and documents.get("file:///a.py") is None

@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from lsprotocol import types
-
-from localspec.lsp.documents import BLOCK_CHARS, BLOCKS, Document, Documents, Ring
+from localspec.lsp.documents import BLOCK_CHARS, BLOCKS, Document, Ring
 from localspec.protocol.requests import File
 
 
-def opened(*names: str) -> Documents:
-    documents = Documents()
-    for name in names:
-        text = "".join(f"{name} {line}\n" for line in range(200))
-        documents.open(types.TextDocumentItem(f"file:///{name}", "python", 0, text))
-    return documents
+def opened(*names: str, **more: str) -> dict[str, Document]:
+    texts = {name: "".join(f"{name} {line}\n" for line in range(200)) for name in names} | more
+    uris = {f"file:///{name}": text for name, text in texts.items()}
+    return {uri: Document(uri, "python", text) for uri, text in uris.items()}
 
 
-def pieces_of(ring: Ring, documents: Documents, but: str = "") -> list[str]:
+def pieces_of(ring: Ring, documents: dict[str, Document], but: str = "") -> list[str]:
     """The first line of each piece."""
     return [file.text.partition("\n")[0] for file in ring.blocks(documents, but, lambda _: True)]
 
@@ -52,9 +48,7 @@ def test_of_more_than_sixteen_half_goes_at_once() -> None:
 
 
 def test_what_may_not_be_sent_or_is_no_more_is_left_out() -> None:
-    ring, documents = Ring(), opened("a", "b")
-    documents.open(types.TextDocumentItem("file:///long", "text", 0, "x" * 2 * BLOCK_CHARS))
-    documents.open(types.TextDocumentItem("file:///blank", "text", 0, "\n \n"))
+    ring, documents = Ring(), opened("a", "b", long="x" * 2 * BLOCK_CHARS, blank="\n \n")
     for name in ("a", "b", "c", "long", "blank"):
         ring.touch(f"file:///{name}", 0)
     ring.touch("file:///a", 199)
