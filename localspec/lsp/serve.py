@@ -76,7 +76,7 @@ def shown(ls: Server, params: Params) -> None:
 def partly_accepted(ls: Server, params: Params) -> None:
     id, length = _item(params), params.get("acceptedLength")
     if id is not None and isinstance(length, int):
-        ls.suggestions.accept_part(id, length, "utf-16")  # whatever positions are in
+        ls.suggestions.accept(id, length)  # whatever positions are in
 
 
 def focused(ls: Server, params: Params) -> None:

@@ -7,7 +7,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Callable
 
-from localspec.lsp.documents import Document, Encoding, Place, column
+from localspec.lsp.documents import Document, Place, column
 from localspec.protocol.messages import SuggestionEvent
 
 KEPT = 200
@@ -36,11 +36,11 @@ class Suggestion:
     def insert_text(self) -> str:
         return self.lead + inserted(self.text)
 
-    def taken(self, units: int, encoding: Encoding) -> int:
-        """The code points of ``text`` among the first ``units`` of the inserted text."""
+    def taken(self, units: int) -> int:
+        """The code points of ``text`` among the first ``units`` of UTF-16 of the inserted text."""
         # `column` stops at a line's end; here the count goes on behind it.
         whole = self.insert_text.replace("\n", " ")
-        taken = inserted(self.text)[: max(0, column(whole, units, encoding) - len(self.lead))]
+        taken = inserted(self.text)[: max(0, column(whole, units, "utf-16") - len(self.lead))]
         return len(taken) + ("\r\n" in self.text) * taken.count("\n")
 
 
@@ -73,18 +73,17 @@ class Suggestions:
                 self._report(id, "shown", None)
             self._last = id
 
-    def accept(self, id: str) -> None:
-        """Report that an item was accepted, and shown before: not every editor reports that."""
-        self.show(id)
-        self._end(id)
-        self._report(id, "accepted", None)
-
-    def accept_part(self, id: str, units: int, encoding: Encoding) -> None:
-        """Report that the first ``units`` of the inserted text were accepted."""
+    def accept(self, id: str, units: int | None = None) -> None:
+        """Report that an item, or the first ``units`` of UTF-16 of the inserted text, were accepted, and that
+        it was shown before: not every editor reports that."""
         if suggestion := self._offered.get(id):
             self.show(id)
-            self._end(id)
-            self._report(id, "partial", suggestion.taken(units, encoding))
+            del self._shown[suggestion.uri]
+            self._typed.pop(suggestion.uri, None)
+            if units is None:
+                self._report(id, "accepted", None)
+            else:
+                self._report(id, "partial", suggestion.taken(units))
 
     def move(self, document: Document, place: Place) -> None:
         """Take the cursor's new place; a shown item ends unless the user types along it."""
@@ -106,8 +105,3 @@ class Suggestions:
         if shown := self._shown.pop(uri, None):
             event: SuggestionEvent = "partial" if typed else "dismissed"
             self._report(shown.id, event, typed or None)
-
-    def _end(self, id: str) -> None:
-        if (suggestion := self._offered.get(id)) is not None:
-            self._shown.pop(suggestion.uri, None)
-            self._typed.pop(suggestion.uri, None)

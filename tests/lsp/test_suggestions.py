@@ -52,7 +52,7 @@ def test_a_part_is_counted_in_code_points_of_the_daemons_text(
 ) -> None:
     log = Log()
     log.offer(text, lead=lead)
-    log.suggestions.accept_part("1", units, "utf-16")
+    log.suggestions.accept("1", units)
     assert log.events == [("1", "shown", None), ("1", "partial", chars)]
 
 
@@ -60,7 +60,7 @@ def test_an_item_accepted_in_parts_was_shown_once() -> None:
     log = Log()
     log.offer("abc")
     for units in (1, 2):
-        log.suggestions.accept_part("1", units, "utf-16")
+        log.suggestions.accept("1", units)
     log.suggestions.accept("1")
     events = [("shown", None), ("partial", 1), ("partial", 2), ("accepted", None)]
     assert log.events == [("1", *event) for event in events]
@@ -138,5 +138,5 @@ def test_what_is_long_gone_or_was_never_offered_is_not_reported() -> None:
     for number in range(KEPT + 1):
         log.offer("x", id=str(number))
     log.suggestions.show("0")
-    log.suggestions.accept_part("no", 1, "utf-16")
+    log.suggestions.accept("no", 1)
     assert log.events == []
