@@ -106,7 +106,8 @@ async def show_stats(server: Server, arguments: list[Any]) -> dict[str, Any]:
     return {"message": message}
 
 
-COMMANDS: dict[str, Callable[[Server, list[Any]], Awaitable[Any]]] = {
+Command = Callable[[Server, list[Any]], Awaitable[Any]]
+COMMANDS: dict[str, Command] = {
     ACCEPTED: accepted,
     "localspec.primeWorkspace": prime_workspace,
     "localspec.forgetWorkspace": forget_workspace,
@@ -116,13 +117,16 @@ COMMANDS: dict[str, Callable[[Server, list[Any]], Awaitable[Any]]] = {
 }
 
 
-async def run(server: Server, name: str, arguments: list[Any]) -> Any:
-    """Run a command; the user has asked for it, so each failure is shown."""
-    try:
-        return await COMMANDS[name](server, arguments)
-    except LocalspecError as error:
-        server.complain(error)
-        return None
+def report_failures(command: Command) -> Callable[..., Awaitable[Any]]:
+    """Return a command that shows each failure, as the user has asked for it."""
+
+    async def run(ls: Server, *arguments: Any) -> Any:
+        try:
+            return await command(ls, list(arguments))
+        except LocalspecError as error:
+            ls.complain(error)
+
+    return run
 
 
 def _roots(server: Server, arguments: list[Any]) -> list[str]:

@@ -35,12 +35,7 @@ SCHEMES = ("file", "untitled", "vscode-notebook-cell")
 LONE = re.compile(r"(?<=\r)(?!\n)")
 
 Encoding = Literal["utf-8", "utf-16", "utf-32"]
-CODECS: dict[Encoding, tuple[str, int]] = {
-    "utf-8": ("utf-8", 1),
-    "utf-16": ("utf-16-le", 2),
-    "utf-32": ("utf-32-le", 4),
-}
-"""the codec of each encoding, and bytes of a unit"""
+CODECS: dict[Encoding, str] = {"utf-8": "utf-8", "utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 
 
 class Place(NamedTuple):
@@ -205,5 +200,5 @@ def column(line: str, at: int, encoding: Encoding) -> int:
 
 def units(text: str, encoding: Encoding) -> int:
     """The length of a text in units of ``encoding``."""
-    codec, size = CODECS[encoding]
-    return len(text.encode(codec, "surrogatepass")) // size
+    codec = CODECS[encoding]
+    return len(text.encode(codec, "surrogatepass")) // len("a".encode(codec))

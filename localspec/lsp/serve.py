@@ -22,7 +22,7 @@ from lsprotocol import types
 from pygls.io_ import run_async
 
 from localspec.errors import InvalidOptions
-from localspec.lsp import commands
+from localspec.lsp.commands import COMMANDS, report_failures
 from localspec.lsp.completions import inline_completion, rested
 from localspec.lsp.documents import Document
 from localspec.lsp.server import Server
@@ -106,16 +106,9 @@ def create() -> Server:
     for method, feature in FEATURES.items():
         options = types.InlineCompletionOptions() if feature is inline_completion else None
         server.feature(method, options)(feature)
-    for name in commands.COMMANDS:
-        server.command(name)(_command(name))
+    for name, command in COMMANDS.items():
+        server.command(name)(report_failures(command))
     return server
-
-
-def _command(name: str) -> Any:
-    async def run(ls: Server, *arguments: Any) -> Any:
-        return await commands.run(ls, name, list(arguments))
-
-    return run
 
 
 def _item(params: Params) -> str | None:

@@ -105,12 +105,8 @@ class Protocol(LanguageServerProtocol):
 
     def __init__(self, server: Any, converter: Any) -> None:
         super().__init__(server, converter)
-        for method in (
-            types.TEXT_DOCUMENT_DID_OPEN,
-            types.TEXT_DOCUMENT_DID_CHANGE,
-            types.TEXT_DOCUMENT_DID_CLOSE,
-        ):
-            del self.fm.builtin_features[method]
+        for name in ("didOpen", "didChange", "didClose"):
+            del self.fm.builtin_features[f"textDocument/{name}"]
 
     def structure_message(self, data: dict[str, Any]) -> Any:
         try:
