@@ -5,6 +5,8 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterator, Sequence
 
+from hypothesis import strategies as st
+
 JSON_PIECES = (
     *(b"null", b"true", b"[]", b"{}", b'""', b"-0", b"1e999", b"-1e-999", b"NaN", b"Infinity", b"\xff"),
     *(b"9" * 30, b"-" + b"1" * 400, b"9" * 5000, b"18446744073709551616", b"0.1", b"01", b"\0", b"\xc3"),
@@ -12,6 +14,16 @@ JSON_PIECES = (
     *(b'"id":1,"id":2,', b'"method":"metrics",', b'"jsonrpc":"1.0",', b'"params":', b'"result":1,'),
     *(b"[" * 200, b"[" * 100_000, b'{"a":' * 50_000, b"x" * 5000, b"//", b",,", b"}{", b"\r\n"),
 )
+
+FLIPS = st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), min_size=1, max_size=4)
+"""places in a content, and the bytes that are put there"""
+
+
+def flipped(content: bytes, flips: Sequence[tuple[int, int]]) -> bytes:
+    damaged = bytearray(content)
+    for place, byte in flips:
+        damaged[place % len(damaged)] = byte
+    return bytes(damaged)
 
 
 class Mutator(Iterator[bytes]):

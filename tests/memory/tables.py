@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
 from localspec.memory.memory import Memory
-from localspec.memory.table import NgramTable, TableFiles, Words, hashes_in, name_of
+from localspec.memory.table import NgramTable, TableFiles, Words, hashes_in, hashes_of, name_of
 from localspec.memory.texts import Lesson
 
 FP = "0123456789abcdef"
@@ -45,6 +45,16 @@ def remember(memory: Memory, text: Sequence[int], workspace: str | None = None, 
     memory.learn(Lesson(text, workspace, source))
     while memory.work():
         pass
+
+
+def memory_in(folder: Path, notice: Callable[[str], None] = refuse) -> Memory:
+    return Memory(folder, FP, no_piece, notice=notice)
+
+
+def recalled(memory: Memory, text: Sequence[int], workspace: str | None = None, at: int = 40) -> bool:
+    tables = memory.tables(workspace)
+    found = [table.find(hashes_of(text[:at])) for table in tables]
+    return any(each is not None and each.token == text[at] for each in found)
 
 
 def python(program: str, *arguments: object) -> str:

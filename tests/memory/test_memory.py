@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,21 +11,11 @@ import pytest
 from localspec.memory.memory import OPEN_TABLES, Memory, forget, stats
 from localspec.memory.table import NgramTable, hashes_of, name_of
 from localspec.memory.texts import Grams, Lesson
-from tests.memory.tables import FP, no_piece, python, refuse, remember
+from tests.memory.tables import FP, memory_in, python, recalled, refuse, remember
 
 TEXT = [(7 * i * i + 3 * i) % 1000 for i in range(60)]
 OTHER = [2000 + token for token in TEXT]
 AFTER = [4000 + token for token in TEXT]
-
-
-def memory_in(folder: Path, notice: Callable[[str], None] = refuse) -> Memory:
-    return Memory(folder, FP, no_piece, notice=notice)
-
-
-def recalled(memory: Memory, text: Sequence[int], workspace: str | None = None, at: int = 40) -> bool:
-    tables = memory.tables(workspace)
-    found = [table.find(hashes_of(text[:at])) for table in tables]
-    return any(each is not None and each.token == text[at] for each in found)
 
 
 def test_what_is_learned_is_recalled_by_the_next_process(tmp_path: Path) -> None:

@@ -10,27 +10,16 @@ import pytest
 
 from localspec.memory import memory as memory_module
 from localspec.memory.memory import WAITING, Memory, forget
-from localspec.memory.table import hashes_of
 from localspec.memory.texts import Lesson
-from tests.memory.tables import FP, files_in, no_piece, refuse, remember
+from tests.memory.tables import files_in, memory_in, recalled, refuse, remember
 
 CHAT = random.Random(1).choices(range(50_000), k=9000)
-
-
-def memory_in(folder: Path, notices: list[str] | None = None) -> Memory:
-    return Memory(folder, FP, no_piece, notice=refuse if notices is None else notices.append)
-
-
-def recalled(memory: Memory, text: Sequence[int], at: int) -> bool:
-    tables = memory.tables(None)
-    found = [table.find(hashes_of(text[:at])) for table in tables]
-    return any(each is not None and each.token == text[at] for each in found)
 
 
 @pytest.mark.parametrize("length", [1, 1000, 50_000])
 def test_no_more_waits_than_can_be_learnt(length: int, tmp_path: Path) -> None:
     notices: list[str] = []
-    memory = memory_in(tmp_path, notices)
+    memory = memory_in(tmp_path, notices.append)
     texts = 3 * WAITING // (length + 16)
     for number in range(texts):
         memory.learn(Lesson([number] * length, None, f"chat:{number}"))
@@ -53,7 +42,7 @@ def test_the_end_takes_a_bounded_time_and_tells_what_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     notices: list[str] = []
-    memory = memory_in(tmp_path, notices)
+    memory = memory_in(tmp_path, notices.append)
     remember(memory, CHAT[:100], source="chat:1")
     for number in range(20):
         rng = random.Random(number)
@@ -68,7 +57,7 @@ def test_the_end_takes_a_bounded_time_and_tells_what_is_lost(
 def test_what_is_to_be_erased_is_erased_at_the_end_though_there_is_no_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = memory_in(tmp_path, [])
+    memory = memory_in(tmp_path, lambda notice: None)
     remember(memory, CHAT[:100], source="chat:1")
     memory.learn(Lesson(CHAT, None, "chat:2"))
     memory._step()
@@ -90,7 +79,7 @@ def forget_while_learning(memory: Memory, folder: Path, text: Sequence[int], ste
 
 
 def share_recalled(memory: Memory, text: Sequence[int], places: range) -> float:
-    return sum(recalled(memory, text, at) for at in places) / len(places)
+    return sum(recalled(memory, text, at=at) for at in places) / len(places)
 
 
 @pytest.mark.parametrize("by", ["engine", "command"])

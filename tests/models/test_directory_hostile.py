@@ -21,6 +21,7 @@ from localspec.models.model import directory_tokens
 from tests.mlx_pair import mlx_model
 from tests.models import directories
 from tests.models.directories import entry, safetensors
+from tests.mutation import FLIPS, flipped
 
 GIGABYTE = 10**9
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -219,24 +220,13 @@ def test_json_of_other_content_is_refused(tmp_path: Path, file: str, content: ob
 # --- flipped bytes -----------------------------------------------------------------------------
 
 
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("damaged")
-
-
-flips = st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), min_size=1, max_size=4)
-
-
 @settings(deadline=5000, max_examples=300)
-@given(flips=flips, file=st.sampled_from(["config.json", "model.safetensors", "tokenizer.json"]))
+@given(flips=FLIPS, file=st.sampled_from(["config.json", "model.safetensors", "tokenizer.json"]))
 def test_flipped_bytes_give_a_model_or_a_model_error(
     scratch: Path, flips: list[tuple[int, int]], file: str
 ) -> None:
     path = directories.write(scratch)
-    damaged = bytearray((path / file).read_bytes())
-    for place, byte in flips:
-        damaged[place % len(damaged)] = byte
-    (path / file).write_bytes(damaged)
+    (path / file).write_bytes(flipped((path / file).read_bytes(), flips))
     try:
         model, tokens = read_directory(path), directory_tokens(path)
     except ModelError:

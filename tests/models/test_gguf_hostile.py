@@ -17,6 +17,7 @@ from localspec.errors import ModelError, ModelInvalid, ModelNotFound
 from localspec.models import gguf
 from localspec.models.gguf import read_header
 from tests.models import ggufs
+from tests.mutation import FLIPS, flipped
 
 HUGE, MOST = 2**63, 2**64 - 1
 GIGABYTE = 10**9
@@ -180,23 +181,12 @@ def test_a_small_file_is_refused_wherever_it_is_cut(tmp_path: Path) -> None:
         assert refused(tmp_path, whole[:length]), length
 
 
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("damaged")
-
-
-flips = st.lists(st.tuples(st.integers(0, 2**32), st.integers(0, 255)), min_size=1, max_size=4)
-
-
 @settings(deadline=5000, max_examples=400)
-@given(flips=flips)
+@given(flips=FLIPS)
 def test_flipped_bytes_of_a_small_file_give_a_header_or_a_model_error(
     scratch: Path, flips: list[tuple[int, int]]
 ) -> None:
-    damaged = bytearray(ggufs.small())
-    for place, byte in flips:
-        damaged[place % len(damaged)] = byte
-    read_or_refuse(ggufs.write(scratch, bytes(damaged)))
+    read_or_refuse(ggufs.write(scratch, flipped(ggufs.small(), flips)))
 
 
 @settings(deadline=5000, max_examples=200)

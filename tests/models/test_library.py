@@ -18,6 +18,7 @@ from localspec.protocol.messages import ModelDescription, ModelList
 from tests.mlx_pair import in_both_formats
 from tests.models import directories, ggufs
 from tests.models.finding import describe, find_model
+from tests.mutation import FLIPS, flipped
 
 BUNDLED_PAIR = ["stdlib-6m", "stdlib-1m"]
 
@@ -243,20 +244,12 @@ def test_the_largest_context_a_file_can_claim_can_be_sent(tmp_path: Path) -> Non
     assert b"18446744073709551615" in msgspec.json.encode(model)
 
 
-@pytest.fixture(scope="module")
-def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("damaged")
-
-
 @settings(deadline=5000, max_examples=300)
-@given(st.lists(st.tuples(st.integers(0, 2**16), st.integers(0, 255)), max_size=3), st.integers(0, 600))
+@given(FLIPS, st.integers(0, 600))
 def test_any_damaged_file_can_be_described_and_sent(
     scratch: Path, flips: list[tuple[int, int]], length: int
 ) -> None:
-    damaged = bytearray(ggufs.small())
-    for place, byte in flips:
-        damaged[place % len(damaged)] = byte
-    model = describe("x", ggufs.write(scratch, bytes(damaged[:length])))
+    model = describe("x", ggufs.write(scratch, flipped(ggufs.small(), flips)[:length]))
     assert msgspec.json.decode(msgspec.json.encode(model), type=ModelDescription) == model
 
 

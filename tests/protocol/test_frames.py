@@ -60,6 +60,7 @@ from localspec.protocol.requests import (
     TextPrompt,
     Token,
 )
+from tests.mutation import FLIPS, flipped
 from tests.toys import result_of
 
 RESULT = result_of(
@@ -131,13 +132,9 @@ def test_a_frame_begins_with_its_length_in_little_endian() -> None:
     assert encode_frame(Stop()) == b"\x0b\x00\x00\x00" + b"\x81\xa4type\xa4Stop"
 
 
-@given(
-    st.sampled_from(FROM_WORKER), st.lists(st.tuples(st.integers(0, 999), st.integers(0, 255)), max_size=3)
-)
+@given(st.sampled_from(FROM_WORKER), FLIPS)
 def test_damaged_frames_are_decoded_or_refused(message: FromWorker, flips: list[tuple[int, int]]) -> None:
-    damaged = bytearray(body(encode_frame(message)))
-    for place, byte in flips:
-        damaged[place % len(damaged)] = byte
+    damaged = flipped(body(encode_frame(message)), flips)
     try:
         assert isinstance(from_worker_decoder.decode(damaged), get_args(FromWorker))
     except (msgspec.DecodeError, UnicodeDecodeError) as error:

@@ -14,7 +14,7 @@ from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.daemon.workers.worker import STOP_S
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
-from localspec.memory.memory import Memory, stats
+from localspec.memory.memory import stats
 from localspec.protocol.frames import (
     Answer,
     Cancel,
@@ -34,7 +34,7 @@ from localspec.protocol.requests import ChatPrompt, Done, Failed, Message, Promp
 from localspec.worker import loop
 from localspec.worker.loop import LONG, Channel, Pulse, Worker, takes_long
 from tests.constraints.test_trial import COMMON, HOSTILE
-from tests.memory.tables import FP, no_piece, refuse
+from tests.memory.tables import memory_in, refuse
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read
 
@@ -105,10 +105,6 @@ def daemon(tmp_path: Path) -> Iterator[Daemon]:
             daemon.send(Stop())
         worker.join(DEADLINE_S)
         assert not worker.is_alive()
-
-
-def memory_in(folder: Path) -> Memory:
-    return Memory(folder, FP, no_piece, notice=refuse)
 
 
 def long_prompt(kind: str) -> Prompt:
