@@ -268,7 +268,7 @@ async def proposer(screen: ChatScreen, argument: str) -> None:
 
 @COMMANDS.command("set", "[KEY [VALUE]]", key="f2", values=_settings)
 async def set_option(screen: ChatScreen, argument: str) -> None:
-    """Set an option, such as temperature; without a value the option is unset."""
+    """Set or unset an option, such as temperature."""
     name, _, text = argument.partition(" ")
     if name in ("model", "draft") and text:
         await COMMANDS.find(name).work(screen, text)

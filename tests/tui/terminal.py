@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import shutil
 import subprocess
@@ -47,6 +48,15 @@ class Terminal:
         """Type a text."""
         self._run("send-keys", "-l", text)
 
+    def send(self, text: str) -> None:
+        """Type a text, and Enter."""
+        self.write(text)
+        self.keys("Enter")
+
+    def paste(self, text: str) -> None:
+        """Paste a text in brackets, as terminals do."""
+        self._run("set-buffer", text, ";", "paste-buffer", "-p")
+
     def pane(self) -> str:
         """Return the text on the terminal."""
         return self._run("capture-pane", "-p")
@@ -59,9 +69,14 @@ class Terminal:
             raise AssertionError(f"{error}; what is seen:\n{self.pane()}") from None
         return self.pane()
 
-    def until_shown(self, text: str) -> str:
-        """Wait until ``text`` is seen."""
-        return self.until(lambda pane: text in pane, f"{text!r} is shown")
+    def until_shown(self, text: str, *, without: str = "\0") -> str:
+        """Wait until ``text`` is seen, and ``without`` is not."""
+        return self.until(lambda pane: text in pane and without not in pane, f"{text!r} is shown")
+
+    def until_marked(self, text: str) -> None:
+        """Wait until ``text`` is seen in reverse colours."""
+        marked = re.compile(rf"\x1b\[[\d;]*7m(\x1b\[[\d;]+m)* {re.escape(text)}")
+        until_sync(lambda: bool(marked.search(self._run("capture-pane", "-pe"))), f"{text} is marked")
 
     def signal(self, number: int) -> None:
         """Send a signal to what runs in the window."""

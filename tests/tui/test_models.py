@@ -6,7 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-from textual.command import CommandPalette
 
 from localspec.models.catalogue import DEFAULT
 from localspec.protocol.messages import ModelDescription, Pairing
@@ -26,18 +25,6 @@ async def test_a_model_is_chosen_from_all_that_are_here(home: Path) -> None:
         assert pairing is not None and pairing.target == "stdlib-1m" and pairing.draft is None
         assert player.chat.options.model == "stdlib-1m"
         assert any("stdlib-1m answers" in toast for toast in player.toasts)
-
-
-@pytest.mark.slow
-async def test_a_list_is_left_as_it_was(home: Path) -> None:
-    async with playing() as player:
-        before = player.chat.options
-        await player.press("ctrl+o")
-        await player.until(lambda: isinstance(player.app.screen, CommandPalette), "a list is shown")
-        await player.until(lambda: any("6.5 M · F16" in line for line in player.lines()), "facts are shown")
-        await player.press("escape")
-        await player.settle()
-        assert player.chat.options == before and not player.toasts
 
 
 @pytest.mark.slow

@@ -110,26 +110,6 @@ async def test_an_answer_is_followed_once_the_program_that_received_it_has_ended
 
 
 @pytest.mark.slow
-async def test_an_answer_whose_chat_was_left_is_followed_by_the_next_one(home: Path) -> None:
-    async with playing(ENDLESS) as player:
-        await player.ask_on(QUESTION)
-        session = player.chat.session
-    async with playing(ENDLESS, session=session, settled=False) as player:
-        await player.until(lambda: player.chat.answering, "it goes on")
-        answer = player.chat.answer
-        assert answer is not None
-        await player.until(lambda: answer.tokens > 20, "it grows")
-        assert player.chat.said[0].id is not None
-        await player.press("escape")
-        await player.until(lambda: answer.status == "cancelled", "it is stopped")
-        await player.settle()
-        assert player.chat.answer is answer and answer.id is not None
-        async with await connect() as other:
-            stored = await other.session(session or "")
-        assert stored.messages[-1].content == answer.text and stored.messages[-1].stream is None
-
-
-@pytest.mark.slow
 async def test_an_answer_that_ends_before_it_is_followed_is_read(home: Path) -> None:
     async with playing() as player:
         await player.say(QUESTION)

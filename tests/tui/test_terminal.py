@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -12,6 +13,8 @@ import pytest
 
 from localspec.client import connect
 from localspec.errors import EngineBusy
+from tests.agent.test_agent import FUNCTIONS, start
+from tests.client.conftest import own_home
 from tests.tui.terminal import Terminal, chatting, needs_tmux
 from tests.waiting import run
 
@@ -22,10 +25,9 @@ KEYS = "Enter Send Ctrl-J New line F1 Help Ctrl-O Models Ctrl-N New"
 GREEDY = ("--temperature", "0", "--proposer", "none")
 
 
-def ask(terminal: Terminal, question: str = QUESTION) -> None:
+def ask(terminal: Terminal) -> None:
     """Send a message, and wait until the answer runs: its number of tokens is shown meanwhile."""
-    terminal.write(question)
-    terminal.keys("Enter")
+    terminal.send(QUESTION)
     terminal.until_shown("tokens · ")
 
 
@@ -50,9 +52,106 @@ def test_a_small_terminal_shows_the_model_all_keys_and_clears_the_field(home: Pa
         terminal.write("one two")
         terminal.until_shown("one two")
         terminal.keys("C-c")
-        pane = terminal.until(lambda pane: "sk something" in pane and "one two" not in pane, "it is cleared")
+        pane = terminal.until_shown("sk something", without="one two")
         *_, status, keys = pane.splitlines()
         assert status.startswith(" stdlib-6m · auto") and keys == KEYS
+
+
+def test_a_tall_paste_is_undone_and_a_cleared_one_comes_back(home: Path) -> None:
+    with chatting(home) as terminal:
+        terminal.write("Look: ")
+        terminal.until_shown("│ Look: ")
+        terminal.paste("\n".join(f"row {number}" for number in range(40)))
+        terminal.until_shown("│ row 39")
+        keys = ("C-_", "│ Look: ", "row"), ("C-y", "│ row 39", "Look"), ("C-c", "│ Ask something", "row")
+        for key, shown, gone in (*keys, ("C-_", "│ row 39", "Ask something")):
+            terminal.keys(key)
+            terminal.until_shown(shown, without=gone)
+
+
+def test_a_message_waits_for_the_answer_and_esc_gives_it_back(home: Path) -> None:
+    with chatting(home, *GREEDY, "--max-tokens", "1000") as terminal:
+        ask(terminal)
+        for message in ("And split?", "Then join?"):
+            terminal.send(message)
+            terminal.until_shown(f"─ Waits: {message} ─")
+            if message == "And split?":
+                terminal.until_shown("▎ And split?", without="Waits")
+        terminal.send("/rename")
+        terminal.until_shown("no title was given")
+        terminal.keys("Escape")
+        pane = terminal.until_shown("│ Then join?", without="no title was given")
+        assert "\n  stopped\n" in pane and "Waits" not in pane
+
+
+def test_an_answer_is_followed_once_the_program_that_received_it_is_killed(home: Path) -> None:
+    with chatting(home, *GREEDY) as first:
+        ask(first)
+        with chatting(home, "-c") as second:
+            second.until_shown("another program is still receiving")
+            first.signal(signal.SIGKILL)
+            second.until_shown(" tokens · ", without="another program")
+            second.keys("Escape")
+            second.until_shown("\n  stopped\n", without="another program")
+
+
+@pytest.mark.parametrize("size", [(100, 30), (60, 20)])
+def test_figures_and_lists_are_whole_and_in_order(home: Path, size: tuple[int, int]) -> None:
+    once = (sys.executable, "-m", "localspec", "run", "--max-tokens", "8", "Alone?")
+    with chatting(home, "--temperature", "0", "--max-tokens", "24", size=size) as terminal:
+        terminal.send("Beside?")
+        pane = terminal.until_shown(" of 16,384 tokens · ")
+        assert re.search(r"\n  [\d.]+ m?s · \d+ tok/s\n", pane) and "…" not in pane
+        terminal.keys("C-o")
+        pane = terminal.until_shown("to download: 1.1 GB · code on a laptop")
+        assert re.search(
+            r"answers, also one to download\.\n\n\n +stdlib-6m\n +current · toy, for tests", pane
+        )
+        terminal.keys("Up")
+        pane = terminal.until_shown("stdlib-1m\n  toy, for tests · ")
+        assert "to download" not in pane.partition("stdlib-1m")[2] and "…" not in pane
+        terminal.keys("Escape")
+        terminal.until_shown("sk something")
+        terminal.keys("F2")
+        value = "temperature\n  0.0 (default: the model's own, else 0.7 for chat and 0"
+        assert "option, such as temperature.\n" in terminal.until_shown(value)
+        terminal.keys("Escape")
+        terminal.until_shown("sk something")
+        subprocess.run(once, check=True, capture_output=True)
+        terminal.keys("C-s")
+        pane = terminal.until_shown("Alone?")
+        assert (
+            pane.index("● just now") < pane.index("Single questions, by localspec run") < pane.index("Alone?")
+        )
+
+
+@pytest.mark.parametrize("size", [(100, 30), (60, 20)])
+def test_each_call_is_asked_for_once_and_esc_ends_one_without_an_end(size: tuple[int, int]) -> None:
+    with own_home() as home:
+        run(start())
+        path = home / "functions.py"
+        path.write_text(FUNCTIONS.replace('return {"hour": 12}', "clock.sleep(1000)"))
+        with chatting(home, "--tools", str(path), size=size) as terminal:
+            terminal.until_shown("functions.py: weather")
+            terminal.send("call")
+            pane = terminal.until_shown("─ The model calls ─")
+            assert pane.count('weather {"city": "Oslo"}') == pane.count("functions.py: ") == 1
+            assert "│   Always (a)     Once (y)     No (Esc)   " in pane
+            terminal.until_marked("No (Esc)")
+            terminal.keys("y")
+            terminal.until_shown("│ time {}")
+            pane = terminal.until_shown("─ The model calls ─")
+            assert pane.count("time {}") == pane.count("weather {") == 1
+            terminal.keys("Left")
+            terminal.until_marked("Once (y)")
+            terminal.until_shown("─ The model calls ─")
+            terminal.keys("Enter")
+            terminal.until_shown("calling time")
+            terminal.send("/tools")
+            terminal.until_shown("functions.py: ")
+            terminal.keys("Escape")
+            pane = terminal.until_shown("\n  cancelled\n", without="functions.py: ")
+            assert "user" not in pane.partition("cancelled")[0]
 
 
 def test_it_leaves_with_what_a_shell_can_use(home: Path) -> None:

@@ -91,21 +91,6 @@ async def test_calls_are_asked_for_and_shown_and_stay_in_the_chat(home: Path, fu
         assert stored[3:] == [("tool", time.text), ("assistant", answer.text)]
 
 
-async def test_words_take_the_place_of_a_call_that_is_repeated(home: Path, functions: Path) -> None:
-    functions.write_text(FUNCTIONS.replace('{"hour": 12}', '"call"'))
-    async with playing() as player:
-        await player.do(f"/tools {functions}")
-        player.screen.query_one("Composer").text = "call"  # type: ignore[attr-defined]
-        await player.press("enter")
-        for call in ('weather {"city": "Oslo"}', "time {}"):
-            await asked(player, call)
-            await player.press("a")
-        await player.answered(None)
-        roles = [said.role for said in player.chat.said]
-        assert roles == ["user", "assistant", "tool", "tool", "assistant"]
-        assert "time {} returned:" in player.chat.said[-1].text
-
-
 async def test_words_take_the_place_of_a_call_without_an_end(
     home: Path, functions: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -52,19 +52,6 @@ async def test_keys_that_come_at_once_are_taken_in_their_order(still: Path) -> N
 
 
 @pytest.mark.slow
-async def test_ctrl_c_stops_an_answer_and_else_tells_how_to_leave(still: Path) -> None:
-    async with showing(conversation()) as player:
-        stopped: list[bool] = []
-        for _ in range(2):
-            await player.press("ctrl+c")
-        assert player.toasts == ["Ctrl-Q leaves the chat."]
-        player.chat.said = [Question("And?", 3), growing()]
-        player.chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
-        await player.press("ctrl+c")
-        assert stopped == [True] and len(player.toasts) == 1
-
-
-@pytest.mark.slow
 async def test_esc_stops_the_answer_first_and_then_leaves_an_edit(still: Path) -> None:
     async with showing([*conversation(), Question("And?", 3), growing()]) as player:
         chat, stopped = player.chat, []
