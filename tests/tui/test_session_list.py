@@ -163,24 +163,6 @@ async def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
 
 
 @pytest.mark.slow
-async def test_the_shown_chat_is_deleted(home: Path) -> None:
-    async with await connect() as other:
-        (session,) = await stored(other, "Look at me")
-        async with playing(session=session) as player:
-            assert player.chat.session == session
-            async with listing(player, "look at me") as seen:
-                await seen.shows("Look at me")
-                await seen.press("ctrl+d")
-                await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
-                await seen.press("y")
-                await seen.shows()
-                await seen.press("ctrl+d", "enter", "escape")
-                await seen.is_left()
-            assert player.chat.session is None and player.toasts == []
-            assert await titles(other, "look at me") == []
-
-
-@pytest.mark.slow
 async def test_the_list_follows_other_programs(home: Path) -> None:
     async with playing() as player, await connect() as other:
         first, second = await stored(other, "Follow 1", "Follow 2")

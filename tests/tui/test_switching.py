@@ -75,24 +75,6 @@ async def test_another_program_deletes_what_is_being_answered(home: Path) -> Non
         assert player.chat.answer is answer and answer.text
 
 
-@pytest.mark.slow
-async def test_another_program_has_it_answered(home: Path) -> None:
-    async with await connect() as other:
-        opened = await other.open(options=ENDLESS).result()
-        stream = other.chat(opened.session, QUESTION)
-        await anext(aiter(stream))
-        async with playing(session=opened.session) as player:
-            assert any("another program is still receiving" in line for line in player.lines())
-            assert not player.chat.answering
-            await stream.cancel()
-            answer = player.chat.answer
-            await player.until(lambda: player.chat.answer is not answer, "it is seen how it ended")
-            assert player.chat.answer is not None and player.chat.answer.text
-            assert not any("another program is still receiving" in line for line in player.lines())
-            await other.rename_session(opened.session, "Another title")
-            await player.until(lambda: player.chat.title == "Another title", "it is seen, too")
-
-
 async def test_an_answer_is_followed_once_the_program_that_received_it_has_ended(home: Path) -> None:
     async with await connect() as other:
         opened = await other.open(options=ENDLESS).result()

@@ -9,11 +9,10 @@ import pytest
 from textual.events import Key, Paste
 
 from localspec.client import connect
-from localspec.tui.conversation import Question
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
 from tests.tui.harness import ENDLESS, GREEDY, playing
-from tests.tui.showing import answered, conversation, growing, showing
+from tests.tui.showing import conversation, showing
 from tests.waiting import run
 
 QUESTION = "What does os.path.join do?"
@@ -49,21 +48,6 @@ async def test_keys_that_come_at_once_are_taken_in_their_order(still: Path) -> N
             player.app.post_message(Key(key, character))
         await player.until(lambda: len(player.typed) == 5, "it is typed")
         assert player.typed == "/bedf"
-
-
-@pytest.mark.slow
-async def test_esc_stops_the_answer_first_and_then_leaves_an_edit(still: Path) -> None:
-    async with showing([*conversation(), Question("And?", 3), growing()]) as player:
-        chat, stopped = player.chat, []
-        chat.stop = lambda: stopped.append(True)  # type: ignore[method-assign]
-        player.screen.notify("anything")
-        await player.press("ctrl+g", "x", "alt+up", "escape")
-        assert stopped == [True] and player.title and not player.toasts and not player.transcript.has_focus
-        chat.said[-1] = answered()
-        await player.press("escape")
-        assert stopped == [True] and not player.title
-        await player.press("up")
-        assert player.typed == "And?x"
 
 
 async def test_a_command_leaves_the_edit_in_whose_place_it_was_typed(still: Path) -> None:
