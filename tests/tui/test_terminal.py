@@ -135,7 +135,7 @@ def test_each_call_is_asked_for_once_and_esc_ends_one_without_an_end(size: tuple
             terminal.until_shown("functions.py: weather")
             terminal.send("call")
             pane = terminal.until_shown("─ The model calls ─")
-            assert pane.count('weather {"city": "Oslo"}') == pane.count("functions.py: ") == 1
+            assert pane.count('weather {"city": "Oslo"}') == 1 and pane.count("functions.py: ") <= 1
             assert "│   Always (a)     Once (y)     No (Esc)   " in pane
             terminal.until_marked("No (Esc)")
             terminal.keys("y")
