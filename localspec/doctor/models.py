@@ -65,7 +65,7 @@ def servers(config: Config) -> Iterator[Finding]:
         from localspec.backends.llama_cpp import rpc  # loads llama.cpp
 
         try:
-            _, protocol = rpc.built()
+            protocol = rpc.protocol()
         except LocalspecError as error:
             yield problem_of("rpc", error)
     for name, engine in named.items():

@@ -11,6 +11,9 @@ from importlib import metadata
 
 import msgspec
 
+from localspec.wording import size
+
+CPU = "the CPU"
 PACKAGES = {"llama_cpp": ("llama_cpp",), "mlx": ("mlx", "mlx_lm", "tokenizers", "transformers")}
 
 
@@ -41,8 +44,6 @@ def look_at(backend: str) -> Report:
 
 def _llama_cpp() -> Report:
     """Compute one token of the bundled draft model."""
-    import llama_cpp.llama_cpp as lib
-
     from localspec.backends.base import Span
     from localspec.backends.llama_cpp import native
     from localspec.backends.llama_cpp.backend import LlamaCppBackend
@@ -50,14 +51,13 @@ def _llama_cpp() -> Report:
     from localspec.models.model import model_at
     from localspec.protocol.requests import EngineConfig
 
-    native.initialise()
-    device = "a GPU" if lib.llama_supports_gpu_offload() else "the CPU"
+    gpus = (f"{gpu.name}, {size(native.free_of(each))} free" for each, gpu in native.list_gpus().items())
     path = bundled_model(BUNDLED_DRAFT)
     if path.exists():  # the check of the bundled models reports a missing one
         model = LlamaCppBackend(model_at(path), EngineConfig(n_ctx=64, parallel=1, threads=1))
         model.forward([Span(model.open(), [0], 1)]).argmax()
         model.free()
-    return Report(versions=f"llama-cpp-python {native.version()}", device=device)
+    return Report(versions=f"llama-cpp-python {native.version()}", device="; ".join(gpus) or CPU)
 
 
 def _mlx() -> Report:
@@ -69,7 +69,7 @@ def _mlx() -> Report:
     mx.eval(mx.ones((8, 8)) @ mx.ones((8, 8)))
     device = native.device()
     versions = f"{backend.MlxBackend.name} {native.version()} with mlx-lm {metadata.version('mlx-lm')}"
-    return Report(versions=versions, device="the CPU" if device == "cpu" else device)
+    return Report(versions=versions, device=CPU if device == "cpu" else device)
 
 
 def _sentence(error: Exception) -> str:

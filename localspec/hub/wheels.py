@@ -110,10 +110,8 @@ def _pip_setting(name: str) -> str | None:
     return next((found for each in sections if (found := config.get(each, name, fallback=""))), None)
 
 
-def download(
-    name: str, version: str, file: Path, most: int, progress: Progress, ending: str = ".whl"
-) -> None:
-    """Download one package's wheel, or its source; ``progress`` gets the bytes so far.
+def download(name: str, version: str, file: Path, most: int, progress: Progress) -> None:
+    """Download one package's wheel; ``progress`` gets the bytes so far.
 
     Raises :class:`HubUnavailable` for an index that cannot be reached or has no such package,
     :class:`HubDenied` for one that wants a login, and :class:`DownloadBroken` for more than ``most`` bytes
@@ -129,7 +127,7 @@ def download(
     headers = {"Accept": "text/html, */*; q=0.1"}
     try:
         with httpx2.Client(headers=headers, timeout=TIMEOUT, verify=trust) as client, file.open("w+b") as out:
-            link = _link(client, url, requirement, ending)
+            link = _link(client, url, requirement)
             append(client, link, out, most, progress)
             if expected := DIGEST.search(link):
                 out.seek(0)
@@ -144,13 +142,13 @@ def download(
         raise HubUnavailable(what, CHECK) from None
 
 
-def _link(client: httpx2.Client, url: str, requirement: str, ending: str) -> str:
-    """The address of a version's file on a package's page."""
+def _link(client: httpx2.Client, url: str, requirement: str) -> str:
+    """The address of a version's wheel on a package's page."""
     page = BytesIO()
     address = append(client, url, page, MAX_PAGE)
     wanted = _plain(f"{requirement.replace('==', '-')}-")
     for link, file in LINK.findall(page.getvalue().decode(errors="replace")):
-        if file.endswith(ending) and _plain(file).startswith(wanted):
+        if file.endswith(".whl") and _plain(file).startswith(wanted):
             return urljoin(address, html.unescape(link))
     raise _refusal(404, requirement)
 

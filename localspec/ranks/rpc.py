@@ -220,7 +220,7 @@ def prepared(
     """
     from localspec.backends.llama_cpp import rpc
 
-    _, protocol = rpc.built()
+    protocol = rpc.protocol()
     by_address = {each.address: each for each in (reached(name, config, protocol) for name in config.rpc)}
     servers = [*by_address.values()]
     planned = shared(model, config, servers, here)

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import signal
 import subprocess
 from collections.abc import Iterator
-from pathlib import Path
 from socket import create_server
 
 import pytest
 
-from localspec.backends.llama_cpp import native
 from tests.cli.harness import LONG, Cli
 from tests.waiting import DEADLINE_S
 
@@ -23,13 +19,7 @@ ASK = ("run", "--raw", "--max-tokens", "40", "--temperature", "0", "--exactness"
 
 @pytest.fixture(scope="module")
 def server(cli: Cli) -> Iterator[subprocess.Popen[bytes]]:
-    """A server, and the configuration that uses it; it is compiled from the source in uv's cache."""
-    cache = Path(pwd.getpwuid(os.getuid()).pw_dir, ".cache", "uv")
-    found = sorted(cache.glob(f"sdists-v*/pypi/llama-cpp-python/{native.version()}/*/src"))
-    if not found:
-        pytest.skip(f"uv's cache has no source of llama-cpp-python {native.version()}")
-    built = cli("rpc", "build", "--source", str(found[0]))
-    assert built.returncode == 0, built.stderr
+    """A server, and the configuration that uses it."""
     with create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     assert cli("config", "set", "rpc", f'["{address}"]').returncode == 0

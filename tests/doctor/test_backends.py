@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from localspec.accelerator import Accelerator
 from localspec.doctor import backends
 from localspec.doctor.backends import probed
 from localspec.doctor.finding import Finding
-from localspec.doctor.probe import Report
+from localspec.doctor.probe import CPU, Report
 from localspec.errors import INSTALL_MLX
 from tests.doctor.imports import BREAK, HANG, KILL, PRINT, REFUSE, at_import
 
@@ -72,6 +73,7 @@ def test_a_probe_without_output(spoil: Path) -> None:
 USABLE = Report(versions="x 1", device="a GPU")
 MISSING = Report(error="No module named 'x'", missing=True)
 KILLED = Report(error="its test process was ended by SIGILL")
+UNUSED = "There is an NVIDIA GPU here, which llama.cpp does not use."
 BROKEN = Report(error="a library is not there")
 
 
@@ -90,8 +92,26 @@ def only(found: Iterator[Finding]) -> Finding:
     ],
 )
 def test_the_line_of_llama_cpp(report: Report, level: str, sentence: str, remedy: str) -> None:
-    found = only(backends.llama_cpp(report))
+    found = only(backends.llama_cpp(report, []))
     assert found.level == level and sentence in found.sentence and remedy in str(found.remedy)
+
+
+@pytest.mark.parametrize(
+    ("device", "missing", "remedy"),
+    [
+        (CPU, "", "Run `make install ACCEL=cuda`"),
+        (CPU, "nvcc", "CUDA needs nvcc. docs/install.md names the packages. Then run `make install"),
+        ("NVIDIA H200, 150.1 GB free; NVIDIA H200, 149.9 GB free", "", None),
+    ],
+)
+def test_a_gpu_that_is_not_used_is_named_with_what_is_to_be_done(
+    device: str, missing: str, remedy: str | None
+) -> None:
+    here = [Accelerator("cuda", "CUDA", "an NVIDIA GPU", missing, ())]
+    line, *unused = backends.llama_cpp(Report(versions="x 1", device=device), here)
+    assert line.level == "ok" and f"x 1 runs on {device}" in line.sentence
+    assert [each.sentence for each in unused] == [UNUSED] * (remedy is not None)
+    assert all(each.level == "warning" and str(each.remedy).startswith(str(remedy)) for each in unused)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from localspec.backends.llama_cpp import rpc
 from localspec.config import Config, ModelConfig
 from localspec.doctor.finding import Finding
 from localspec.doctor.models import models, nodes, servers
@@ -101,8 +102,10 @@ def test_a_node_that_answers_and_one_that_does_not() -> None:
     assert local.level == "ok" and local.sentence.startswith("local answers, with the same versions: ")
 
 
-def test_a_library_that_is_not_built_and_a_server_that_does_not_answer() -> None:
-    unbuilt, lost = servers(Config(models={"large": ModelConfig(engine={"rpc": ("127.0.0.1:1",)})}))
-    assert (unbuilt.level, unbuilt.remedy) == ("problem", "Run `localspec rpc build`.")
+def test_a_library_without_rpc_and_a_server_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = Config(models={"large": ModelConfig(engine={"rpc": ("127.0.0.1:1",)})})
+    monkeypatch.setattr(rpc, "HEADER", Path("/dev/null/none"))
+    unbuilt, lost = servers(config)
+    assert unbuilt.level == "problem" and "make install" in str(unbuilt.remedy)
     assert lost.level == "problem"
     assert lost.sentence.startswith("No RPC server answers at 127.0.0.1:1")

@@ -41,7 +41,7 @@ def copy(folder: Path, module: str, text: str) -> Path:
     for layer in LAYERS:
         (folder / "localspec" / layer).mkdir(parents=True)
         (folder / "localspec" / layer / "__init__.py").touch()
-    plain = ("child", "config", "errors", "home", "process", "protocol", "thread", "wording")
+    plain = ("accelerator", "child", "config", "errors", "home", "process", "protocol", "thread", "wording")
     for name in ("__init__", *plain, "backends/toy", "backends/llama_cpp"):
         (folder / "localspec" / f"{name}.py").touch()
     (folder / "localspec" / module).write_text(text)

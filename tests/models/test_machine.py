@@ -92,6 +92,7 @@ def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: py
         "ggml_backend_dev_count": lambda: len(kinds),
         "ggml_backend_dev_get": int,
         "ggml_backend_dev_type": kinds.__getitem__,
+        "ggml_backend_dev_description": lambda device: b"GPU %d" % device,
         "ggml_backend_dev_memory": read,
     }
     monkeypatch.setattr(native, "exported", lambda name, *types: functions[name])

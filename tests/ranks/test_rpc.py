@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 import pytest
 
@@ -134,9 +135,17 @@ def test_servers_get_as_many_layers_as_they_have_room_for() -> None:
         layers(0, 2)
 
 
-def test_a_library_for_another_version_is_refused_by_name() -> None:
-    other = library._place() / "0.0.1-7.0.0.so"
-    other.touch()
-    with pytest.raises(BackendUnavailable, match=r"0\.0\.1-7\.0\.0\.so is for another version"):
-        library.built()
-    other.unlink()
+def test_a_library_without_rpc_or_for_another_protocol_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(library, "HEADER", tmp_path / "ggml-rpc.h")
+    with pytest.raises(BackendUnavailable, match="was built without RPC"):
+        library.protocol()
+    monkeypatch.setattr(library, "exported", lambda *_: None)
+    for number in (7, 8):
+        names = ("MAJOR", "MINOR", "PATCH")
+        library.HEADER.write_text("".join(f"#define RPC_PROTO_{each}_VERSION {number}\n" for each in names))
+        if number == 7:
+            assert library.protocol() == "7.7.7"
+    with pytest.raises(BackendUnavailable, match="protocol is 8.8.8 here, not 7"):
+        library.protocol()

@@ -120,8 +120,7 @@ def _known_devices(context: Any) -> list[Device]:
     try:
         return devices_of(context)
     except AttributeError:
-        kind = "gpu" if lib.llama_supports_gpu_offload() else "cpu"
-        return [Device(kind, "unknown device")]
+        return [*list_gpus().values()]
 
 
 def free_bytes() -> int | None:
@@ -141,17 +140,26 @@ def free_of(device: int) -> int:
 
 
 def gpus() -> list[int]:
-    """Return the addresses of this machine's GPUs with memory of their own; none where the library does not
-    list them."""
+    """Return the addresses of this machine's GPUs with memory of their own."""
+    return [each for each, device in list_gpus().items() if device.kind == "gpu"]
+
+
+def list_gpus() -> dict[int, Device]:
+    """Return this machine's GPUs, also integrated ones, by address; none where the library lists none."""
     native.initialise()
-    pointer, number = ctypes.c_void_p, ctypes.c_size_t
+    pointer, number, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
     try:
         device_at = exported("ggml_backend_dev_get", pointer, number)
         type_of = exported("ggml_backend_dev_type", ctypes.c_int, pointer)
+        name_of = exported("ggml_backend_dev_description", text, pointer)
         devices = [device_at(i) for i in range(exported("ggml_backend_dev_count", number)())]
     except AttributeError:
-        return []
-    return [each for each in devices if KINDS.get(type_of(each)) == "gpu"]
+        return {}
+    found = {
+        each: Device(KINDS.get(type_of(each), ""), name_of(each).decode("utf-8", "replace"))
+        for each in devices
+    }
+    return {each: device for each, device in found.items() if device.kind in GPUS}
 
 
 def array_of(devices: Sequence[int]) -> Any:
@@ -244,12 +252,10 @@ def threads(config: EngineConfig, model: Any) -> int:
 
 
 def gpu_layers(config: EngineConfig) -> int:
-    """The most layers to put on a GPU, or on RPC servers; 0 where the library was built without GPU
-    support."""
+    """The most layers to put on a GPU, or on RPC servers; 0 where the library has neither."""
     if config.rpc:
         return config.gpu_layers
-    initialise()  # before the library looks for devices, or it prints them
-    if not lib.llama_supports_gpu_offload():
+    if not list_gpus():
         return 0
     return config.gpu_layers if config.gpu_layers >= 0 else ALL_LAYERS
 

@@ -1,7 +1,7 @@
-"""llama.cpp's RPC backend, which its wheels lack: built from its source, and loaded beside the installed one.
+"""llama.cpp's RPC backend, which a build with ``GGML_RPC`` has.
 
-The library is not registered with ggml: only a model that is given its devices uses them, never a draft
-model. Connecting to nothing, and a lost connection, abort the process.
+Only a model that is given the devices of its servers uses them, never a draft model. Connecting to nothing,
+and a lost connection, abort the process.
 """
 
 from __future__ import annotations
@@ -9,8 +9,6 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-import shutil
-import subprocess
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -19,88 +17,30 @@ from typing import Any
 import llama_cpp.llama_cpp as lib
 import psutil
 
-from localspec import home
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.native import CPU, exported
-from localspec.errors import BackendUnavailable, InvalidOptions, NodeLost
-from localspec.process import surroundings
+from localspec.errors import BackendUnavailable, NodeLost
 
-COMPILER = ("-std=c++17", "-O2", "-shared", "-fPIC", "-pthread")
-DEFINED = ("-DGGML_SHARED", "-DGGML_BACKEND_SHARED", "-DGGML_BACKEND_BUILD")
-VERSION = re.compile(r'^__version__ = "(.+)"', re.MULTILINE)
-PROTOCOL = re.compile(r"RPC_PROTO_(?:MAJOR|MINOR|PATCH)_VERSION +(\d+)")
+HEADER = Path(lib.__file__).parents[1] / "include" / "ggml-rpc.h"
+VERSION = re.compile(r"RPC_PROTO_(?:MAJOR|MINOR|PATCH)_VERSION +(\d+)")
 KNOWN = "7"
 """the protocol's major version whose commands :mod:`localspec.ranks.rpc` sends"""
-COMPILE_S = 600.0
-BUILD = "Run `localspec rpc build`."
+BUILD = "Install localspec by `make install`; docs/install.md has the command for pipx and uv."
 
 Aborted = Callable[[str], None]
 
 
-def build(source: Path) -> Path:
-    """Compile the library from the source distribution of the installed llama-cpp-python, unpacked at
-    ``source``. Raises :class:`InvalidOptions` for another source, :class:`BackendUnavailable` without a
-    compiler or where it fails."""
-    found, wanted = _text(source / "llama_cpp" / "__init__.py", VERSION), [native.version()]
-    if found != wanted:
-        what = f"that of {found[0]}" if found else "no source of llama-cpp-python"
-        raise InvalidOptions(f"{source} has {what}, but {wanted[0]} is installed", "Leave out --source.")
-    ggml = source / "vendor" / "llama.cpp" / "ggml"
-    protocol = _text(ggml / "include" / "ggml-rpc.h", PROTOCOL)
-    if protocol[:1] != [KNOWN]:
-        raise BackendUnavailable(f"llama.cpp's RPC protocol is {'.'.join(protocol)} there, not {KNOWN}")
-    compiler = shutil.which(os.environ.get("CXX", "c++"))
-    if compiler is None:
-        raise BackendUnavailable("no C++ compiler was found (c++, or CXX)", "Install one: g++ or clang.")
-    target = _place() / f"{wanted[0]}-{'.'.join(protocol)}.so"
-    unfinished = target.with_suffix(".part")
-    libraries = Path(lib.__file__).parent / "lib"
-    base = next(libraries.glob("libggml-base.*"), None)
-    if base is None:
-        raise BackendUnavailable(f"there is no libggml-base in {libraries}", "Install a wheel of it.")
-    sources = [str(ggml / "src" / "ggml-rpc" / name) for name in ("ggml-rpc.cpp", "transport.cpp")]
-    included = (f"-I{ggml / 'include'}", f"-I{ggml / 'src'}", f"-Wl,-rpath,{base.parent}")
-    command = [compiler, *COMPILER, *DEFINED, *included, *sources, str(base), "-o", str(unfinished)]
+def protocol() -> str:
+    """The version of the protocol that the installed library speaks, by its header; raises
+    :class:`BackendUnavailable` for one that was built without it, or for an unknown version."""
     try:
-        done = subprocess.run(command, capture_output=True, timeout=COMPILE_S, check=False, **surroundings())
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise BackendUnavailable(f"{compiler} failed: {error}") from None
-    if done.returncode:
-        last = done.stderr.decode("utf-8", "replace").strip()[-500:]
-        raise BackendUnavailable(f"{compiler} failed: {last}", "Install a compiler for C++17.")
-    unfinished.replace(target)
-    return target
-
-
-def _text(path: Path, pattern: re.Pattern[str]) -> list[str]:
-    return pattern.findall(path.read_text(errors="replace")) if path.is_file() else []
-
-
-def _place() -> Path:
-    return home.private_dir(home.data_dir() / "rpc")
-
-
-def built() -> tuple[Path, str]:
-    """The library for the installed llama-cpp-python, and its protocol; raises :class:`BackendUnavailable`.
-    One for another version is never loaded."""
-    version, there = native.version(), sorted(_place().glob("*.so"))
-    for path in there:
-        known, _, protocol = path.stem.rpartition("-")
-        if known == version:
-            return path, protocol
-    other = f"; {there[-1]} is for another version" if there else ""
-    raise BackendUnavailable(
-        f"the library for RPC servers is not built for llama-cpp-python {version}{other}", BUILD
-    )
-
-
-def _library() -> Any:
-    path, _ = built()
-    native.initialise()
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError as error:
-        raise BackendUnavailable(f"{path} cannot be loaded: {error}", BUILD) from None
+        found = VERSION.findall(HEADER.read_text())
+        exported("ggml_backend_rpc_add_server", None)
+    except (OSError, AttributeError):
+        raise BackendUnavailable("llama.cpp was built without RPC", BUILD) from None
+    if found[:1] != [KNOWN]:
+        raise BackendUnavailable(f"llama.cpp's RPC protocol is {'.'.join(found)} here, not {KNOWN}")
+    return ".".join(found)
 
 
 def devices(servers: Mapping[str, int]) -> dict[int, int]:
@@ -110,7 +50,7 @@ def devices(servers: Mapping[str, int]) -> dict[int, int]:
     A server's device states all memory of its machine as free, where it is no GPU.
     """
     pointer, number = ctypes.c_void_p, ctypes.c_size_t
-    add = ctypes.CFUNCTYPE(pointer, ctypes.c_char_p)(("ggml_backend_rpc_add_server", _library()))
+    add = exported("ggml_backend_rpc_add_server", pointer, ctypes.c_char_p)
     count = exported("ggml_backend_reg_dev_count", number, pointer)
     device_at = exported("ggml_backend_reg_dev_get", pointer, pointer, number)
     found: dict[int, int] = {}
@@ -145,9 +85,9 @@ def server(address: str) -> Callable[[], None]:
     """A function that serves this machine's GPUs, or else its CPU, to one client after the other, and returns
     if that fails. Raises :class:`BackendUnavailable`."""
     pointer, number = ctypes.c_void_p, ctypes.c_size_t
-    library, threads = _library(), psutil.cpu_count(logical=False) or 1
+    protocol()
+    threads = psutil.cpu_count(logical=False) or 1
     found = native.gpus() or [exported("ggml_backend_dev_by_type", pointer, ctypes.c_int)(CPU)]
-    start = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_char_p, number, number, pointer)(
-        ("ggml_backend_rpc_start_server", library)
-    )
+    text = ctypes.c_char_p
+    start = exported("ggml_backend_rpc_start_server", None, text, text, number, number, pointer)
     return partial(start, address.encode(), None, threads, len(found), native.array_of(found))

@@ -1,0 +1,111 @@
+"""``python -m localspec.cli.build LOCK [ACCEL]``: compile and install the llama.cpp that ``LOCK`` pins.
+
+It is built for ``ACCEL``, or else for the best accelerator whose device and tools are here; where that fails,
+for the CPU. What localspec does not load of it is left out. Wheels are kept by their options and processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from localspec import home
+from localspec.accelerator import choose_accelerator, find_accelerators
+from localspec.cli import output
+from localspec.errors import BackendUnavailable, ExitCode, LocalspecError
+from localspec.process import python, surroundings
+
+LEAN = Path(__file__).parents[2] / "locks" / "lean.cmake"
+OPTIONS = ("LLAVA_BUILD=OFF", "GGML_RPC=ON", f"CMAKE_PROJECT_llama.cpp_INCLUDE={LEAN}")
+PIP = python("pip", "--disable-pip-version-check")
+LOCKED = ("--verbose", "--no-cache-dir", "--no-deps", "--no-build-isolation", "--require-hashes")
+STEP = re.compile(r"\[(\d+)/(\d+)\]")
+"""Ninja's count, at the beginning of a line"""
+FEATURES = re.compile(r"^(?:flags|Features)\s*:.*", re.MULTILINE)
+FAULT = re.compile(r"\berror: |CMake Error|Could NOT find")
+MOST_FAULTS = 3
+"""lines about errors that are shown of a build that failed"""
+
+
+def install(lock: Path, wanted: str = "") -> None:
+    """Install the wheel for the accelerator; raises :class:`LocalspecError`."""
+    accelerator, sentence = choose_accelerator(find_accelerators(), wanted)
+    output.note(sentence)
+    try:
+        wheel = build(lock, accelerator.options if accelerator else ())
+    except BackendUnavailable as error:
+        if accelerator is None:
+            raise
+        output.note(f"{error.message}\nllama.cpp is built for the CPU instead.")
+        wheel = build(lock, ())
+    command = (*PIP, "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index", str(wheel))
+    if subprocess.run(command, check=False, **surroundings()).returncode:
+        raise BackendUnavailable(f"{wheel} could not be installed", "Remove it, then run `make install`.")
+
+
+def build(lock: Path, options: tuple[str, ...]) -> Path:
+    """Return the wheel of a build with these CMake options, which is compiled if it is not kept already.
+
+    Raises :class:`BackendUnavailable` with the first errors of the build's log.
+    """
+    defined = ";".join((*OPTIONS, *options))
+    own = os.environ.get("CMAKE_ARGS", "")
+    parts = "\n".join((lock.read_text(), LEAN.read_text(), defined, own, _processor()))
+    key = hashlib.sha256(parts.encode()).hexdigest()[:12]
+    folder = home.private_dir(home.cache_dir() / "builds" / key)
+    if kept := next(folder.glob("*.whl"), None):
+        return kept
+    log, faults = folder / "build.log", list[str]()
+    with (
+        tempfile.TemporaryDirectory() as place,
+        output.progressing("llama.cpp: downloading the source") as progress,
+        log.open("w") as file,
+        subprocess.Popen(
+            (*PIP, "wheel", *LOCKED, "--wheel-dir", place, "--requirement", str(lock.absolute())),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            **surroundings(added={"SKBUILD_CMAKE_DEFINE": defined}),
+        ) as running,
+    ):
+        for line in running.stdout or ():
+            file.write(line)
+            if FAULT.search(line) and len(faults) < MOST_FAULTS:
+                faults.append(line)
+            if step := STEP.match(line.strip()):
+                done, all_steps = map(int, step.groups())
+                progress(f"llama.cpp: compiling, step {done} of {all_steps}", done / all_steps)
+            elif "Configuring CMake" in line:
+                progress("llama.cpp: configuring", 0.0)
+        if running.wait():
+            raise BackendUnavailable(f"llama.cpp could not be compiled: {log}\n{''.join(faults).rstrip()}")
+        built = next(Path(place).glob("*.whl"))
+        return Path(shutil.copy(built, folder.with_suffix(".part"))).replace(folder / built.name)
+
+
+def _processor() -> str:
+    """Return the instruction sets of this processor, for which llama.cpp is compiled."""
+    try:
+        found = FEATURES.search(Path("/proc/cpuinfo").read_text())
+    except OSError:
+        found = None
+    return found[0] if found else platform.processor()
+
+
+if __name__ == "__main__":
+    try:
+        install(Path(sys.argv[1]), *sys.argv[2:])
+    except LocalspecError as error:
+        output.failure(error, as_json=False)
+        sys.exit(error.exit_code)
+    except KeyboardInterrupt:
+        sys.exit(ExitCode.INTERRUPTED)

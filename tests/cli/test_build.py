@@ -1,0 +1,64 @@
+"""The build of llama.cpp: its options, the wheel that is kept, and the CPU where an accelerator's fails."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from localspec.accelerator import Accelerator
+from localspec.cli import build
+from localspec.errors import BackendUnavailable
+
+PIP = """
+import os, pathlib, sys
+log, defined = pathlib.Path({log!r}), os.environ.get("SKBUILD_CMAKE_DEFINE", "")
+with log.open("a") as file:
+    print(sys.argv[1], defined if sys.argv[1] == "wheel" else sys.argv[-1].split("/")[-1], file=file)
+if sys.argv[1] == "wheel":
+    print("[1/2] Building CXX object")
+    if {failing!r} in defined:
+        sys.exit("x.cpp:1: error: no such shader")
+    pathlib.Path(sys.argv[sys.argv.index("--wheel-dir") + 1], "llama.whl").touch()
+"""
+VULKAN = Accelerator("vulkan", "Vulkan", "an AMD GPU", "", ("GGML_VULKAN=ON",))
+
+
+@pytest.fixture
+def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
+    monkeypatch.setattr(build, "find_accelerators", lambda: [VULKAN])
+    (tmp_path / "llama.txt").write_text("llama-cpp-python==1")
+    return tmp_path / "llama.txt"
+
+
+def runs(lock: Path, monkeypatch: pytest.MonkeyPatch, failing: str = "-") -> list[str]:
+    """Install by a pip whose build fails with these options; returns what it was run with."""
+    log, pip = lock.with_name("log"), lock.with_name("pip.py")
+    log.write_text("")
+    pip.write_text(PIP.format(log=str(log), failing=failing))
+    monkeypatch.setattr(build, "PIP", (sys.executable, str(pip)))
+    build.install(lock)
+    return log.read_text().splitlines()
+
+
+def test_a_build_is_kept_by_its_options(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, installed = runs(lock, monkeypatch)
+    assert built.startswith("wheel LLAVA_BUILD=OFF;") and built.endswith(";GGML_VULKAN=ON")
+    assert runs(lock, monkeypatch) == [installed] == ["install llama.whl"]
+    monkeypatch.setattr(build, "find_accelerators", list)
+    built, _ = runs(lock, monkeypatch)
+    assert "VULKAN" not in built
+
+
+def test_a_build_that_fails_is_replaced_by_one_for_the_cpu(
+    lock: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert len(runs(lock, monkeypatch, failing="VULKAN")) == 3
+    shown = capsys.readouterr().err
+    assert "built for Vulkan: an AMD GPU." in shown
+    assert "error: no such shader\nllama.cpp is built for the CPU" in shown
+    lock.write_text("llama-cpp-python==2")
+    with pytest.raises(BackendUnavailable, match=r"(?s)compiled: .*/build\.log\n.*no such shader"):
+        runs(lock, monkeypatch, failing="LLAVA")
