@@ -31,7 +31,7 @@ def test_they_are_drawn_anew(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["assets.neovim", "assets.screenshots", "assets.pictures.sources"])
+@pytest.mark.parametrize("name", ["assets.screenshots", "assets.pictures.sources"])
 def test_wrong_arguments_get_the_usage(name: str) -> None:
     command = [sys.executable, "-m", name, "--nothing"]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
