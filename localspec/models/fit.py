@@ -13,7 +13,7 @@ import hashlib
 import math
 import platform
 import re
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterator
 from importlib import metadata
@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import psutil
+from msgspec.structs import replace
 
 from localspec.errors import InvalidOptions, ModelError, ModelTooLarge
 from localspec.models.directory import ModelDirectory, number_of
@@ -109,6 +110,8 @@ CELL_BYTES = {0: 2.0, 8: 34 / 32, 4: 18 / 32}
 """bytes of one number in the KV cache, by ``kv_bits``"""
 MAX_PARALLEL = 4
 """most sequences where none are configured"""
+DIVIDED_SEQUENCES = 2
+"""most sequences of a model that is divided, where none are configured: each takes layers from the device"""
 CELLS_SHARE = 0.5
 """largest size of the cells of all sequences where none are configured, as a share of the weights"""
 CELLS_LEAST = 512 * MB
@@ -256,12 +259,10 @@ def servers_of(model: Model, config: EngineConfig) -> tuple[str, ...]:
 def share_of(target: Model, config: EngineConfig) -> Size:
     """The size of this machine's share of a target; raises :class:`ModelError`. Before the servers of a GGUF
     model were asked for their memory, each has an equal part of the layers."""
-    whole, header, others = size_of(target, config), target.header, len(nodes_of(target, config))
-    if isinstance(header, ModelDirectory) or not others:
+    whole, others = size_of(target, config), len(nodes_of(target, config))
+    if isinstance(target.header, ModelDirectory) or not others:
         return whole.over(1 + others)
-    part = _last(header, whole, equal_layers(target, config))
-    left = max(0, whole.weights - part.weights)
-    return whole._replace(weights=left, cell=whole.cell - part.cell, mapped=min(whole.mapped, left))
+    return rest_of(target, replace(config, gpu_layers=equal_layers(target, config)))
 
 
 def equal_layers(target: Model, config: EngineConfig) -> int:
@@ -271,23 +272,68 @@ def equal_layers(target: Model, config: EngineConfig) -> int:
     return equal if config.gpu_layers < 0 else config.gpu_layers
 
 
-def layers_over(target: Model, config: EngineConfig, free: int | None = None) -> int:
-    """The number of layers of a GGUF model, the last ones, for which ``free`` bytes of other devices have
-    room, cells included; None: all. The output counts as one. Raises :class:`ModelError`."""
-    whole, header = size_of(target, config), target.header
+def rest_of(target: Model, config: EngineConfig) -> Size:
+    """The size of what stays with the processor of a GGUF model, by the settings' layers and experts."""
+    whole, part = size_of(target, config), part_of(target, config)
+    left = max(0, whole.weights - part.weights)
+    return whole._replace(weights=left, cell=whole.cell - part.cell, mapped=min(whole.mapped, left))
+
+
+def part_of(target: Model, config: EngineConfig) -> Size:
+    """The size of the last layers of a GGUF model, which the settings put on other devices; the output counts
+    as one."""
+    whole, header, number = size_of(target, config), target.header, config.gpu_layers
     assert isinstance(header, GgufHeader)
-    if free is None:
-        return header.layers + 1
-    numbers = range(1, header.layers + 2)
-    return bisect_right(
-        numbers, free, key=lambda number: _last(header, whole, number).needs(None, config).total
-    )
-
-
-def _last(header: GgufHeader, whole: Size, number: int) -> Size:
-    """The size of the last layers of a model."""
     cell = whole.cell * max(0, min(number - 1, header.layers)) / max(1, header.layers)
-    return whole._replace(weights=header.bytes_of_last(number), cell=cell)
+    return whole._replace(weights=header.bytes_of_last(number, config.cpu_experts), cell=cell)
+
+
+def divide(target: Model, config: EngineConfig, there: int, here: int) -> EngineConfig:
+    """The settings to load a GGUF model with ``there`` bytes of other devices, and ``here`` bytes of this.
+
+    All layers go there, or those that are set, with as many sequences as have room, at least one; otherwise
+    the experts of as few layers as possible stay here, then as few layers; the rest of the last plan may be
+    too large for this machine. Raises :class:`ModelTooLarge` if set layers have no room there.
+    """
+    header = target.header
+    assert isinstance(header, GgufHeader)
+    layers = header.layers + 1 if config.gpu_layers < 0 else min(config.gpu_layers, header.layers + 1)
+    experts = range(header.layers * header.has_experts + 1)
+    if config.cpu_experts >= 0:
+        experts = range(config.cpu_experts, config.cpu_experts + 1)
+    places = [replace(config, gpu_layers=layers, cpu_experts=number) for number in experts]
+    if config.gpu_layers < 0:
+        places += [replace(places[-1], gpu_layers=number) for number in range(layers - 1, -1, -1)]
+    most = config.parallel or size_of(target, config).needs(None, config).sequences
+    numbers = [config.parallel] if config.parallel else [*range(most, 0, -1)]
+
+    def fits(plan: EngineConfig) -> bool:
+        return not plan.gpu_layers or part_of(target, plan).needs(None, plan).total <= there
+
+    plans = [plan for number in numbers if fits(plan := replace(places[0], parallel=number))]
+    for number in numbers[-DIVIDED_SEQUENCES:]:
+        smaller = [replace(place, parallel=number) for place in places]
+        plans += smaller[bisect_left(smaller, True, key=fits) :][:1]
+    if not plans:
+        needed = part_of(target, places[-1]).needs(None, places[-1]).total
+        raise ModelTooLarge(
+            f"{layers} layers of {target.name} (gpu_layers) need {size(needed)} of other devices, where "
+            f"{size(there)} can be used",
+            "Set a smaller gpu_layers, or none: as many as fit.",
+        )
+    fitting = (plan for plan in plans if rest_of(target, plan).needs(None, plan, here).total <= here)
+    return next(fitting, plans[-1])
+
+
+def describe_placement(target: Model, config: EngineConfig) -> str:
+    """``all of it is on the GPU``, or the part of a GGUF model that is there by the settings."""
+    assert isinstance(target.header, GgufHeader)
+    layers = target.header.layers + 1
+    if config.gpu_layers < layers:
+        return f"{config.gpu_layers} of {layers} layers are on the GPU, as many as have room"
+    if config.cpu_experts > 0:
+        return f"all is on the GPU but the experts of {config.cpu_experts} of {layers - 1} layers"
+    return "all of it is on the GPU"
 
 
 def preferred_sequences(each: int, weights: int) -> int:

@@ -136,6 +136,8 @@ MAX_LAYERS = 1024
 """numbers in an array that is kept in any case: it may have one for each layer"""
 SPLIT = re.compile(r"(?P<stem>.*)-(?P<number>\d{5})-of-(?P<count>\d{5})\.gguf", re.DOTALL)
 BLOCK = re.compile(r"blk\.(\d{1,6})\.")
+EXPERTS = re.compile(r"blk\.(\d+)\.ffn_(?:up|down|gate|gate_up)_(?:ch)?exps")
+"""tensors of experts, as llama.cpp's own ``--n-cpu-moe`` finds them"""
 ALIGNMENT = "general.alignment"
 TOKENIZER = "tokenizer.ggml."
 EMBEDDING = "token_embd.weight"
@@ -206,8 +208,9 @@ class GgufHeader:
         blocks = (int(found[1]) for tensor in self.tensors if (found := BLOCK.match(tensor.name)))
         return 1 + max(blocks, default=-1)
 
-    def bytes_of_last(self, n: int) -> int:
-        """Bytes of the weights that llama.cpp puts on a GPU for ``n_gpu_layers`` of ``n``.
+    def bytes_of_last(self, n: int, cpu_experts: int = 0) -> int:
+        """Bytes of the weights that llama.cpp puts on a GPU for ``n_gpu_layers`` of ``n``, where the experts
+        of the first ``cpu_experts`` layers stay with the processor.
 
         These are those of the output, which counts as a layer, and of the last layers; the input embedding
         stays with the processor, or is copied where it is the output's too (``load_tensors`` of its
@@ -215,7 +218,16 @@ class GgufHeader:
         """
         first = max(self.layers + 1 - n, 0)
         outputs = ("output", EMBEDDING) if self.is_tied else ("output",)
-        return sum(t.bytes for t in self.tensors if n > 0 and _is_on_gpu(t.name, first, outputs))
+        return sum(
+            t.bytes
+            for t in self.tensors
+            if n > 0 and _is_on_gpu(t.name, first, outputs) and not _is_expert(t.name, cpu_experts)
+        )
+
+    @property
+    def has_experts(self) -> bool:
+        """True for a mixture of experts."""
+        return any(_is_expert(tensor.name, self.layers) for tensor in self.tensors)
 
     @property
     def is_tied(self) -> bool:
@@ -471,6 +483,12 @@ def _is_on_gpu(name: str, first: int, outputs: tuple[str, ...]) -> bool:
     """Return True if the tensor is of a layer from ``first`` on, or of no layer and named as ``outputs``."""
     block = BLOCK.match(name)
     return name.startswith(outputs) if block is None else int(block[1]) >= first
+
+
+def _is_expert(name: str, layers: int) -> bool:
+    """Return True if the tensor has the experts of one of the first ``layers``."""
+    block = EXPERTS.match(name)
+    return block is not None and int(block[1]) < layers
 
 
 def _type_name(kind: int) -> str:

@@ -43,6 +43,10 @@ class EngineConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     """CPU threads; 0: one per physical core"""
     gpu_layers: Annotated[int, Meta(ge=-1, le=10_000)] = -1
     """layers on the GPU and on the servers of rpc; -1: as many as fit there"""
+    cpu_experts: Annotated[int, Meta(ge=-1, le=10_000)] = -1
+    """first layers of a mixture of experts whose experts stay with the processor; -1: as many as must"""
+    gpu_memory_mb: Annotated[int, Meta(ge=0, le=100_000_000)] = 0
+    """MB of the GPUs' memory that a model may take; 0: all that is free"""
     prefill_chunk: Annotated[int, Meta(ge=0, le=4096)] = 0
     """tokens of prompt per forward, at least 2; 0: 256, on a GPU 512"""
     kv_bits: Literal[0, 4, 8] = 0

@@ -19,15 +19,12 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from msgspec.structs import replace
-
-from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, ModelTooLarge, NodeLost
-from localspec.models.fit import free_memory, layers_over, share_of, size_of
+from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, NodeLost
+from localspec.models.fit import divide, free_memory
 from localspec.models.model import Model
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks.nodes import CONNECT_S, private_server
 from localspec.ranks.peer import PERIOD_S, Lost, Silence
-from localspec.wording import size
 
 GET_DEVICE_MEMORY, HELLO, DEVICE_COUNT = 11, 14, 15
 CAPABILITIES = bytes(24)
@@ -186,27 +183,11 @@ def shared(
     model: Model, config: EngineConfig, servers: Sequence[Server], here: int | None = None
 ) -> EngineConfig:
     """The settings with the number of layers for these servers and this machine's GPUs, and as many sequences
-    as have room there and in ``here`` bytes, None: all that are free, but at least one. Raises
-    :class:`ModelTooLarge` if the layers that were set have no room."""
+    as have room there and in ``here`` bytes, None: all that are free; see :func:`divide`."""
     from localspec.backends.llama_cpp import native
 
-    free = int(USABLE * sum(each.free for each in servers)) + (native.free_bytes() or 0)
-    here = free_memory() if here is None else here
-    most = layers_over(model, config)
-    for sequences in range(size_of(model, config).needs(None, config).sequences, 0, -1):
-        planned = replace(config, parallel=config.parallel or sequences)
-        fitting = layers_over(model, planned, free)
-        wanted = fitting if config.gpu_layers < 0 else min(config.gpu_layers, most)
-        planned = replace(planned, gpu_layers=wanted)
-        if wanted <= fitting and share_of(model, planned).needs(None, planned, here).total <= here:
-            break
-    if wanted > fitting:
-        raise ModelTooLarge(
-            f"{wanted} layers of {model.name} (gpu_layers) do not fit on the servers of rpc: of their memory "
-            f"{size(free)} can be used, which has room for {fitting}",
-            "Set a smaller gpu_layers, or none: as many as fit.",
-        )
-    return planned
+    free = int(USABLE * sum(each.free for each in servers)) + (native.free_bytes(config) or 0)
+    return divide(model, config, free, free_memory() if here is None else here)
 
 
 def prepared(
@@ -285,7 +266,7 @@ def serve(address: str, show: Callable[[str, str], None]) -> None:
             with contextlib.suppress(OSError):  # of a client that has ended
                 request, client = answering.recvfrom(ASKED.size + 1)
                 if len(request) == ASKED.size and request.startswith(MARK):
-                    free = native.free_bytes()
+                    free = native.free_bytes(EngineConfig())
                     free = free_memory() if free is None else free
                     answering.sendto(ANSWERED.pack(request[len(MARK) :], free), client)
 

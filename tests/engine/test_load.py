@@ -12,20 +12,22 @@ import pytest
 from msgspec.structs import replace
 
 import localspec
+from localspec.backends.base import Backend
 from localspec.backends.llama_cpp.backend import NO_STATES
-from localspec.engine.load import DEVICE_CHUNK, choose_here, load, load_engine
+from localspec.engine.load import DEVICE_CHUNK, choose_here, load, load_engine, open_backend
 from localspec.errors import (
     BackendUnavailable,
     InvalidOptions,
     ModelInvalid,
     ModelNotFound,
     ModelTooLarge,
+    OutOfMemory,
     TokenizerMismatch,
 )
 from localspec.models.catalogue import bundled_model
-from localspec.models.fit import needs_of
+from localspec.models.fit import needs_beside, needs_of, part_of
 from localspec.models.library import known_of
-from localspec.models.model import model_at
+from localspec.models.model import Model, model_at
 from localspec.models.pair import Pair, choose
 from localspec.protocol.requests import EngineConfig
 from tests import random_ggufs
@@ -206,27 +208,63 @@ def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None
             load_engine(asking(choice, asked), config=SMALL, free=free)
 
 
-def test_on_a_device_the_backend_finds_the_sequences_with_room(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def device(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The bytes that are free in the memory of a GPU, which this machine seems to have."""
+    free = [0]
     monkeypatch.setattr("localspec.engine.load._on_device", lambda model, config: True)
-    two = needs_of(model_at(TARGET), None, EngineConfig(n_ctx=256, parallel=2)).cells
-    monkeypatch.setattr("localspec.models.fit.free_memory", lambda: two)
-    with load_engine(choose("bundled", "none"), config=EngineConfig(n_ctx=256)) as engine:
-        assert engine.target.capabilities.max_sequences == 2
-        assert engine.config.chunk == DEVICE_CHUNK
+    monkeypatch.setattr("localspec.backends.llama_cpp.native.free_bytes", lambda config: free[0])
+    return free
 
 
-def test_on_a_device_whose_memory_is_known_that_is_planned(monkeypatch: pytest.MonkeyPatch) -> None:
-    config, free = EngineConfig(n_ctx=256, prefill_chunk=256), [0]
-    two, one = (needs_of(model_at(TARGET), None, replace(config, parallel=n)).total for n in (2, 1))
-    monkeypatch.setattr("localspec.engine.load._on_device", lambda model, config: True)
-    monkeypatch.setattr("localspec.backends.llama_cpp.native.free_bytes", lambda: free[0])
-    for free[0], sequences in ((two, 2), (one, 1)):
-        with load_engine(choose("bundled", "none"), config=config, free=0) as engine:
+def test_a_model_gets_the_sequences_and_layers_with_room_on_a_device(device: list[int]) -> None:
+    part, config = part_of(model_at(TARGET), EngineConfig(gpu_layers=99)), EngineConfig(n_ctx=256)
+    two, one = (part.needs(None, replace(config, parallel=n)).total for n in (2, 1))
+    for device[0], sequences, where in (
+        (two, 2, "all of it is on the GPU"),
+        (one, 1, "all of it is on the GPU"),
+        (one - 1, 2, "6 of 7 layers are on the GPU, as many as have room"),
+        (0, 2, "0 of 7 layers"),
+    ):
+        with load_engine(choose("bundled", "none"), config=config) as engine:
             assert engine.target.capabilities.max_sequences == engine.needs.sequences == sequences
-            assert engine.config.chunk == 256
-    free[0] = one - 1
+            assert where in engine.reason and engine.config.chunk == DEVICE_CHUNK
     with pytest.raises(ModelTooLarge, match="are free"):
-        load_engine(choose("bundled", "none"), config=config)
+        load_engine(choose("bundled", "none"), config=config, free=one // 2)
+
+
+def test_a_draft_goes_to_the_processor_before_the_target_loses_layers(
+    device: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed: list[int] = []
+
+    def load(model: Model, config: EngineConfig, *rest: Any, **more: Any) -> Backend:
+        placed.append(config.gpu_layers)
+        device[0] -= target
+        return open_backend(model, config, *rest, **more)
+
+    monkeypatch.setattr("localspec.engine.load.open_backend", load)
+    target = part_of(model_at(TARGET), EngineConfig(gpu_layers=99)).needs(None, SMALL).total
+    draft = needs_beside(model_at(TARGET), model_at(DRAFT), SMALL, 1).total
+    for device[0], layers in ((target + draft, [7, -1]), (target + draft - 1, [7, 0])):
+        load_engine(choose("bundled", "auto"), config=SMALL).close()
+        assert placed == layers
+        placed.clear()
+
+
+def test_a_load_that_fails_for_memory_is_tried_with_less(
+    device: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def load(model: Model, config: EngineConfig, *rest: Any, **more: Any) -> Backend:
+        if config.gpu_layers > 5:
+            raise OutOfMemory("llama.cpp cannot load it: unable to allocate Vulkan0 buffer")
+        return open_backend(model, config, *rest, **more)
+
+    monkeypatch.setattr("localspec.engine.load.open_backend", load)
+    device[0] = part_of(model_at(TARGET), EngineConfig(gpu_layers=99)).needs(None, SMALL).total
+    with load_engine(choose("bundled", "none"), config=SMALL) as engine:
+        assert " of 7 layers are on the GPU" in engine.reason
+    assert "it is loaded again with" in caplog.text
 
 
 def test_a_gguf_model_is_not_shared_and_says_so() -> None:

@@ -15,8 +15,20 @@ from localspec.engine.load import load, load_engine
 from localspec.errors import ModelTooLarge
 from localspec.models import fit
 from localspec.models.directory import ModelDirectory
-from localspec.models.fit import PROCESS, Needs, Size, context_size, free_memory, needs_of, size_of
-from localspec.models.model import model_at
+from localspec.models.fit import (
+    PROCESS,
+    Needs,
+    Size,
+    context_size,
+    divide,
+    free_memory,
+    needs_of,
+    part_of,
+    rest_of,
+    size_of,
+)
+from localspec.models.gguf import GgufHeader
+from localspec.models.model import Model, model_at
 from localspec.models.pair import choose
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import MB
@@ -24,6 +36,7 @@ from tests.mlx_pair import mlx_model
 from tests.models.ggufs import DRAFT, TARGET, gguf, ints, string, tensor, uint32
 
 SMALL = EngineConfig(n_ctx=256, parallel=1)
+MIB = 1 << 20
 
 
 def test_what_the_bundled_pair_needs_is_what_llama_cpp_takes() -> None:
@@ -187,3 +200,47 @@ def test_without_control_groups_the_machine_counts(tmp_path: Path) -> None:
     (tmp_path / "cgroup").write_text("1:memory:/docker\n")
     assert fit._left_to_cgroup(tmp_path / "cgroup", tmp_path) is None
     assert 0 < free_memory() <= psutil.virtual_memory().total
+
+
+def places(model: Model, config: EngineConfig, *free_mb: float) -> list[tuple[int, int, int]]:
+    """Layers there, layers whose experts stay here, and sequences, with so many MB of other devices."""
+    plans = [divide(model, config, int(each * MB), 1000 * MB) for each in free_mb]
+    return [(plan.gpu_layers, max(0, plan.cpu_experts), plan.parallel) for plan in plans]
+
+
+def test_what_does_not_fit_on_a_device_is_divided(tmp_path: Path) -> None:
+    dense, config = model_at(TARGET), EngineConfig()
+    part = part_of(dense, EngineConfig(gpu_layers=99))
+    whole = part.needs(None, EngineConfig(parallel=1)).total / MB
+    assert part.context is not None
+    each = part.cell * part.context / MB
+    assert isinstance(dense.header, GgufHeader)
+    most = dense.header.layers + 1
+    assert places(dense, config, whole + 3 * each, whole + each, whole) == [(most, 0, n) for n in (4, 2, 1)]
+    (fewer, none, sequences), least = places(dense, config, whole - 1, 0)
+    assert (0 < fewer < most, none, sequences) == (True, 0, 2) and least == (0, 0, 2)
+    assert places(dense, replace(config, gpu_layers=2, parallel=3), 1000) == [(2, 0, 3)]
+    with pytest.raises(
+        ModelTooLarge, match=r"2 layers of .* \(gpu_layers\) need .* where 1\.0 MB can be used"
+    ):
+        divide(dense, replace(config, gpu_layers=2), MB, 1000 * MB)
+
+
+def test_experts_stay_before_layers_do(tmp_path: Path) -> None:
+    names = [
+        "output.weight",
+        *(f"blk.{i}.{each}.weight" for i in range(3) for each in ("attn_q", "ffn_up_exps")),
+    ]
+    tensors = [tensor(name, (256, 4096), 0, offset=4 * MIB * i) for i, name in enumerate(names)]
+    facts = [string("general.architecture", "llama"), uint32("llama.block_count", 3)]
+    (tmp_path / "moe.gguf").write_bytes(gguf(facts, tensors, bytes(4 * MIB * len(names))))
+    model, config = model_at(tmp_path / "moe.gguf"), EngineConfig(parallel=1)
+    whole = part_of(model, EngineConfig(gpu_layers=4)).needs(None, config).total / MB
+    one = 4 * MIB / MB
+    assert [rest_of(model, EngineConfig(gpu_layers=4, cpu_experts=n)).weights // MIB for n in (0, 3)] == [
+        0,
+        12,
+    ]
+    assert places(model, config, *(whole - n * one for n in range(4))) == [(4, n, 1) for n in range(4)]
+    assert places(model, config, whole - 3.5 * one, whole - 4 * one) == [(3, 3, 1), (3, 3, 1)]
+    assert places(model, replace(config, cpu_experts=1), whole) == [(4, 1, 1)]

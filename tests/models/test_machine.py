@@ -77,8 +77,9 @@ def test_weights_are_counted_in_the_memory_of_gpus_alone(monkeypatch: pytest.Mon
     whole = header.bytes_of_last(999)
     for kind, count in (("gpu", whole), ("integrated gpu", whole), ("accelerator", 0), ("cpu", 0)):
         monkeypatch.setattr(native, "devices_of", lambda context, kind=kind: [native.Device(kind, "x")])
-        assert native.offloaded_bytes(None, header, 999) == count, kind
-        assert native.offloaded_bytes(None, header, 0) == 0
+        monkeypatch.setattr(native, "gpu_layers", lambda config: config.gpu_layers)
+        assert native.offloaded_bytes(None, header, EngineConfig(gpu_layers=999)) == count, kind
+        assert native.offloaded_bytes(None, header, EngineConfig(gpu_layers=0)) == 0
 
 
 def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,9 +97,10 @@ def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: py
         "ggml_backend_dev_memory": read,
     }
     monkeypatch.setattr(native, "exported", lambda name, *types: functions[name])
-    assert native.free_bytes() == 1300 * MB - native.SPARE
+    assert native.free_bytes(EngineConfig()) == 1300 * MB - 2 * native.SPARE
+    assert native.free_bytes(EngineConfig(gpu_memory_mb=50)) == 50 * MB
     kinds[1:3] = [2, 2]
-    assert native.free_bytes() is None
+    assert native.free_bytes(EngineConfig()) is None
 
 
 def learnt(directory: Path, change: Callable[[LlamaCppBackend], None] = lambda backend: None) -> Learning:

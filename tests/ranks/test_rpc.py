@@ -15,7 +15,7 @@ import pytest
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp import rpc as library
 from localspec.errors import BackendUnavailable, InvalidOptions, LocalspecError, ModelTooLarge, NodeLost
-from localspec.models.fit import layers_over, share_of, size_of
+from localspec.models.fit import share_of, size_of
 from localspec.models.gguf import GgufHeader
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
@@ -111,7 +111,7 @@ def test_layers_on_servers_and_those_here_are_the_whole_model() -> None:
     assert share_of(model, EngineConfig(n_ctx=256)) == whole
     shares = [
         share_of(model, EngineConfig(n_ctx=256, rpc=SMALL.rpc, gpu_layers=n))
-        for n in range(layers_over(model, SMALL) + 1)
+        for n in range(model.header.layers + 2)
     ]
     assert shares[0] == whole
     assert sorted((each.weights for each in shares), reverse=True) == [each.weights for each in shares]
@@ -122,7 +122,8 @@ def test_layers_on_servers_and_those_here_are_the_whole_model() -> None:
 
 def test_servers_get_as_many_layers_as_they_have_room_for() -> None:
     model = model_at(TARGET)
-    most = layers_over(model, SMALL)
+    assert isinstance(model.header, GgufHeader)
+    most = model.header.layers + 1
 
     def layers(free: int, wanted: int = -1) -> int:
         config = EngineConfig(n_ctx=256, rpc=SMALL.rpc, gpu_layers=wanted)
@@ -130,8 +131,8 @@ def test_servers_get_as_many_layers_as_they_have_room_for() -> None:
 
     assert native.gpus() == [] and [layers(0), layers(1000 * MB), layers(1000 * MB, 99)] == [0, most, most]
     assert layers(1000 * MB, 2) == 2
-    assert [shared(model, EngineConfig(rpc=("b:1",)), [], n * MB).parallel for n in (0, 1000)] == [1, 4]
-    with pytest.raises(ModelTooLarge, match="2 layers of stdlib-6m .* room for 0"):
+    assert [shared(model, EngineConfig(rpc=("b:1",)), [], n * MB).parallel for n in (0, 1000)] == [1, 2]
+    with pytest.raises(ModelTooLarge, match="2 layers of stdlib-6m .* need .* where 0.0 kB can be used"):
         layers(0, 2)
 
 

@@ -21,6 +21,7 @@ from typing import Any
 
 import llama_cpp.llama_cpp as lib
 import numpy as np
+from msgspec.structs import replace
 
 from localspec.backends.base import (
     Capabilities,
@@ -37,7 +38,7 @@ from localspec.backends.llama_cpp import native, rpc
 from localspec.backends.llama_cpp.native import CPU, GPU, backends_of, described, exported, offloaded_bytes
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.errors import EngineBusy, EngineError, LocalspecError, ModelInvalid
-from localspec.models.fit import free_memory, share_of, states_kept
+from localspec.models.fit import free_memory, rest_of, share_of, states_kept
 from localspec.models.gguf import GgufHeader
 from localspec.models.model import Model, problem_of_file
 from localspec.process import delayed
@@ -517,10 +518,11 @@ class LlamaCppBackend:
             f" {header.size} bytes {hash_of_end(model.path)},"
             f" {native.threads(config, self._lib_model)} threads,"
             f" {native.gpu_layers(config)} layers on the GPU, chunks of {config.chunk}"
-            + f", {config.kv_bits}-bit cells"
-            * bool(config.kv_bits)
+            + f", experts of {config.cpu_experts} layers on the processor" * (config.cpu_experts > 0)
+            + f", {config.kv_bits}-bit cells" * bool(config.kv_bits)
         )
-        size = share_of(model, config)
+        placed = replace(config, gpu_layers=native.gpu_layers(config))
+        size = share_of(model, config) if config.rpc else rest_of(model, placed)
         n_ctx, n_sequences = native.sizes(self._lib_model, config, size)
         states = 0 if self._drafts else states_kept(size.state, n_sequences, free_memory())
         self._context = native.new_context(
@@ -528,7 +530,8 @@ class LlamaCppBackend:
         )
         self._abort = native.AbortFlag(self._context)
         layers = lib.llama_model_n_layer(self._lib_model)
-        on = described(self._context, layers=layers, layers_on_gpu=native.gpu_layers(config))
+        whole = native.gpu_layers(config) if config.cpu_experts <= 0 else 0
+        on = described(self._context, layers=layers, layers_on_gpu=whole)
         self.reference_mode = ReferenceMode(self._context, header.types, on_cpu=GPU not in on)
         self.description += ", rounds in reference mode" * self.reference_mode.available + f", on {on}"
         max_batch = lib.llama_n_batch(self._context)
@@ -542,7 +545,7 @@ class LlamaCppBackend:
             self.description += f", {kept} earlier states"
             if not kept and not self._drafts:
                 obstacle = NO_STATES if states else NO_ROOM
-        offloaded = offloaded_bytes(self._context, header, native.gpu_layers(config))
+        offloaded = offloaded_bytes(self._context, header, config)
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
             trained_ctx=native.trained_context(self._lib_model),

@@ -109,10 +109,10 @@ def described(context: Any, *, layers: int, layers_on_gpu: int) -> str:
     return f"{on}, build {build()}"
 
 
-def offloaded_bytes(context: Any, header: GgufHeader, layers_on_gpu: int) -> int:
+def offloaded_bytes(context: Any, header: GgufHeader, config: EngineConfig) -> int:
     """Return the bytes of weights in the memory of GPUs, 0 where no device of the context is one."""
     is_gpu = any(device.kind in GPUS for device in _known_devices(context))
-    return header.bytes_of_last(layers_on_gpu) if is_gpu else 0
+    return header.bytes_of_last(gpu_layers(config), config.cpu_experts) if is_gpu else 0
 
 
 def _known_devices(context: Any) -> list[Device]:
@@ -123,11 +123,11 @@ def _known_devices(context: Any) -> list[Device]:
         return [*list_gpus().values()]
 
 
-def free_bytes() -> int | None:
+def free_bytes(config: EngineConfig) -> int | None:
     """Return the bytes for a model in the memory of this machine's GPUs, over which llama.cpp distributes its
-    layers; None where there is none, or where it is the machine's own."""
-    devices = gpus()
-    return max(0, sum(map(free_of, devices)) - SPARE) if devices else None
+    layers, at most those of the settings; None where there is none, or where it is the machine's own."""
+    free = [max(0, free_of(device) - SPARE) for device in gpus()]
+    return min(sum(free), config.gpu_memory_mb * MB or sum(free)) if free else None
 
 
 def free_of(device: int) -> int:
@@ -178,6 +178,8 @@ SMALL_MODEL = 32 * 1024 * 1024
 """bytes of weights"""
 ALL_LAYERS = 999
 NO_MEMORY = "unable to allocate"
+CPU_EXPERTS = r"blk\.{}\.ffn_(up|down|gate|gate_up)_(ch|)exps"
+"""a layer's tensors of experts, as llama.cpp's own ``--n-cpu-moe`` names them"""
 SMALLER = "Use a smaller model or quantisation, or set a smaller n_ctx or parallel."
 MAPS = Path("/proc/self/maps")
 SHARED = "r--s"
@@ -274,6 +276,8 @@ def load_model(
     params.n_gpu_layers = gpu_layers(config)
     callback = lib.llama_progress_callback(lambda fraction, _: report is None or report(fraction))
     params.progress_callback = callback
+    overrides = _overrides(config.cpu_experts)
+    params.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
     listed = array_of([*devices])
     if devices:
         params.devices = ctypes.cast(listed, ctypes.c_void_p)
@@ -286,6 +290,20 @@ def load_model(
         raise ModelInvalid(f"llama.cpp cannot load {path}: {last_error('no reason given')}")
     _drop_mapped()
     return model
+
+
+class _Override(ctypes.Structure):
+    """``struct llama_model_tensor_buft_override``: the tensors of a pattern, and the memory they go to."""
+
+    _fields_ = (("pattern", ctypes.c_char_p), ("buft", ctypes.c_void_p))
+
+
+def _overrides(cpu_experts: int) -> Any:
+    """Return llama.cpp's list of tensors in the processor's memory, the experts of the first layers; it ends
+    with an empty one."""
+    memory = exported("ggml_backend_cpu_buffer_type", ctypes.c_void_p)()
+    listed = [_Override(CPU_EXPERTS.format(layer).encode(), memory) for layer in range(cpu_experts)]
+    return (_Override * (len(listed) + 1))(*listed)
 
 
 def _drop_mapped() -> None:
@@ -332,7 +350,7 @@ def sizes(model: Any, config: EngineConfig, size: Size | None = None) -> tuple[i
     """See :func:`choose_sizes`; ``size`` comes from the header, from which the memory is planned."""
     if size is not None and size.single:
         config = msgspec.structs.replace(config, parallel=1)
-    if size is not None and (size.cell or size.state):
+    if size is not None and (size.cell or size.state or gpu_layers(config)):
         taken = CellBytes(int(size.cell), size.state)
     else:
         taken = CellBytes(kv_bytes_per_token(model, config))
