@@ -83,7 +83,7 @@ class Trap:
 
     def uses_everything(self) -> None:
         """All kinds of processes that a daemon starts: a worker, the memory's, the HTTP server."""
-        self.works("run", "--max-tokens", "4", "def f(x):")
+        self.works("run", "--max-tokens", "4", input="def f(x):")
         self.works("memory", "stats")
         until_sync(lambda: "HTTP server: http://" in self.works("daemon", "status"), "the door is open")
         self.works("models", "unload")
