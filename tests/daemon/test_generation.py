@@ -215,7 +215,7 @@ async def test_metrics_count_requests_and_tokens(start: StartDaemon) -> None:
 async def test_logs_hold_no_prompt_and_no_answer(start: StartDaemon) -> None:
     daemon = start()
     async with raw(daemon) as client:
-        for prompt in ("confidential fail", "kill confidential", "confidential"):
+        for prompt in ("confidential fail", "kill SIGKILL confidential", "confidential"):
             await client.call(1, "generate", prompt=prompt)
         await client.call(2, "generate", prompt="confidential", options={"k": "confidential"})
     await until(lambda: "worker" in daemon.log(), "something is logged")
@@ -234,11 +234,11 @@ def real(home: Path, start: StartDaemon) -> DaemonProcess:
 @pytest.mark.parametrize("special", [False, True])
 async def test_they_are_those_of_the_engine(real: DaemonProcess, special: bool) -> None:
     async with raw(real) as client:
-        found = (await client.result(1, "tokenize", text=TEXT, special=special, pieces=True))["tokens"]
+        found = await client.result(1, "tokenize", text=TEXT, special=special, pieces=True)
         with localspec.load("bundled", draft="none") as engine:
             vocabulary = engine.target.vocabulary
-            assert [token["id"] for token in found] == vocabulary.encode(TEXT, special=special)
-        assert b"".join(base64.b64decode(token["piece"]) for token in found).decode() == TEXT
+            assert found["tokens"] == vocabulary.encode(TEXT, special=special)
+        assert b"".join(map(base64.b64decode, found["pieces"])).decode() == TEXT
 
 
 @pytest.mark.slow
