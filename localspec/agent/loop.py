@@ -42,7 +42,7 @@ NO_FUNCTION = (
 )
 
 COMMENT = r"//[^\n]*|/\*.*?\*/"
-EXTRA = re.compile(rf'("(?:\\.|[^"\\])*")|{COMMENT}|,(?=(?:\s|{COMMENT})*[}}\]])', re.DOTALL)
+EXTRA = re.compile(rf'("(?:\\.|[^"\\])*")|{COMMENT}|,(?=(?>\s|{COMMENT})*+[}}\]])', re.DOTALL)
 """in JSON: a text, which stays, a comment, or a comma behind a last item"""
 VARIABLE = re.compile(r"\$\{(?:env:)?(\w+)(?::-([^}]*))?\}")
 """of the environment, with a value for where it is not set"""

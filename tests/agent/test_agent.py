@@ -207,7 +207,7 @@ def test_files_as_other_programs_write_them(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setenv("PLACE", "/x")
     path, env = tmp_path / "mcp.json", '{"D": "${env:PLACE}"}'
     server = f'"command": "e", /* "x", */ "args": ["${{PLACE}}/a", "//b,]", "${{OTHER:-c}}",], "env": {env}'
-    path.write_text(f'\ufeff{{"servers": {{ // mine\n"a": {{{server}}}, // last,\n}}}}')
+    path.write_text(f'\ufeff{{"servers": {{ // mine\n"a": {{{server}}}, {"/" * 99}\n"b": {{}}, // end,\n}}}}')
     assert servers_in(path)[0].program == (("e", "/x/a", "//b,]", "c"), {"D": "/x"})
 
 
