@@ -122,7 +122,7 @@ def load_engine(
     if pair.drafter.asked and room is not None:
         needs_of(pair.target, pair.draft, config, room).check(pair.target.name, room)
     engine = load_target(
-        pair, config=config, progress=progress, memory=memory, free=room, over_nodes=over_nodes
+        pair, config=config, progress=progress, memory=memory, free=free, over_nodes=over_nodes
     )
     try:
         left = None if free is None else free - engine.needs.total
