@@ -42,7 +42,8 @@ def find_accelerators(
 ) -> list[Accelerator]:
     """Return the accelerators of Linux, best first, by files below ``root``, and commands of the PATH."""
     devices = [file.resolve() for file in root.glob("sys/class/drm/renderD*/device")]
-    vendors = {(file / "vendor").read_text().strip() for file in devices if file.name != INTEGRATED}
+    files = [file / "vendor" for file in devices if file.name != INTEGRATED]
+    vendors = {file.read_text().strip() for file in files if file.exists()}  # those on the PCI bus have one
     nvidia = VENDORS["0x10de"] if _first(root, NVIDIA_FILES) else ""
     amd = VENDORS["0x1002"] if "0x1002" in vendors and _first(root, ("dev/kfd",)) else ""
     any_gpu = next((title for vendor, title in VENDORS.items() if vendor in vendors), "")

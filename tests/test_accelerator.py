@@ -9,7 +9,7 @@ import pytest
 from localspec.accelerator import choose_accelerator, find_accelerators
 from localspec.errors import InvalidOptions
 
-NVIDIA, AMD, INTEL, VIRTUAL = "0x10de", "0x1002", "0x8086", "0x1af4"
+NVIDIA, AMD, INTEL, VIRTUAL, BOARD = "0x10de", "0x1002", "0x8086", "0x1af4", "no PCI vendor"
 DRIVER, KFD, HIPCC = "dev/nvidia0", "dev/kfd", "opt/rocm/bin/hipcc"
 HEADERS, SPIRV = "usr/include/vulkan/vulkan_core.h", "usr/share/cmake/SPIRV-Headers"
 BUS = "sys/devices/pci0000:00"
@@ -25,7 +25,8 @@ def choose(root: Path, gpu: str, files: str, commands: str, wanted: str = "") ->
         vendor, _, slot = gpu.partition("@")
         device, node = root / BUS / (slot or "0000:01:00.0"), root / "sys/class/drm/renderD128"
         device.mkdir(parents=True)
-        (device / "vendor").write_text(f"{vendor}\n")
+        if vendor != BOARD:
+            (device / "vendor").write_text(f"{vendor}\n")
         node.mkdir(parents=True)
         (node / "device").symlink_to(device)
     found = find_accelerators(root, lambda name: f"/bin/{name}" if name in commands.split() else None, {})
@@ -38,6 +39,7 @@ def choose(root: Path, gpu: str, files: str, commands: str, wanted: str = "") ->
     [
         ("", "", "nvcc glslc", "cpu", "built for the CPU: no GPU was found."),
         (VIRTUAL, f"{HEADERS} {SPIRV}", "glslc", "cpu", "no GPU was found."),
+        (BOARD, f"{HEADERS} {SPIRV}", "glslc", "cpu", "no GPU was found."),
         (f"{INTEL}@0000:00:02.0", f"{HEADERS} {SPIRV}", "glslc", "cpu", "no GPU was found."),
         (INTEL, f"{HEADERS} {SPIRV}", "glslc", "vulkan", "built for Vulkan: an Intel GPU."),
         ("", DRIVER, "nvcc", "cuda", "built for CUDA: an NVIDIA GPU."),
