@@ -23,13 +23,13 @@ from localspec.errors import BackendUnavailable, ExitCode, LocalspecError
 from localspec.process import python, surroundings
 
 LEAN = Path(__file__).parents[2] / "locks" / "lean.cmake"
-OPTIONS = ("LLAVA_BUILD=OFF", "GGML_RPC=ON", f"CMAKE_PROJECT_llama.cpp_INCLUDE={LEAN}")
+OPTIONS = ("LLAVA_BUILD=OFF", "GGML_RPC=ON")
 PIP = python("pip", "--disable-pip-version-check")
 LOCKED = ("--verbose", "--no-cache-dir", "--no-deps", "--no-build-isolation", "--require-hashes")
 STEP = re.compile(r"\[(\d+)/(\d+)\]")
 """Ninja's count, at the beginning of a line"""
 FEATURES = re.compile(r"^(?:flags|Features)\s*:.*", re.MULTILINE)
-FAULT = re.compile(r"\berror: |CMake Error|Could NOT find")
+FAULT = re.compile(r"(?i:\berror: )|CMake Error|Could NOT find")
 MOST_FAULTS = 3
 """lines about errors that are shown of a build that failed"""
 
@@ -58,6 +58,7 @@ def build(lock: Path, options: tuple[str, ...]) -> Path:
     defined = ";".join((*OPTIONS, *options))
     own = os.environ.get("CMAKE_ARGS", "")
     parts = "\n".join((lock.read_text(), LEAN.read_text(), defined, own, _processor()))
+    defined += f";CMAKE_PROJECT_llama.cpp_INCLUDE={LEAN}"
     key = hashlib.sha256(parts.encode()).hexdigest()[:12]
     folder = home.private_dir(home.cache_dir() / "builds" / key)
     if kept := next(folder.glob("*.whl"), None):
@@ -87,7 +88,8 @@ def build(lock: Path, options: tuple[str, ...]) -> Path:
             elif "Configuring CMake" in line:
                 progress("llama.cpp: configuring", 0.0)
         if running.wait():
-            raise BackendUnavailable(f"llama.cpp could not be compiled: {log}\n{''.join(faults).rstrip()}")
+            text = f"llama.cpp could not be compiled: {log}\n{''.join(faults)}".rstrip()
+            raise BackendUnavailable(text, "Then run `make install` again.")
         built = next(Path(place).glob("*.whl"))
         return Path(shutil.copy(built, folder.with_suffix(".part"))).replace(folder / built.name)
 
@@ -103,7 +105,7 @@ def _processor() -> str:
 
 if __name__ == "__main__":
     try:
-        install(Path(sys.argv[1]), *sys.argv[2:])
+        install(Path(sys.argv[1]), " ".join(sys.argv[2:]))
     except LocalspecError as error:
         output.failure(error, as_json=False)
         sys.exit(error.exit_code)

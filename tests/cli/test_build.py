@@ -19,7 +19,7 @@ with log.open("a") as file:
 if sys.argv[1] == "wheel":
     print("[1/2] Building CXX object")
     if {failing!r} in defined:
-        sys.exit("x.cpp:1: error: no such shader")
+        sys.exit("ERROR: no such shader")
     pathlib.Path(sys.argv[sys.argv.index("--wheel-dir") + 1], "llama.whl").touch()
 """
 VULKAN = Accelerator("vulkan", "Vulkan", "an AMD GPU", "", ("GGML_VULKAN=ON",))
@@ -33,7 +33,7 @@ def lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "llama.txt"
 
 
-def runs(lock: Path, monkeypatch: pytest.MonkeyPatch, failing: str = "-") -> list[str]:
+def runs(lock: Path, monkeypatch: pytest.MonkeyPatch, failing: str = "NOTHING") -> list[str]:
     """Install by a pip whose build fails with these options; returns what it was run with."""
     log, pip = lock.with_name("log"), lock.with_name("pip.py")
     log.write_text("")
@@ -45,7 +45,10 @@ def runs(lock: Path, monkeypatch: pytest.MonkeyPatch, failing: str = "-") -> lis
 
 def test_a_build_is_kept_by_its_options(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built, installed = runs(lock, monkeypatch)
-    assert built.startswith("wheel LLAVA_BUILD=OFF;") and built.endswith(";GGML_VULKAN=ON")
+    assert built.startswith("wheel LLAVA_BUILD=OFF;") and ";GGML_VULKAN=ON;" in built
+    lean = lock.with_name("lean.cmake")  # of another checkout
+    lean.write_text(build.LEAN.read_text())
+    monkeypatch.setattr(build, "LEAN", lean)
     assert runs(lock, monkeypatch) == [installed] == ["install llama.whl"]
     monkeypatch.setattr(build, "find_accelerators", list)
     built, _ = runs(lock, monkeypatch)
@@ -58,7 +61,7 @@ def test_a_build_that_fails_is_replaced_by_one_for_the_cpu(
     assert len(runs(lock, monkeypatch, failing="VULKAN")) == 3
     shown = capsys.readouterr().err
     assert "built for Vulkan: an AMD GPU." in shown
-    assert "error: no such shader\nllama.cpp is built for the CPU" in shown
+    assert "ERROR: no such shader\nllama.cpp is built for the CPU" in shown
     lock.write_text("llama-cpp-python==2")
     with pytest.raises(BackendUnavailable, match=r"(?s)compiled: .*/build\.log\n.*no such shader"):
         runs(lock, monkeypatch, failing="LLAVA")
