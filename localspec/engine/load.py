@@ -255,7 +255,8 @@ def _open_draft(
         needs.check(f"the draft model {model.name} beside {target.model}", room)
     # As many sequences as the target has, so that every request can have its own draft.
     sized = msgspec.structs.replace(engine.config, parallel=limits.max_sequences, nodes=(), rpc=())
-    sized = msgspec.structs.replace(sized, gpu_layers=-1, cpu_experts=-1)  # which are about the target
+    layers = -1 if engine.config.gpu_layers else 0  # the number is about the target
+    sized = msgspec.structs.replace(sized, gpu_layers=layers, cpu_experts=-1)
     there = _device_bytes(model, sized)
     if there is not None and needs.total > there:
         sized = msgspec.structs.replace(sized, gpu_layers=0)

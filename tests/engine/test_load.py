@@ -247,8 +247,13 @@ def test_a_draft_goes_to_the_processor_before_the_target_loses_layers(
     monkeypatch.setattr("localspec.engine.load.open_backend", load)
     target = part_of(model_at(TARGET), EngineConfig(gpu_layers=99)).needs(None, SMALL).total
     draft = needs_beside(model_at(TARGET), model_at(DRAFT), SMALL, 1).total
-    for device[0], layers in ((target + draft, [7, -1]), (target + draft - 1, [7, 0])):
-        load_engine(choose("bundled", "auto"), config=SMALL).close()
+    none = replace(SMALL, gpu_layers=0)
+    for device[0], config, layers in (
+        (target + draft, SMALL, [7, -1]),
+        (target + draft - 1, SMALL, [7, 0]),
+        (target + draft, none, [0, 0]),
+    ):
+        load_engine(choose("bundled", "auto"), config=config).close()
         assert placed == layers
         placed.clear()
 
