@@ -40,6 +40,7 @@ from localspec.models.fit import (
     rest_of,
     servers_of,
 )
+from localspec.models.gguf import GgufHeader
 from localspec.models.library import learnt_dir
 from localspec.models.model import Model, vocab_fp
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon, without
@@ -155,6 +156,9 @@ def load_target(
     _check_current(pair.target)
     if not config.prefill_chunk and _on_device(pair.target, config):
         config = msgspec.structs.replace(config, prefill_chunk=DEVICE_CHUNK)
+    if isinstance(header := pair.target.header, GgufHeader):  # each number is a pattern that llama.cpp tries
+        experts = min(config.cpu_experts, header.layers * header.has_experts)
+        config = msgspec.structs.replace(config, cpu_experts=experts)
     room, whole = room_for(config, free).free(pair.target), ""
     needs = _planned(pair, config, room)
     shown, others = progress and partial(progress, "target"), nodes_of(pair.target, config)
@@ -163,8 +167,8 @@ def load_target(
         if others:
             target = _over_nodes(over_nodes, pair.target)(pair.target, config, shown)
         elif there is not None:
-            target, config, needs = _open_divided(pair, config, there, free, shown)
-            whole = f"; {describe_placement(pair.target, config)}"
+            target, plan, needs = _open_divided(pair, config, there, free, shown)
+            whole, config = f"; {describe_placement(pair.target, plan, config)}", plan
         else:
             if needs.cells and room is not None:  # otherwise the backend finds how many sequences have room
                 config = msgspec.structs.replace(config, parallel=needs.sequences)

@@ -325,12 +325,14 @@ def divide(target: Model, config: EngineConfig, there: int, here: int) -> Engine
     return next(fitting, plans[-1])
 
 
-def describe_placement(target: Model, config: EngineConfig) -> str:
-    """``all of it is on the GPU``, or the part of a GGUF model that is there by the settings."""
+def describe_placement(target: Model, config: EngineConfig, wanted: EngineConfig) -> str:
+    """``all of it is on the GPU``, or the part of a GGUF model that is there by the settings for which it was
+    loaded, planned from those that were ``wanted``."""
     assert isinstance(target.header, GgufHeader)
     layers = target.header.layers + 1
     if config.gpu_layers < layers:
-        return f"{config.gpu_layers} of {layers} layers are on the GPU, as many as have room"
+        room = ", as many as have room" * (wanted.gpu_layers < 0)
+        return f"{config.gpu_layers} of {layers} layers are on the GPU{room}"
     if config.cpu_experts > 0:
         return f"all is on the GPU but the experts of {config.cpu_experts} of {layers - 1} layers"
     return "all of it is on the GPU"

@@ -229,9 +229,12 @@ def test_a_model_gets_the_sequences_and_layers_with_room_on_a_device(device: lis
         with load_engine(choose("bundled", "none"), config=config) as engine:
             assert engine.target.capabilities.max_sequences == engine.needs.sequences == sequences
             assert where in engine.reason and engine.config.chunk == DEVICE_CHUNK
-    for device[0], free in ((0, one // 2), (one - 1, one // 2)):
+    for device[0] in (0, one - 1):
         with pytest.raises(ModelTooLarge, match="are free"):
-            load_engine(choose("bundled", "none"), config=config, free=free)
+            load_engine(choose("bundled", "none"), config=config, free=one // 2)
+    config = replace(config, gpu_layers=0, cpu_experts=9)
+    with load_engine(choose("bundled", "none"), config=config) as engine:
+        assert "; 0 of 7 layers are on the GPU; no" in engine.reason and engine.config.cpu_experts == 0
 
 
 def test_a_draft_goes_to_the_processor_before_the_target_loses_layers(
