@@ -83,15 +83,6 @@ def test_exit_codes_are_the_documented_numbers() -> None:
     }
 
 
-def test_a_description_is_code_message_and_remedy() -> None:
-    described = errors.QueueFull("full", "wait").as_dict()
-    assert described == {"code": "queue_full", "message": "full", "remedy": "wait"}
-
-
-def test_an_error_reads_as_its_message() -> None:
-    assert str(errors.Gone("too old")) == "too old"
-
-
 @pytest.mark.parametrize("data", [{}, {"code": "from_the_future"}])
 def test_an_unknown_code_gives_the_root(data: dict[str, str]) -> None:
     rebuilt = from_dict(data)

@@ -84,13 +84,8 @@ def test_asking_where_the_configuration_is_creates_nothing(root: Path) -> None:
 
 
 @pytest.mark.parametrize("name", PRIVATE)
-def test_private_places_are_their_owners(root: Path, name: str) -> None:
+def test_private_places_are_their_owners_and_closed_if_open(root: Path, name: str) -> None:
     assert mode(PLACES[name]()) == 0o700
-
-
-@pytest.mark.parametrize("name", PRIVATE)
-def test_a_place_open_to_others_is_closed(root: Path, name: str) -> None:
-    (root / name).mkdir(parents=True)
     (root / name).chmod(0o777)
     assert mode(PLACES[name]()) == 0o700
 

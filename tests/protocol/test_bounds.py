@@ -53,13 +53,6 @@ def test_the_longest_name_is_refused_with_a_short_sentence() -> None:
         assert read_message(f'{head}"{name}":1}}') == "-32600"
 
 
-@pytest.mark.parametrize("id", ["1" * 4000, "-" + "9" * 19, '"%s"' % ("x" * 129)])
-def test_an_id_is_short(id: str) -> None:
-    with pytest.raises(ProtocolFault) as refused:
-        jsonrpc.decode(f'{{"jsonrpc": "2.0", "id": {id}, "method": "metrics"}}')
-    assert refused.value.code == jsonrpc.INVALID_REQUEST and refused.value.id is None
-
-
 def test_an_error_keeps_its_ends() -> None:
     error = ModelNotFound(f"there is no model {'x' * 100_000} here", "y" * 100_000)
     sent = jsonrpc.decode(jsonrpc.failure(1, error))

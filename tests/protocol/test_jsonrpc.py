@@ -83,7 +83,15 @@ def test_what_is_no_message_is_an_invalid_request(text: str) -> None:
         {"method": None},
         {"extra": 1},
         {"error": {"code": "a", "message": "m"}},
-        *[{"id": 1.5}, {"id": True}, {"id": None}, {"id": []}, {"id": {}}, {"id": "x" * 129}],
+        *[
+            {"id": 1.5},
+            {"id": True},
+            {"id": None},
+            {"id": []},
+            {"id": {}},
+            {"id": "x" * 129},
+            {"id": 1 - 10**19},
+        ],
     ],
 )
 def test_an_invalid_request_is_answered_by_its_id_if_that_is_a_number_or_a_short_text(
