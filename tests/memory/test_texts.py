@@ -144,10 +144,7 @@ def test_a_workspace_is_the_git_root_by_its_real_path(tree: Path, tmp_path: Path
     assert workspace_of(tmp_path / "other") == tree.resolve()
     (tree / "src" / ".git").write_text("gitdir: elsewhere\n")  # a submodule
     assert workspace_of(tree / "src" / "deep") == (tree / "src").resolve()
-
-
-def test_outside_of_git_there_is_no_workspace() -> None:
-    assert workspace_of(Path("/")) is None
+    assert workspace_of(Path("/")) is None, "there is no git"
 
 
 LEARNT = "a.py keep.log src/y.log src/not/there/yet.py"

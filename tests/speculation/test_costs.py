@@ -154,12 +154,10 @@ def test_one_slow_piece_of_a_prompt_is_a_hiccup() -> None:
     [
         {"level": "much"},
         {"level": float("nan")},
-        {"level": -1},
         {"level": 1e308},
         {"level": 0},
         {"level": int("9" * 400)},
         {"ratios": 7},
-        {"ratios": {"2": "much"}},
         {"ratios": {"2": 0}},
         {"ratios": {"2": 1e-320}},
         {"seen": {"2": float("inf")}},
