@@ -55,13 +55,6 @@ TOO_MANY = [
     ("daemon/x.py", "import numpy", "Daemon and client stay light"),
     ("protocol.py", "import localspec.config", "Layers"),
     ("wording.py", "import assets.bench.beside", "The package imports nothing"),
-    ("engine/round.py", "import localspec.daemon", "Layers"),
-    ("protocol.py", "import localspec.models", "Layers"),
-    ("models/x.py", "import localspec.backends", "Layers"),
-    ("daemon/x.py", "import localspec.client", "Layers"),
-    ("models/x.py", "from websockets import connect", "The engine and everything under it"),
-    ("client/x.py", "import jinja2.sandbox", "Daemon and client stay light"),
-    ("daemon/x.py", "import localspec.engine", "Daemon and client stay light"),
 ]
 
 
@@ -70,18 +63,12 @@ TOO_MANY = [
 def test_an_import_too_many_is_noticed(tmp_path: Path, module: str, text: str, broken: str) -> None:
     linted = lint(copy(tmp_path, module, text))
     assert linted.returncode == 1, linted.stderr
-    assert f"{broken}" in linted.stdout.split("Broken contracts")[1]
+    assert broken in linted.stdout.split("Broken contracts")[1]
 
 
-@pytest.mark.parametrize(
-    ("one", "other"),
-    [("home", "wording"), pytest.param("engine.round", "engine.sequence", marks=pytest.mark.slow)],
-)
-def test_two_modules_of_one_layer_that_import_each_other_are_noticed(
-    tmp_path: Path, one: str, other: str
-) -> None:
-    copy(tmp_path, f"{one.replace('.', '/')}.py", f"import localspec.{other}")
-    (tmp_path / "localspec" / f"{other.replace('.', '/')}.py").write_text(f"import localspec.{one}")
+def test_two_modules_of_one_layer_that_import_each_other_are_noticed(tmp_path: Path) -> None:
+    copy(tmp_path, "home.py", "import localspec.wording")
+    (tmp_path / "localspec" / "wording.py").write_text("import localspec.home")
     linted = lint(tmp_path)
     assert linted.returncode == 1, linted.stderr
     assert "No import cycles" in linted.stdout.split("Broken contracts")[1]
