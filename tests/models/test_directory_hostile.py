@@ -35,7 +35,10 @@ def refused(folder: Path, **files: object) -> ModelInvalid:
         "tokenizer": "tokenizer.json",
         "settings": "tokenizer_config.json",
     }
-    path = directories.write(folder, {names[name]: content for name, content in files.items()})
+    return refusal(directories.write(folder, {names[name]: content for name, content in files.items()}))
+
+
+def refusal(path: Path) -> ModelInvalid:
     with pytest.raises(ModelInvalid) as caught:
         read_directory(path)
         directory_tokens(path)
@@ -87,7 +90,7 @@ def test_a_pipe_or_a_link_that_leads_nowhere_is_refused(tmp_path: Path, file: st
             directory_tokens(path)
         (path / file).unlink()
     os.mkfifo(path / file)
-    assert "not a plain file" in refused_again(path)
+    assert "not a plain file" in refusal(path).message
 
 
 # --- JSON --------------------------------------------------------------------------------------
@@ -119,7 +122,7 @@ def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path, name: str, li
     os.truncate(path / name, 5 * GIGABYTE)
     tracemalloc.start()
     try:
-        assert f"longer than {limit} bytes" in refused_again(path)
+        assert f"longer than {limit} bytes" in refusal(path).message
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
@@ -134,13 +137,6 @@ def test_huge_settings_are_not_read(tmp_path: Path) -> None:
         assert tracemalloc.get_traced_memory()[1] < 10_000_000
     finally:
         tracemalloc.stop()
-
-
-def refused_again(path: Path) -> str:
-    with pytest.raises(ModelInvalid) as caught:
-        read_directory(path)
-        directory_tokens(path)
-    return caught.value.message
 
 
 # --- weights that lie --------------------------------------------------------------------------
@@ -183,7 +179,7 @@ def test_real_weights_are_refused_wherever_they_are_cut(tmp_path: Path) -> None:
     read_directory(path)
     for length in sorted({*range(0, len(whole), 40_009), *range(64), len(whole) - 1}, reverse=True):
         os.truncate(path / "model.safetensors", length)
-        assert refused_again(path), length
+        assert refusal(path).message, length
 
 
 # --- indices and vocabularies that lie ---------------------------------------------------------
