@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import random
+import tracemalloc
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from hypothesis import strategies as st
 
@@ -24,6 +26,17 @@ def flipped(content: bytes, flips: Sequence[tuple[int, int]]) -> bytes:
     for place, byte in flips:
         damaged[place % len(damaged)] = byte
     return bytes(damaged)
+
+
+@contextmanager
+def little_memory() -> Iterator[None]:
+    """Fail if the reading of a hostile file takes 10 MB."""
+    tracemalloc.start()
+    try:
+        yield
+        assert tracemalloc.get_traced_memory()[1] < 10_000_000
+    finally:
+        tracemalloc.stop()
 
 
 class Mutator(Iterator[bytes]):

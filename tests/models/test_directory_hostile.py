@@ -5,7 +5,6 @@ from __future__ import annotations
 import itertools
 import os
 import struct
-import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from localspec.models.model import directory_tokens
 from tests.mlx_pair import mlx_model
 from tests.models import directories
 from tests.models.directories import entry, safetensors
-from tests.mutation import FLIPS, flipped
+from tests.mutation import FLIPS, flipped, little_memory
 
 GIGABYTE = 10**9
 DEEP = b"[" * 100_000 + b"]" * 100_000
@@ -120,23 +119,15 @@ def test_what_is_no_json_object_is_refused_naming_the_file(tmp_path: Path, file:
 def test_a_huge_file_is_refused_without_reading_it(tmp_path: Path, name: str, limit: int) -> None:
     path = directories.write(tmp_path, {name: struct.pack("<Q", limit + 1)})
     os.truncate(path / name, 5 * GIGABYTE)
-    tracemalloc.start()
-    try:
+    with little_memory():
         assert f"longer than {limit} bytes" in refusal(path).message
-        assert tracemalloc.get_traced_memory()[1] < 10_000_000
-    finally:
-        tracemalloc.stop()
 
 
 def test_huge_settings_are_not_read(tmp_path: Path) -> None:
     path = directories.write(tmp_path)
     os.truncate(path / directory.SETTINGS, directory.MAX_SETTINGS + 1)
-    tracemalloc.start()
-    try:
+    with little_memory():
         assert directory.read_settings(path) == {}
-        assert tracemalloc.get_traced_memory()[1] < 10_000_000
-    finally:
-        tracemalloc.stop()
 
 
 # --- weights that lie --------------------------------------------------------------------------
