@@ -46,6 +46,7 @@ def test_costs_are_measured_at_idle_time_and_kept(tmp_path: Path) -> None:
     costs = engine.learning.costs
     assert all(costs.knows(width, 300) for width in (1, 2, 4, 8, 21))
     engine.close()
+    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
     again = engine_with(tmp_path, draft=True)
     assert again.learning.costs.line(300) == pytest.approx(costs.line(300))
     assert rested(again) <= 3
@@ -88,13 +89,6 @@ def test_a_spoilt_record_costs_what_was_learnt_and_no_more(tmp_path: Path, conte
     rested(again)
     again.close()
     assert all(json.loads(path.read_text())["format"] == FORMAT for path in tmp_path.iterdir())
-
-
-def test_records_are_private(tmp_path: Path) -> None:
-    engine = engine_with(tmp_path)
-    rested(engine)
-    engine.close()
-    assert {path.stat().st_mode & 0o777 for path in tmp_path.iterdir()} == {0o600}
 
 
 SOUND = {"exact_width": 3, "exact_batches": True}

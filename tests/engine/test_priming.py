@@ -149,18 +149,12 @@ def test_an_engine_learns_the_file_and_not_what_it_says_itself(repo: Path, memor
         assert memory.taught() == [(f"file:{path}", "x = 1\ny = 2")]
 
 
-def test_what_is_not_to_be_remembered_leaves_no_trace(repo: Path, memory: Listening) -> None:
-    with engine_of(memory) as engine:
-        complete(engine, FimPrompt("x = 1\n", "", str(repo / "a.py"), tidy=True), remember=False)
-        assert memory.taught() == [] and memory.tables(str(repo)) == ()
-
-
-def test_what_is_looked_ahead_is_not_learnt(repo: Path, memory: Listening) -> None:
+def test_what_is_looked_ahead_or_not_to_be_remembered_leaves_no_trace(repo: Path, memory: Listening) -> None:
     prompt = FimPrompt("x = 1\nsuggested = 2\n", "", str(repo / "a.py"), tidy=True)
     with engine_of(memory) as engine:
         run_all(engine, [engine.submit(Request(prompt=prompt, priority="background"))])
-        rested(engine)
-        assert memory.taught() == []
+        complete(engine, prompt, remember=False)
+        assert memory.taught() == [] and memory.tables(str(repo)) == ()
 
 
 def test_an_engine_that_ends_learns_what_it_had_no_time_for(repo: Path, memory: Listening) -> None:

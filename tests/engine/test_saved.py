@@ -65,9 +65,14 @@ def test_it_is_written_at_idle_time_not_only_at_the_end(tmp_path: Path) -> None:
     assert say(engine_at(place), TALE * 2 + "!").cached_tokens >= len(TALE)
 
 
-@pytest.mark.parametrize(("source", "remember"), [("chat:one", False), ("run", True), ("file:/a.py", True)])
-def test_what_is_private_or_no_chat_is_not_written(tmp_path: Path, source: str, *, remember: bool) -> None:
-    with engine_at(tmp_path / "model") as engine:
+@pytest.mark.parametrize(
+    ("source", "remember", "limit"),
+    [("chat:one", False, 9000), ("run", True, 9000), ("file:/a.py", True, 9000), ("chat:one", True, 100)],
+)
+def test_what_is_private_no_chat_or_too_large_is_not_written(
+    tmp_path: Path, source: str, *, remember: bool, limit: int
+) -> None:
+    with engine_at(tmp_path / "model", limit=limit) as engine:
         say(engine, TALE * 2, source, remember=remember)
     assert not files(tmp_path / "model")
 
@@ -110,12 +115,6 @@ def test_the_directory_stays_under_its_limit_and_the_last_used_stay(tmp_path: Pa
                 os.utime(path, (age, age))
     assert 0 < sum(path.stat().st_size for path in files(place)) <= 9_000
     assert chat_cache_name("chat:5") in [path.name for path in files(place)]
-
-
-def test_what_alone_is_larger_than_the_limit_is_not_written(tmp_path: Path) -> None:
-    with engine_at(tmp_path / "model", limit=100) as engine:
-        say(engine, TALE * 2)
-    assert not files(tmp_path / "model")
 
 
 @pytest.mark.parametrize("how", ["cut", "flipped", "empty", "noise", "gone", "longer"])
