@@ -125,7 +125,6 @@ async def check(client: Raw) -> None:
             assert n < last[frame["params"]["request"]], "something came after the answer"
 
 
-@pytest.mark.slow
 async def test_a_storm(start: StartDaemon) -> None:
     daemon = start()
     await asyncio.gather(*(client_of_the_storm(daemon, seed) for seed in range(CLIENTS)))

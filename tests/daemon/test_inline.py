@@ -106,18 +106,13 @@ def test_only_the_last_answers_and_items_are_kept() -> None:
         suggestions.shown(first.id)
 
 
-def test_an_item_does_not_hold_its_whole_file() -> None:
-    suggestions = Suggestions()
-    (item,) = suggestions.show(dataclasses.replace(QUERY, prefix="x" * 1_000_000), ("text",))
+@pytest.mark.parametrize(("remember", "held"), [(None, TAIL), (False, 0)])
+def test_an_item_holds_an_end_of_its_file_or_nothing(remember: bool | None, held: int) -> None:
+    suggestions, options = Suggestions(), Options(model="m", remember=remember)
+    query = dataclasses.replace(QUERY, prefix="x" * 1_000_000, options=options)
+    (item,) = suggestions.show(query, ("text",))
     shown = suggestions.shown(item.id)
-    assert (len(shown.before), shown.text, shown.path) == (TAIL, "text", "a.py")
-
-
-def test_an_item_that_is_not_to_be_remembered_holds_nothing_of_the_file() -> None:
-    suggestions = Suggestions()
-    options = Options(model="m", remember=False)
-    (item,) = suggestions.show(dataclasses.replace(QUERY, options=options), ("text",))
-    assert suggestions.shown(item.id).before == ""
+    assert (len(shown.before), shown.text, shown.path) == (held, "text", "a.py")
 
 
 @given(prefix=st.text(max_size=300), text=st.text(min_size=1, max_size=40), n=st.integers(0, 40))

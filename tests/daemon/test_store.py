@@ -26,7 +26,6 @@ from localspec.errors import (
 )
 from localspec.protocol.messages import SessionOpen, SessionQuery, Status
 from localspec.protocol.options import Options
-from tests.waiting import run
 
 Row = tuple[int, str, str, str]
 """id, role, content, status"""
@@ -391,21 +390,17 @@ async def test_a_second_process_learns_that_the_history_is_in_use(path: Path) ->
     await (await opened(path)).close()
 
 
-def test_the_files_are_their_owners(path: Path) -> None:
+async def test_the_files_are_their_owners(path: Path) -> None:
     umask = os.umask(0)
     try:
-        run(_touch(path))
+        history = await opened(path)
+        await history.new_session(Options(), SessionOpen())
+        await history.close()
         assert {
             p.name: oct(p.stat().st_mode & 0o777) for p in path.parent.iterdir() if p.suffix != ".lock"
         } == {"history.sqlite": "0o600"}
     finally:
         os.umask(umask)
-
-
-async def _touch(path: Path) -> None:
-    history = await opened(path)
-    await history.new_session(Options(), SessionOpen())
-    await history.close()
 
 
 @pytest.mark.parametrize("error", [errno.ENOSPC, errno.EDQUOT])
