@@ -108,12 +108,10 @@ ORIGINS = "http.origins takes a list of origins such as https://example.org, or 
             for each in ("*", "https://*", "https://*.a.com", "app://*/x")
         ),
         ("http.hosts = ['*.internal']", "http.hosts takes a list of names such as host.docker.internal"),
-        ("engine = 3", "engine must be a table of settings, [engine], not 3"),
         ("daemon.max_frame = " + "9" * 400, "daemon.max_frame takes "),
         ("[engine]\nngram_min = 4\nngram_max = 3", "engine.ngram_min is larger than engine.ngram_max"),
         ("options.threshold = 0.3", "a threshold was given, but drafts are verified exactly"),
         ('[models."a"]\nmodel = "b"', """in [models."a"]: there is no setting named 'model'"""),
-        ("models = 3", "models must be a table of settings, [models], not 3"),
         ("[models]\na = 3", 'in [models."a"]: a must be a table of settings, [a], not 3'),
         ("[models.qwen2.5-coder]\nk = 1", """in [models."qwen2"]: there is no setting named '5-coder'"""),
     ],

@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from localspec import errors
 from tests.cli.harness import Cli
-from tests.daemon.harness import REAL_DAEMON, DaemonProcess, code, raw
+from tests.daemon.conftest import StartDaemon, home, start
+from tests.daemon.harness import REAL_DAEMON, code, raw
 from tests.models import ggufs
-from tests.waiting import DEADLINE_S, run
+from tests.waiting import DEADLINE_S
+
+__all__ = ["home", "start"]
 
 UNKNOWN = ("unshare", "--user", "--map-user=54321", "--map-group=54321")
 
@@ -46,10 +45,10 @@ def as_unknown(*words: str, **environment: str) -> subprocess.CompletedProcess[s
 
 @pytest.mark.slow
 @unknown_user
-@pytest.mark.parametrize("home", [{}, {"LOCALSPEC_HOME": "~/there"}], ids=["none", "tilde"])
+@pytest.mark.parametrize("given", [{}, {"LOCALSPEC_HOME": "~/there"}], ids=["none", "tilde"])
 @pytest.mark.parametrize("words", [("models", "list"), ("run", "Hello"), ("config", "path")], ids=" ".join)
-def test_a_user_without_a_home_is_said_what_to_set(home: dict[str, str], words: tuple[str, ...]) -> None:
-    done = as_unknown(*words, **home)
+def test_a_user_without_a_home_is_said_what_to_set(given: dict[str, str], words: tuple[str, ...]) -> None:
+    done = as_unknown(*words, **given)
     assert done.returncode == 1 and done.stdout == ""
     assert "the home directory is unknown" in done.stderr and "54321" in done.stderr
     assert "Set HOME" in done.stderr and "LOCALSPEC_HOME" in done.stderr
@@ -83,33 +82,16 @@ def test_json_for_ascii_is_json(accented: Cli) -> None:
     assert any("ä😀" in (model["path"] or "") for model in json.loads(done.stdout)["models"])
 
 
-@contextlib.contextmanager
-def few_files(number: int) -> Iterator[DaemonProcess]:
-    """A daemon that may have so many files open; it must end well."""
-    limited = ("sh", "-c", f'ulimit -n {number}; exec "$@"', "-")
-    home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    daemon = DaemonProcess(home, command=(*limited, *REAL_DAEMON))
-    try:
-        yield daemon
-    finally:
-        assert daemon.stop() == 0
-        seen = daemon.log()
-        shutil.rmtree(home)
-    assert "Traceback" not in seen
-
-
-def test_what_too_few_files_prevent_is_said() -> None:
-    async def test(daemon: DaemonProcess) -> None:
-        async with raw(daemon) as client:
-            for method, params in (
-                ("memory/stats", {}),
-                ("generate", {"prompt": "Hi", "raw": True, "options": {"max_tokens": 2}}),
-            ):
-                seen = await client.call(method, method, **params)
-                assert code(seen) == errors.TooManyFiles.code and "ulimit" in seen["error"]["data"]["remedy"]
-
-    with few_files(16) as daemon:
-        run(test(daemon))
+async def test_what_too_few_files_prevent_is_said(start: StartDaemon) -> None:
+    daemon = start(command=("sh", "-c", 'ulimit -n 16; exec "$@"', "-", *REAL_DAEMON))
+    async with raw(daemon) as client:
+        for method, params in (
+            ("memory/stats", {}),
+            ("generate", {"prompt": "Hi", "raw": True, "options": {"max_tokens": 2}}),
+        ):
+            seen = await client.call(method, method, **params)
+            assert code(seen) == errors.TooManyFiles.code and "ulimit" in seen["error"]["data"]["remedy"]
+    assert daemon.stop() == 0 and "Traceback" not in daemon.log()
 
 
 def test_a_command_with_too_few_files_is_said() -> None:

@@ -147,11 +147,8 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
         (("run", "-m", "/etc/hostname", "x"), 1, "GGUF"),
         (("run", "-m", "no-such-model", "x"), 1, "no model named 'no-such-model'"),
         (("run", "--draft", "no-such-model", "x"), 1, "the draft model: there is no model named"),
-        (("run", "-m", "bundeld", "x"), 1, "did you mean 'bundled'"),
         (("run", "-m", "/nowhere/x.gguf", "x"), 1, "no file"),
         (("run", "-k", "50", "x"), 2, "-k takes a whole number from 1 to 20, not 50."),
-        (("run", "--opt", "k=50", "x"), 2, "--opt k takes a whole number from 1 to 20, not '50'."),
-        (("run", "--opt", "temprature=1", "x"), 2, "did you mean 'temperature'"),
         (("run", "--opt", "n_ctx=512", "x"), 2, "--no-daemon"),
         (
             ("run", "--opt", "memory=false", "--proposer", "memory", "--no-daemon", "x"),
