@@ -59,16 +59,6 @@ def test_abilities_are_those_of_the_template(tmp_path: Path, template: str) -> N
 
 
 @pytest.mark.slow
-def test_a_text_whole_and_as_it_comes(client: ollama.Client) -> None:
-    whole = client.generate("bundled", PROMPT, raw=True, options=SHORT)
-    assert whole.response and whole.done and whole.done_reason in ("length", "stop")
-    assert whole.eval_count and whole.eval_count <= 24 and whole.prompt_eval_count and whole.eval_duration
-    pieces = list(client.generate("bundled", PROMPT, raw=True, options=SHORT, stream=True))
-    assert "".join(piece.response or "" for piece in pieces) == whole.response
-    assert [piece.done for piece in pieces] == [False] * (len(pieces) - 1) + [True]
-
-
-@pytest.mark.slow
 def test_the_time_that_a_model_took_to_load_is_reported(client: ollama.Client) -> None:
     client.generate("stdlib-1m", keep_alive=0)
     began = time.perf_counter()
@@ -90,9 +80,15 @@ def test_a_gap(client: ollama.Client) -> None:
 
 def test_a_chat_whole_and_as_it_comes(client: ollama.Client) -> None:
     whole = client.chat("bundled", HELLO, options=SHORT)
-    assert whole.message.role == "assistant" and whole.message.content
+    assert (
+        whole.message.role == "assistant"
+        and whole.message.content
+        and whole.done_reason in ("length", "stop")
+    )
+    assert whole.eval_count and whole.eval_count <= 24 and whole.prompt_eval_count and whole.eval_duration
     pieces = list(client.chat("bundled", HELLO, options=SHORT, stream=True))
     assert "".join(piece.message.content or "" for piece in pieces) == whole.message.content
+    assert [piece.done for piece in pieces] == [False] * (len(pieces) - 1) + [True]
     asked = client.generate("bundled", "Sort a list.", options=SHORT)
     assert asked.response == whole.message.content, "a prompt is a chat of one question"
     seen = client.generate("bundled", "Sort a list.", system="You write Python.", options=SHORT)
