@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from localspec.errors import InvalidOptions
 from localspec.protocol.options import SETTABLE, Options
 from localspec.tui.commands import field, text_of, value_of
 from tests.daemon.harness import write_config
@@ -99,8 +98,3 @@ def test_every_option_can_be_written(name: str) -> None:
 )
 def test_a_value_is_read_as_it_is_written(name: str, text: str, value: object) -> None:
     assert value_of(name, text) == value and value_of(name, text_of(value)) == value
-
-
-def test_an_unknown_option_is_an_error() -> None:
-    with pytest.raises(InvalidOptions, match="did you mean"):
-        value_of("temprature", "1")

@@ -57,7 +57,9 @@ class Listing:
 
         await self.player.until(is_listed, f"{titles} are listed")
 
-    async def is_left(self) -> None:
+    async def leave(self, *keys: str) -> None:
+        """Press keys, and wait until the chat is shown again."""
+        await self.press(*keys)
         await self.player.until(lambda: self.player.app.screen is self.player.screen, "it is left")
         await self.player.settle()
 
@@ -85,12 +87,10 @@ async def test_chats_are_found_by_their_text(home: Path) -> None:
             await seen.press("x")
             await seen.shows()
             assert any("No chat matches." in line for line in player.lines())
-            await seen.press("backspace", "escape")
-            await seen.is_left()
+            await seen.leave("backspace", "escape")
         async with listing(player, "LAZY") as seen:
             await seen.shows("A lazy dog")
-            await seen.press("escape")
-            await seen.is_left()
+            await seen.leave("escape")
         assert player.chat.session is None
 
 
@@ -106,8 +106,7 @@ async def test_single_questions_stand_behind_the_chats(home: Path) -> None:
             assert [option.id for option in seen.widget.options] == [copy, chat, None, run]
             assert any("Single questions, by localspec run" in line for line in player.lines())
             assert seen.chosen == copy
-            await seen.press("down", "down", "enter")
-            await seen.is_left()
+            await seen.leave("down", "down", "enter")
         assert player.chat.session == run
 
 
@@ -117,18 +116,17 @@ async def test_a_chat_is_opened_and_marked(home: Path) -> None:
         one, two = await stored(other, "Open one", "Open two")
         async with listing(player, "open") as seen:
             await seen.shows("Open two", "Open one")
-            await seen.press("pagedown", "pageup", "down", "up", "down", "enter")
-            await seen.is_left()
+            await seen.leave("pagedown", "pageup", "down", "up", "down", "enter")
         assert player.chat.session == one and player.chat.title == "Open one"
         async with listing(player, "open") as seen:
             await seen.shows("Open two", "Open one")
             assert [row[0] for row in seen.rows] == [" ", "●"]
             await player.click(OptionList, offset=(5, 0))
-            await seen.is_left()
+            await seen.leave()
         assert player.chat.session == two
         async with listing(player) as seen:
             await player.click()  # beside it
-            await seen.is_left()
+            await seen.leave()
 
 
 @pytest.mark.slow
@@ -138,8 +136,7 @@ async def test_enter_opens_the_typed_chat_even_before_it_is_found(home: Path) ->
         async with listing(player, "wanted") as seen:
             await seen.shows("Wanted late", "Wanted early")
             player.app.screen.query_one(Input).value = "wanted early"
-            await seen.press("enter")
-            await seen.is_left()
+            await seen.leave("enter")
         assert player.chat.session == early
 
 
@@ -158,8 +155,7 @@ async def test_a_chat_is_deleted_once_that_is_confirmed(home: Path) -> None:
                 await seen.press("up")
             await seen.shows("Delete never")
             assert await titles(other, "delete") == ["Delete never"]
-            await seen.press("escape")
-            await seen.is_left()
+            await seen.leave("escape")
 
 
 @pytest.mark.slow
@@ -177,5 +173,4 @@ async def test_the_list_follows_other_programs(home: Path) -> None:
             await other.delete_session(second)
             await seen.shows("Follow 3", "Follow 1")
             assert seen.chosen == first  # it stays highlighted
-            await seen.press("escape")
-            await seen.is_left()
+            await seen.leave("escape")

@@ -11,7 +11,6 @@ from localspec.client import Client, connect
 from localspec.errors import SessionNotFound
 from localspec.protocol.messages import SessionContent
 from localspec.tui.dialog import Confirm
-from localspec.tui.widgets.prompt import Prompt
 from tests.tui.harness import ENDLESS, Player, playing
 
 QUESTION = "What does dedent do?"
@@ -33,20 +32,6 @@ async def is_gone(client: Client, session: str | None) -> bool:
     return False
 
 
-async def put(player: Player, text: str) -> None:
-    """Send a message or a command, as if it was pasted."""
-    player.screen.query_one(Prompt).text = text
-    await player.pause()
-    await player.press("enter")
-
-
-async def say(player: Player, text: str = QUESTION) -> None:
-    """Send a message, and wait for the end of the answer."""
-    before = player.chat.answer
-    await put(player, text)
-    await player.answered(before)
-
-
 async def asked(player: Player) -> str:
     """Wait for a confirmation and return its text."""
     await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
@@ -56,7 +41,7 @@ async def asked(player: Player) -> str:
 @pytest.mark.slow
 async def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
     async with playing() as player:
-        await say(player)
+        await player.say(QUESTION)
         first = player.chat
         assert f" {QUESTION} " in player.foot()
         await player.do("/rename Of dedent")
@@ -79,13 +64,13 @@ async def test_a_chat_is_named_copied_and_another_begun(home: Path) -> None:
 @pytest.mark.slow
 async def test_a_chat_goes_on_from_an_earlier_message(home: Path) -> None:
     async with playing() as player:
-        await say(player)
-        await say(player, "And indent?")
+        await player.say(QUESTION)
+        await player.say("And indent?")
         first = player.chat
         await player.press("alt+up", "k", "k", "f")
         await player.until(lambda: player.chat is not first, "the copy is shown")
         assert [m.content for m in (await stored(player)).messages] == [s.text for s in first.said[:2]]
-        await say(player, "Really?")
+        await player.say("Really?")
         assert len(player.chat.said) == 4 and len(first.said) == 4
 
 
@@ -107,7 +92,8 @@ async def test_a_chat_is_deleted_while_it_is_answered(home: Path) -> None:
     async with playing(ENDLESS) as player, await connect() as other:
         await player.ask_on(QUESTION)
         session = player.chat.session
-        await put(player, "/delete ")
+        player.put("/delete ")
+        await player.press("enter")
         await asked(player)
         await player.press("left", "enter")
         await player.settle()
@@ -135,12 +121,13 @@ async def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
         async with playing() as player:
             await player.do("/private")
             assert player.chat.private and any(line.lstrip().startswith("private") for line in player.lines())
-            await say(player)
+            await player.say(QUESTION)
             left = player.chat.session
             assert (await other.session(left or "")).private
             await player.do("/fork")
             assert player.toasts == ["a private chat cannot be forked Save it with /export."]
-            await put(player, "/new ")
+            player.put("/new ")
+            await player.press("enter")
             assert "Leave this private chat? Nothing of it is kept." in await asked(player)
             await player.press("escape")
             await player.settle()
@@ -151,7 +138,7 @@ async def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
             await player.settle()
             assert not player.chat.private and await is_gone(other, left)
             await player.do("/private")
-            await say(player)
+            await player.say(QUESTION)
             last = player.chat.session
         assert await is_gone(other, last)
         assert {each.session for each in await other.sessions()} == before
@@ -161,7 +148,7 @@ async def test_a_private_chat_leaves_nothing_behind(home: Path) -> None:
 async def test_a_chat_is_exported(home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     async with playing() as player:
-        await say(player)
+        await player.say(QUESTION)
         await player.do("/export")
         content = await stored(player)
         assert player.toasts == [f"Written to {tmp_path / 'What-does-dedent-do.md'}"]
@@ -177,7 +164,7 @@ async def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(
     home: Path, tmp_path: Path
 ) -> None:
     async with playing() as player, await connect() as other:
-        await say(player)
+        await player.say(QUESTION)
         said = [each.text for each in player.chat.said]
         await other.delete_session(player.chat.session or "")
         await player.write("Hm?")
@@ -188,7 +175,8 @@ async def test_a_chat_that_another_program_has_deleted_stays_on_the_screen(
         assert [each.text for each in player.chat.said] == said and player.typed == "Hm?"
         await player.do(f"/export {tmp_path / 'kept.md'}")
         assert all(text in (tmp_path / "kept.md").read_text() for text in (QUESTION, *said))
-        await put(player, "/delete ")  # that it is gone already is no error
+        player.put("/delete ")  # that it is gone already is no error
+        await player.press("enter")
         await asked(player)
         await player.press("y")
         await player.settle()
