@@ -19,6 +19,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from msgspec.structs import replace
+
 from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, NodeLost
 from localspec.models.fit import divide, free_memory
 from localspec.models.model import Model
@@ -183,9 +185,11 @@ def shared(
     model: Model, config: EngineConfig, servers: Sequence[Server], here: int | None = None
 ) -> EngineConfig:
     """The settings with the number of layers for these servers and this machine's GPUs, and as many sequences
-    as have room there and in ``here`` bytes, None: all that are free; see :func:`divide`."""
+    as have room there and in ``here`` bytes, None: all that are free; see :func:`divide`. Experts stay with
+    their layers unless they are set: otherwise each layer would send its tokens here and back."""
     from localspec.backends.llama_cpp import native
 
+    config = replace(config, cpu_experts=max(0, config.cpu_experts))
     free = int(USABLE * sum(each.free for each in servers)) + (native.free_bytes(config) or 0)
     return divide(model, config, free, free_memory() if here is None else here)
 

@@ -120,7 +120,7 @@ def test_layers_on_servers_and_those_here_are_the_whole_model() -> None:
     assert share_of(model, SMALL) == shares[(len(shares) - 1) // 2]
 
 
-def test_servers_get_as_many_layers_as_they_have_room_for() -> None:
+def test_servers_get_as_many_layers_as_they_have_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
     model = model_at(TARGET)
     assert isinstance(model.header, GgufHeader)
     most = model.header.layers + 1
@@ -134,6 +134,8 @@ def test_servers_get_as_many_layers_as_they_have_room_for() -> None:
     assert [shared(model, EngineConfig(rpc=("b:1",)), [], n * MB).parallel for n in (0, 1000)] == [1, 2]
     with pytest.raises(ModelTooLarge, match="2 layers of stdlib-6m .* need .* where 0.0 kB can be used"):
         layers(0, 2)
+    monkeypatch.setattr(GgufHeader, "has_experts", True)
+    assert shared(model, SMALL, [], 0).cpu_experts == 0
 
 
 def test_a_library_without_rpc_or_for_another_protocol_is_refused(
