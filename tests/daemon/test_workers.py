@@ -312,6 +312,7 @@ async def test_a_form_that_is_not_valid_is_refused_before_a_model_is_loaded(star
     async with raw(daemon := start()) as client:
         for wrong in forms:
             assert code(await client.call(1, "generate", prompt="x", options=wrong)) == "invalid_options"
+            assert code(await client.call(1, "session/open", options=wrong)) == "invalid_options"
         assert (await client.result(2, "daemon/status"))["models"] == []
         # The worker of these tests takes any form: it gets those that take long, and all once it is there.
         for form in ({"grammar": f"start: T\nT: {COMMON}"}, {"regex": "a("}):

@@ -129,12 +129,12 @@ async def _delete(daemon: Daemon, session: Session) -> None:
 
 
 async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: str) -> wire.Pairing:
-    """Load the models that ``options`` name; returns their pairing. Raises the load's error."""
-    async with (
-        exchange.needed(f"the request was cancelled: the session was not {what}"),
-        daemon.pool.lease(key_of(options), exchange.model_progress) as (worker, pair, _),
-    ):
-        ready: Ready = worker.ready.result()
+    """Load the models that ``options`` name; returns their pairing. Raises :class:`InvalidOptions` for a form
+    that is not valid, and the load's error."""
+    async with exchange.needed(f"the request was cancelled: the session was not {what}"):
+        await daemon.pool.check_form(key := key_of(options), options)
+        async with daemon.pool.lease(key, exchange.model_progress) as (worker, pair, _):
+            ready: Ready = worker.ready.result()
     draft = None if pair.draft is None else pair.draft.name
     reason = f"{ready.reason}; {pair.drafter.why}"
     return wire.Pairing(ready.model, draft, options.proposer or "auto", ready.backend, reason)
