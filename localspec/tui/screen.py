@@ -169,6 +169,7 @@ class ChatScreen(Screen[None]):
         """Show the messages, or the welcome without any; ``keeping`` the scroll position."""
         self._transcript.display = bool(self.chat.said)
         self.query_one(Welcome).display = not self.chat.said
+        self.refresh(layout=True)  # now: after a painting without their layout Textual takes them as painted
         self._transcript.show(self.chat.said, keeping=keeping)
 
     # Requests of the user.
@@ -276,8 +277,7 @@ class ChatScreen(Screen[None]):
         def report(share: float) -> None:
             if left.is_set():
                 raise RuntimeError  # ends the thread; what is here is kept
-            working = facts.Working(f"downloading {model.name}", share)
-            loop.call_soon_threadsafe(self.post_message, working)
+            loop.call_soon_threadsafe(self.post_message, facts.Working(f"downloading {model.name}", share))
 
         try:
             await on_a_thread(lambda: model.download(report))

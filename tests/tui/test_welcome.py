@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from textual.widgets import Static
 
 from localspec.models.catalogue import DEFAULT
 from localspec.protocol.messages import Pairing
-from localspec.tui.widgets.transcript import Transcript
 from localspec.tui.widgets.welcome import Welcome
 from tests.tui.harness import playing
+from tests.tui.showing import conversation, show, showing
 from tests.tui.test_models import described
 
 
@@ -24,20 +24,20 @@ async def test_the_first_screen_says_what_answers_and_how_to_get_a_better_one(ho
         assert "Enter sends" in player.seen() and "F1 shows keys" in player.seen()
         models = [described("one", store="ollama"), described("two", store="ollama")]
         for name, which in (("one", "the default model"), ("two", "the default is one")):
-            pair = Pairing(name, None, "auto", "llama_cpp", "")
-            player.screen.query_one(Welcome).show(pair, models, "one")
+            player.screen.query_one(Welcome).show(Pairing(name, None, "auto", "llama_cpp", ""), models, "one")
             await player.settle()
             assert f"{name} answers (1.0 GB, {which}). Ctrl-O: the models here" in player.seen()
 
 
-@pytest.mark.slow
-async def test_it_comes_back_with_a_chat_without_messages(home: Path) -> None:
-    async with playing() as player:
-        await player.say("Hi")
-        player.screen.show(player.app.new_chat())
+async def test_it_leaves_at_once_and_comes_back_with_a_chat_without_messages(still: Path) -> None:
+    async with showing() as player:
+        show(player, conversation())
+        player.screen._dirty_widgets |= {Static(), player.screen.query_one("#status")}
+        player.screen._on_timer_update()  # paints, with a new widget, before the messages are laid out
         await player.settle()
-        assert player.screen.query_one(Welcome).display
-        assert not player.screen.query_one(Transcript).display
-        await player.press("tab", "escape", "tab", "escape")
-        await player.write("y")
+        assert "common leading whitespace" in player.seen()
+        show(player, [])
+        await player.settle()
+        assert player.screen.query_one(Welcome).display and not player.transcript.display
+        await player.press("tab", "escape", "tab", "escape", "y")
         assert player.typed == "y"
