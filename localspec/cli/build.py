@@ -90,8 +90,8 @@ def build(lock: Path, options: tuple[str, ...]) -> Path:
         if running.wait():
             text = f"llama.cpp could not be compiled: {log}\n{''.join(faults)}".rstrip()
             raise BackendUnavailable(text, "Then run `make install` again.")
-        built = next(Path(place).glob("*.whl"))
-        return Path(shutil.copy(built, folder.with_suffix(".part"))).replace(folder / built.name)
+        (built,) = Path(place).glob("*.whl")
+        return Path(shutil.copy(built, folder / f"{os.getpid()}.part")).replace(folder / built.name)
 
 
 def _processor() -> str:
@@ -109,5 +109,9 @@ if __name__ == "__main__":
     except LocalspecError as error:
         output.failure(error, as_json=False)
         sys.exit(error.exit_code)
+    except OSError as error:
+        remedy = "Mend that, then run `make install` again."
+        output.failure(LocalspecError(f"llama.cpp could not be built: {error}", remedy), as_json=False)
+        sys.exit(ExitCode.ERROR)
     except KeyboardInterrupt:
         sys.exit(ExitCode.INTERRUPTED)
