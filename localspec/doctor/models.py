@@ -146,7 +146,7 @@ def _memory(pair: Pair, engine: EngineConfig, free: int | None) -> Finding:
     """The memory that a pair is to take, beside the bytes that it can take; None: a device's memory."""
     names = " with ".join(model.name for model in pair.models)
     if free is None:
-        return Finding("memory", "ok", f"{names} is loaded to the device's memory.")
+        return Finding("memory", "ok", f"{names} goes to the device's memory, as far as that has room.")
     try:
         needs = needs_of(pair.target, pair.draft, engine, free)
         needs.check(names, free)
