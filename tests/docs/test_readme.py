@@ -17,8 +17,8 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 PAGES = {path.name: path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs").glob("*.md"))}
 WRITTEN = "\n".join([README, *PAGES.values()])
 SNIPPETS = re.findall(r"```python\n(.*?)```", WRITTEN, re.DOTALL)
-OTHERS_FLAGS = {"--exclude", "--help", "--force", "--install-extension", "--model", "--other"}
-OTHERS_FLAGS |= {"--bare", "--core-tools", "--network", "--system-prompt"}  # of agents, of Docker
+OTHERS_FLAGS = {"--exclude", "--help", "--force", "--install-extension", "--model", "--other", "--bare"}
+OTHERS_FLAGS |= {"--core-tools", "--network", "--system-prompt", "--no-cache", "--no-cache-dir", "--pip-args"}
 MOST_LINES = 150
 
 
