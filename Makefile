@@ -37,6 +37,7 @@ install: $(VENV)/.installed
 dev: $(VENV)/.installed-dev
 
 $(VENV)/.installed: pyproject.toml $(wildcard locks/*) $(if $(filter command environment,$(origin ACCEL)),always)
+	@$(PYTHON) -m localspec.accelerator $(ACCEL)
 	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: for the CPU about 3 minutes on 2 cores."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(LOCKED) --quiet --only-binary :all: -r locks/build.txt

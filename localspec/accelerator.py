@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -99,3 +100,10 @@ def describe_unused(accelerator: Accelerator) -> str:
     if accelerator.missing:
         return f"{accelerator.title} needs {accelerator.missing}. {PACKAGES} Then run {command}."
     return f"Run {command}."
+
+
+if __name__ == "__main__":  # before anything is installed
+    try:
+        choose_accelerator(find_accelerators(), " ".join(sys.argv[1:]))
+    except InvalidOptions as error:
+        sys.exit(f"localspec: {error.message}. {error.remedy}")

@@ -78,7 +78,7 @@ for _name, _help in (
     ("config", "Show and change the settings."),
     ("memory", "Manage the n-gram memory: n-grams learnt from your texts, stored on this disk."),
     ("rpc", "Serve this machine's memory to a GGUF model of another one, over llama.cpp's RPC."),
-    ("bench", "Measure a model on this machine: plain decoding against speculation, in turn."),
+    ("bench", "Measure a model, in some 7 minutes: plain decoding against speculation, in turn."),
 ):
     app.command(f"localspec.cli.{_name}:app", name=_name, help=_help)
 app.command(

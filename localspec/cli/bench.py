@@ -26,12 +26,12 @@ BUSY = 0.05
 
 app = App(
     name="bench",
-    help="Measure a model on this machine: plain decoding against speculation, in turn.",
+    help="Measure a model, in some 7 minutes: plain decoding against speculation, in turn.",
     help_epilogue=examples(
         "localspec bench",
         "localspec bench --workload edit --workload code",
         "localspec bench --nodes mac-b",
-        "localspec bench --proposer prompt-lookup -k 4 --runs 1",
+        "localspec bench --workload code --runs 1 --proposer prompt-lookup -k 4",
     ),
 )
 

@@ -53,7 +53,7 @@ def purge(*parts: Part, keep_models: bool = False, yes: Yes = False) -> int:
     files = [*_find_files(folders, chosen), *([("service", manager.path)] if manager else [])]
     found += [(part, _measure(path), path) for part, path in files]
     rows = [(part, size(n_bytes), str(path)) for part, n_bytes, path in found]
-    rows += [] if daemon is None else [("daemon", "-", f"process {daemon.pid}, which is stopped")]
+    rows += [] if daemon is None else [("daemon", "-", f"process {daemon.pid}, which will be stopped")]
     if not rows:
         output.note("There is nothing to remove.")
         return ExitCode.OK

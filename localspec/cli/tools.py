@@ -114,7 +114,7 @@ class Terminal:
         """Ask until the answer is clear; the end of the input means no."""
         while not self._yes:
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # typed before the call was shown
-            note("Call it? [y]es, [n]o, [a]lways in this run, then Enter")
+            note(f"Call it? [y]es, [n]o, [a]lways {made.call.name} in this run, then Enter")
             line = await _line()
             word = line.strip().lower()
             if not line or word in CONSENTS:

@@ -433,7 +433,7 @@ def test_the_command_asks_and_prints_the_answer_alone(home: Path, functions: Pat
     asked = pexpect.spawn(command[0], command[1:], timeout=DEADLINE_S, encoding="utf-8")
     asked.expect_exact('weather {"city": "Oslo"}')
     for word in ("what", "a", "n"):
-        asked.expect_exact("Call it? [y]es, [n]o, [a]lways in this run, then Enter")
+        asked.expect(r"Call it\? \[y\]es, \[n\]o, \[a\]lways \w+ in this run, then Enter")
         asked.sendline(word)
     asked.expect(pexpect.EOF)
     assert "\x1b[2J" not in str(asked.before) and "The user refused this call." in str(asked.before)

@@ -37,7 +37,7 @@ def test_nothing_is_left_of_what_was_kept_and_all_else_stays(cli: Cli, tmp_path:
     listed = {line.split()[0]: line.split()[-1] for line in done.stdout.splitlines()[1:]}
     assert set(listed) >= {"sessions", "memory", "tokens", "models", "caches", "logs", "settings"}
     assert all(Path(listed[part]).exists() for part in ("sessions", "caches", "logs"))
-    assert f"process {daemon.pid}, which is stopped" in done.stdout
+    assert f"process {daemon.pid}, which will be stopped" in done.stdout
     terminal = cli.terminal("purge", dimensions=(60, 200))
     terminal.expect(r"Remove all of this \(.*\)\? It cannot be undone\. \[y/N\], then Enter")
     terminal.sendline("n")
