@@ -77,7 +77,7 @@ def _state(model: ModelDescription, default: str) -> str:
 def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] | None:
     """Bytes that a model needs without a draft, its sequences, and bytes free; None if it is broken."""
     from localspec.engine.load import room_for
-    from localspec.models.fit import context_size, free_memory, has_device_code, needs_of, servers_of
+    from localspec.models.fit import context_size, free_memory, has_device_code, plan_context, servers_of
     from localspec.models.model import model_at
 
     if model.problem is not None:
@@ -87,7 +87,8 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] |
         if servers_of(target, config):
             config = _over_servers(target, config)
         room = room_for(config).free(target) if has_device_code(target.format) else None
-        needs = needs_of(target, None, config, free := free_memory() if room is None else room)
+        free = free_memory() if room is None else room
+        config, needs = plan_context(target, None, config, free)
     except ModelError:  # it has changed since it was read
         return None
     n_ctx = context_size(model.context, config)

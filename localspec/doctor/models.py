@@ -11,7 +11,7 @@ from localspec.doctor.finding import Finding, ended, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.models.catalogue import BUNDLED, CATALOGUE, DEFAULT
-from localspec.models.fit import free_memory, needs_of
+from localspec.models.fit import free_memory, plan_context
 from localspec.models.library import Sections, is_here
 from localspec.models.model import BACKENDS, Model
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon
@@ -148,11 +148,14 @@ def _memory(pair: Pair, engine: EngineConfig, free: int | None) -> Finding:
     if free is None:
         return Finding("memory", "ok", f"{names} goes to the device's memory, as far as that has room.")
     try:
-        needs = needs_of(pair.target, pair.draft, engine, free)
+        lower, needs = plan_context(pair.target, pair.draft, engine, free)
         needs.check(names, free)
     except LocalspecError as error:
         return problem_of("memory", error, level="warning")
-    return Finding("memory", "ok", f"{names} needs {size(needs.total)} of {size(free)} that are free.")
+    lowered = f", with a context of {lower.n_ctx} tokens" * (lower != engine)
+    return Finding(
+        "memory", "ok", f"{names} needs {size(needs.total)} of {size(free)} that are free{lowered}."
+    )
 
 
 def _mend(key: str) -> str:

@@ -31,12 +31,14 @@ from localspec.memory.memory import Memory
 from localspec.models.fit import (
     Needs,
     describe_placement,
+    device_bytes,
     divide,
     free_memory,
     machine_name,
     needs_beside,
     needs_of,
     nodes_of,
+    plan_context,
     rest_of,
     servers_of,
 )
@@ -120,7 +122,7 @@ def load_engine(
     """Load target and draft model; see :func:`load_target` and :func:`add_draft`. Raises what they raise; for
     a draft model that was requested and has no room, before anything is loaded."""
     room = room_for(config, free).free(pair.target)
-    if pair.drafter.asked and room is not None:
+    if pair.draft is not None and pair.drafter.asked and room is not None:
         needs_of(pair.target, pair.draft, config, room).check(pair.target.name, room)
     engine = load_target(
         pair, config=config, progress=progress, memory=memory, free=free, over_nodes=over_nodes
@@ -159,16 +161,17 @@ def load_target(
     if isinstance(header := pair.target.header, GgufHeader):  # each number is a pattern that llama.cpp tries
         experts = min(config.cpu_experts, header.layers * header.has_experts)
         config = msgspec.structs.replace(config, cpu_experts=experts)
-    room, whole = room_for(config, free).free(pair.target), ""
-    needs = _planned(pair, config, room)
     shown, others = progress and partial(progress, "target"), nodes_of(pair.target, config)
     there = None if others else _device_bytes(pair.target, config)
+    room, whole, asked = room_for(config, free).free(pair.target), "", config
+    if there is None:
+        config, needs = _planned(pair, config, room)
     with contextlib.ExitStack() as opened:
         if others:
             target = _over_nodes(over_nodes, pair.target)(pair.target, config, shown)
         elif there is not None:
-            target, plan, needs = _open_divided(pair, config, there, free, shown)
-            whole, config = f"; {describe_placement(pair.target, plan, config)}", plan
+            target, config, needs = _open_divided(pair, config, there, free, shown)
+            whole = f"; {describe_placement(pair.target, config, asked)}"
         else:
             if needs.cells and room is not None:  # otherwise the backend finds how many sequences have room
                 config = msgspec.structs.replace(config, parallel=needs.sequences)
@@ -189,6 +192,8 @@ def load_target(
         engine = Engine(target, config=config, learning=learning)
         alone = "" if target.capabilities.batches else ALONE
         whole += WHOLE if (config.nodes or config.rpc) and not others else ""
+        if config.n_ctx != asked.n_ctx:
+            whole += f"; the context is lowered to {config.n_ctx} tokens: more have no room"
         if others and pair.target.format == "gguf":
             whole = f"; {counted(config.gpu_layers, 'layer')} on {', '.join(others)}"
         engine.reason, engine.needs = pair.why + alone + whole + _beyond_training(pair.target, config), needs
@@ -262,7 +267,7 @@ def _open_draft(
     layers = -1 if engine.config.gpu_layers else 0  # the number is about the target
     sized = msgspec.structs.replace(sized, gpu_layers=layers, cpu_experts=-1)
     there = _device_bytes(model, sized)
-    if there is not None and needs.total > there:
+    if there is not None and device_bytes(model, sized) > there:
         sized = msgspec.structs.replace(sized, gpu_layers=0)
     draft = open_backend(model, sized, progress, drafts=True)
     if draft.capabilities.obstacle and not pair.drafter.asked:
@@ -282,7 +287,7 @@ def _open_divided(
         here = free_memory() if free is None else free
         plan = divide(pair.target, config, there, here)
         if pair.draft is not None:  # it may take sequences of the target, but no layers
-            beside = needs_beside(pair.target, pair.draft, config, 1).total
+            beside = device_bytes(pair.draft, msgspec.structs.replace(config, parallel=1))
             both = divide(pair.target, config, max(0, there - beside), here)
             places = [(each.gpu_layers, each.cpu_experts) for each in (both, plan)]
             plan = both if places[0] == places[1] else plan
@@ -298,19 +303,20 @@ def _open_divided(
         return load(left)
 
 
-def _planned(pair: Pair, config: EngineConfig, room: int | None) -> Needs:
-    """Return the memory of the target, with as many sequences as fit into ``room`` bytes beside the draft
-    model, or without it if both do not fit; None: no limit.
+def _planned(pair: Pair, config: EngineConfig, room: int | None) -> tuple[EngineConfig, Needs]:
+    """Return the settings and the memory of the target, with as many sequences as fit into ``room`` bytes
+    beside the draft model, or without it if both do not fit, and with a smaller context if it does not fit
+    otherwise; None: no limit.
 
     Raises :class:`ModelTooLarge`, before anything is loaded, if the target alone does not fit.
     """
-    both = needs_of(pair.target, pair.draft, config, room)
+    both, sequences = needs_of(pair.target, pair.draft, config, room), config.parallel
     if room is None or both.total <= room:
-        config = msgspec.structs.replace(config, parallel=both.sequences)
-    alone = needs_of(pair.target, None, config, room)
+        sequences = both.sequences
+    lower, alone = plan_context(pair.target, None, msgspec.structs.replace(config, parallel=sequences), room)
     if room is not None:
         alone.check(pair.target.name, room)
-    return alone
+    return msgspec.structs.replace(config, n_ctx=lower.n_ctx), alone
 
 
 def room_for(config: EngineConfig, free: int | None = None) -> Room:

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid, ModelNotFound
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.fit import Needs, Size, nodes_of, share_of, size_of
+from localspec.models.fit import Needs, Size, lower_contexts, nodes_of, share_of, size_of
 from localspec.models.library import Tried, find, forget_recent, in_formats, known_beside, known_of
 from localspec.models.model import (
     BACKENDS,
@@ -66,13 +66,14 @@ class Drafter:
 @dataclass(frozen=True)
 class Pair:
     """A target, its drafter, the reason for its backend (``why``), and the memory that both need at least;
-    ``least``: the memory without a drafter that was not requested, as such a one may be left out."""
+    ``least``: the memory without a drafter that was not requested, as such a one may be left out, and then
+    with the contexts that may be lowered."""
 
     target: Model
     drafter: Drafter
     why: str
     needs: Needs = field(default=NOTHING, compare=False)
-    least: Needs = field(default=NOTHING, compare=False)
+    least: tuple[Needs, ...] = field(default=(), compare=False)
 
     @property
     def draft(self) -> Model | None:
@@ -153,16 +154,17 @@ def _drafter(target: Model, draft: str, model_dirs: tuple[str, ...], room: Room)
     return Drafter(found, f"this draft model was requested; {fit}")
 
 
-def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs, Needs]:
+def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs, tuple[Needs, ...]]:
     """The memory that both need with as few sequences as possible: no other model leaves for more of them.
-    And the least. Zeros where a header cannot be read."""
+    And the least ones. Zeros where a header cannot be read."""
     try:
         own = share_of(target, config)
         draft = None if drafter.model is None else size_of(drafter.model, config)
         asked = draft if drafter.asked else None
-        return own.needs(draft, config, 0), own.needs(asked, config, 0)
+        lower = lower_contexts(target, config)
+        return own.needs(draft, config, 0), tuple(own.needs(asked, each, 0) for each in lower)
     except ModelError:
-        return NOTHING, NOTHING
+        return NOTHING, ()
 
 
 def _target(model: str, backend: str, model_dirs: tuple[str, ...]) -> tuple[Model, str]:

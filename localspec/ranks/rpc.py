@@ -22,7 +22,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, NodeLost
-from localspec.models.fit import divide, free_memory
+from localspec.models.fit import context_size, divide, free_memory
 from localspec.models.model import Model
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks.nodes import CONNECT_S, private_server
@@ -186,10 +186,12 @@ def shared(
 ) -> EngineConfig:
     """The settings with the number of layers for these servers and this machine's GPUs, and as many sequences
     as have room there and in ``here`` bytes, None: all that are free; see :func:`divide`. Experts stay with
-    their layers unless they are set: otherwise each layer would send its tokens here and back."""
+    their layers unless they are set: otherwise each layer would send its tokens here and back. The context is
+    not lowered."""
     from localspec.backends.llama_cpp import native
 
-    config = replace(config, cpu_experts=max(0, config.cpu_experts))
+    n_ctx = context_size(model.description.context, config)
+    config = replace(config, cpu_experts=max(0, config.cpu_experts), n_ctx=n_ctx)
     free = int(USABLE * sum(each.free for each in servers)) + (native.free_bytes(config) or 0)
     return divide(model, config, free, free_memory() if here is None else here)
 

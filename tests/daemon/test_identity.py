@@ -78,9 +78,9 @@ def test_the_draft_that_is_chosen_is_reckoned_with_and_may_be_left_out() -> None
     auto, named, plain = (
         chosen(Key("bundled", draft, "llama_cpp"), (), Room()) for draft in ("auto", "stdlib-1m", "none")
     )
-    assert auto.needs == named.needs and named.least.draft > auto.least.draft == plain.needs.draft == 0
+    assert auto.needs == named.needs and named.least[0].draft > auto.least[0].draft == plain.needs.draft == 0
     assert auto.needs.total >= plain.needs.total + auto.needs.draft
-    assert auto.least == plain.least == plain.needs and auto.needs.sequences == 1
+    assert auto.least == plain.least and plain.least[0] == plain.needs and auto.needs.sequences == 1
     assert auto.draft == named.draft == model_at(DRAFT)
     assert places_of("bundled", ()) == {str(TARGET)}
 
@@ -90,9 +90,9 @@ def test_any_target_is_weighed_with_what_would_be_paired_with_it(tmp_path: Path)
     shutil.copy(DRAFT, tmp_path / "draft.gguf")
     found = chosen(Key("target", "auto", "auto"), (str(tmp_path),), Room())
     assert found.target.path == tmp_path / "target.gguf" and found.draft is not None
-    assert found.needs.total > found.least.total
+    assert found.needs.total > found.least[0].total
     alone = chosen(Key("draft", "auto", "auto"), (str(tmp_path),), Room())
-    assert alone.draft is None and alone.needs == alone.least
+    assert alone.draft is None and alone.needs == alone.least[0]
 
 
 async def pids(client: Raw, *options: dict[str, str]) -> set[int]:

@@ -25,7 +25,7 @@ from localspec.errors import (
     TokenizerMismatch,
 )
 from localspec.models.catalogue import bundled_model
-from localspec.models.fit import needs_beside, needs_of, part_of
+from localspec.models.fit import device_bytes, needs_of, part_of
 from localspec.models.library import known_of
 from localspec.models.model import Model, model_at
 from localspec.models.pair import Pair, choose
@@ -40,6 +40,7 @@ INSTEAD = "prompt lookup and n-gram memory draft instead"
 NONE = f"no draft model: no model on this disk is smaller and has the same vocabulary; {INSTEAD}"
 GGUF, ASKED = "on llama_cpp, as requested", "this draft model was requested; same vocabulary"
 SMALL = EngineConfig(n_ctx=256, parallel=1, threads=1)
+ON_DEVICE = replace(SMALL, prefill_chunk=DEVICE_CHUNK)
 
 
 def other_vocabulary(path: Path) -> Path:
@@ -208,6 +209,20 @@ def test_a_chosen_draft_for_which_memory_is_gone_meanwhile_is_left_out() -> None
             load_engine(asking(choice, asked), config=SMALL, free=free)
 
 
+def test_a_context_that_has_no_room_is_lowered_and_said(tmp_path: Path) -> None:
+    shutil.copy(TARGET, tmp_path / "target.gguf")
+    alone = needs_of(model_at(TARGET), None, EngineConfig(parallel=1)).total
+    low = needs_of(model_at(TARGET), None, EngineConfig(parallel=1, n_ctx=1024)).total
+    choice = choose_here(str(tmp_path / "target.gguf"), "none")
+    assert [each.total for each in choice.least] == [alone, low]
+    with load_engine(choice, free=alone - 1) as engine:
+        assert engine.target.capabilities.n_ctx == 1024
+        assert "; the context is lowered to 1024 tokens: more have no room" in engine.reason
+    for config, free in ((EngineConfig(), low - 1), (EngineConfig(n_ctx=2048), alone - 1)):
+        with pytest.raises(ModelTooLarge, match="are free"):
+            load_engine(choice, config=config, free=free)
+
+
 @pytest.fixture
 def device(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes that are free in the memory of a GPU, which this machine seems to have."""
@@ -218,7 +233,8 @@ def device(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def test_a_model_gets_the_sequences_and_layers_with_room_on_a_device(device: list[int]) -> None:
-    part, config = part_of(model_at(TARGET), EngineConfig(gpu_layers=99)), EngineConfig(n_ctx=256)
+    part = part_of(model_at(TARGET), EngineConfig(gpu_layers=99))
+    config = EngineConfig(n_ctx=256, prefill_chunk=DEVICE_CHUNK)
     two, one = (part.needs(None, replace(config, parallel=n)).total for n in (2, 1))
     for device[0], sequences, where in (
         (two, 2, "all of it is on the GPU"),
@@ -248,8 +264,7 @@ def test_a_draft_goes_to_the_processor_before_the_target_loses_layers(
         return open_backend(model, config, *rest, **more)
 
     monkeypatch.setattr("localspec.engine.load.open_backend", load)
-    target = part_of(model_at(TARGET), EngineConfig(gpu_layers=99)).needs(None, SMALL).total
-    draft = needs_beside(model_at(TARGET), model_at(DRAFT), SMALL, 1).total
+    target, draft = (device_bytes(model_at(each), ON_DEVICE) for each in (TARGET, DRAFT))
     none = replace(SMALL, gpu_layers=0)
     for device[0], config, layers in (
         (target + draft, SMALL, [7, -1]),
@@ -270,7 +285,7 @@ def test_a_load_that_fails_for_memory_is_tried_with_less(
         return open_backend(model, config, *rest, **more)
 
     monkeypatch.setattr("localspec.engine.load.open_backend", load)
-    device[0] = part_of(model_at(TARGET), EngineConfig(gpu_layers=99)).needs(None, SMALL).total
+    device[0] = device_bytes(model_at(TARGET), ON_DEVICE)
     with load_engine(choose("bundled", "none"), config=SMALL) as engine:
         assert " of 7 layers are on the GPU" in engine.reason
     assert "it is loaded again with" in caplog.text

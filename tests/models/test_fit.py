@@ -5,10 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import llama_cpp.llama_cpp as lib
 import psutil
 import pytest
 from msgspec.structs import replace
 
+from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.llama_cpp.native import kv_bytes_per_token
 from localspec.engine.load import load, load_engine
@@ -50,6 +52,22 @@ def test_what_the_bundled_pair_needs_is_what_llama_cpp_takes() -> None:
     assert needs.draft > DRAFT.stat().st_size
     assert needs.overhead > PROCESS
     assert needs.total == needs.weights + needs.cells + needs.draft + needs.overhead
+
+
+@pytest.mark.parametrize("config", [EngineConfig(), EngineConfig(n_ctx=8192, prefill_chunk=512)])
+@pytest.mark.parametrize("sequences", [1, 4])
+def test_the_memory_of_forwards_on_a_gpu_is_what_llama_cpp_allocates(
+    config: EngineConfig, sequences: int
+) -> None:
+    n_ctx = context_size(2048, config)
+    lib_model = native.load_model(str(TARGET), config, None)
+    context = native.new_context(lib_model, config, n_ctx=n_ctx, n_sequences=sequences)
+    lib.llama_free(context)
+    lib.llama_model_free(lib_model)
+    *_, found = (line for line in native._recent if "CPU compute buffer size" in line)
+    part = part_of(model_at(TARGET), replace(config, gpu_layers=99))
+    planned = part.needs(None, replace(config, parallel=sequences)).overhead
+    assert 0.9 < float(found.split()[-2]) * MIB / planned < 1.1
 
 
 def test_cells_grow_with_the_context_and_shrink_with_their_bits() -> None:
@@ -211,12 +229,10 @@ def places(model: Model, config: EngineConfig, *free_mb: float) -> list[tuple[in
 def test_what_does_not_fit_on_a_device_is_divided(tmp_path: Path) -> None:
     dense, config = model_at(TARGET), EngineConfig()
     part = part_of(dense, EngineConfig(gpu_layers=99))
-    whole = part.needs(None, EngineConfig(parallel=1)).total / MB
-    assert part.context is not None
-    each = part.cell * part.context / MB
+    four, two, whole = (part.needs(None, EngineConfig(parallel=n)).total / MB for n in (4, 2, 1))
     assert isinstance(dense.header, GgufHeader)
     most = dense.header.layers + 1
-    assert places(dense, config, whole + 3 * each, whole + each, whole) == [(most, 0, n) for n in (4, 2, 1)]
+    assert places(dense, config, four, two, whole) == [(most, 0, n) for n in (4, 2, 1)]
     (fewer, none, sequences), least = places(dense, config, whole - 1, 0)
     assert (0 < fewer < most, none, sequences) == (True, 0, 2) and least == (0, 0, 2)
     assert places(dense, replace(config, gpu_layers=2, parallel=3), 1000) == [(2, 0, 3)]
@@ -224,6 +240,23 @@ def test_what_does_not_fit_on_a_device_is_divided(tmp_path: Path) -> None:
         ModelTooLarge, match=r"2 layers of .* \(gpu_layers\) need .* where 1\.0 MB can be used"
     ):
         divide(dense, replace(config, gpu_layers=2), MB, 1000 * MB)
+
+
+def test_the_context_is_lowered_last(tmp_path: Path) -> None:
+    dense, config = model_at(TARGET), EngineConfig(parallel=1)
+    usual, none = replace(config, n_ctx=2048), replace(config, gpu_layers=0)
+    here = rest_of(dense, none).needs(None, usual).total
+    one = part_of(dense, replace(config, gpu_layers=2)).needs(None, usual).total
+
+    def planned(config: EngineConfig, there: int, here: int) -> tuple[int, int]:
+        plan = divide(dense, config, there, here)
+        return plan.gpu_layers, plan.n_ctx
+
+    assert planned(config, 0, here) == (0, 0)
+    assert planned(config, one, here - 1) == (2, 0)
+    assert planned(config, 0, here - 1) == (0, 1024)
+    assert planned(usual, 0, here - 1) == (0, 2048)
+    assert planned(replace(config, n_ctx=512), 0, 0) == (0, 512)
 
 
 def test_experts_stay_before_layers_do(tmp_path: Path) -> None:

@@ -24,7 +24,7 @@ import psutil
 
 from localspec.backends.llama_cpp import native
 from localspec.errors import ModelInvalid, OutOfMemory
-from localspec.models.fit import CellBytes, Size, build_for, choose_sizes, widest_forward
+from localspec.models.fit import CellBytes, Size, build_for, choose_sizes, widest_forward, widest_round
 from localspec.models.gguf import GgufHeader
 from localspec.process import delayed
 from localspec.protocol.requests import EngineConfig
@@ -35,8 +35,7 @@ KINDS = {CPU: "cpu", 1: "gpu", 2: "integrated gpu", 3: "accelerator"}
 """``enum ggml_backend_dev_type``"""
 GPUS = ("gpu", "integrated gpu")
 SPARE = 512 * MB
-"""bytes of a GPU's memory that no plan uses: a model took 110 MB more than planned on an H100, mostly logits
-of 256 rows, a draft as much again, and what the driver allocates beside them grows with use"""
+"""bytes of a GPU's memory that no plan uses: what the driver allocates beside a model grows with use"""
 GPU = "(gpu)"
 """mark in the description of a model whose layers are all on a GPU, the same for every backend"""
 
@@ -373,6 +372,7 @@ def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: in
     params = lib.llama_context_default_params()
     params.n_ctx = n_ctx * n_sequences
     params.n_batch = params.n_ubatch = widest_forward(config, n_sequences)
+    params.n_outputs_max = widest_round(n_sequences)  # a row for each token of a prompt takes 315 MB, not 46
     params.n_seq_max = n_sequences
     params.n_rs_seq = states
     # With one pool of cells a row depends on the place of other sequences' cells, because attention sums

@@ -367,7 +367,7 @@ class Pool:
             raise EngineBusy(f"{len(self._workers)} models are loaded, and all of them are in use")
         leaving += left[: max(0, more)]
         idle = [each for each in idle if each not in leaving]
-        leaving += self._evict((pair.needs.total, pair.least.total), idle, leaving)
+        leaving += self._evict([each.total for each in (pair.needs, *pair.least)], idle, leaving)
         self._remove(leaving)
         return leaving
 
