@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
 from collections.abc import Callable
@@ -14,6 +15,7 @@ from localspec.backends.base import Rounding
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.engine.learning import Learning
+from localspec.errors import ModelInvalid
 from localspec.models import fit, library
 from localspec.models.fit import build_for, driver, library_build, native_files
 from localspec.models.gguf import read_header
@@ -87,7 +89,7 @@ def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: py
     kinds, free = [0, 1, 1, 2], [99 * MB, 600 * MB, 700 * MB, 99 * MB]
 
     def read(device: int, there: Any, whole: Any) -> None:
-        there._obj.value = free[device]
+        there._obj.value, whole._obj.value = free[device], 900 * MB
 
     functions: dict[str, Callable[..., Any]] = {
         "ggml_backend_dev_count": lambda: len(kinds),
@@ -99,6 +101,8 @@ def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: py
     monkeypatch.setattr(native, "exported", lambda name, *types: functions[name])
     assert native.free_bytes(EngineConfig()) == 1300 * MB - 2 * native.SPARE
     assert native.free_bytes(EngineConfig(gpu_memory_mb=50)) == 50 * MB
+    free[1] = 2**64 - 1
+    assert native.free_bytes(EngineConfig()) == 700 * MB - native.SPARE
     kinds[1:3] = [2, 2]
     assert native.free_bytes(EngineConfig()) is None
 
@@ -133,6 +137,21 @@ def test_what_another_device_or_build_was_measured_to_do_is_not_believed(
     assert again.rounding.measured == EXACT and again.costs.knows(8, 512)
     other = learnt(tmp_path, change)
     assert other.rounding.measured is None and not other.costs.knows(1, 512)
+
+
+def test_a_gpu_without_a_layer_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise llama.cpp takes its memory for forwards, and long prompts."""
+    listed: list[bool] = []
+
+    def load(path: bytes, params: Any) -> None:
+        listed.append(bool(params.devices) and not ctypes.c_void_p.from_address(params.devices).value)
+
+    monkeypatch.setattr(native, "list_gpus", lambda: {1: native.Device("gpu", "Some")})
+    monkeypatch.setattr("llama_cpp.llama_cpp.llama_model_load_from_file", load)
+    for layers in (0, 1, -1):
+        with pytest.raises(ModelInvalid):
+            native.load_model(str(DRAFT), EngineConfig(gpu_layers=layers), None)
+    assert listed == [True, False, False]
 
 
 @pytest.mark.parametrize("change", ["library", "driver"])

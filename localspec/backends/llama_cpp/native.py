@@ -130,12 +130,13 @@ def free_bytes(config: EngineConfig) -> int | None:
 
 
 def free_of(device: int) -> int:
-    """Return the bytes that are free at a device."""
+    """Return the bytes that are free at a device; 0 where its driver has given more than it may use now, by
+    which Vulkan's number falls below 0, to a large one."""
     number = ctypes.c_size_t
     free, total = number(), number()
     read = exported("ggml_backend_dev_memory", None, ctypes.c_void_p, *[ctypes.POINTER(number)] * 2)
     read(device, ctypes.byref(free), ctypes.byref(total))
-    return free.value
+    return free.value if free.value <= total.value else 0
 
 
 def gpus() -> list[int]:
@@ -278,8 +279,9 @@ def load_model(
     overrides = _overrides(config.cpu_experts)
     params.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
     listed = array_of([*devices])
-    if devices:
+    if devices or not params.n_gpu_layers:  # with no layer on a GPU, long prompts would take its memory
         params.devices = ctypes.cast(listed, ctypes.c_void_p)
+    if devices:
         params.tensor_split = (ctypes.c_float * (len(devices) + 1))(*devices.values())
     _recent.clear()
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
