@@ -34,7 +34,7 @@ from localspec.errors import EngineBusy, LocalspecError
 from localspec.memory.memory import Memory, Moment
 from localspec.memory.sources import apart
 from localspec.memory.texts import MAX_BYTES, Lesson, may_learn
-from localspec.models.library import Learnt, Record, Tried, TriedRecord, name_of_pair, over
+from localspec.models.library import Learnt, Record, Tried, TriedRecord, name_of_model, name_of_pair, over
 from localspec.models.model import Model
 from localspec.protocol.requests import FimPrompt, Stats
 from localspec.speculation.controller import BUCKETS, Calibration, Survival, best_length
@@ -224,9 +224,10 @@ class KnownDraft:
 class Learning:
     """All that was learnt of a target and of its draft models.
 
-    ``directory`` keeps costs and calibration between runs, by machine, backend version and model, costs also
-    by the ``nodes`` that share it; None: they end with the engine. ``model`` is the target. If a file cannot
-    be read or written, its results are lost, and nothing else.
+    ``directory`` keeps costs and calibration between runs; None: they end with the engine. Costs hold for one
+    backend version, one placement of the layers, and the ``nodes`` that share them; the accuracy of drafts
+    for the ``model``, which is the target, wherever its layers are. If a file cannot be read or written, its
+    results are lost, and nothing else.
     """
 
     def __init__(
@@ -248,12 +249,12 @@ class Learning:
         self.rounding = KnownRounding()
         self._drafts: dict[Backend, KnownDraft] = {}
         self._directory, self._model, self.nodes = directory, model, nodes
-        limits = target.capabilities
+        limits, kind = target.capabilities, target.description if model is None else name_of_model(model)
         probed = f"{limits.n_ctx} cells, at most {limits.max_batch} tokens at once"
         self._records = [
             *self._kept(f"cost of {target.description}{over(nodes)}", self.costs),
             *self._kept(f"exact widths of {target.description}{over(nodes)}, {probed}", self.rounding),
-            *self._kept(f"calibration of {target.description}", self.calibration),
+            *self._kept(f"calibration of {kind}", self.calibration),
         ]
 
     def _kept(self, what: str, learnt: Learnt) -> list[Record]:

@@ -419,8 +419,13 @@ class TriedRecord:
 def name_of_pair(target: Model, draft: Model, nodes: Sequence[str] = ()) -> str:
     """The name of a pair's record: other files at the same paths, another build of the library that runs
     them, or other nodes that share the target, count as another pair."""
-    pair = " and ".join(f"{each.place!r}, {each.weight_bytes} bytes" for each in (target, draft))
+    pair = " and ".join(map(name_of_model, (target, draft)))
     return f"pair of {pair} by {build_for(target.format)}{over(nodes)}"
+
+
+def name_of_model(model: Model) -> str:
+    """The name of a model in records: another file at its place is another model."""
+    return f"{model.place!r}, {model.weight_bytes} bytes"
 
 
 def over(nodes: Sequence[str]) -> str:

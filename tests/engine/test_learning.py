@@ -19,8 +19,10 @@ from localspec.models.library import FORMAT, Tried
 from localspec.models.model import model_at
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, ProposerStats, Request, Round, Stats
-from localspec.speculation.controller import Calibration, Survival
+from localspec.speculation.controller import CAUTIOUS_K, Calibration, Controller, Survival
 from localspec.speculation.costs import CostCurve
+from tests.conformance.proposer import ask
+from tests.speculation.test_controller import TRUTH, Coin, play
 from tests.toys import request, rested, run_all, scripted, small_markov
 
 SONG = b"la la la li la la la lo la la la li la la la lo"
@@ -313,6 +315,32 @@ def test_costs_and_drafts_of_other_nodes_are_others(tmp_path: Path) -> None:
         learning.close()
     other_token = Learning(ToyBackend(markov()), directory=tmp_path, nodes=("10.0.0.1:7005#new",))
     assert other_token.costs.measured() == {1: pytest.approx(3.0)}
+
+
+def test_on_another_placement_drafts_are_as_long_as_its_own_costs_make_them(tmp_path: Path) -> None:
+    (tmp_path / "any.gguf").touch()
+
+    def on(layers: int) -> Learning:
+        target = ToyBackend(markov())
+        target.description = f"toy, {layers} layers on the GPU"
+        return Learning(target, directory=tmp_path, model=model_at(tmp_path / "any.gguf"))
+
+    def first_draft(learning: Learning) -> int:
+        controller = Controller([Coin(TRUTH, 1.0)], learning.costs, learning.calibration)
+        return len(controller.propose([ask(TRUTH[:5], 20)])[0].tokens)
+
+    half, less = on(15), on(14)
+    for width in [*range(1, 22)] * 3:
+        half.costs.observe(width, 0, 1.0 + 0.02 * width)
+        less.costs.observe(width, 0, 0.6 + 0.4 * width)
+    less.save()
+    for number in range(20):
+        controller = Controller([Coin(TRUTH, 1.0)], half.costs, half.calibration)
+        play(controller, half.costs, rounds=20, request=number)
+    half.save()
+    # On 14 layers with the evidence of 15, and then without.
+    assert first_draft(on(15)) == 20 > first_draft(on(14)) > first_draft(less) > 0
+    assert 0 < first_draft(on(13)) <= CAUTIOUS_K
 
 
 def test_costs_over_nodes_are_measured_again_after_each_load() -> None:
