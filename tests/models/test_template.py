@@ -14,6 +14,7 @@ from localspec.models.gguf import read_header
 from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import Message, Tool, ToolCall
 from tests.models import ggufs
+from tests.waiting import DEADLINE_S
 
 CONVERSATION = (
     Message("system", "Be brief."),
@@ -22,6 +23,12 @@ CONVERSATION = (
     Message("user", "Bye"),
 )
 BUNDLED = read_header(ggufs.TARGET).metadata["tokenizer.chat_template"]
+
+
+@pytest.fixture(autouse=True)
+def ample_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limit that no test reaches on a slow machine; a virtual one counts time in which it is halted."""
+    monkeypatch.setattr(template, "MAX_SECONDS", DEADLINE_S)
 
 
 def render(source: str | None, *, bos: str = "", eos: str = "") -> str:
