@@ -5,11 +5,12 @@ from __future__ import annotations
 import ctypes
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from localspec.backends.base import Rounding
 from localspec.backends.llama_cpp import native
@@ -152,6 +153,36 @@ def test_a_gpu_without_a_layer_is_not_used(monkeypatch: pytest.MonkeyPatch) -> N
         with pytest.raises(ModelInvalid):
             native.load_model(str(DRAFT), EngineConfig(gpu_layers=layers), None)
     assert listed == [True, False, False]
+
+
+@pytest.fixture
+def placed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[LlamaCppBackend]]:
+    """A model whole on a GPU, which this machine seems to have, and otherwise."""
+    devices = [native.Device("gpu", "Vulkan0 Some"), native.Device("cpu", "CPU Some")]
+    monkeypatch.setattr(native, "list_gpus", lambda: {1: devices[0]})
+    monkeypatch.setattr(native, "devices_of", lambda context: devices)
+    layers, backends = read_header(DRAFT).layers, list[LlamaCppBackend]()
+    for number, experts in ((layers + 1, 0), (layers, 0), (1, 0), (0, 0), (layers + 1, 1), (layers + 1, 2)):
+        config = replace(SMALL, gpu_layers=number, cpu_experts=experts)
+        backends.append(LlamaCppBackend(model_at(DRAFT), config))
+    yield backends
+    for backend in backends:
+        backend.free()
+
+
+def test_costs_are_those_of_one_placement(tmp_path: Path, placed: list[LlamaCppBackend]) -> None:
+    for seconds, backend in enumerate(placed, 1):
+        first = Learning(backend, directory=tmp_path)
+        assert not first.costs.measured()
+        first.costs.observe(1, 0, seconds)
+        first.save()
+    for seconds, backend in enumerate(placed, 1):
+        assert Learning(backend, directory=tmp_path).costs.measured() == {1: pytest.approx(seconds)}
+
+
+def test_a_model_is_not_whole_on_a_gpu_without_its_first_layer(placed: list[LlamaCppBackend]) -> None:
+    assert [native.GPU in each.description for each in placed] == [True, *[False] * 5]
+    assert [each.reference_mode.available for each in placed] == [False, *[True] * 5]
 
 
 @pytest.mark.parametrize("change", ["library", "driver"])

@@ -529,9 +529,9 @@ class LlamaCppBackend:
             self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences, states=states
         )
         self._abort = native.AbortFlag(self._context)
-        layers = lib.llama_model_n_layer(self._lib_model)
         whole = native.gpu_layers(config) if config.cpu_experts <= 0 else 0
-        on = described(self._context, layers=layers, layers_on_gpu=whole)
+        # The output counts as a layer: with one less than all, the first layer is the processor's.
+        on = described(self._context, layers=header.layers + 1, layers_on_gpu=whole)
         self.reference_mode = ReferenceMode(self._context, header.types, on_cpu=GPU not in on)
         self.description += ", rounds in reference mode" * self.reference_mode.available + f", on {on}"
         max_batch = lib.llama_n_batch(self._context)
