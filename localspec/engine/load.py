@@ -163,9 +163,10 @@ def load_target(
         config = msgspec.structs.replace(config, cpu_experts=experts)
     shown, others = progress and partial(progress, "target"), nodes_of(pair.target, config)
     there = None if others else _device_bytes(pair.target, config)
-    room, whole, asked = room_for(config, free).free(pair.target), "", config
+    whole, asked = "", config
     if there is None:
-        config, needs = _planned(pair, config, room)
+        room = room_for(config, free).free(pair.target)
+        config, needs = plan_target(pair, config, room)
     with contextlib.ExitStack() as opened:
         if others:
             target = _over_nodes(over_nodes, pair.target)(pair.target, config, shown)
@@ -303,12 +304,11 @@ def _open_divided(
         return load(left)
 
 
-def _planned(pair: Pair, config: EngineConfig, room: int | None) -> tuple[EngineConfig, Needs]:
+def plan_target(pair: Pair, config: EngineConfig, room: int | None) -> tuple[EngineConfig, Needs]:
     """Return the settings and the memory of the target, with as many sequences as fit into ``room`` bytes
     beside the draft model, or without it if both do not fit, and with a smaller context if it does not fit
-    otherwise; None: no limit.
-
-    Raises :class:`ModelTooLarge`, before anything is loaded, if the target alone does not fit.
+    otherwise; None: no limit. Raises :class:`ModelTooLarge`, before anything is loaded, if the target alone
+    does not fit.
     """
     both, sequences = needs_of(pair.target, pair.draft, config, room), config.parallel
     if room is None or both.total <= room:

@@ -326,9 +326,8 @@ def divide(target: Model, config: EngineConfig, there: int, here: int) -> Engine
     """The settings to load a GGUF model with ``there`` bytes of other devices, and ``here`` bytes of this.
 
     All layers go there, or those that are set, with as many sequences as have room, at least one; otherwise
-    the experts of as few layers as possible stay here, then as few layers; then the context is lowered. The
-    rest of the last plan may be too large for this machine. Raises :class:`ModelTooLarge` if set layers have
-    no room there.
+    the experts of as few layers as possible stay here, then as few layers; last the context is lowered. The
+    rest may still be too large for this machine. Raises :class:`ModelTooLarge` if set layers have no room.
     """
     plan = None
     for lower in lower_contexts(target, config):
@@ -336,7 +335,9 @@ def divide(target: Model, config: EngineConfig, there: int, here: int) -> Engine
             if rest_of(target, plan).needs(None, plan, here).total <= here:
                 return plan
     if plan is None:
-        needed = part_of(target, lower).needs(None, replace(lower, parallel=1)).total
+        experts = MOST if lower.cpu_experts < 0 else lower.cpu_experts
+        least = replace(lower, parallel=lower.parallel or 1, cpu_experts=experts)
+        needed = part_of(target, least).needs(None, least).total
         raise ModelTooLarge(
             f"{config.gpu_layers} layers of {target.name} (gpu_layers) need {size(needed)} of other devices, "
             f"where {size(there)} can be used",

@@ -66,8 +66,7 @@ class Drafter:
 @dataclass(frozen=True)
 class Pair:
     """A target, its drafter, the reason for its backend (``why``), and the memory that both need at least;
-    ``least``: the memory without a drafter that was not requested, as such a one may be left out, and then
-    with the contexts that may be lowered."""
+    ``least``: without a drafter that was not requested, which may be left out, then with lower contexts."""
 
     target: Model
     drafter: Drafter

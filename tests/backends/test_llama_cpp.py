@@ -28,7 +28,7 @@ TARGET, DRAFT = bundled_model("stdlib-6m"), bundled_model("stdlib-1m")
 
 class TestLlamaCpp(BackendConformance):
     # Between 1-wide and wider kernels, F16 weights: 0.010 was measured on a CPU, 0.034 by Vulkan.
-    tolerance = 0.05
+    tolerance = 0.05 if native.list_gpus() else 0.03
 
     @classmethod
     def make(cls) -> Backend:

@@ -56,9 +56,7 @@ def test_what_the_bundled_pair_needs_is_what_llama_cpp_takes() -> None:
 
 @pytest.mark.parametrize("config", [EngineConfig(), EngineConfig(n_ctx=8192, prefill_chunk=512)])
 @pytest.mark.parametrize("sequences", [1, 4])
-def test_the_memory_of_forwards_on_a_gpu_is_what_llama_cpp_allocates(
-    config: EngineConfig, sequences: int
-) -> None:
+def test_the_forwards_of_a_gpu_take_what_llama_cpp_allocates(config: EngineConfig, sequences: int) -> None:
     n_ctx = context_size(2048, config)
     lib_model = native.load_model(str(TARGET), config, None)
     context = native.new_context(lib_model, config, n_ctx=n_ctx, n_sequences=sequences)
@@ -240,9 +238,11 @@ def test_what_does_not_fit_on_a_device_is_divided(tmp_path: Path) -> None:
         ModelTooLarge, match=r"2 layers of .* \(gpu_layers\) need .* where 1\.0 MB can be used"
     ):
         divide(dense, replace(config, gpu_layers=2), MB, 1000 * MB)
+    with pytest.raises(ModelTooLarge, match=r" need 14\.1 MB of other devices, where 12\.0 MB can"):
+        divide(dense, replace(config, gpu_layers=2, parallel=4), 12 * MB, 1000 * MB)
 
 
-def test_the_context_is_lowered_last(tmp_path: Path) -> None:
+def test_the_context_is_lowered_last() -> None:
     dense, config = model_at(TARGET), EngineConfig(parallel=1)
     usual, none = replace(config, n_ctx=2048), replace(config, gpu_layers=0)
     here = rest_of(dense, none).needs(None, usual).total
