@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from localspec.protocol.messages import Pairing
+from localspec.protocol.messages import Pairing, Placement
 from localspec.protocol.options import GRAMMAR
 from localspec.protocol.requests import Result, Stats
 
@@ -138,6 +138,13 @@ def pairing_line(pairing: Pairing) -> str:
         del parts[0]
     reason = "; ".join(parts).removeprefix(f"{pairing.draft} drafts: ")
     return f"{pairing.target} on {pairing.backend}{draft}" + (f" ({reason})" if reason else "")
+
+
+def describe_placement(placement: Placement) -> str:
+    """``6 of 7 layers on NVIDIA H200``, ``all layers on NVIDIA H200, the experts of 3 on the CPU``."""
+    number = "all" if placement.layers == placement.of else f"{placement.layers} of {placement.of}"
+    experts = f", the experts of {placement.cpu_experts} on the CPU" if placement.cpu_experts else ""
+    return f"{number} layers on {', '.join(dict.fromkeys(placement.devices))}{experts}"
 
 
 def duration(seconds: float) -> str:

@@ -6,7 +6,8 @@ from datetime import datetime
 
 import pytest
 
-from localspec.wording import moment, one_line, printable, underway
+from localspec.protocol.messages import Placement
+from localspec.wording import describe_placement, moment, one_line, printable, underway
 
 NOW = datetime(2026, 3, 1, 15, 30)
 
@@ -40,3 +41,12 @@ def test_a_model_that_is_loaded_in_full_is_warming_up() -> None:
     assert underway("loading toy", 0.99) == ("loading toy", 0.99)
     assert underway("loading toy", 1.0) == ("warming up toy", None)
     assert underway("reading the prompt", 1.0) == ("reading the prompt", 1.0)
+
+
+def test_the_place_of_a_model_names_each_kind_of_gpu_once() -> None:
+    two = ("NVIDIA H200", "NVIDIA H200")
+    assert describe_placement(Placement(two, 25, 25)) == "all layers on NVIDIA H200"
+    assert describe_placement(Placement(("A", "B"), 8, 25)) == "8 of 25 layers on A, B"
+    assert describe_placement(Placement(two, 25, 25, 3)) == (
+        "all layers on NVIDIA H200, the experts of 3 on the CPU"
+    )

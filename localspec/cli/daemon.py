@@ -21,7 +21,7 @@ from localspec.daemon.access import create, read_or_create
 from localspec.doctor.daemon import closed_port
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
-from localspec.wording import counted, printable, size
+from localspec.wording import counted, describe_placement, printable, size
 
 STOP_S = 10.0
 Yes = Annotated[bool, Parameter(help="Do not ask.")]
@@ -209,7 +209,9 @@ def describe(found: DaemonStatus) -> str:
 
 
 def _elsewhere(model: LoadedModel) -> str:
-    return f" {size(model.offloaded_bytes)} of weights on other devices," if model.offloaded_bytes else ""
+    parts = [describe_placement(model.placement)] if model.placement else []
+    parts += [f"{size(model.offloaded_bytes)} of weights on other devices"] if model.offloaded_bytes else []
+    return "".join(f" {part}," for part in parts)
 
 
 def _activity(model: LoadedModel) -> str:

@@ -9,13 +9,13 @@ from typing import Any
 from msgspec.structs import replace
 
 from localspec.cli import output
-from localspec.errors import INSTALL_MLX, LocalspecError, ModelError
+from localspec.errors import INSTALL_MLX, LocalspecError, ModelError, ModelTooLarge
 from localspec.models.catalogue import BUNDLED
 from localspec.models.model import NEEDS_MLX, Model, count, name_of, needs_mlx
 from localspec.models.stores import TITLES
-from localspec.protocol.messages import ModelDescription, ModelList
+from localspec.protocol.messages import ModelDescription, ModelList, Placement
 from localspec.protocol.requests import EngineConfig
-from localspec.wording import counted, one_line, size
+from localspec.wording import counted, describe_placement, one_line, size
 
 HEADER = ("name", "size", "type", "params", "context", "fill-in", "state")
 """columns of a list of models; ``fill-in``: the model fills in the middle"""
@@ -74,8 +74,9 @@ def _state(model: ModelDescription, default: str) -> str:
     return ", ".join(notes)
 
 
-def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] | None:
-    """Bytes that a model needs without a draft, its sequences, and bytes free; None if it is broken."""
+def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] | None:
+    """Bytes that a model needs without a draft, its sequences, bytes free, and the place that it would have;
+    None if it is broken."""
     from localspec.engine.load import room_for
     from localspec.models.fit import context_size, free_memory, has_device_code, plan_context, servers_of
     from localspec.models.model import model_at
@@ -88,13 +89,24 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, int] |
             config = _over_servers(target, config)
         room = room_for(config).free(target) if has_device_code(target.format) else None
         free = free_memory() if room is None else room
+        placement = _plan_placement(target, config) if has_device_code(target.format) else None
         config, needs = plan_context(target, None, config, free)
     except ModelError:  # it has changed since it was read
         return None
     n_ctx = context_size(model.context, config)
     parts = {name: getattr(needs, name) for name in ("weights", "cells", "overhead", "total", "sequences")}
     elsewhere = {"layers_elsewhere": config.gpu_layers} if servers_of(target, config) else {}
-    return {"n_ctx": n_ctx, **parts, **elsewhere, "free": free}
+    return {"n_ctx": n_ctx, **parts, **elsewhere, "free": free, "placement": placement}
+
+
+def _plan_placement(target: Model, config: EngineConfig) -> Placement | None:
+    from localspec.engine.load import plan_placement
+
+    try:
+        return plan_placement(target, config)
+    except ModelTooLarge as error:  # the layers that are set
+        output.note(f"localspec: {error.message}. {error.remedy}")
+        return None
 
 
 def _over_servers(target: Model, config: EngineConfig) -> EngineConfig:
@@ -111,7 +123,7 @@ def _over_servers(target: Model, config: EngineConfig) -> EngineConfig:
 
 
 def show_one(
-    model: ModelDescription, memory: dict[str, int] | None, others: Sequence[ModelDescription], default: str
+    model: ModelDescription, memory: dict[str, Any] | None, others: Sequence[ModelDescription], default: str
 ) -> None:
     """Print the facts of a model, one a line, whether it is called ``default``, and the ``others`` that the
     given name may mean."""
@@ -125,7 +137,7 @@ def show_one(
         output.write(one_line(f"{name.ljust(width)}  {fact}") + "\n")
 
 
-def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[tuple[str, Any]]:
+def _facts(model: ModelDescription, memory: dict[str, Any] | None) -> Iterator[tuple[str, Any]]:
     yield "names", ", ".join(model.names or (model.id,))
     if model.title:
         yield "title", model.title
@@ -151,6 +163,9 @@ def _facts(model: ModelDescription, memory: dict[str, int] | None) -> Iterator[t
         yield "memory", f"{needs}; {size(memory['free'])} are free: it {fits}"
         if "layers_elsewhere" in memory:
             yield "elsewhere", f"{counted(memory['layers_elsewhere'], 'layer')} on the servers of rpc"
+    placement = model.placement if model.loaded or memory is None else memory["placement"]
+    if placement is not None:
+        yield "placement", f"{'loaded' if model.loaded else 'planned'}: {describe_placement(placement)}"
     if needs_mlx(model):
         yield "state", f"{NEEDS_MLX}. {INSTALL_MLX}"
     if model.problem:

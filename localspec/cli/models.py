@@ -178,7 +178,7 @@ def _described(models: Sequence[Model]) -> tuple[ModelDescription, ...]:
         loaded = answer.remote(lambda client: client.status(), start=False).models
     except DaemonUnavailable:
         loaded = ()
-    return marked(models, {(each.path, each.backend) for each in loaded})
+    return marked(models, {(each.path, each.backend): each.placement for each in loaded})
 
 
 def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list[ModelDescription]]:

@@ -46,6 +46,7 @@ from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.home import workspace_of_file
 from localspec.models.fit import Needs
 from localspec.process import delayed
+from localspec.protocol.messages import Placement
 from localspec.protocol.options import Options, parse_options, readable
 from localspec.protocol.requests import (
     CLASSES,
@@ -380,7 +381,8 @@ class Engine:
 
     Not thread-safe but for :meth:`encode` and :meth:`preempt`: one thread submits and steps. ``proposers``
     are the caller's own, selected by their names; ``learning`` is what earlier engines learnt. ``reason``
-    says why target and draft model were chosen, and ``needs`` is the planned memory.
+    says why target and draft model were chosen, ``needs`` is the planned memory, and ``placement`` the part
+    on GPUs.
     """
 
     def __init__(
@@ -395,6 +397,7 @@ class Engine:
     ) -> None:
         config = config or EngineConfig()
         self.target, self.config, self.reason, self.needs = target, config, "", Needs()
+        self.placement: Placement | None = None
         self.learning = learning or Learning(target)
         self.options = options or Options()
         capabilities, vocabulary = target.capabilities, target.vocabulary

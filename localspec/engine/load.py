@@ -28,9 +28,9 @@ from localspec.errors import (
     OutOfMemory,
 )
 from localspec.memory.memory import Memory
+from localspec.models.directory import number_of
 from localspec.models.fit import (
     Needs,
-    describe_placement,
     device_bytes,
     divide,
     free_memory,
@@ -47,10 +47,11 @@ from localspec.models.library import learnt_dir
 from localspec.models.model import Model, vocab_fp
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon, without
 from localspec.protocol.frames import Drafted
+from localspec.protocol.messages import Placement
 from localspec.protocol.options import parse_options, readable
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.draft_model import measure
-from localspec.wording import MB, counted, size
+from localspec.wording import MB, counted, describe_placement, size
 
 log = logging.getLogger(__name__)
 
@@ -156,11 +157,7 @@ def load_target(
     """
     place = memory if isinstance(memory, Path) else None
     _check_current(pair.target)
-    if not config.prefill_chunk and _on_device(pair.target, config):
-        config = msgspec.structs.replace(config, prefill_chunk=DEVICE_CHUNK)
-    if isinstance(header := pair.target.header, GgufHeader):  # each number is a pattern that llama.cpp tries
-        experts = min(config.cpu_experts, header.layers * header.has_experts)
-        config = msgspec.structs.replace(config, cpu_experts=experts)
+    config = _adapt_settings(pair.target, config)
     shown, others = progress and partial(progress, "target"), nodes_of(pair.target, config)
     there = None if others else _device_bytes(pair.target, config)
     whole, asked = "", config
@@ -172,7 +169,6 @@ def load_target(
             target = _over_nodes(over_nodes, pair.target)(pair.target, config, shown)
         elif there is not None:
             target, config, needs = _open_divided(pair, config, there, free, shown)
-            whole = f"; {describe_placement(pair.target, config, asked)}"
         else:
             if needs.cells and room is not None:  # otherwise the backend finds how many sequences have room
                 config = msgspec.structs.replace(config, parallel=needs.sequences)
@@ -191,6 +187,10 @@ def load_target(
         )
         learning.know_rounding(target)
         engine = Engine(target, config=config, learning=learning)
+        engine.placement = placement = placement_of(pair.target, config)
+        if placement is not None:
+            whole = f"; {describe_placement(placement)}"
+            whole += ", as many as have room" * (placement.layers < placement.of and asked.gpu_layers < 0)
         alone = "" if target.capabilities.batches else ALONE
         whole += WHOLE if (config.nodes or config.rpc) and not others else ""
         if config.n_ctx != asked.n_ctx:
@@ -200,6 +200,50 @@ def load_target(
         engine.reason, engine.needs = pair.why + alone + whole + _beyond_training(pair.target, config), needs
         opened.pop_all()
         return engine
+
+
+def _adapt_settings(target: Model, config: EngineConfig) -> EngineConfig:
+    """Return the settings with a chunk for the device, and with no more layers of experts than there are: for
+    each llama.cpp tries a pattern."""
+    if not config.prefill_chunk and _on_device(target, config):
+        config = msgspec.structs.replace(config, prefill_chunk=DEVICE_CHUNK)
+    if isinstance(header := target.header, GgufHeader):
+        experts = min(config.cpu_experts, header.layers * header.has_experts)
+        config = msgspec.structs.replace(config, cpu_experts=experts)
+    return config
+
+
+def plan_placement(target: Model, config: EngineConfig) -> Placement | None:
+    """Return the place of a model that would be loaded now; raises :class:`ModelError`."""
+    config = _adapt_settings(target, config)
+    there = None if nodes_of(target, config) else _device_bytes(target, config)
+    if there is not None:
+        config = divide(target, config, there, free_memory())
+    return placement_of(target, config)
+
+
+def placement_of(target: Model, config: EngineConfig) -> Placement | None:
+    """Return the place of a model that is loaded with these settings; None without a GPU, and where other
+    machines share the model."""
+    if nodes_of(target, config):
+        return None
+    try:
+        if isinstance(header := target.header, GgufHeader):
+            from localspec.backends.llama_cpp import native
+
+            gpus, of = native.list_gpus(), header.layers + 1
+            used = native.gpus() or gpus  # integrated ones only without others
+            names, layers = [gpus[each].name for each in used], min(native.gpu_layers(config), of)
+        else:
+            import mlx.core as mx  # the backend takes 3 s
+
+            is_there = mx.default_device().type == mx.DeviceType.gpu
+            names = [str(mx.device_info().get("device_name", "GPU"))] if is_there else []
+            layers = of = number_of(header.config, "num_hidden_layers") or 1
+    except (ImportError, OSError):
+        return None  # loading the model reports what is missing
+    there = max(0, config.cpu_experts - (of - layers))  # the first layers are the processor's
+    return Placement(tuple(names), layers, of, there) if names else None
 
 
 def add_draft(

@@ -376,19 +376,6 @@ def _divisions(target: Model, config: EngineConfig, there: int) -> Iterator[Engi
         yield from smaller[bisect_left(smaller, True, key=fits) :][:1]
 
 
-def describe_placement(target: Model, config: EngineConfig, wanted: EngineConfig) -> str:
-    """``all of it is on the GPU``, or the part of a GGUF model that is there by the settings for which it was
-    loaded, planned from those that were ``wanted``."""
-    assert isinstance(target.header, GgufHeader)
-    layers = target.header.layers + 1
-    if config.gpu_layers < layers:
-        room = ", as many as have room" * (wanted.gpu_layers < 0)
-        return f"{config.gpu_layers} of {layers} layers are on the GPU{room}"
-    if config.cpu_experts > 0:
-        return f"all is on the GPU but the experts of {config.cpu_experts} of {layers - 1} layers"
-    return "all of it is on the GPU"
-
-
 def preferred_sequences(each: int, weights: int) -> int:
     """The sequences at once where none are configured and memory does not bound them: of ``each`` bytes of
     cells, beside so many bytes of weights."""

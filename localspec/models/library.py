@@ -37,7 +37,7 @@ import re
 import stat
 import threading
 import time
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -75,7 +75,7 @@ from localspec.models.model import (
 from localspec.models.names import parse, pulled_name, typed_names
 from localspec.models.stores import Found, Store, stores_of
 from localspec.protocol.frames import Signature
-from localspec.protocol.messages import ModelDescription, StoreDescription
+from localspec.protocol.messages import ModelDescription, Placement, StoreDescription
 from localspec.protocol.options import Options, is_written_as_path
 from localspec.protocol.requests import EngineConfig
 
@@ -105,13 +105,16 @@ class Disk(NamedTuple):
         return [each.description for each in self.found]
 
 
-def marked(models: Iterable[Model], loaded: Collection[tuple[str, str]]) -> tuple[ModelDescription, ...]:
+def marked(
+    models: Iterable[Model], loaded: Mapping[tuple[str, str], Placement | None]
+) -> tuple[ModelDescription, ...]:
     """The descriptions of models, with those marked that are ``loaded``: those at a place, on a backend."""
 
-    def is_loaded(model: Model) -> bool:
-        return any((place, model.description.backend) in loaded for place in model.places)
+    def mark(model: Model) -> ModelDescription:
+        keys = [key for place in model.places if (key := (place, model.description.backend)) in loaded]
+        return replace(model.description, loaded=bool(keys), placement=loaded[keys[0]] if keys else None)
 
-    return tuple(replace(each.description, loaded=is_loaded(each)) for each in models)
+    return tuple(map(mark, models))
 
 
 class _Recent:

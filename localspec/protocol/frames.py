@@ -10,7 +10,7 @@ from typing import BinaryIO, NamedTuple
 
 import msgspec
 
-from localspec.protocol.messages import ModelDescription
+from localspec.protocol.messages import ModelDescription, Placement
 from localspec.protocol.requests import (
     ChatPrompt,
     Degraded,
@@ -167,6 +167,7 @@ class Ready(msgspec.Struct, frozen=True, tag=True):
     sequences: int = 0
     planned_bytes: int = 0
     mapped_bytes: int = 0
+    placement: Placement | None = None
 
 
 class Heartbeat(msgspec.Struct, frozen=True, tag=True):

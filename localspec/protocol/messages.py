@@ -366,6 +366,16 @@ class Initialized(msgspec.Struct, frozen=True):
     settings: SettingsState = "current"
 
 
+class Placement(msgspec.Struct, frozen=True):
+    """The last ``layers`` of the ``of`` that a model has, with the output as one, are on these GPUs, without
+    the experts of ``cpu_experts`` of them."""
+
+    devices: tuple[str, ...]
+    layers: int
+    of: int
+    cpu_experts: int = 0
+
+
 class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
     """One model on this disk; ``problem`` is why it cannot be loaded, ``remedy`` what to do.
 
@@ -384,6 +394,8 @@ class ModelDescription(msgspec.Struct, frozen=True, kw_only=True):
     vocab_fp: str | None = None
     fim: bool = False
     loaded: bool = False
+    placement: Placement | None = None
+    """of a loaded model, as in :class:`LoadedModel`"""
     problem: str | None = None
     remedy: str | None = None
     store: str | None = None
@@ -476,6 +488,8 @@ class LoadedModel(msgspec.Struct, frozen=True):
     """sequences that can be at work at once"""
     planned_bytes: int = 0
     """bytes of memory needed, by the plan"""
+    placement: Placement | None = None
+    """None: the machine has no GPU, or others share the model"""
 
 
 class Unloaded(msgspec.Struct, frozen=True):
@@ -559,6 +573,7 @@ class Pairing(msgspec.Struct, frozen=True):
     proposer: str
     backend: str
     reason: str
+    placement: Placement | None = None
 
 
 class SessionOpened(msgspec.Struct, frozen=True):

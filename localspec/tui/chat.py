@@ -499,9 +499,9 @@ class Chat:
         async for event in stream.events():
             self._take(event, None)
         loaded = await stream.result()
-        proposer = options.proposer or "auto"
         if newest == self._loads:
-            self._paired(wire.Pairing(loaded.model, loaded.draft, proposer, loaded.backend, loaded.reason))
+            facts = (loaded.draft, options.proposer or "auto", loaded.backend, loaded.reason)
+            self._paired(wire.Pairing(loaded.model, *facts, loaded.placement))
 
     def _paired(self, pairing: wire.Pairing) -> None:
         self.pairing = pairing

@@ -406,6 +406,7 @@ def serve(channel: Channel) -> bool:
             sequences=engine.target.capabilities.max_sequences,
             planned_bytes=engine.needs.total,
             mapped_bytes=engine.needs.mapped,
+            placement=engine.placement,
         )
         channel.send(RequestEvent(LOAD, ready))
         pulse.expect(slowest_step(engine, pair.target))

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import psutil
 import pytest
 
 from localspec.models.catalogue import bundled_model
+from tests import gpu
 from tests.cli.harness import Cli, ended
 from tests.daemon.harness import gone
 
@@ -24,6 +26,7 @@ def test_a_model_is_loaded_kept_and_unloaded(cli: Cli) -> None:
     loaded = cli.json("models", "load", "-m", "stdlib-1m", "--draft", "none", "--keep-alive", "1000")
     assert (loaded["model"], loaded["draft"], loaded["running"]) == ("stdlib-1m", None, 0)
     assert 990 < loaded["idle_left_s"] <= 1000
+    assert loaded["placement"] is None  # the library has no code for a GPU
     worker = psutil.Process(loaded["pid"])
     status = cli("daemon", "status").stdout
     assert f"worker pid {worker.pid}" in status and re.search(
@@ -36,6 +39,26 @@ def test_a_model_is_loaded_kept_and_unloaded(cli: Cli) -> None:
     assert done.returncode == 0 and done.stderr == "Unloaded stdlib-1m.\n"
     assert gone(worker)
     assert "model: none loaded" in cli("daemon", "status").stdout
+
+
+def test_the_place_of_a_model_is_shown_before_and_after_its_load(
+    cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli("daemon", "stop")
+    monkeypatch.setitem(cli.environment, "PYTHONPATH", gpu.python_path(tmp_path))
+    assert f"placement      planned: {gpu.WHERE}\n" in cli.process("models", "show", "bundled").stdout
+    placed = cli.json("models", "load", "-m", "bundled", "--draft", "none")["placement"]
+    assert placed == {"devices": ["Some GPU"], "layers": 5, "of": 7, "cpu_experts": 0}
+    assert f", {gpu.WHERE}, idle" in cli("daemon", "status").stdout
+    assert f"placement      loaded: {gpu.WHERE}\n" in cli("models", "show", "bundled").stdout
+    assert cli.json("models", "show", "bundled")["model"]["placement"] == placed
+    cli("daemon", "stop")
+    for key, value in (("n_ctx", "2048"), ("gpu_layers", "7")):
+        cli("config", "set", key, value)
+    shown = cli.process("models", "show", "bundled")
+    assert "placement" not in shown.stdout and "7 layers of stdlib-6m (gpu_layers) need " in shown.stderr
+    for key in ("n_ctx", "gpu_layers"):
+        cli("config", "set", key, "--unset")
 
 
 @pytest.mark.slow

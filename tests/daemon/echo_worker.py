@@ -56,6 +56,7 @@ from localspec.protocol.frames import (
     streamed,
     to_worker_decoder,
 )
+from localspec.protocol.messages import Placement
 from localspec.protocol.requests import (
     CallBegun,
     ChatPrompt,
@@ -285,7 +286,7 @@ class EchoWorker:
             time.sleep(BEAT_S)
         backend = load.pair.target.description.backend
         planned = needs_of(pair.target, None, load.engine).total if pair.target.path.exists() else 0
-        ready = Ready(self.name, backend, 4096, "it echoes", sequences=1, planned_bytes=planned)
+        ready = Ready(self.name, backend, 4096, "it echoes", 0, 1, planned, 0, Placement(("Some GPU",), 3, 4))
         self.send(RequestEvent(LOAD, ready))
 
     def draft(self, load: LoadDraft) -> None:

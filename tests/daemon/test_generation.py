@@ -191,7 +191,10 @@ async def test_models_are_listed_with_what_is_loaded(client: Raw) -> None:
     options = {"model": models[0]["path"], "backend": "llama_cpp", "draft": models[1]["path"]}
     await client.result(3, "generate", prompt="x", options=options)
     models = (await client.result(4, "models/list"))["models"]
-    assert [m["id"] for m in models if m["loaded"]] == ["stdlib-6m", "stdlib-1m"]
+    assert [(m["id"], m["placement"] is None) for m in models if m["loaded"]] == [
+        ("stdlib-6m", False),
+        ("stdlib-1m", False),
+    ]
 
 
 @pytest.mark.slow

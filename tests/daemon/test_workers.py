@@ -126,6 +126,7 @@ async def test_a_session_says_what_answers_it(client: Raw) -> None:
         "proposer": "prompt-lookup",
         "backend": "toy",
         "reason": "it echoes; the bundled pair",
+        "placement": {"devices": ["Some GPU"], "layers": 3, "of": 4, "cpu_experts": 0},
     }
 
 

@@ -13,8 +13,17 @@ from msgspec.structs import replace
 
 import localspec
 from localspec.backends.base import Backend
+from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import NO_STATES
-from localspec.engine.load import DEVICE_CHUNK, choose_here, load, load_engine, open_backend
+from localspec.engine.load import (
+    DEVICE_CHUNK,
+    choose_here,
+    load,
+    load_engine,
+    open_backend,
+    placement_of,
+    plan_placement,
+)
 from localspec.errors import (
     BackendUnavailable,
     InvalidOptions,
@@ -29,9 +38,11 @@ from localspec.models.fit import device_bytes, needs_of, part_of
 from localspec.models.library import known_of
 from localspec.models.model import Model, model_at
 from localspec.models.pair import Pair, choose
+from localspec.protocol.messages import Placement
 from localspec.protocol.requests import EngineConfig
 from tests import random_ggufs
 from tests.mlx_pair import in_both_formats, mlx_model
+from tests.models import directories
 from tests.models.disk import OLLAMA, Home
 from tests.models.finding import asking, pair_of
 
@@ -227,8 +238,8 @@ def test_a_context_that_has_no_room_is_lowered_and_said(tmp_path: Path) -> None:
 def device(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes that are free in the memory of a GPU, which this machine seems to have."""
     free = [0]
-    monkeypatch.setattr("localspec.engine.load._on_device", lambda model, config: True)
-    monkeypatch.setattr("localspec.backends.llama_cpp.native.free_bytes", lambda config: free[0])
+    monkeypatch.setattr(native, "list_gpus", lambda: {1: native.Device("gpu", "Some GPU")})
+    monkeypatch.setattr(native, "free_bytes", lambda config: free[0])
     return free
 
 
@@ -237,20 +248,50 @@ def test_a_model_gets_the_sequences_and_layers_with_room_on_a_device(device: lis
     config = EngineConfig(n_ctx=256, prefill_chunk=DEVICE_CHUNK)
     two, one = (part.needs(None, replace(config, parallel=n)).total for n in (2, 1))
     for device[0], sequences, where in (
-        (two, 2, "all of it is on the GPU"),
-        (one, 1, "all of it is on the GPU"),
-        (one - 1, 2, "6 of 7 layers are on the GPU, as many as have room"),
-        (0, 2, "0 of 7 layers"),
+        (two, 2, "; all layers on Some GPU; no"),
+        (one, 1, "; all layers on Some GPU; no"),
+        (one - 1, 2, "; 6 of 7 layers on Some GPU, as many as have room; no"),
+        (0, 2, "; 0 of 7 layers on Some GPU, as many as have room; no"),
     ):
+        planned = plan_placement(model_at(TARGET), replace(config, prefill_chunk=0))
         with load_engine(choose("bundled", "none"), config=config) as engine:
             assert engine.target.capabilities.max_sequences == engine.needs.sequences == sequences
             assert where in engine.reason and engine.config.chunk == DEVICE_CHUNK
+            assert engine.placement == planned is not None
     for device[0] in (0, one - 1):
         with pytest.raises(ModelTooLarge, match="are free"):
             load_engine(choose("bundled", "none"), config=config, free=one // 2)
     config = replace(config, gpu_layers=0, cpu_experts=9)
     with load_engine(choose("bundled", "none"), config=config) as engine:
-        assert "; 0 of 7 layers are on the GPU; no" in engine.reason and engine.config.cpu_experts == 0
+        assert "; 0 of 7 layers on Some GPU; no" in engine.reason and engine.config.cpu_experts == 0
+
+
+@pytest.mark.parametrize(
+    ("kinds", "changed", "placement"),
+    [
+        (["gpu", "integrated gpu"], {}, Placement(("gpu 0",), 7, 7)),
+        (["gpu", "gpu"], {"gpu_layers": 5, "cpu_experts": 6}, Placement(("gpu 0", "gpu 1"), 5, 7, 4)),
+        (["integrated gpu"], {"gpu_layers": 0, "cpu_experts": 6}, Placement(("integrated gpu 0",), 0, 7)),
+        (["gpu"], {"rpc": ("127.0.0.1:1",)}, None),
+        ([], {"gpu_layers": 5}, None),
+    ],
+)
+def test_the_place_of_a_model(
+    kinds: list[str], changed: dict[str, Any], placement: Placement | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus = {i: native.Device(kind, f"{kind} {i}") for i, kind in enumerate(kinds)}
+    monkeypatch.setattr(native, "list_gpus", lambda: gpus)
+    assert placement_of(model_at(TARGET), replace(SMALL, **changed)) == placement
+
+
+def test_an_mlx_model_is_on_the_gpu_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mx = pytest.importorskip("mlx.core", exc_type=ImportError)
+    model = model_at(directories.write(tmp_path))
+    assert placement_of(model, SMALL) is None
+    monkeypatch.setattr(mx, "default_device", lambda: mx.Device(mx.gpu))
+    monkeypatch.setattr(mx, "device_info", lambda: {"device_name": "Apple M3"})
+    placement = placement_of(model, SMALL)
+    assert placement is not None and placement == Placement(("Apple M3",), placement.of, placement.of)
 
 
 def test_a_draft_goes_to_the_processor_before_the_target_loses_layers(
@@ -287,7 +328,7 @@ def test_a_load_that_fails_for_memory_is_tried_with_less(
     monkeypatch.setattr("localspec.engine.load.open_backend", load)
     device[0] = device_bytes(model_at(TARGET), ON_DEVICE)
     with load_engine(choose("bundled", "none"), config=SMALL) as engine:
-        assert " of 7 layers are on the GPU" in engine.reason
+        assert " of 7 layers on Some GPU, as many as have room" in engine.reason
     assert "it is loaded again with" in caplog.text
 
 

@@ -40,7 +40,7 @@ from localspec.protocol.frames import (
     streamed,
     to_worker_decoder,
 )
-from localspec.protocol.messages import ModelDescription
+from localspec.protocol.messages import ModelDescription, Placement
 from localspec.protocol.options import Options
 from localspec.protocol.requests import (
     ChatPrompt,
@@ -91,7 +91,7 @@ TO_WORKER: list[ToWorker] = [
 ]
 FROM_WORKER: list[FromWorker] = [
     RequestEvent(0, Loading("target", 0.5)),
-    RequestEvent(0, Ready("m", "toy", 4096, "why", 1 << 30, 4)),
+    RequestEvent(0, Ready("m", "toy", 4096, "why", 1 << 30, 4, placement=Placement(("g",), 3, 4, 1))),
     RequestEvent(7, Loading("draft", 1.0)),
     RequestEvent(7, Drafted(True, "it drafts", 1 << 20, 1 << 10)),
     Heartbeat(7, 0.25),

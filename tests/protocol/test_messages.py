@@ -14,6 +14,7 @@ from localspec.protocol.messages import (
     NOTIFICATIONS,
     CallResult,
     ClientInfo,
+    LoadedModel,
     ModelList,
     SpeculationDegraded,
     params_of,
@@ -230,3 +231,5 @@ def test_an_older_daemons_list_of_models_is_read() -> None:
     older = {"id": "toy", "path": "/toy.gguf", "format": "gguf", "backend": "llama_cpp", "size": 1}
     listed = msgspec.convert({"models": [older]}, ModelList)
     assert listed.stores == () and listed.models[0].names == () and listed.models[0].store is None
+    loaded = {"model": "toy", "draft": None, "pid": 1, "resident_bytes": None, "running": 0}
+    assert msgspec.convert(loaded, LoadedModel).placement is None

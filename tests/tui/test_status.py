@@ -5,14 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from localspec.errors import LocalspecError
-from localspec.protocol.messages import Pairing
+from localspec.protocol.messages import Pairing, Placement
 from localspec.protocol.requests import Delta, ProposerStats, Stats, Token
 from localspec.tui import facts
 from localspec.tui.conversation import Answer, Question
 from localspec.tui.widgets.status import Status, legend, summary
-from tests.tui.harness import Player
+from tests import gpu
+from tests.client.conftest import own_home
+from tests.tui.harness import Player, playing
 from tests.tui.looks import LOOK
 from tests.tui.showing import PAIRING, answered, conversation, growing, show, showing
 
@@ -60,6 +63,25 @@ def test_figures_of_another_model_are_left_out() -> None:
 )
 def test_the_effect_of_speculation(stats: Stats, shown: str) -> None:
     assert shown in status(stats)
+
+
+@pytest.mark.parametrize(
+    ("layers", "cpu_experts", "shown"),
+    [(25, 0, "gpu"), (8, 0, "gpu 8/25"), (25, 3, "gpu, experts cpu"), (0, 0, "cpu")],
+)
+def test_the_place_of_the_model(layers: int, cpu_experts: int, shown: str) -> None:
+    pairing = replace(PAIRING, placement=Placement(("NVIDIA H200",), layers, 25, cpu_experts))
+    assert summary(pairing, None, private=False) == f"stdlib-6m · {shown} · auto · draft stdlib-1m"
+
+
+@pytest.mark.slow
+async def test_the_place_of_a_model_that_was_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PYTHONPATH", gpu.python_path(tmp_path))
+    with own_home():
+        async with playing() as player:
+            assert line(player).startswith(" stdlib-6m · gpu 5/7 · auto")
+            await player.say("What does os.path.join do?")
+            assert player.chat.pairing is not None and player.chat.pairing.placement is not None
 
 
 def test_an_answer_that_grows_is_counted() -> None:

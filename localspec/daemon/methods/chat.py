@@ -137,7 +137,8 @@ async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: s
             ready: Ready = worker.ready.result()
     draft = None if pair.draft is None else pair.draft.name
     reason = f"{ready.reason}; {pair.drafter.why}"
-    return wire.Pairing(ready.model, draft, options.proposer or "auto", ready.backend, reason)
+    proposer = options.proposer or "auto"
+    return wire.Pairing(ready.model, draft, proposer, ready.backend, reason, ready.placement)
 
 
 def _kept(options: Options, merged: Options) -> Options:

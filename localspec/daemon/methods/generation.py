@@ -248,11 +248,9 @@ async def daemon_shutdown(
 
 
 async def list_all(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
-    loaded = {
-        (place, ready.backend)
-        for worker, ready in daemon.pool.loaded()
-        for place in (worker.pair.target.place, *(each.place for each in worker.drafts if each.loaded))
-    }
+    workers = daemon.pool.loaded()
+    drafts = ((each.place, ready.backend) for w, ready in workers for each in w.drafts if each.loaded)
+    loaded = dict.fromkeys(drafts) | {(w.pair.target.place, r.backend): r.placement for w, r in workers}
     # In a thread, which is not cancelled: a model may be on a disk that responds late or never.
     disk = await asyncio.to_thread(read_disk, daemon.config.model_dirs)
     models = await asyncio.to_thread(marked, disk.found, loaded)
@@ -314,6 +312,7 @@ def described(pool: Pool, worker: WorkerProcess, pair: Pair) -> messages.LoadedM
         offloaded_bytes=ready.offloaded_bytes,
         sequences=ready.sequences,
         planned_bytes=sum(each.needs.total for each in (worker, *held)),
+        placement=ready.placement,
     )
 
 

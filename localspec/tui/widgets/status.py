@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from localspec.protocol.messages import Pairing
+from localspec.protocol.messages import Pairing, Placement
 from localspec.protocol.options import GRAMMAR, KINDS
 from localspec.protocol.requests import Stats
 from localspec.tui.conversation import Answer
@@ -56,6 +56,8 @@ def _parts(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> 
         yield "private"
     if pairing is not None:
         yield pairing.target
+        if pairing.placement is not None:
+            yield _placement(pairing.placement)
     if answer is not None and answer.growing:
         yield counted(answer.tokens, "token")
         if answer.speed:
@@ -72,6 +74,12 @@ def _parts(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> 
         yield f"auto: {names}" if names and pairing.proposer == "auto" else pairing.proposer
         if pairing.draft is not None:
             yield f"draft {pairing.draft}"
+
+
+def _placement(placement: Placement) -> str:
+    """``gpu``, ``gpu 6/7``, ``gpu, experts cpu``, ``cpu``."""
+    number = f" {placement.layers}/{placement.of}" * (placement.layers < placement.of)
+    return (f"gpu{number}" if placement.layers else "cpu") + ", experts cpu" * (placement.cpu_experts > 0)
 
 
 def _figures(stats: Stats) -> Iterator[str]:
