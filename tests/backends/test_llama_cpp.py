@@ -57,8 +57,8 @@ def test_quantised_cells_take_less_room_and_change_little() -> None:
 
 
 def test_wide_forwards_of_any_width_are_equal_to_the_bit() -> None:
-    """Strict mode is cheap because only a forward of one token rounds differently."""
-    backend = LlamaCppBackend(model_at(TARGET), SMALL)
+    """On the processor strict mode is cheap because only a forward of one token rounds differently."""
+    backend = LlamaCppBackend(model_at(TARGET), replace(SMALL, gpu_layers=0))
     tokens = backend.vocabulary.encode("import os, sys\n\nclass Path:\n    pass\n" * 8, special=False)[:48]
     sequence, seen = backend.open(), set()
     for width in (2, 3, 6, 16, 48):
@@ -122,7 +122,7 @@ def test_sizes_that_cannot_work_are_refused() -> None:
     with pytest.raises(InvalidOptions, match="at least 64"):
         LlamaCppBackend(model_at(DRAFT), EngineConfig(n_ctx=8))
     with pytest.raises(ModelTooLarge, match="GB are free"):
-        LlamaCppBackend(model_at(DRAFT), EngineConfig(n_ctx=60_000_000, parallel=64))
+        LlamaCppBackend(model_at(DRAFT), EngineConfig(n_ctx=60_000_000, parallel=64, gpu_layers=0))
 
 
 @pytest.mark.slow  # it reads the memory of a process that other tests use, too
