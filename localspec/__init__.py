@@ -39,24 +39,24 @@ if TYPE_CHECKING:
     from localspec.protocol.requests import Result as Result
     from localspec.protocol.requests import Stats as Stats
     from localspec.protocol.requests import Token as Token
-    from localspec.speculation.verify import Ask as Ask
-    from localspec.speculation.verify import Draft as Draft
-    from localspec.speculation.verify import Proposer as Proposer
+    from localspec.speculation.proposer import Ask as Ask
+    from localspec.speculation.proposer import Draft as Draft
+    from localspec.speculation.proposer import Proposer as Proposer
 
 # At a failed assertion llama.cpp would start a debugger of the PATH on this process, which reads the current
 # directory's .gdbinit and hangs where tracing is not allowed.
 os.environ.setdefault("GGML_NO_BACKTRACE", "1")
 
 _HOMES = {
-    "Ask": "speculation.verify",
+    "Ask": "speculation.proposer",
     "Chunk": "protocol.requests",
     "Client": "client.client",
-    "Draft": "speculation.verify",
+    "Draft": "speculation.proposer",
     "Engine": "engine.engine",
     "LocalspecError": "errors",
     "Message": "protocol.requests",
     "Options": "protocol.options",
-    "Proposer": "speculation.verify",
+    "Proposer": "speculation.proposer",
     "Result": "protocol.requests",
     "Stats": "protocol.requests",
     "Stream": "engine.engine",

@@ -8,7 +8,7 @@ from typing import Any
 
 from localspec.backends.base import Backend, Logits, Span
 from localspec.errors import EngineError
-from localspec.speculation.verify import Ask, Draft, Proposer
+from localspec.speculation.proposer import Ask, Draft, Proposer
 
 Guess = Callable[[Ask], Sequence[int]]
 

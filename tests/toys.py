@@ -10,7 +10,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, Result, Stats, TextPrompt
-from localspec.speculation.verify import Proposer
+from localspec.speculation.proposer import Proposer
 
 
 def scripted(*texts: bytes) -> Rule:

@@ -32,7 +32,8 @@ from localspec.models.pair import choose
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, EngineConfig, FimPrompt, Message, Prompt, TextPrompt
 from localspec.speculation.draft_model import certainty_of
-from localspec.speculation.sampling import Noise, Sampler, SamplingParams, Stream
+from localspec.speculation.noise import Noise, Stream
+from localspec.speculation.sampling import Sampler, SamplingParams
 from localspec.speculation.verify import ForwardRows
 
 CONFIG = EngineConfig(n_ctx=8192, parallel=1)

@@ -26,8 +26,9 @@ from localspec.protocol.requests import EngineConfig
 from localspec.speculation.controller import BUCKETS, Calibration, Controller
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.sampling import Noise, Sampler, SamplingParams
-from localspec.speculation.verify import Ask, Draft, Nothing, Proposer, Savings, nothing, shared_length
+from localspec.speculation.noise import Noise
+from localspec.speculation.proposer import Ask, Draft, Nothing, Proposer, Savings, nothing, shared_length
+from localspec.speculation.sampling import Sampler, SamplingParams
 
 HINDSIGHT = "hindsight"
 DRAFT = DraftModel.name

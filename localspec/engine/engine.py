@@ -64,7 +64,8 @@ from localspec.protocol.requests import (
     Tool,
 )
 from localspec.speculation.costs import WIDE, CostCurve
-from localspec.speculation.verify import ForwardRows, Proposer, TargetRows
+from localspec.speculation.proposer import Proposer
+from localspec.speculation.verify import ForwardRows, TargetRows
 from localspec.tools.grammar import Marked, answer_grammar, begun_answer
 
 log = logging.getLogger(__name__)

@@ -32,17 +32,8 @@ from localspec.speculation.controller import Controller
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.ngrams import MemoryRecall, PromptLookup
-from localspec.speculation.verify import (
-    NOTHING,
-    PLAIN_DECODING,
-    Ask,
-    Draft,
-    ForwardRows,
-    Nothing,
-    Proposer,
-    TargetRows,
-    nothing,
-)
+from localspec.speculation.proposer import NOTHING, PLAIN_DECODING, Ask, Draft, Nothing, Proposer, nothing
+from localspec.speculation.verify import ForwardRows, TargetRows
 
 DEFAULT_K = 4
 """most draft tokens a round of a proposer that no controller serves"""

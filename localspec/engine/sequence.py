@@ -53,19 +53,16 @@ from localspec.protocol.requests import (
     Stats,
     Token,
 )
-from localspec.speculation.sampling import COLD, Noise, Sampler, SamplingParams
+from localspec.speculation.noise import Noise
+from localspec.speculation.proposer import NOTHING, Ask, Draft, Savings, shared_length
+from localspec.speculation.sampling import COLD, Sampler, SamplingParams
 from localspec.speculation.verify import (
-    NOTHING,
-    Ask,
-    Draft,
     EarlyEnd,
     EndScore,
-    Savings,
     TargetRows,
     judge_for,
     log_probability,
     most_probable,
-    shared_length,
     verify,
 )
 from localspec.tools.families import Form, undecided

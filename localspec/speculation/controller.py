@@ -23,7 +23,7 @@ from itertools import zip_longest
 from typing import Any, NamedTuple
 
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.verify import NOTHING, Ask, Draft, Proposer, nothing
+from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer, nothing
 
 BUCKETS = 16
 START = 0.7

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from localspec.backends.base import Backend, Span
 from localspec.errors import LocalspecError
 from localspec.speculation.costs import FIRST, WIDE, CostCurve
-from localspec.speculation.sampling import Distribution, Mask, Stream
-from localspec.speculation.verify import NOTHING, Ask, Draft, ForwardRows, Proposer, nothing, shared_length
+from localspec.speculation.noise import Stream
+from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer, nothing, shared_length
+from localspec.speculation.sampling import Distribution, Mask
+from localspec.speculation.verify import ForwardRows
 
 CERTAINTY = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.98, 0.995)
 """steps of the draft model's top probability: a token's evidence is the number of steps it has reached"""

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
-from localspec.speculation.verify import NOTHING, Ask, Draft, Proposer
+from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer
 
 MAX_MATCH = 32
 """the most tokens of a match that are counted"""

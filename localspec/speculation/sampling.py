@@ -1,9 +1,7 @@
 """The sampling pipeline: logit bias → penalties → mask → temperature → top-k → top-p → min-p → choice.
 
 Rows of target and draft model go through the same pipeline, with the same penalty context and the same mask:
-only so is rejection sampling of constrained answers lossless. For the cuts a row is read a few times, in
-single precision, and only its best tokens are sorted. The tokens that they leave depend on the row alone: of
-equal logits the lowest ids come first, and sums are taken in a fixed order.
+only so is rejection sampling of constrained answers lossless.
 """
 
 from __future__ import annotations
@@ -12,266 +10,25 @@ import math
 from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from enum import IntEnum
 from functools import lru_cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import EngineError
-
-Scores = NDArray[np.float32]
-Ids = NDArray[np.int64]
-
-SORTED = 4096
-"""the most tokens that are sorted; more are put into bins first"""
-BINS = 1 << 14
-LEVEL = 1e-3
-"""weight relative to the best token's; tokens above it usually contain the nucleus"""
-CLOSE = 1e-9
-"""share of a row's weight below which the order of a sum could matter"""
-ROWS = 32
-"""rows of a folded vocabulary; the k-th largest maximum of its columns is at most the k-th largest logit"""
-
-
-class Cuts(NamedTuple):
-    """The parameters; the defaults switch every cut off."""
-
-    temperature: float = 1.0
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
-
-    @property
-    def any(self) -> bool:
-        """True if any of top-k, top-p and min-p is switched on."""
-        return self.top_k > 0 or self.top_p < 1.0 or self.min_p > 0.0
-
-    @property
-    def depth(self) -> float:
-        """The distance below the largest logit at which min-p cuts."""
-        return -self.temperature * math.log(self.min_p) if self.min_p > 0.0 else math.inf
-
-
-def cut(scores: Scores, cuts: Cuts, scratch: Scores) -> Ids:
-    """Return the tokens, rising, that top-k, top-p and min-p, in this order, leave of a row of which at least
-    one logit is finite.
-
-    ``scratch`` has the row's shape and is overwritten.
-    """
-    top = float(scores.max())
-    tokens = best(scores, cuts.top_k) if 0 < cuts.top_k < len(scores) else None
-    if cuts.top_p < 1.0:
-        values = scores if tokens is None else scores[tokens]
-        weights = weigh(values, top, cuts.temperature, scratch[: len(values)])
-        inside = _nucleus(values, weights, cuts.top_p, sum_of(weights))
-        tokens = inside if tokens is None else tokens[inside]
-    if cuts.min_p > 0.0:
-        floor = np.float32(top - cuts.depth)
-        tokens = np.flatnonzero(scores >= floor) if tokens is None else tokens[scores[tokens] >= floor]
-    return np.arange(len(scores)) if tokens is None else tokens
-
-
-def surely_keeps(scores: Scores, cuts: Cuts, token: int, scratch: Scores) -> bool:
-    """True if :func:`cut` without top-k keeps ``token``; False also if rounding could decide that.
-
-    Takes two passes over the row, however many tokens the nucleus has.
-    """
-    top, own = float(scores.max()), scores[token]
-    if cuts.min_p > 0.0 and own < np.float32(top - cuts.depth):
-        return False
-    weights = weigh(scores, top, cuts.temperature, scratch)
-    total = sum_of(weights)
-    return sum_of(weights[scores >= own]) - float(weights[token]) < (cuts.top_p - CLOSE) * total
-
-
-def weigh(values: Scores, top: float, temperature: float, out: Scores) -> Scores:
-    """``exp((values − top) / temperature)``, written to ``out``."""
-    with np.errstate(over="ignore"):  # to minus infinity, which weighs nothing
-        np.subtract(values, np.float32(top), out=out)
-        np.divide(out, np.float32(temperature), out=out)
-    return np.exp(out, out=out)
-
-
-def sum_of(weights: Scores) -> float:
-    """The sum in double precision."""
-    return float(np.add.reduce(weights, dtype=np.float64))
-
-
-def best(scores: Scores, k: int) -> Ids:
-    """Ids of the ``k`` largest, rising; of equal ones the first."""
-    tokens = np.flatnonzero(scores >= _least_of_best(scores, k))
-    values = scores[tokens]
-    least = np.partition(values, len(values) - k)[len(values) - k]
-    taken = values > least
-    taken[np.flatnonzero(values == least)[: k - np.count_nonzero(taken)]] = True
-    found: Ids = tokens[taken]
-    return found
-
-
-def _least_of_best(scores: Scores, k: int) -> np.float32:
-    """A number that at least ``k`` of the scores reach, and not many more."""
-    columns = len(scores) // ROWS
-    if k > columns:
-        return np.float32(np.partition(scores, len(scores) - k)[len(scores) - k])
-    maxima = scores[: columns * ROWS].reshape(ROWS, columns).max(axis=0)
-    return np.float32(np.partition(maxima, columns - k)[columns - k])
-
-
-def _nucleus(values: Scores, weights: Scores, top_p: float, total: float) -> Ids:
-    """Indices, rising, of the fewest largest whose weight reaches ``top_p`` of the total (Holtzman et al.,
-    1904.09751)."""
-    need = top_p * total
-    head = _heaviest(weights, need, (1.0 - top_p) * total)
-    kept, rest, before = _bins_inside(values[head], weights[head], need)
-    order = rest[np.argsort(-values[head[rest]], kind="stable")]
-    mass = np.cumsum(weights[head[order]], dtype=np.float64)
-    kept[order[: int(np.searchsorted(mass, need - before)) + 1]] = True
-    found: Ids = head[kept]
-    return found
-
-
-def _heaviest(weights: Scores, need: float, rest: float) -> Ids:
-    """Indices of the largest weights, which together reach ``need``; the others may sum to ``rest``."""
-    for level in (LEVEL, 0.99 * rest / len(weights)):
-        head = np.flatnonzero(weights >= level)
-        if sum_of(weights[head]) >= need:
-            return head
-    return np.flatnonzero(weights)
-
-
-def _bins_inside(values: Scores, weights: Scores, need: float) -> tuple[NDArray[np.bool_], Ids, float]:
-    """Return a mask of the values certainly in the nucleus, the indices of the values that must be sorted to
-    find the rest of it, and the summed weight of the former. All others are outside."""
-    if len(values) <= SORTED:
-        return np.zeros(len(values), dtype=np.bool_), np.arange(len(values)), 0.0
-    top, bottom = float(values.max()), float(values.min())
-    width = max((top - bottom) / (BINS - 1), 1e-30)
-    keys = ((np.float32(top) - values) / np.float32(width)).astype(np.intp)
-    mass = np.cumsum(np.bincount(keys, weights=weights))
-    last = min(int(np.searchsorted(mass, need)), len(mass) - 1)
-    before = float(mass[last - 1]) if last else 0.0
-    return keys < last, np.flatnonzero(keys == last), before
-
-
-_MASK = 2**64 - 1
-_GOLDEN = 0x9E3779B97F4A7C15
-_MIX_1, _MIX_2 = 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
-_ROUNDS = (16, 0x21F0AAAD), (15, 0xD35A2D97)
-_LAST_SHIFT = 15
-
-_LUCKY = 2**32 - 2**23
-"""one number in 512 is at least this"""
-_SLACK = 1e-3
-"""more than the rounding error of a score in single precision"""
-
-
-class Stream(IntEnum):
-    """The use of a random number; streams are independent of each other."""
-
-    TARGET = 0
-    DRAFT = 1
-    ACCEPT = 2
-    RESIDUAL = 3
-
-
-def _mix(x: int) -> int:
-    x = (x ^ (x >> 30)) * _MIX_1 & _MASK
-    x = (x ^ (x >> 27)) * _MIX_2 & _MASK
-    return x ^ (x >> 31)
-
-
-class Noise:
-    """The random numbers of one request: a number depends on (seed, position, stream) alone.
-
-    So a seeded text depends on the model, the request and the seed, and not on the proposer, the draft
-    lengths, or the other requests of a batch. The mixer is splitmix64 (Steele, Lea, Flood: "Fast splittable
-    pseudorandom number generators", OOPSLA 2014); the numbers for a whole vocabulary come from a 32-bit
-    mixer, which is four times as fast (Wellons, https://github.com/skeeto/hash-prospector).
-    """
-
-    def __init__(self, seed: int) -> None:
-        self._seed = _mix((seed + _GOLDEN) & _MASK)
-        self._scratch = np.empty((2, 0), dtype=np.uint32)
-
-    def _key(self, position: int, stream: Stream) -> int:
-        return _mix((self._seed + _GOLDEN * (position * len(Stream) + stream + 1)) & _MASK)
-
-    def uniform(self, position: int, stream: Stream) -> float:
-        """A number in (0, 1)."""
-        return ((_mix(self._key(position, stream)) >> 11) + 0.5) * 2.0**-53
-
-    def gumbel(self, position: int, stream: Stream, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
-        """A standard Gumbel number for every token, shape of ``tokens``.
-
-        ``argmax(log p + gumbel)`` is a sample of p. A draft and a target that use the same numbers
-        pick the same token far more often than two independent samples would.
-        """
-        return _gumbel(self._bits(position, stream, tokens.astype(np.uint32)))
-
-    def race(
-        self,
-        position: int,
-        stream: Stream,
-        logits: NDArray[np.float32],
-        temperature: float = 1.0,
-        tokens: NDArray[np.int64] | None = None,
-    ) -> int:
-        """Return the index of the largest of ``logits / temperature + gumbel``.
-
-        ``logits`` are those of ``tokens``, or of a whole vocabulary, shape (vocabulary,), if these are not
-        given. Logarithms are taken only of large random numbers, and of those whose logit could make up
-        for a smaller number.
-        """
-        bits = self._bits(position, stream, _ids(len(logits)) if tokens is None else tokens.astype(np.uint32))
-        lucky = np.flatnonzero(bits >= _LUCKY)
-        known = logits[lucky] / temperature + _gumbel(bits[lucky])
-        least = float(known.max(initial=-math.inf))
-        near = logits >= temperature * (least - _LUCKY_GUMBEL - _SLACK)
-        near[lucky] = True
-        at = np.flatnonzero(near)
-        return int(at[(logits[at] / temperature + _gumbel(bits[at])).argmax()])
-
-    def _bits(self, position: int, stream: Stream, tokens: NDArray[np.uint32]) -> NDArray[np.uint32]:
-        """Return a random number for every token, valid until the next call."""
-        if self._scratch.shape[1] < len(tokens):
-            # Kept, because fresh memory for a large vocabulary takes four times as long as the arithmetic.
-            self._scratch = np.empty((2, len(tokens)), dtype=np.uint32)
-        x: NDArray[np.uint32] = self._scratch[0, : len(tokens)]
-        shifted = self._scratch[1, : len(tokens)]
-        key = self._key(position, stream)
-        np.multiply(tokens, np.uint32(key >> 32 | 1), out=x)
-        x += np.uint32(key & 0xFFFFFFFF)
-        for shift, factor in _ROUNDS:
-            x ^= np.right_shift(x, shift, out=shifted)
-            x *= np.uint32(factor)
-        x ^= np.right_shift(x, _LAST_SHIFT, out=shifted)
-        return x
-
-
-@lru_cache(maxsize=4)
-def _ids(vocabulary: int) -> NDArray[np.uint32]:
-    return np.arange(vocabulary, dtype=np.uint32)
-
-
-def _gumbel(bits: NDArray[np.uint32]) -> NDArray[np.float64]:
-    numbers: NDArray[np.float64] = -np.log(-np.log((bits + 0.5) * 2.0**-32))
-    return numbers
-
-
-_LUCKY_GUMBEL = float(_gumbel(np.array([_LUCKY], dtype=np.uint32))[0])
-
+from localspec.speculation.cuts import Cuts, Scores, cut, sum_of, surely_keeps, weigh
+from localspec.speculation.noise import Noise, Stream
 
 COLD = 1e-4
 """temperature below which sampling is greedy: logits in single precision are too coarse for it"""
-
-
 WARM = 1.0
 """temperature from which a token is drawn among all before top-p is applied: the nucleus can be large, and
 the winner of all is the nucleus's own if it is inside"""
 FEW = 2048
 """tokens up to which all random numbers are computed"""
+CERTAIN = np.float32(1e30)
+"""stands for an infinite logit, so that differences are finite"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -506,10 +263,6 @@ class Sampler:
         if len(self._memory) < size:
             self._memory = np.empty(size, dtype=np.float32)
         return self._memory[:size]
-
-
-CERTAIN = np.float32(1e30)
-"""stands for an infinite logit, so that differences are finite"""
 
 
 def numbers(scores: Scores) -> Scores:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assets.bench.simulate import EXAMPLE, CostLine, Log, Time, play, read_logs, simulate
 from localspec.engine.round import LONGEST_K
 from localspec.speculation.ngrams import PromptLookup
-from localspec.speculation.verify import Nothing
+from localspec.speculation.proposer import Nothing
 from tests.hostile import Hostile, family
 
 ANSWERS = Path(__file__).parent / "data" / "answers.jsonl"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import random
 
-from localspec.speculation.sampling import Noise, Sampler, SamplingParams
-from localspec.speculation.verify import Ask, Draft, Proposer
+from localspec.speculation.noise import Noise
+from localspec.speculation.proposer import Ask, Draft, Proposer
+from localspec.speculation.sampling import Sampler, SamplingParams
 
 GREEDY = SamplingParams()
 WARM = SamplingParams(temperature=0.8)

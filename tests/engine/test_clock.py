@@ -12,7 +12,7 @@ from localspec.engine.round import Played, RoundClock
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.protocol.requests import Round
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.verify import NOTHING, Draft
+from localspec.speculation.proposer import NOTHING, Draft
 from tests.toys import request, toy_engine
 
 MS = {1: 10.0, 2: 12.0, 4: 20.0, 5: 25.0}

@@ -14,7 +14,7 @@ from localspec.backends.toy import ToyBackend, ToyLogits, markov
 from localspec.engine.engine import Engine
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.protocol.requests import Degraded, Progress, Result
-from localspec.speculation.verify import Ask, Draft, Proposer
+from localspec.speculation.proposer import Ask, Draft, Proposer
 from tests.toys import answer, request, rested, run_all, scripted, small_markov, toy_engine
 
 SONG = b"la la la la la la la la la. la la la!"

@@ -12,7 +12,7 @@ from localspec.engine.round import DEFAULT_K, LONGEST_K
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
 from localspec.protocol.requests import Degraded, EngineConfig, Round, Stats
-from localspec.speculation.verify import Ask, Draft, Proposer
+from localspec.speculation.proposer import Ask, Draft, Proposer
 from tests.toys import answer, request, run_all, scripted
 
 ROUND = b"abcdefgh" * 40

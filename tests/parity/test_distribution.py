@@ -19,8 +19,9 @@ from numpy.typing import NDArray
 from localspec.backends.toy import ToyBackend
 from localspec.speculation.controller import Calibration, Controller
 from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.sampling import Noise, Sampler, SamplingParams, Stream
-from localspec.speculation.verify import Ask, Draft, Proposer, Savings
+from localspec.speculation.noise import Noise, Stream
+from localspec.speculation.proposer import Ask, Draft, Proposer, Savings
+from localspec.speculation.sampling import Sampler, SamplingParams
 from tests.parity.chains import Three, chain
 from tests.parity.play import Priced
 

@@ -15,7 +15,7 @@ from localspec.speculation.controller import Calibration, Controller, EarlyStop,
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.ngrams import PromptLookup
-from localspec.speculation.verify import NOTHING, Ask, Draft, Proposer, Savings, nothing
+from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer, Savings, nothing
 from tests.conformance.proposer import ProposerConformance, ask
 from tests.toys import small_markov
 

@@ -11,8 +11,8 @@ from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.errors import EngineError
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
+from localspec.speculation.proposer import Proposer
 from localspec.speculation.sampling import SamplingParams
-from localspec.speculation.verify import Proposer
 from tests.conformance.proposer import GREEDY, WARM, ProposerConformance, ask
 from tests.toys import small_markov
 

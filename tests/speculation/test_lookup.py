@@ -20,7 +20,7 @@ from localspec.speculation.ngrams import (
     PromptLookup,
     copy_from,
 )
-from localspec.speculation.verify import Nothing, Proposer
+from localspec.speculation.proposer import Nothing, Proposer
 from tests.conformance.proposer import ProposerConformance, ask
 
 

@@ -11,7 +11,7 @@ import pytest
 from localspec.memory.memory import Memory
 from localspec.memory.texts import Lesson
 from localspec.speculation.ngrams import LEVELS, REACH, MemoryRecall
-from localspec.speculation.verify import NOTHING, Ask, Draft, Proposer
+from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer
 from tests.conformance.proposer import ProposerConformance, ask
 
 

@@ -13,17 +13,9 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from localspec.errors import EngineError
-from localspec.speculation.sampling import (
-    SORTED,
-    Cuts,
-    Distribution,
-    Noise,
-    Sampler,
-    SamplingParams,
-    Stream,
-    cut,
-    surely_keeps,
-)
+from localspec.speculation.cuts import SORTED, Cuts, cut, surely_keeps
+from localspec.speculation.noise import Noise, Stream
+from localspec.speculation.sampling import Distribution, Sampler, SamplingParams
 
 ROW = np.log(np.array([0.1, 0.4, 0.2, 0.3], dtype=np.float32))
 

@@ -10,9 +10,10 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.backends.toy import ToyLogits
-from localspec.speculation.sampling import Distribution, Noise, Sampler, SamplingParams, Stream
+from localspec.speculation.noise import Noise, Stream
+from localspec.speculation.proposer import Draft
+from localspec.speculation.sampling import Distribution, Sampler, SamplingParams
 from localspec.speculation.verify import (
-    Draft,
     EarlyEnd,
     EndScore,
     ForwardRows,
