@@ -28,20 +28,13 @@ from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
 from localspec.constraints.budget import Budget, Thoughts
 from localspec.constraints.constraint import Attempt, Constraint, Grammars, grammar_of
-from localspec.engine.learning import Idle, Learning
+from localspec.engine.idle import Idle
+from localspec.engine.learning import Learning
 from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded, PromptEncoder
 from localspec.engine.round import Parts, Proposers, play_round
-from localspec.engine.sequence import (
-    NO_SLOT,
-    Event,
-    Limits,
-    Sequence,
-    Settings,
-    keeps_rows,
-    settle,
-    widest_round,
-)
+from localspec.engine.sequence import NO_SLOT, Event, Limits, Sequence, keeps_rows, widest_round
+from localspec.engine.settings import Settings, settle
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.home import workspace_of_file
 from localspec.models.fit import Needs

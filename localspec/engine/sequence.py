@@ -1,9 +1,6 @@
-"""The state of one request: its settings, its tokens and cells, its text, its statistics, its exactness.
+"""The state of one request: its tokens and cells, and their exactness.
 
-The settings are the concrete values that it runs with, from its options. The text comes from the bytes of
-tokens: whole code points, without stop strings. The statistics are of its rounds, its times, and what its
-drafts have saved. Exactness is a matter of rows and cells: those that equal, to the bit, those of plain
-decoding.
+Exactness is a matter of rows and cells: those that equal, to the bit, those of plain decoding.
 
 Plain decoding reads the prompt in pieces of ``prefill_chunk`` tokens, then one token at a time, alone; where
 the backend is ``fast_alone``, ``strict`` requests have another plain decoding than the others. A forward of
@@ -19,43 +16,35 @@ takes over all cells; its statistics count the tokens that were not chosen from 
 
 from __future__ import annotations
 
-import codecs
 import math
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 from typing import Literal, NamedTuple, Protocol
 
-from msgspec.structs import replace
-
 from localspec.backends.base import ANY_WIDTH, WIDTHS, Backend, Capabilities, Span, Vocabulary
-from localspec.completion.stopping import StopRule
+from localspec.engine.account import Account
 from localspec.engine.channels import Channels
 from localspec.engine.prompt import Encoded
+from localspec.engine.settings import Settings
+from localspec.engine.textstream import TextStream
 from localspec.errors import LocalspecError
-from localspec.home import workspace_of_file
-from localspec.protocol.options import GRAMMAR, NONE, Options
+from localspec.protocol.options import GRAMMAR, NONE
 from localspec.protocol.requests import (
     Degraded,
     Delta,
-    FimPrompt,
     FinishReason,
     Likely,
     Progress,
-    Prompt,
-    ProposerStats,
     Request,
     Result,
     Round,
     Stats,
-    Token,
 )
 from localspec.speculation.noise import Noise
-from localspec.speculation.proposer import NOTHING, Ask, Draft, Savings, shared_length
-from localspec.speculation.sampling import COLD, Sampler, SamplingParams
+from localspec.speculation.proposer import NOTHING, Ask, Draft, shared_length
+from localspec.speculation.sampling import Sampler
 from localspec.speculation.verify import (
     EarlyEnd,
     EndScore,
@@ -65,275 +54,12 @@ from localspec.speculation.verify import (
     most_probable,
     verify,
 )
-from localspec.tools.families import Form, undecided
-from localspec.tools.parser import Parser, Piece
-
-DEFAULT_TAU = 0.3
-CHAT_TEMPERATURE = 0.7
-FIM_TOKENS = 256
-"""default of ``max_tokens`` in a gap: a model that misses its end must not fill the whole context"""
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """One request's concrete settings.
-
-    ``tau`` is set if drafts are verified by a threshold, ``k`` if the request sets the draft length.
-    ``reproducible``: the same text is expected again; ``strict``: to the byte. ``cut``: a chat longer than
-    the context drops its oldest turns. ``drafts``: the engine's draft model may draft for it.
-    """
-
-    sampling: SamplingParams
-    proposer: str
-    k: int | None
-    tau: float | None
-    reproducible: bool
-    strict: bool
-    seed: int | None
-    stop: tuple[str, ...]
-    max_tokens: int | None
-    logprobs: bool
-    top_logprobs: int
-    cut: bool
-    workspace: str | None
-    remember: bool
-    drafts: bool = True
-
-
-def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Settings:
-    """Return the settings of ``options``, completed by the model's own and by the documented defaults."""
-    merged = options.over(model_defaults)
-    fim = isinstance(prompt, FimPrompt)
-    # The temperature that a model's author recommends is for chat; by default a gap is filled greedily.
-    temperature = options.temperature if fim else merged.temperature
-    if temperature is None:
-        temperature = 0.0 if fim else CHAT_TEMPERATURE
-    workspace = merged.workspace
-    if workspace is None and isinstance(prompt, FimPrompt) and prompt.tidy:
-        workspace = workspace_of_file(prompt.path)
-    lossy = merged.verify == "threshold"
-    reproducible = (temperature < COLD or merged.seed is not None) and not lossy
-    return Settings(
-        sampling=SamplingParams(
-            temperature=temperature,
-            top_k=merged.top_k or 0,
-            top_p=1.0 if merged.top_p is None else merged.top_p,
-            min_p=merged.min_p or 0.0,
-            repeat_penalty=1.0 if merged.repeat_penalty is None else merged.repeat_penalty,
-            frequency_penalty=merged.frequency_penalty or 0.0,
-            presence_penalty=merged.presence_penalty or 0.0,
-            repeat_last_n=merged.repeat_last_n,
-            logit_bias=merged.logit_bias or (),
-        ),
-        proposer=merged.proposer or "auto",
-        k=merged.k,
-        tau=(merged.threshold or DEFAULT_TAU) if lossy else None,
-        reproducible=reproducible,
-        strict=reproducible and merged.exactness == "strict",
-        seed=merged.seed,
-        stop=merged.stop or (),
-        max_tokens=FIM_TOKENS if fim and merged.max_tokens is None else merged.max_tokens,
-        logprobs=bool(merged.logprobs),
-        top_logprobs=merged.top_logprobs or 0 if merged.logprobs else 0,
-        cut=merged.overflow != "refuse",
-        workspace=workspace or None,
-        remember=merged.remember is not False,
-        drafts=merged.draft != "none",
-    )
-
-
-NOISE = 0.02
-"""share of a round's time that says nothing of drafts: on a busy machine plain rounds differ by more"""
-WIDTH_GAIN = 0.2
-"""share of a round's width that goes into the usual width of a request's rounds"""
-
-
-class Account:
-    """Counts a request's rounds and times from its submission on; :meth:`close` completes ``stats``."""
-
-    def __init__(self, stats: Stats, *, reproducible: bool) -> None:
-        self.stats, self._reproducible = stats, reproducible
-        self.savings = Savings()
-        self.width = 1.0
-        """tokens that its rounds usually feed"""
-        self._emitted = 0
-        self._saved = self._noise = 0.0
-        self._submitted = self.first = self.last = time.perf_counter()
-        """times of the first and of the last token"""
-        self.admitted: float | None = None
-        """time at which the request got a slot for the first time"""
-
-    def count_round(self, draft: Draft, accepted: int, emitted: int, seconds: float) -> None:
-        """Add one round; ``seconds`` is the time spent proposing."""
-        stats, k = self.stats, len(draft.tokens)
-        self.width += WIDTH_GAIN * (k + 1 - self.width)
-        self._emitted += emitted
-        stats.rounds += 1
-        stats.drafted += k
-        stats.accepted += accepted
-        stats.k_histogram[k] = stats.k_histogram.get(k, 0) + 1
-        choice = draft.source if k else draft.reason
-        stats.choices[choice] = stats.choices.get(choice, 0) + 1
-        share = stats.proposers.setdefault(draft.source, ProposerStats())
-        share.drafted += k
-        share.accepted += accepted
-        share.seconds += seconds
-
-    def count_forced(self, tokens: int) -> None:
-        """Add tokens that the grammar forced: no draft was verified for them."""
-        share = self.stats.proposers.setdefault(GRAMMAR.name, ProposerStats())
-        share.drafted += tokens
-        share.accepted += tokens
-
-    def count_time(
-        self, won_s: float, forward_s: float, plain_s: float, spent_s: float, noise_s: float
-    ) -> None:
-        """Count a round that took ``spent_s``. Its forward usually takes ``forward_s``, this time ``noise_s``
-        more or less; its draft saves ``won_s`` of forwards, and plain decoding would have taken ``plain_s``
-        for the tokens it gave."""
-        won, spent = self.savings
-        self.savings = Savings(won + won_s, spent + forward_s)
-        self._saved += plain_s - spent_s
-        self._noise += noise_s + NOISE * spent_s
-
-    def close(self, n: int, *, priced: bool) -> Stats:
-        """Return the statistics of an answer of ``n`` tokens; ``priced``: a plain step's cost is known."""
-        stats = self.stats
-        is_clear = priced and stats.rounds and abs(self._saved) >= self._noise
-        stats.time_saved_s = self._saved if is_clear else None
-        stats.acceptance_rate = stats.accepted / stats.drafted if stats.drafted else None
-        if self._reproducible:
-            stats.exactness = "near-ties" if stats.rounded_tokens else "exact"
-        stats.tokens_per_round = self._emitted / stats.rounds if stats.rounds else None
-        until = time.perf_counter() if self.admitted is None else self.admitted
-        stats.queued_s = until - self._submitted
-        if n:
-            stats.ttft_s = self.first - self._submitted
-        if n > 1 and self.last > self.first:
-            stats.decode_tokens_per_s = (n - 1) / (self.last - self.first)
-        if not stats.drafted and stats.speculation_off_reason is None and stats.choices:
-            stats.speculation_off_reason = max(stats.choices, key=lambda reason: stats.choices[reason])
-        return stats
-
-
-class TextStream:
-    """Takes tokens with :meth:`push`, returns the text that is certain with :meth:`take`.
-
-    A token's text is held back while the end of the text could still become a stop string; the
-    bytes of an unfinished character wait for the token that ends it, and are dropped at the end.
-    With a ``rule`` all text is held back until the rule or :meth:`flush` ends it. In a text of a ``form``
-    stop strings hold for the answer alone, not for thoughts, calls and markup.
-    """
-
-    def __init__(self, stop: Seq[str] = (), rule: StopRule | None = None, form: Form | None = None) -> None:
-        self._stop, self._rule = tuple(stop), rule
-        self._parser = Parser(form) if form is not None and self._stop else None
-        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
-        self._held: list[Token] = []
-        self._held_texts: list[str] = []
-        """the text of each token that is held back"""
-        self._tail = ""
-        """the part of these texts that is searched for stop strings: what is certain to be of one channel"""
-        self._ready: list[Token] = []
-        self._ready_text = ""
-        self.text = ""
-        """all text taken so far"""
-        self.stop: str | None = None
-        """the stop string that ended the text; None if none did"""
-
-    def push(
-        self, token: int, piece: bytes, source: str, logprob: float | None = None, top: Seq[Likely] = ()
-    ) -> bool:
-        """Add a token; return True if it completed a stop string, or an end by the rule: the text ends
-        before that."""
-        text = self._decoder.decode(piece)
-        made = Token(token, source, len(text), logprob, tuple(top))
-        if not self._stop and self._rule is None:
-            self._ready.append(made)
-            self._ready_text += text
-            return False
-        self._held.append(made)
-        self._held_texts.append(text)
-        self._tail += text if self._parser is None else _searchable(self._parser.feed(text))
-        end = self._end(text)
-        if end is not None:
-            self._cut(end)
-            return True
-        if self._rule is None:
-            self._release_certain()
-        return False
-
-    def _end(self, new: str) -> int | None:
-        """Return the number of held characters to keep if the newest ones, ``new``, end the text; None if
-        they do not."""
-        ruled = None if self._rule is None else self._rule.feed(new)
-        found = [(at + len(stop), at, stop) for stop in self._stop if (at := self._tail.find(stop)) >= 0]
-        if not found:
-            return ruled
-        # The stop string that was completed first, so that the text does not depend on token borders.
-        _, at, stop = min(found)
-        if ruled is not None and ruled < at:
-            return ruled
-        self.stop = stop
-        return at
-
-    def _release_certain(self) -> None:
-        """Release the tokens in which no stop string can begin any more."""
-        safe, n, length = len(self._tail) - undecided(self._tail, self._stop), 0, 0
-        while n < len(self._held) and length + self._held[n].chars <= safe:
-            length += self._held[n].chars
-            n += 1
-        self._release(n)
-
-    def _cut(self, length: int) -> None:
-        """Release ``length`` of the held characters and drop the rest."""
-        n = 0
-        while length > 0 and n < len(self._held):
-            held, text = self._held[n], self._held_texts[n][:length]
-            self._held[n], self._held_texts[n] = replace(held, chars=len(text)), text
-            length -= held.chars
-            n += 1
-        del self._held[n:], self._held_texts[n:]
-        self._release(n)
-
-    def _release(self, n: int) -> None:
-        self._ready += self._held[:n]
-        text = "".join(self._held_texts[:n])
-        self._ready_text, self._tail = self._ready_text + text, self._tail[len(text) :]
-        del self._held[:n], self._held_texts[:n]
-
-    def flush(self, *, cut: bool = False) -> bool:
-        """Release all held text, because it has ended, ``cut`` or by itself; return True if a stop string in
-        what was not certain before ends it."""
-        if self._parser is not None:
-            self._tail += _searchable(self._parser.finish(cut=cut))
-            if (end := self._end("")) is not None:
-                self._cut(end)
-                return True
-        self._release(len(self._held))
-        return False
-
-    def take(self) -> Delta | None:
-        """Return the text that has become certain since the last call; None if there is none."""
-        if not self._ready:
-            return None
-        delta = Delta(self._ready_text, tuple(self._ready))
-        self._ready, self._ready_text = [], ""
-        self.text += delta.text
-        return delta
-
-
-def _searchable(pieces: Iterable[Piece]) -> str:
-    """The text of ``pieces``, with half of a surrogate pair for each character that is not of the answer."""
-    return "".join(p.text if p.channel == "answer" else "\ud800" * p.source for p in pieces)
-
 
 NO_SLOT = -1
 TARGET = "target"
 
 Event = Delta | Progress | Degraded | Round | Result | LocalspecError
 """an event of a running request; the last one is a Result or a LocalspecError"""
-
 
 Likelihood = tuple[float, tuple[tuple[int, float], ...]]
 """a token's log-probability, and the most probable tokens at its position with their own"""

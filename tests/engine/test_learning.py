@@ -9,10 +9,10 @@ import pytest
 
 from localspec.backends.base import ANY_WIDTH, PRESUMED, Rounding
 from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
-from localspec.engine import learning
+from localspec.engine import idle
+from localspec.engine.account import Account
 from localspec.engine.engine import Engine
 from localspec.engine.learning import KnownPair, Learning
-from localspec.engine.sequence import Account
 from localspec.memory.memory import Memory
 from localspec.models.fit import processor_name
 from localspec.models.library import FORMAT, Tried
@@ -31,7 +31,7 @@ SONG = b"la la la li la la la lo la la la li la la la lo"
 @pytest.fixture(autouse=True)
 def time_to_remember(monkeypatch: pytest.MonkeyPatch) -> None:
     """A busy machine may take longer to open a table than a request gives it."""
-    monkeypatch.setattr(learning, "REMEMBER_S", 60.0)
+    monkeypatch.setattr(idle, "REMEMBER_S", 60.0)
 
 
 def engine_with(directory: Path | None, *, draft: bool = False, noise: float = 0.0) -> Engine:

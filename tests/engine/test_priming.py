@@ -9,7 +9,8 @@ import pytest
 
 from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
-from localspec.engine.learning import PIECE, WAITING, Learning, Primer
+from localspec.engine.learning import Learning
+from localspec.engine.primer import PIECE, WAITING, Primer
 from localspec.home import workspace_of_file
 from localspec.memory.memory import Memory, Moment, forget
 from localspec.memory.texts import Lesson

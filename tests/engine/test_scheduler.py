@@ -12,7 +12,8 @@ from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Scheduler
 from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded
-from localspec.engine.sequence import Limits, Sequence, settle
+from localspec.engine.sequence import Limits, Sequence
+from localspec.engine.settings import settle
 from localspec.errors import EngineError
 from localspec.protocol.options import Options
 from localspec.protocol.requests import CLASSES, Priority, Request, TextPrompt

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from localspec.engine.sequence import settle
+from localspec.engine.settings import settle
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, TextPrompt
 

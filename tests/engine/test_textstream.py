@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from localspec.completion.gap import Gap
 from localspec.completion.stopping import StopRule
-from localspec.engine.sequence import TextStream
+from localspec.engine.textstream import TextStream
 from localspec.protocol.requests import Tool
 from localspec.tools.families import HERMES, Form
 

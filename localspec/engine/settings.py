@@ -1,0 +1,83 @@
+"""The settings of one request: the concrete values that it runs with, from its options."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from localspec.home import workspace_of_file
+from localspec.protocol.options import Options
+from localspec.protocol.requests import FimPrompt, Prompt
+from localspec.speculation.sampling import COLD, SamplingParams
+
+DEFAULT_TAU = 0.3
+CHAT_TEMPERATURE = 0.7
+FIM_TOKENS = 256
+"""default of ``max_tokens`` in a gap: a model that misses its end must not fill the whole context"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """One request's concrete settings.
+
+    ``tau`` is set if drafts are verified by a threshold, ``k`` if the request sets the draft length.
+    ``reproducible``: the same text is expected again; ``strict``: to the byte. ``cut``: a chat longer than
+    the context drops its oldest turns. ``drafts``: the engine's draft model may draft for it.
+    """
+
+    sampling: SamplingParams
+    proposer: str
+    k: int | None
+    tau: float | None
+    reproducible: bool
+    strict: bool
+    seed: int | None
+    stop: tuple[str, ...]
+    max_tokens: int | None
+    logprobs: bool
+    top_logprobs: int
+    cut: bool
+    workspace: str | None
+    remember: bool
+    drafts: bool = True
+
+
+def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Settings:
+    """Return the settings of ``options``, completed by the model's own and by the documented defaults."""
+    merged = options.over(model_defaults)
+    fim = isinstance(prompt, FimPrompt)
+    # The temperature that a model's author recommends is for chat; by default a gap is filled greedily.
+    temperature = options.temperature if fim else merged.temperature
+    if temperature is None:
+        temperature = 0.0 if fim else CHAT_TEMPERATURE
+    workspace = merged.workspace
+    if workspace is None and isinstance(prompt, FimPrompt) and prompt.tidy:
+        workspace = workspace_of_file(prompt.path)
+    lossy = merged.verify == "threshold"
+    reproducible = (temperature < COLD or merged.seed is not None) and not lossy
+    return Settings(
+        sampling=SamplingParams(
+            temperature=temperature,
+            top_k=merged.top_k or 0,
+            top_p=1.0 if merged.top_p is None else merged.top_p,
+            min_p=merged.min_p or 0.0,
+            repeat_penalty=1.0 if merged.repeat_penalty is None else merged.repeat_penalty,
+            frequency_penalty=merged.frequency_penalty or 0.0,
+            presence_penalty=merged.presence_penalty or 0.0,
+            repeat_last_n=merged.repeat_last_n,
+            logit_bias=merged.logit_bias or (),
+        ),
+        proposer=merged.proposer or "auto",
+        k=merged.k,
+        tau=(merged.threshold or DEFAULT_TAU) if lossy else None,
+        reproducible=reproducible,
+        strict=reproducible and merged.exactness == "strict",
+        seed=merged.seed,
+        stop=merged.stop or (),
+        max_tokens=FIM_TOKENS if fim and merged.max_tokens is None else merged.max_tokens,
+        logprobs=bool(merged.logprobs),
+        top_logprobs=merged.top_logprobs or 0 if merged.logprobs else 0,
+        cut=merged.overflow != "refuse",
+        workspace=workspace or None,
+        remember=merged.remember is not False,
+        drafts=merged.draft != "none",
+    )

@@ -1,0 +1,126 @@
+"""The text of one request from the bytes of its tokens: whole code points, without stop strings."""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+
+from msgspec.structs import replace
+
+from localspec.completion.stopping import StopRule
+from localspec.protocol.requests import Delta, Likely, Token
+from localspec.tools.families import Form, undecided
+from localspec.tools.parser import Parser, Piece
+
+
+class TextStream:
+    """Takes tokens with :meth:`push`, returns the text that is certain with :meth:`take`.
+
+    A token's text is held back while the end of the text could still become a stop string; the
+    bytes of an unfinished character wait for the token that ends it, and are dropped at the end.
+    With a ``rule`` all text is held back until the rule or :meth:`flush` ends it. In a text of a ``form``
+    stop strings hold for the answer alone, not for thoughts, calls and markup.
+    """
+
+    def __init__(self, stop: Seq[str] = (), rule: StopRule | None = None, form: Form | None = None) -> None:
+        self._stop, self._rule = tuple(stop), rule
+        self._parser = Parser(form) if form is not None and self._stop else None
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._held: list[Token] = []
+        self._held_texts: list[str] = []
+        """the text of each token that is held back"""
+        self._tail = ""
+        """the part of these texts that is searched for stop strings: what is certain to be of one channel"""
+        self._ready: list[Token] = []
+        self._ready_text = ""
+        self.text = ""
+        """all text taken so far"""
+        self.stop: str | None = None
+        """the stop string that ended the text; None if none did"""
+
+    def push(
+        self, token: int, piece: bytes, source: str, logprob: float | None = None, top: Seq[Likely] = ()
+    ) -> bool:
+        """Add a token; return True if it completed a stop string, or an end by the rule: the text ends
+        before that."""
+        text = self._decoder.decode(piece)
+        made = Token(token, source, len(text), logprob, tuple(top))
+        if not self._stop and self._rule is None:
+            self._ready.append(made)
+            self._ready_text += text
+            return False
+        self._held.append(made)
+        self._held_texts.append(text)
+        self._tail += text if self._parser is None else _searchable(self._parser.feed(text))
+        end = self._end(text)
+        if end is not None:
+            self._cut(end)
+            return True
+        if self._rule is None:
+            self._release_certain()
+        return False
+
+    def _end(self, new: str) -> int | None:
+        """Return the number of held characters to keep if the newest ones, ``new``, end the text; None if
+        they do not."""
+        ruled = None if self._rule is None else self._rule.feed(new)
+        found = [(at + len(stop), at, stop) for stop in self._stop if (at := self._tail.find(stop)) >= 0]
+        if not found:
+            return ruled
+        # The stop string that was completed first, so that the text does not depend on token borders.
+        _, at, stop = min(found)
+        if ruled is not None and ruled < at:
+            return ruled
+        self.stop = stop
+        return at
+
+    def _release_certain(self) -> None:
+        """Release the tokens in which no stop string can begin any more."""
+        safe, n, length = len(self._tail) - undecided(self._tail, self._stop), 0, 0
+        while n < len(self._held) and length + self._held[n].chars <= safe:
+            length += self._held[n].chars
+            n += 1
+        self._release(n)
+
+    def _cut(self, length: int) -> None:
+        """Release ``length`` of the held characters and drop the rest."""
+        n = 0
+        while length > 0 and n < len(self._held):
+            held, text = self._held[n], self._held_texts[n][:length]
+            self._held[n], self._held_texts[n] = replace(held, chars=len(text)), text
+            length -= held.chars
+            n += 1
+        del self._held[n:], self._held_texts[n:]
+        self._release(n)
+
+    def _release(self, n: int) -> None:
+        self._ready += self._held[:n]
+        text = "".join(self._held_texts[:n])
+        self._ready_text, self._tail = self._ready_text + text, self._tail[len(text) :]
+        del self._held[:n], self._held_texts[:n]
+
+    def flush(self, *, cut: bool = False) -> bool:
+        """Release all held text, because it has ended, ``cut`` or by itself; return True if a stop string in
+        what was not certain before ends it."""
+        if self._parser is not None:
+            self._tail += _searchable(self._parser.finish(cut=cut))
+            if (end := self._end("")) is not None:
+                self._cut(end)
+                return True
+        self._release(len(self._held))
+        return False
+
+    def take(self) -> Delta | None:
+        """Return the text that has become certain since the last call; None if there is none."""
+        if not self._ready:
+            return None
+        delta = Delta(self._ready_text, tuple(self._ready))
+        self._ready, self._ready_text = [], ""
+        self.text += delta.text
+        return delta
+
+
+def _searchable(pieces: Iterable[Piece]) -> str:
+    """The text of ``pieces``, with half of a surrogate pair for each character that is not of the answer."""
+    return "".join(p.text if p.channel == "answer" else "\ud800" * p.source for p in pieces)
