@@ -20,7 +20,7 @@ from localspec.backends.toy import ToyBackend
 from localspec.engine.learning import Learning
 from localspec.engine.round import LONGEST_K, Parts, make
 from localspec.memory.memory import Memory
-from localspec.memory.texts import Lesson
+from localspec.memory.ngrams import Lesson
 from localspec.protocol.options import AUTO, KINDS, NONE
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.controller import BUCKETS, Calibration, Controller

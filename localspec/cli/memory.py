@@ -168,7 +168,7 @@ def prime(
         Also learn texts from stdin: a JSON array of objects with a path and a text.
     """
     from localspec.memory.memory import Memory
-    from localspec.memory.texts import text_files
+    from localspec.memory.text_files import text_files
 
     given = _given_texts() if stdin else []
     if not paths and not given:
@@ -214,7 +214,8 @@ def _learn(
     texts: Sequence[tuple[Path, str | None]], vocabulary: Vocabulary, memory: Memory, workspace: Path | None
 ) -> tuple[int, int]:
     """Learn the texts; return the numbers of files and tokens learnt. A file without a text is read."""
-    from localspec.memory.texts import Lesson, read_text
+    from localspec.memory.ngrams import Lesson
+    from localspec.memory.text_files import read_text
 
     own, progress = cache(workspace_at), output.Progress()
     learnt = tokens = 0

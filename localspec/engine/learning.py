@@ -11,7 +11,7 @@ from typing import Any
 from localspec.backends.base import PRESUMED, WIDTHS, Backend, Rounding, measure_rounding, set_rounding
 from localspec.engine.prefixes import Saved
 from localspec.memory.memory import Memory
-from localspec.memory.texts import Lesson
+from localspec.memory.ngrams import Lesson
 from localspec.models.library import Learnt, Record, Tried, TriedRecord, name_of_model, name_of_pair, over
 from localspec.models.model import Model
 from localspec.protocol.requests import Stats

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from localspec.backends.base import Vocabulary
 from localspec.memory.memory import Memory, Moment
+from localspec.memory.ngrams import Lesson
 from localspec.memory.sources import apart
-from localspec.memory.texts import MAX_BYTES, Lesson, may_learn
+from localspec.memory.text_files import MAX_BYTES, may_learn
 from localspec.protocol.requests import FimPrompt
 
 CONTEXT = 2

@@ -65,7 +65,7 @@ class Document:
     def is_private(self) -> bool:
         """True if its name is that of a file with secrets, or it is no text that the user writes."""
         # Imported late: the editor waits for the server's start, and this takes longer than the rest of it.
-        from localspec.memory.texts import is_secret
+        from localspec.memory.secrets import is_secret
 
         return uri_scheme(self.uri) not in SCHEMES or is_secret(PurePath(self.path).name)
 

@@ -18,9 +18,11 @@ import numpy as np
 
 from localspec.errors import LocalspecError
 from localspec.home import workspace_of
+from localspec.memory.hashing import ORDERS, hashes_of, rolled
+from localspec.memory.ngrams import Grams, Lesson, steps
 from localspec.memory.sources import Sources, apart, tag_of
-from localspec.memory.table import ORDERS, USER, NgramTable, TableFiles, hashes_of, name_of, rolled
-from localspec.memory.texts import Grams, Lesson, steps
+from localspec.memory.table import NgramTable
+from localspec.memory.table_files import USER, TableFiles, name_of
 from localspec.protocol.messages import TableStats
 
 Notice = Callable[[str], None]

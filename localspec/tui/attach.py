@@ -138,7 +138,7 @@ class Files:
 def gathered(directory: Path) -> list[str]:
     """The files below a directory that git would track, as relative paths: at most ``MOST_FILES``, near ones
     first. The search is bounded in time, since the program's end waits for its threads."""
-    from localspec.memory.texts import near_files
+    from localspec.memory.text_files import near_files
 
     real, deadline = directory.resolve(), time.monotonic() + GATHER_S
     files = near_files(real, lambda: time.monotonic() > deadline)

@@ -18,7 +18,7 @@ import pytest
 
 from localspec.cli.answer import ModelFlags
 from localspec.memory.memory import stats
-from localspec.memory.table import name_of
+from localspec.memory.table_files import name_of
 from localspec.models.catalogue import BUNDLED_TARGET
 from tests.cli.harness import Cli, ended
 from tests.doctor.imports import REFUSE, at_import

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from localspec.memory.memory import Memory
-from localspec.memory.texts import Lesson
+from localspec.memory.ngrams import Lesson
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
 from tests.daemon.test_history import open_session

@@ -13,7 +13,7 @@ from localspec.engine.learning import Learning
 from localspec.engine.primer import PIECE, WAITING, Primer
 from localspec.home import workspace_of_file
 from localspec.memory.memory import Memory, Moment, forget
-from localspec.memory.texts import Lesson
+from localspec.memory.ngrams import Lesson
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Request
 from tests.memory.hostile_repository import repository

@@ -14,7 +14,8 @@ import sys
 import time
 from pathlib import Path
 
-from localspec.memory.table import USER, NgramTable, TableFiles
+from localspec.memory.table import NgramTable
+from localspec.memory.table_files import USER, TableFiles
 from tests.memory.tables import files_in, words
 
 BITS = 10

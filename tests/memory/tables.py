@@ -9,9 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
+from localspec.memory.hashing import Words, hashes_in, hashes_of
 from localspec.memory.memory import Memory
-from localspec.memory.table import NgramTable, TableFiles, Words, hashes_in, hashes_of, name_of
-from localspec.memory.texts import Lesson
+from localspec.memory.ngrams import Lesson
+from localspec.memory.table import NgramTable
+from localspec.memory.table_files import TableFiles, name_of
 
 FP = "0123456789abcdef"
 

@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.memory.table import ORDERS, WORD, hashes_in, hashes_of, salt_of
+from localspec.memory.hashing import ORDERS, WORD, hashes_in, hashes_of, salt_of
 from tests.memory.tables import words
 
 TOKENS = st.lists(st.integers(0, 2**24 - 1), max_size=40)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.errors import MemoryCorrupt
-from localspec.memory.table import (
+from localspec.memory.header import (
     COUNTERS,
     COUNTERS_AT,
     ENTRY_BYTES,

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from localspec.memory.hashing import hashes_of
 from localspec.memory.memory import OPEN_TABLES, Memory, forget, stats
-from localspec.memory.table import NgramTable, hashes_of, name_of
-from localspec.memory.texts import Grams, Lesson
+from localspec.memory.ngrams import Grams, Lesson
+from localspec.memory.table import NgramTable
+from localspec.memory.table_files import name_of
 from tests.memory.tables import FP, memory_in, python, recalled, refuse, remember
 
 TEXT = [(7 * i * i + 3 * i) % 1000 for i in range(60)]
@@ -52,7 +54,7 @@ def test_learning_is_queued_and_done_in_short_steps(tmp_path: Path) -> None:
 READER = """
 import sys
 from pathlib import Path
-from localspec.memory.table import hashes_of
+from localspec.memory.hashing import hashes_of
 from tests.memory.tables import no_piece, refuse
 from localspec.memory.memory import Memory
 memory = Memory(Path(sys.argv[1]), sys.argv[2], no_piece, notice=refuse)

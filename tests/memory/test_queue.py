@@ -10,7 +10,7 @@ import pytest
 
 from localspec.memory import memory as memory_module
 from localspec.memory.memory import WAITING, Memory, forget
-from localspec.memory.texts import Lesson
+from localspec.memory.ngrams import Lesson
 from tests.memory.tables import files_in, memory_in, recalled, refuse, remember
 
 CHAT = random.Random(1).choices(range(50_000), k=9000)

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 
 from localspec.memory.memory import Memory
-from localspec.memory.texts import WINDOW, _compiled, secret_spans, steps
+from localspec.memory.ngrams import steps
+from localspec.memory.secrets import WINDOW, _compiled, secret_spans
 from tests.memory.tables import FP, refuse, remember
 
 RULES = json.loads((files("localspec.memory") / "known" / "gitleaks.json").read_text("utf-8"))["rules"]

@@ -10,15 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.memory.table import (
-    BUCKET,
-    ENTRY_BYTES,
-    FRESH_SCORE,
-    HEADER_BYTES,
-    MAX_SCORE,
-    NgramTable,
-    hashes_of,
-)
+from localspec.memory.hashing import hashes_of
+from localspec.memory.header import ENTRY_BYTES, HEADER_BYTES
+from localspec.memory.table import BUCKET, FRESH_SCORE, MAX_SCORE, NgramTable
 from tests.memory.tables import table_in, teach, words
 
 TEXT = [(7 * i * i + 3 * i) % 1000 for i in range(40)]

@@ -10,7 +10,7 @@ import pytest
 from localspec.errors import InvalidOptions
 from localspec.memory.memory import Memory, forget, stats, vocabularies
 from localspec.memory.sources import Sources
-from localspec.memory.table import USER, TableFiles, name_of
+from localspec.memory.table_files import USER, TableFiles, name_of
 from tests.memory.tables import FP, no_piece, refuse, remember
 
 ONE = [(7 * i * i + 3 * i) % 1000 for i in range(60)]

@@ -16,7 +16,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
 from localspec.memory.memory import Memory
-from localspec.memory.texts import Lesson
+from localspec.memory.ngrams import Lesson
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, Request, TextPrompt
 from localspec.speculation.costs import CostCurve

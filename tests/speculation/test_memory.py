@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from localspec.memory.memory import Memory
-from localspec.memory.texts import Lesson
+from localspec.memory.ngrams import Lesson
 from localspec.speculation.ngrams import LEVELS, REACH, MemoryRecall
 from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer
 from tests.conformance.proposer import ProposerConformance, ask

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from localspec._version import __version__
-from localspec.memory.texts import NAMES
+from localspec.memory.secrets import NAMES
 from tests.editors.found import ROOT
 from tests.vscode.build import PLUGIN, npm, package
 

@@ -15,8 +15,10 @@ import psutil
 import pytest
 
 from localspec.errors import NewerFormat, StorageError
+from localspec.memory.header import HEADER_BYTES, STATE, STATE_AT, VERSION
 from localspec.memory.sources import tag_of
-from localspec.memory.table import HEADER_BYTES, STATE, STATE_AT, VERSION, NgramTable, TableFiles, name_of
+from localspec.memory.table import NgramTable
+from localspec.memory.table_files import TableFiles, name_of
 from tests.memory.tables import FP, files_in, python, table_in, words
 
 Damage = Callable[[Path], object]

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.memory.table import ORDERS, hashes_of
-from localspec.memory.texts import STEP, steps
+from localspec.memory.hashing import ORDERS, hashes_of
+from localspec.memory.ngrams import STEP, steps
 from tests.memory.tables import no_piece
 
 Gram = tuple[int, int, int]

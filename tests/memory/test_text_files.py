@@ -12,7 +12,8 @@ import pytest
 from localspec.errors import InvalidOptions
 from localspec.home import read_regular, repository_of, workspace_of
 from localspec.memory import sources as asked
-from localspec.memory.texts import MAX_BYTES, is_secret, may_learn, near_files, read_text, text_files
+from localspec.memory.secrets import is_secret
+from localspec.memory.text_files import MAX_BYTES, may_learn, near_files, read_text, text_files
 from tests.memory.hostile_repository import RULES, armed, git, make, repository
 
 

@@ -1,0 +1,257 @@
+"""The files of one vocabulary's tables in their folder, made and removed so that a kill at any time is safe.
+
+A table is ``<name>.ngm``, of one size from the beginning: when it is full, ageing makes room. A file gets its
+name only when it is complete, and is never truncated. Names change under the lock of the folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import re
+import secrets
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from filelock import FileLock, Timeout
+
+from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, NewerFormat, StorageError
+from localspec.home import plain, private_dir
+from localspec.memory.hashing import WORD
+from localspec.memory.header import Header, State
+from localspec.memory.sources import Forgotten, Sources, tag_of
+from localspec.memory.table import NgramTable
+from localspec.wording import size
+
+BITS = 20
+"""log2 of the number of entries of a new table: 16 MiB, which hold 200,000 tokens whole"""
+LOCK_S = 5.0
+LONGEST_PATH = 4096
+USER = "user"
+"""the name of the user-wide table"""
+FILE = re.compile(rf"\.?(?P<name>{USER}|w-[0-9a-f]{{24}})\..+")
+ASIDE = ".ngm.quarantine-"
+
+
+def name_of(workspace: str | None) -> str:
+    """The name of a workspace's table; None: the user-wide table. Raises :class:`InvalidOptions`."""
+    if workspace is None:
+        return USER
+    return f"w-{hashlib.sha256(_real(workspace).encode()).hexdigest()[:24]}"
+
+
+def _real(workspace: str) -> str:
+    try:
+        if 0 < len(workspace) <= LONGEST_PATH:
+            return plain(os.path.realpath(workspace))
+    except ValueError:  # NUL, or a surrogate that stands for no byte
+        pass
+    raise InvalidOptions(
+        f"{workspace[:80]!r} cannot be a workspace: it is empty, too long or not a path",
+        f"Name a directory in at most {LONGEST_PATH} characters.",
+    )
+
+
+class TableFiles:
+    """The tables in ``folder``, all of the vocabulary ``vocab_fp``.
+
+    ``notice`` is called with messages for the user. ``bits`` is log2 of a new table's number of entries.
+    """
+
+    def __init__(self, folder: Path, notice: Callable[[str], None], *, bits: int = BITS) -> None:
+        self.folder, self.vocab_fp = folder, folder.name
+        self.forgotten = Forgotten(folder / "forgotten")
+        self._notice, self._bits = notice, bits
+
+    def names(self) -> list[str]:
+        """The names of all tables, also of those that were set aside, or left nothing but the list of their
+        sources."""
+        return sorted({name for name, _ in self._files()})
+
+    def set_aside(self, name: str) -> list[Path]:
+        """The quarantined files of this name."""
+        return sorted(path for owner, path in self._files() if owner == name and ASIDE in path.name)
+
+    def sources(self, name: str) -> Sources:
+        return Sources(self.folder / f"{name}.sources")
+
+    def open(self, name: str) -> NgramTable | None:
+        """The table of this name; None if there is none, it was forgotten, or its file is not sound.
+
+        Raises :class:`OSError` for errors that are not the file's.
+        """
+        with contextlib.suppress(MemoryCorrupt, FileNotFoundError, NotADirectoryError):
+            table = self._map(name)
+            if not table.is_forgotten:
+                return table
+            table.close()
+        return None
+
+    def open_or_create(self, name: str, workspace: str | None) -> NgramTable:
+        """As :meth:`open`, but create a missing table, empty. A file that is not a table is set aside, and
+        leftovers of killed processes are removed.
+
+        Raises :class:`StorageError`, of which :class:`DiskFull` and :class:`NewerFormat` are subclasses.
+        """
+        with self.lock():
+            return self._settle(name) or self._create(name, workspace)
+
+    def forget(self, name: str) -> None:
+        """Make a table and all files beside it unreadable, then remove them."""
+        with self.lock():
+            with contextlib.suppress(MemoryCorrupt, OSError):
+                table = self._map(name)
+                table.forget_all()
+                table.close()
+            for owner, path in self._files():
+                if owner == name:
+                    _unlink(path)
+
+    def forget_source(self, name: str, source: str) -> int:
+        """Overwrite what a table learnt from one source; returns the number of entries.
+
+        Texts of it that wait to be learnt, in any process, are dropped.
+        """
+        with self.lock():
+            # Stamped first: a process that inserts and then sees no stamp inserted before the erasure.
+            self.forgotten.add(tag_of(source))
+            return self._erase(name, source)
+
+    def erase(self, name: str, source: str) -> int:
+        """As :meth:`forget_source`, for a source that was forgotten before; later texts may be learnt."""
+        with self.lock():
+            return self._erase(name, source)
+
+    def note(self, name: str, source: str, *, since: float) -> None:
+        """Store the name of a source, unless it was forgotten after ``since``."""
+        with self.lock():
+            if not self.forgotten.is_since(tag_of(source), since):
+                self.sources(name).add(source)
+
+    def _erase(self, name: str, source: str) -> int:
+        """Erase the entries, then the name by which they are found; needs the lock."""
+        sources, tag = self.sources(name), tag_of(source)
+        # Entries of another source may have the same tag. Those without a name are of a killed process.
+        is_anothers = source not in sources and any(tag_of(other) == tag for other in sources.names())
+        table = None if is_anothers else self._settle(name)
+        if table is None:
+            return 0
+        forgotten = table.forget(tag)
+        table.close()
+        sources.remove(source)
+        return forgotten
+
+    @contextlib.contextmanager
+    def lock(self, timeout: float = LOCK_S) -> Iterator[None]:
+        """Hold the lock under which processes change names in this folder, which is created unless its data
+        directory was deleted.
+
+        Raises :class:`StorageError`.
+        """
+        data = self.folder.parent.parent
+        if not data.is_dir():
+            raise StorageError(
+                f"the data directory {data} was deleted: its n-gram memory cannot be changed",
+                "If it was moved, set LOCALSPEC_HOME accordingly and run `localspec daemon restart`.",
+            )
+        private_dir(self.folder.parent, parents=False)
+        private_dir(self.folder, parents=False)
+        try:
+            lock = FileLock(self.folder / "lock", mode=0o600)
+            lock.acquire(timeout)
+        except Timeout:
+            raise StorageError(
+                f"the n-gram memory in {self.folder} is locked by another process", "Try again in a moment."
+            ) from None
+        except OSError as error:
+            raise StorageError(
+                f"the n-gram memory in {self.folder} cannot be locked: {error.strerror}",
+                "Check that this directory and the file `lock` in it are writable.",
+            ) from None
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def _settle(self, name: str) -> NgramTable | None:
+        """The table of this name, if it is sound; removes what killed processes left, and needs the lock.
+
+        Raises :class:`NewerFormat`.
+        """
+        path = self._path(name)
+        # Also tables of an older format, which had a number in their names.
+        for pattern in (f"{name}.tmp", f"{name}.*.ngm", f".{name}.sources.*", ".forgotten.*"):
+            for leftover in self.folder.glob(pattern):
+                _unlink(leftover)
+        try:
+            table = self._map(name)
+        except FileNotFoundError:
+            return None
+        except NewerFormat as error:
+            raise NewerFormat(f"{path} is not used as n-gram memory: {error.message}") from None
+        except MemoryCorrupt as error:
+            self._quarantine(path, error)
+            return None
+        if not table.is_forgotten:
+            return table
+        table.close()
+        _unlink(path)  # the process that forgot it was killed first
+        return None
+
+    def _create(self, name: str, workspace: str | None) -> NgramTable:
+        """Write a complete, empty file under its name, or none. Raises :class:`DiskFull`."""
+        header = Header(self._bits, name, self.vocab_fp, "" if workspace is None else _real(workspace))
+        path = self._path(name)
+        scratch = path.with_suffix(".tmp")
+        try:
+            fd = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            with os.fdopen(fd, "wb") as file:
+                # All room is taken now: a page without room on the disk would raise SIGBUS later.
+                if hasattr(os, "posix_fallocate"):
+                    os.posix_fallocate(fd, 0, header.file_bytes)
+                else:
+                    file.write(bytes(header.file_bytes))
+                    file.seek(0)
+                file.write(header.pack(State(epoch=1 + secrets.randbelow(WORD))))
+                file.flush()
+                os.fsync(fd)
+            os.replace(scratch, path)
+        except OSError as error:
+            _unlink(scratch)
+            if error.errno in FULL:
+                room = size(header.file_bytes)
+                raise DiskFull(f"there is no room for {room} of n-gram memory in {self.folder}") from None
+            raise
+        return self._map(name)
+
+    def _quarantine(self, path: Path, error: MemoryCorrupt) -> None:
+        n = 1
+        while os.path.lexists(aside := path.with_name(f"{path.name}.quarantine-{n}")):
+            n += 1
+        try:
+            path.rename(aside)
+            fate = f"It is kept as {aside.name}"
+        except OSError as obstacle:
+            fate = f"It cannot be set aside: {obstacle.strerror}"
+        self._notice(f"{path} is not used as n-gram memory: {error.message}. {fate}.")
+
+    def _map(self, name: str) -> NgramTable:
+        return NgramTable.open(self._path(name), name=name, vocab_fp=self.vocab_fp)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.ngm"
+
+    def _files(self) -> list[tuple[str, Path]]:
+        """The files of all tables, each with the name of its table."""
+        try:
+            matches = [(FILE.fullmatch(path.name), path) for path in self.folder.iterdir()]
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+        return [(match["name"], path) for match, path in matches if match]
+
+
+def _unlink(path: Path) -> None:
+    # Windows keeps a file that a process has mapped; the next call of `_settle` tries again.
+    with contextlib.suppress(OSError):
+        path.unlink()
