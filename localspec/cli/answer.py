@@ -69,7 +69,7 @@ def listed(_context: CompletionContext) -> list[str]:
 
 def _names(is_meant: Callable[[ModelDescription], bool]) -> list[str]:
     """The names of models; only changed files are read."""
-    from localspec.models.library import read_disk
+    from localspec.models.index import read_disk
 
     meant = filter(is_meant, read_disk(load_config().model_dirs).models)
     return _typeable({"bundled", *(name for model in meant for name in (model.names or (model.id,)))})

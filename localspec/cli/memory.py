@@ -23,7 +23,8 @@ from localspec.errors import INSTALL_MLX, BackendUnavailable, ExitCode, InvalidO
 from localspec.home import plain
 from localspec.models.directory import read_directory
 from localspec.models.library import Sections, find
-from localspec.models.model import BACKENDS, read_tokens, vocab_fp
+from localspec.models.model import BACKENDS
+from localspec.models.vocabulary import read_tokens, vocab_fp
 from localspec.protocol.messages import TableStats
 from localspec.protocol.requests import File
 from localspec.wording import counted, printable, size

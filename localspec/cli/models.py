@@ -12,15 +12,8 @@ from localspec.cli.answer import AsJson, BackendName, DraftName, ModelFlags, Mod
 from localspec.cli.output import arguments, examples
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
-from localspec.models.library import (
-    Sections,
-    absolute,
-    find,
-    marked,
-    meant,
-    read_disk,
-    recent_disk,
-)
+from localspec.models.index import marked, read_disk, recent_disk
+from localspec.models.library import Sections, absolute, find, meant
 from localspec.models.model import Model
 from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
 from localspec.protocol.options import Options, check_value

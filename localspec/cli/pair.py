@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from localspec.cli import output
 from localspec.cli.answer import AsJson, ModelFlags, ModelName
 from localspec.errors import ExitCode
-from localspec.models.library import Sections, read_disk
+from localspec.models.index import read_disk
+from localspec.models.library import Sections
 from localspec.protocol.options import check_value
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import counted, one_line, size

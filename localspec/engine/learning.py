@@ -12,8 +12,8 @@ from localspec.backends.base import PRESUMED, WIDTHS, Backend, Rounding, measure
 from localspec.engine.prefixes import Saved
 from localspec.memory.memory import Memory
 from localspec.memory.ngrams import Lesson
-from localspec.models.library import Learnt, Record, Tried, TriedRecord, name_of_model, name_of_pair, over
 from localspec.models.model import Model
+from localspec.models.records import Learnt, Record, Tried, TriedRecord, name_of_model, name_of_pair, over
 from localspec.protocol.requests import Stats
 from localspec.speculation.controller import BUCKETS, Calibration, Survival, best_length
 from localspec.speculation.costs import CostCurve

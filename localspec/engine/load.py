@@ -43,9 +43,10 @@ from localspec.models.fit import (
     servers_of,
 )
 from localspec.models.gguf import GgufHeader
-from localspec.models.library import learnt_dir
-from localspec.models.model import Model, vocab_fp
+from localspec.models.model import Model
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon, without
+from localspec.models.records import learnt_dir
+from localspec.models.vocabulary import vocab_fp
 from localspec.protocol.frames import Drafted
 from localspec.protocol.messages import Placement
 from localspec.protocol.options import parse_options, readable

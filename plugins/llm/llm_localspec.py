@@ -21,7 +21,7 @@ from pydantic import Field
 from localspec.client import connect
 from localspec.config import load_config
 from localspec.errors import LocalspecError
-from localspec.models.library import read_disk
+from localspec.models.index import read_disk
 from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.requests import Message, Tool, ToolCall
 

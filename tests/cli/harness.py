@@ -15,7 +15,7 @@ import pexpect
 import pytest
 
 from localspec.cli.main import run
-from localspec.models import library
+from localspec.models import index
 from tests.waiting import DEADLINE_S
 
 CONFIG = "[engine]\nthreads = 1\n[daemon]\nport = 0\n"
@@ -45,9 +45,7 @@ class Cli:
                 patch.setenv(name, value)
             if cwd is not None:
                 patch.chdir(cwd)
-            patch.setattr(
-                library, "_recent", library._Recent()
-            )  # a new command has not looked at the disk yet
+            patch.setattr(index, "_recent", index._Recent())  # a new command has not looked at the disk yet
             for name, stream in (("stdin", stdin), ("stdout", stdout), ("stderr", stderr)):
                 patch.setattr(sys, name, stream)
             code = run(arguments)

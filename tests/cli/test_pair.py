@@ -12,7 +12,7 @@ import pytest
 from localspec.cli.bench import BenchFlags, order_of
 from localspec.models.catalogue import bundled_model
 from localspec.models.gguf import read_header
-from localspec.models.library import ENOUGH, Tried
+from localspec.models.records import ENOUGH, Tried
 from tests.cli.harness import CONFIG, Cli, ended
 from tests.models.test_tried import note
 from tests.waiting import DEADLINE_S

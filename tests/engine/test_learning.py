@@ -15,8 +15,8 @@ from localspec.engine.engine import Engine
 from localspec.engine.learning import KnownPair, Learning
 from localspec.memory.memory import Memory
 from localspec.models.fit import processor_name
-from localspec.models.library import FORMAT, Tried
 from localspec.models.model import model_at
+from localspec.models.records import FORMAT, Tried
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, ProposerStats, Request, Round, Stats
 from localspec.speculation.controller import CAUTIOUS_K, Calibration, Controller, Survival

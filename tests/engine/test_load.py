@@ -35,9 +35,9 @@ from localspec.errors import (
 )
 from localspec.models.catalogue import bundled_model
 from localspec.models.fit import device_bytes, needs_of, part_of
-from localspec.models.library import known_of
 from localspec.models.model import Model, model_at
 from localspec.models.pair import Pair, choose
+from localspec.models.records import known_of
 from localspec.protocol.messages import Placement
 from localspec.protocol.requests import EngineConfig
 from tests import random_ggufs

@@ -10,9 +10,9 @@ import pytest
 
 from localspec.errors import ModelError
 from localspec.models.fit import needs_of
-from localspec.models.library import Tried
 from localspec.models.model import model_at
 from localspec.models.pair import Candidate, Room, auto_draft, chosen, judged, without
+from localspec.models.records import Tried
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import size
 from tests.mlx_pair import mlx_model
@@ -27,7 +27,7 @@ CONFIG = EngineConfig(n_ctx=256, parallel=1)
 @pytest.fixture(autouse=True)
 def own_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path_factory.mktemp("home")))
-    monkeypatch.setattr("localspec.models.library.FRESH_S", 0.0)
+    monkeypatch.setattr("localspec.models.index.FRESH_S", 0.0)
 
 
 def model(

@@ -16,7 +16,7 @@ from localspec.errors import ModelError, ModelInvalid, ModelNotFound
 from localspec.models import directory
 from localspec.models.catalogue import BUNDLED_DRAFT
 from localspec.models.directory import read_directory
-from localspec.models.model import directory_tokens
+from localspec.models.vocabulary import directory_tokens
 from tests.mlx_pair import mlx_model
 from tests.models import directories
 from tests.models.directories import entry, safetensors

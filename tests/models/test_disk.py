@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import localspec
-from localspec.models.library import Disk, read_disk
+from localspec.models.index import Disk, read_disk
 from localspec.models.model import place_of
 from localspec.protocol.messages import ModelDescription
 from tests.models import directories, ggufs

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.library import absolute, read_disk
+from localspec.models.index import read_disk
+from localspec.models.library import absolute
 from localspec.models.model import model_at, place_of
 from localspec.models.pair import Room, auto_draft
 from localspec.protocol.requests import EngineConfig

@@ -10,8 +10,9 @@ import pytest
 
 from localspec.config import Config, ModelConfig
 from localspec.errors import ModelAmbiguous
-from localspec.models import library
-from localspec.models.library import Sections, places_of, read_disk
+from localspec.models import index
+from localspec.models.index import read_disk
+from localspec.models.library import Sections, places_of
 from localspec.models.model import Format, place_of
 from localspec.protocol.options import Options
 from tests.models import directories
@@ -84,7 +85,7 @@ def test_a_second_quantisation_takes_no_name_away(home: Home) -> None:
     assert find_model("toy:7b") == first
     second = home.file(LM_STUDIO / "me" / "toy" / "Toy-7B-Q4_K_M.gguf", small("b"))
     mlx = directories.write(home.root / LM_STUDIO / "me", name="Toy-7B-4bit")
-    library._recent.until = 0.0
+    index._recent.until = 0.0
     for name in ("toy:7b", "TOY:7b", "toy"):
         assert find_model(name) == second
         assert places_of(name, ()) == {str(second), str(mlx)}
@@ -118,9 +119,9 @@ def scans(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", counted)
-    monkeypatch.setattr(library, "FRESH_S", float("inf"))
+    monkeypatch.setattr(index, "FRESH_S", float("inf"))
     yield read
-    library._recent.until = 0.0
+    index._recent.until = 0.0
 
 
 def test_a_request_reads_the_disk_once(scans: list[str]) -> None:

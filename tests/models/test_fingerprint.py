@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.models.gguf import read_header
-from localspec.models.model import (
+from localspec.models.vocabulary import (
     ALPHABET,
     BYTE,
     CONTROL,

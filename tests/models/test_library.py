@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.errors import ModelInvalid, ModelNotFound
-from localspec.models.library import read_disk
+from localspec.models.index import read_disk
 from localspec.models.model import Format
 from localspec.protocol.messages import ModelDescription, ModelList
 from tests.mlx_pair import in_both_formats

@@ -17,7 +17,7 @@ from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.engine.learning import Learning
 from localspec.errors import ModelInvalid
-from localspec.models import fit, library
+from localspec.models import fit, records
 from localspec.models.fit import build_for, driver, library_build, native_files
 from localspec.models.gguf import read_header
 from localspec.models.model import model_at
@@ -191,13 +191,13 @@ def test_pairs_of_another_library_or_driver_are_not_believed(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     target, draft = (model_at(Path(shutil.copy(path, tmp_path))) for path in (TARGET, DRAFT))
-    directory, learnt = library.learnt_dir(), library.TriedRecord()
-    learnt.tried = library.Tried(100, 90, 1.5)
-    library.Record(directory, library.name_of_pair(target, draft), learnt).write()
-    assert library.known_of(target, draft).drafted == 100
+    directory, learnt = records.learnt_dir(), records.TriedRecord()
+    learnt.tried = records.Tried(100, 90, 1.5)
+    records.Record(directory, records.name_of_pair(target, draft), learnt).write()
+    assert records.known_of(target, draft).drafted == 100
     if change == "library":
         monkeypatch.setattr(fit, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
     else:
         monkeypatch.setattr(fit, "driver", lambda: "NVRM version: 570.86.15")
-    assert library.known_of(target, draft) == library.Tried()
+    assert records.known_of(target, draft) == records.Tried()
     assert os.listdir(directory)  # what was known is there again with the old library

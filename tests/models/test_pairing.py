@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from localspec.errors import TokenizerMismatch
-from localspec.models.model import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tokens, check_pair
+from localspec.models.vocabulary import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tokens, check_pair
 
 WORDS = [b"w%d" % n for n in range(200)]
 

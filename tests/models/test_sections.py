@@ -8,7 +8,7 @@ import pytest
 
 from localspec.config import parse_config
 from localspec.errors import ModelAmbiguous, ModelInvalid, ModelNotFound
-from localspec.models import library
+from localspec.models import index
 from localspec.models.catalogue import bundled_model
 from localspec.models.library import Sections, places_of
 from localspec.protocol.options import Options
@@ -59,7 +59,7 @@ def test_a_model_is_one_by_all_of_its_names(heading: str, name: str) -> None:
 def test_a_model_of_a_configured_directory_is_found_once_it_is_there(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(library, "FRESH_S", 0.0)
+    monkeypatch.setattr(index, "FRESH_S", 0.0)
     found = sections(f'model_dirs = ["{tmp_path}"]\n[models."mine"]\nn_ctx = 64')
     path = tmp_path / "mine.gguf"
     assert found.engine("mine").n_ctx == 64

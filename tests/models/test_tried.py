@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from localspec import home
-from localspec.models.library import ENOUGH, Record, Tried, TriedRecord, known_of, learnt_dir, name_of_pair
 from localspec.models.model import model_at
+from localspec.models.records import ENOUGH, Record, Tried, TriedRecord, known_of, learnt_dir, name_of_pair
 from tests.models.ggufs import DRAFT, TARGET
 
 

@@ -11,7 +11,7 @@ from localspec.errors import ModelError, ModelInvalid
 from localspec.models.catalogue import BUNDLED_DRAFT
 from localspec.models.directory import read_directory
 from localspec.models.gguf import read_header
-from localspec.models.model import Tokens, read_tokens
+from localspec.models.vocabulary import Tokens, read_tokens
 from tests.mlx_pair import mlx_model
 from tests.models import directories
 from tests.models.ggufs import BOOL, DRAFT, gguf, string, tensor, uint32, value, vocabulary, write

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 from localspec.backends.base import FimTokens, TypedNames, recommended
 from localspec.errors import ModelInvalid
 from localspec.models.directory import ModelDirectory, chat_template, read_settings, text_of_token
-from localspec.models.model import FIM_PREFIXES, directory_tokens
+from localspec.models.vocabulary import FIM_PREFIXES, directory_tokens
 from localspec.protocol.options import Options
 
 # Special tokens by their texts, as llama.cpp finds them (src/llama-vocab.cpp), so that a model ends its

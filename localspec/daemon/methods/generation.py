@@ -22,7 +22,7 @@ from localspec.daemon.relay import Exchange, Receiver
 from localspec.daemon.workers.pool import Pool, key_of
 from localspec.daemon.workers.worker import WorkerProcess
 from localspec.errors import EngineBusy, EngineCrashed, InvalidOptions
-from localspec.models.library import marked, read_disk
+from localspec.models.index import marked, read_disk
 from localspec.models.pair import Pair
 from localspec.protocol import messages
 from localspec.protocol.frames import Streamed, Tokenize, Tokenized

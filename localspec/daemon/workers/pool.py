@@ -24,7 +24,8 @@ from localspec.errors import EngineBusy, ShuttingDown, from_dict
 from localspec.models import library
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
 from localspec.models.fit import Needs, free_memory, has_device_code, needs_beside, servers_of
-from localspec.models.library import Sections, meant, places_of, recent_disk
+from localspec.models.index import recent_disk
+from localspec.models.library import Sections, meant, places_of
 from localspec.models.model import FORMATS, Model
 from localspec.models.pair import Drafter, Pair, Room, choose, is_apple_silicon
 from localspec.protocol.frames import Drafted, Forget, Load, Loading, Ready
