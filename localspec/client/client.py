@@ -10,7 +10,7 @@ from typing import Any, Self, TypedDict, TypeVar, Unpack
 
 from localspec._version import __version__
 from localspec.client import discovery
-from localspec.client.wire import Socket, Stream, Subscription, Wire, open_socket
+from localspec.client.wire import Requester, Socket, Stream, Subscription, Wire, open_socket
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, EngineBusy, InvalidOptions, LocalspecError, ShuttingDown
 from localspec.protocol import messages as wire
@@ -75,7 +75,7 @@ class Client:
     :class:`~localspec.errors.DaemonUnavailable` in every request that still runs.
     """
 
-    def __init__(self, wire: Wire, welcome: wire.Initialized) -> None:
+    def __init__(self, wire: Requester, welcome: wire.Initialized) -> None:
         self._wire = wire
         self.welcome = welcome
         self.kept_for = ""

@@ -85,6 +85,7 @@ class Stream(Generic[T]):
         self._began, self._loading = time.monotonic(), False
         self._cancel = cancel
         self._events: asyncio.Queue[Event | None] = asyncio.Queue()
+        self._put: Callable[[Event | None], None] = self._events.put_nowait
         self._end: asyncio.Future[T] = asyncio.get_running_loop().create_future()
         # An error that is never read must not be logged by asyncio.
         self._end.add_done_callback(lambda end: None if end.cancelled() else end.exception())
@@ -106,6 +107,17 @@ class Stream(Generic[T]):
                 self._end.result()
             raise StopAsyncIteration
         return event
+
+    def forward(self, take: Callable[[Event | T | BaseException], None]) -> None:
+        """Have ``take`` called with each event, those that wait first, and at last with the result or the
+        error; nothing is to be read here then."""
+
+        def put(event: Event | None) -> None:
+            take(self._end.exception() or self._end.result() if event is None else event)
+
+        while not self._events.empty():
+            put(self._events.get_nowait())
+        self._put = put
 
     async def result(self) -> T:
         """The request's result; raises its typed error."""
@@ -139,7 +151,7 @@ class Stream(Generic[T]):
             self._note_load()
         if isinstance(event, StreamDelta):
             self.seq = event.seq
-        self._events.put_nowait(event)
+        self._put(event)
 
     def finish(self, end: T | Exception) -> None:
         """End the stream with a result or an error."""
@@ -149,7 +161,7 @@ class Stream(Generic[T]):
                 self._end.set_exception(end)
             else:
                 self._end.set_result(end)
-            self._events.put_nowait(None)
+            self._put(None)
 
     def _note_load(self) -> None:
         """Note the time: the model is loaded, if it was being loaded."""
@@ -232,6 +244,24 @@ class Socket(Protocol):
         """Close the connection."""
 
 
+class Requester(Protocol):
+    """The daemon, as a client sees it."""
+
+    lost: str | None
+    """the reason why requests fail from now on; None while they do not"""
+    subscription: Subscription | None
+    """the current subscription to events, if any"""
+
+    def request(self, method: str, params: object, type: type[T]) -> Stream[T]:
+        """Send a request whose result is a ``type``."""
+
+    async def close(self) -> None:
+        """End all requests."""
+
+    async def closed(self) -> None:
+        """Wait for the end, by either side."""
+
+
 class Wire:
     """Matches responses to requests; every request ends, at the latest with the connection."""
 
@@ -241,9 +271,7 @@ class Wire:
         self._live: dict[Id, tuple[Stream[Any], Any]] = {}
         self._outgoing: asyncio.Queue[str] = asyncio.Queue()
         self.lost: str | None = None
-        """the reason why the connection is closed; None while it is open"""
         self.subscription: Subscription | None = None
-        """the current subscription to events, if any"""
         self.max_frame: int | None = None
         """the largest request that the daemon accepts, in bytes; None until it is initialized"""
         self._tasks = [asyncio.create_task(self._send_all()), asyncio.create_task(self._receive_all())]
@@ -344,7 +372,7 @@ class Wire:
 
 def _outcome(response: Response, type: Any) -> Any:
     if response.error is not None:
-        return _error(response.error)
+        return error_of(response.error)
     try:
         return _decoded(response.result or jsonrpc.EMPTY, type)
     except ProtocolFault as error:
@@ -358,7 +386,7 @@ def _decoded(raw: msgspec.Raw, type: Any) -> Any:
         raise ProtocolFault(INVALID_PARAMS, str(error)) from None
 
 
-def _error(error: ErrorObject) -> LocalspecError:
+def error_of(error: ErrorObject) -> LocalspecError:
     """The typed error: a LocalspecError by its code, a wrong parameter as InvalidOptions, else internal."""
     if error.data is not None:
         return from_dict(error.data)

@@ -22,7 +22,7 @@ from localspec.errors import Gone, InvalidOptions, LocalspecError
 from localspec.protocol import jsonrpc
 from localspec.protocol.frames import DELTA, LIVE, Loading, Streamed
 from localspec.protocol.jsonrpc import Id, ProtocolFault
-from localspec.protocol.messages import ModelProgress, StreamProgress, StreamStarted
+from localspec.protocol.messages import NOTIFICATIONS, ModelProgress, StreamProgress, StreamStarted
 from localspec.protocol.requests import LiveEvent, Result, RoundEvent
 
 LIVE_SHARE = 8
@@ -30,9 +30,12 @@ LIVE_SHARE = 8
 OVERFLOW = 16
 """multiple of the buffer's size at which a client is dropped without delay"""
 
+Notified = StreamStarted | StreamProgress | ModelProgress
+METHODS_OF = {kind: method for method, kind in NOTIFICATIONS.items()}
+
 
 class Socket(Protocol):
-    """A client's connection, by a WebSocket or in memory."""
+    """A client's connection."""
 
     on_ready: Callable[[], None]
     """called when the client has caught up"""
@@ -54,15 +57,21 @@ class Socket(Protocol):
         """Close the connection at once."""
 
 
-class Outbox:
+class Peer:
+    """A client; ``kinds`` are those of live events that it has subscribed to."""
+
+    def __init__(self) -> None:
+        self.kinds: frozenset[str] = frozenset()
+
+
+class Outbox(Peer):
     """A queue of ``limit`` bytes; ``on_slow`` is called once it has been full for ``patience`` seconds.
 
     A client that keeps up has no queue: its messages are written at once.
     """
 
     def __init__(self, socket: Socket, limit: int, patience: float, on_slow: Callable[[], None]) -> None:
-        self.kinds: frozenset[str] = frozenset()
-        """the kinds of live events that the client has subscribed to"""
+        super().__init__()
         self.sent = asyncio.Event()
         """set once it is closed and empty"""
         self._socket = socket
@@ -190,19 +199,14 @@ class Receiver:
 
 
 class Exchange(Receiver):
-    """Sends the messages of one request, and ends the request when it is cancelled.
+    """One request of a ``client``: its messages, and its end when it is cancelled."""
 
-    ``client``: the outbox of the connection, by which the connection is known.
-    """
-
-    def __init__(self, id: Id, client: Outbox) -> None:
+    def __init__(self, id: Id, client: Peer) -> None:
         super().__init__()
         self.id = id
         self.client = client
         self.on_lost: Callable[[], None] = self.cancel
         """called when the client is lost: a stream may go on without it, anything else is cancelled"""
-        self._id = msgspec.json.encode(id)
-        self._delta = _head(DELTA, self._id) + b'"seq":'
 
     @property
     def watched(self) -> bool:
@@ -214,31 +218,55 @@ class Exchange(Receiver):
         if event.method == LIVE:
             self.pass_on(event)
 
+    def model_progress(self, model: str, frame: Loading) -> None:
+        self.notify(ModelProgress(model, frame.stage, frame.fraction))
+
+    def pass_on(self, event: Streamed) -> None:
+        """Send an event that is not a delta."""
+        raise NotImplementedError
+
+    def delta(self, seq: int, params: bytes) -> None:
+        """Send the delta with this number."""
+        raise NotImplementedError
+
+    def notify(self, event: Notified) -> None:
+        """Send an event of the daemon's own."""
+        raise NotImplementedError
+
+    def answer(self, answer: object) -> None:
+        """Send the one response: a result or an error."""
+        raise NotImplementedError
+
+
+class WireExchange(Exchange):
+    """One request of a connection, whose messages are frames in its outbox."""
+
+    def __init__(self, id: Id, client: Outbox) -> None:
+        super().__init__(id, client)
+        self._outbox = client
+        self._id = msgspec.json.encode(id)
+        self._delta = _head(DELTA, self._id) + b'"seq":'
+
     def pass_on(self, event: Streamed) -> None:
         """Send an event that is not a delta; a round is dropped for a client that is slow."""
         frame = b"%b%b}" % (_head(event.method, self._id), event.params[1:])
         if event.method != LIVE:
-            self.client.put(frame)
+            self._outbox.put(frame)
         elif self.watched:
-            self.client.live(frame)
+            self._outbox.live(frame)
 
     def delta(self, seq: int, params: bytes) -> None:
-        """Send the delta with this number."""
-        self.client.put(b"%b%d,%b}" % (self._delta, seq, params[1:]))
+        self._outbox.put(b"%b%d,%b}" % (self._delta, seq, params[1:]))
 
-    def notify(self, method: str, params: object) -> None:
-        self.client.put(jsonrpc.notification(method, params).encode())
-
-    def model_progress(self, model: str, frame: Loading) -> None:
-        self.notify("model/progress", ModelProgress(model, frame.stage, frame.fraction))
+    def notify(self, event: Notified) -> None:
+        self._outbox.put(jsonrpc.notification(METHODS_OF[type(event)], event).encode())
 
     def answer(self, answer: object) -> None:
-        """Send the one response: a result or an error."""
         if isinstance(answer, (LocalspecError, ProtocolFault)):
             frame = jsonrpc.failure(self.id, answer)
         else:
             frame = jsonrpc.result(self.id, answer)
-        self.client.put(frame.encode())
+        self._outbox.put(frame.encode())
 
 
 def _head(method: str, id: bytes) -> bytes:
@@ -395,8 +423,8 @@ class Streams:
     ) -> Result:
         """Run ``work`` as a stream that ``exchange`` follows from its start; returns the result."""
         stream = Stream(self, session=session, patience=patience)
-        exchange.notify("stream/started", StreamStarted(exchange.id, stream.id))
-        exchange.notify("stream/progress", StreamProgress(exchange.id, "queued", 0.0))
+        exchange.notify(StreamStarted(exchange.id, stream.id))
+        exchange.notify(StreamProgress(exchange.id, "queued", 0.0))
         # It takes the place of its request.
         self._busy.discard(exchange)
         self._busy.add(stream)

@@ -14,7 +14,7 @@ import socket
 import sqlite3
 import sys
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, suppress
 from functools import partial
 from http import HTTPStatus
@@ -39,7 +39,6 @@ from localspec.daemon.access import Socket as BoundedSocket
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.metrics import OneLine, keep_small, redirect
-from localspec.daemon.relay import Socket
 from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError, of_system
 from localspec.home import read_regular
@@ -250,7 +249,7 @@ RESTART, RUN = "`localspec daemon restart`", "`localspec daemon run --http`"
 END_S = 1.0
 """longest wait for the end of the requests that are cancelled after that"""
 
-Serve = Callable[[Config, Callable[[Socket], Coroutine[Any, Any, None]]], AbstractAsyncContextManager[str]]
+Serve = Callable[[Config, Daemon], AbstractAsyncContextManager[str]]
 """serves HTTP while entered and yields its address; raises :class:`DaemonUnavailable`"""
 
 
@@ -292,9 +291,7 @@ class Server:
     async def _open_http(self, stack: AsyncExitStack) -> None:
         daemon = self._daemon
         try:
-            daemon.http = await stack.enter_async_context(
-                self._serve_http(self._config, lambda pipe: Connection(pipe, daemon).serve())
-            )
+            daemon.http = await stack.enter_async_context(self._serve_http(self._config, daemon))
             log.info("the HTTP server listens at %s", daemon.http)
         except DaemonUnavailable as error:
             if self._must_open_http:

@@ -5,17 +5,19 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import defaultdict
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from functools import partial
 from itertools import accumulate
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import msgspec
 from msgspec.structs import replace
 
 from localspec.client import Stream
 from localspec.errors import ShuttingDown
-from localspec.http.endpoint import begun
+from localspec.http.endpoint import SILENCE_S
 from localspec.http.sampling import TimedSampling
 from localspec.protocol.messages import StreamDelta, StreamProgress
 from localspec.protocol.requests import Result, Token
@@ -30,9 +32,6 @@ class Piece(NamedTuple):
     """fields for the chunk of the piece"""
 
 
-Queue = asyncio.Queue[Piece | BaseException]
-
-
 async def whole(streams: Iterable[Stream[Result]]) -> list[tuple[list[Token], Result]]:
     """Return all answers once all are complete, each with the tokens of its text."""
 
@@ -43,33 +42,71 @@ async def whole(streams: Iterable[Stream[Result]]) -> list[tuple[list[Token], Re
     return await asyncio.gather(*map(ended, streams))
 
 
-async def pieces(
-    streams: Sequence[Stream[Result]], body: TimedSampling | None = None
-) -> AsyncIterator[Piece]:
-    """Return the pieces of all answers as they come, with the progress of their prompts and the timings that
-    the body asks for.
+class Pieces:
+    """The pieces of all answers as they come, and None after each :data:`SILENCE_S` without one; with the
+    progress of their prompts and the timings that the body asks for.
 
-    See :func:`begun` for errors; an answer that is still queued delays none of the others.
+    Iterating raises the first error of any answer. One that is still queued delays none of the others.
     """
-    return _timed(await begun(_merged(streams)), body or TimedSampling())
 
+    def __init__(self, streams: Sequence[Stream[Result]], body: TimedSampling | None = None) -> None:
+        self._body = body or TimedSampling()
+        self._left = len(streams)
+        self._waiting: deque[Piece | BaseException] = deque()
+        self._arrived = asyncio.Event()
+        for number, stream in enumerate(streams):
+            stream.forward(partial(self._take, number, Pace()))
 
-async def _timed(found: AsyncIterator[Piece], body: TimedSampling) -> AsyncIterator[Piece]:
-    paces: defaultdict[int, Pace] = defaultdict(Pace)
-    async for piece in found:
-        pace, event = paces[piece.number], piece.event
-        if isinstance(event, StreamProgress):
-            progress: dict[str, Any] = {"prompt_progress": pace.read(event)}
-            if body.timings_per_token:
-                progress["timings"] = pace.after(())
-            if body.return_progress:
-                yield piece._replace(more=progress)
-        elif isinstance(event, StreamDelta):
+    async def begin(self) -> Self:
+        """Wait for the first piece, up to :data:`SILENCE_S`. Raises its error, which has its own HTTP status
+        until then."""
+        if await self._arrive() and isinstance(first := self._waiting[0], BaseException):
+            raise first
+        return self
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Piece | None:
+        if not self._left:
+            raise StopAsyncIteration
+        if not await self._arrive():
+            return None
+        piece = self._waiting.popleft()
+        if isinstance(piece, BaseException):
+            raise piece
+        self._left -= isinstance(piece.event, Result)
+        return piece
+
+    async def _arrive(self) -> bool:
+        """Wait for a piece; return False after a silence."""
+        if not self._waiting:
+            self._arrived.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(SILENCE_S):
+                    await self._arrived.wait()
+        return bool(self._waiting)
+
+    def _take(self, number: int, pace: Pace, event: Any) -> None:
+        """Add an event of an answer, or its end."""
+        if isinstance(event, StreamDelta):
             for delta in _rated(event):
-                more = {"timings": pace.after(delta.tokens)} if body.timings_per_token else {}
-                yield piece._replace(event=delta, more=more)
-        else:
-            yield piece
+                more = {"timings": pace.after(delta.tokens)} if self._body.timings_per_token else {}
+                self._waiting.append(Piece(number, delta, more))
+        elif isinstance(event, StreamProgress):
+            if not event.total:
+                return  # a prompt's progress counts from when it is accepted on
+            progress: dict[str, Any] = {"prompt_progress": pace.read(event)}
+            if self._body.timings_per_token:
+                progress["timings"] = pace.after(())
+            if self._body.return_progress:
+                self._waiting.append(Piece(number, event, progress))
+        elif isinstance(event, Result):
+            self._waiting.append(Piece(number, event))
+        elif isinstance(event, BaseException):
+            self._waiting.append(event)
+        if self._waiting:
+            self._arrived.set()
 
 
 def _rated(delta: StreamDelta) -> Iterator[StreamDelta]:
@@ -81,34 +118,6 @@ def _rated(delta: StreamDelta) -> Iterator[StreamDelta]:
     for token in delta.tokens:
         yield replace(delta, text=delta.text[at : at + token.chars], tokens=(token,))
         at += token.chars
-
-
-async def _feed(queue: Queue, number: int, stream: Stream[Result]) -> None:
-    try:
-        async for event in stream.events():
-            # A prompt's progress counts from when it is accepted on.
-            if isinstance(event, StreamDelta) or (isinstance(event, StreamProgress) and event.total):
-                queue.put_nowait(Piece(number, event))
-        queue.put_nowait(Piece(number, await stream.result()))
-    except Exception as error:
-        # Any error is raised where the pieces are read.
-        queue.put_nowait(error)
-
-
-async def _merged(streams: Sequence[Stream[Result]]) -> AsyncIterator[Piece]:
-    queue: Queue = asyncio.Queue()
-    tasks = [asyncio.create_task(_feed(queue, i, stream)) for i, stream in enumerate(streams)]
-    left = len(tasks)
-    try:
-        while left:
-            piece = await queue.get()
-            if isinstance(piece, BaseException):
-                raise piece
-            yield piece
-            left -= isinstance(piece.event, Result)
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 def uncut(result: Result) -> Result:

@@ -7,7 +7,7 @@ and ``context_management`` are accepted and have no effect: every prompt reuses 
 from __future__ import annotations
 
 import uuid
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from http import HTTPStatus
 from typing import Any
 
@@ -17,7 +17,7 @@ from localspec.client import Client
 from localspec.errors import LocalspecError
 from localspec.http import answers, sampling
 from localspec.http import conversation as chats
-from localspec.http.answers import Piece, statistics, uncut
+from localspec.http.answers import statistics, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
 from localspec.http.conversation import Choice, Content, Tools, joined, message_of
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
@@ -113,7 +113,7 @@ async def messages(client: Client, body: MessagesBody) -> Answer:
     options = await options_of(client, body, names, think=body.most_thoughts)
     stream = chats.answer(client, asked, options, **body.generating())
     if body.stream:
-        return _events(body, _head(options), await answers.pieces([stream], body))
+        return _events(body, _head(options), await answers.Pieces([stream], body).begin())
     result = await stream.result()
     content = [content_of(each) for each in blocks_of(result, thoughts=body.thinks) if not each.is_cut]
     return {**_head(options), "content": content, **_end(result), "localspec": statistics(result)}
@@ -231,11 +231,14 @@ def events_of(step: Step) -> Iterator[dict[str, Any]]:
 
 
 async def _events(
-    body: MessagesBody, head: dict[str, Any], pieces: AsyncIterator[Piece]
-) -> AsyncIterator[dict[str, Any]]:
+    body: MessagesBody, head: dict[str, Any], pieces: answers.Pieces
+) -> AsyncGenerator[dict[str, Any] | None]:
     """Yield the events of an answer. The first one has the usage that is known then."""
     has_begun = False
     async for event, _ in steps_of(pieces, thoughts=body.thinks):
+        if event is None:
+            yield None
+            continue
         if not has_begun:
             read = (event.total, event.cached) if isinstance(event, StreamProgress) else (0, 0)
             yield {"type": "message_start", "message": {**head, "usage": _usage(*read, 0)}}

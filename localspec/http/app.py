@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -23,7 +23,7 @@ from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
 from localspec.http import anthropic, llama_cpp, ollama, openai, responses
 from localspec.http.dialect import Dialect
-from localspec.http.endpoint import Answer, Connect, Endpoint, body_of, noting_silence, unless_gone
+from localspec.http.endpoint import Answer, Connect, Endpoint, body_of, unless_gone
 from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal, confine
 from localspec.http.models import settle_model
 from localspec.protocol.options import LONGEST_SHOWN
@@ -89,12 +89,11 @@ def create(
     origins: tuple[str, ...] = (),
     hosts: tuple[str, ...] = (),
 ) -> Starlette:
-    """Build the HTTP application; ``token`` reads its token, ``connect`` opens a request's connection to the
+    """Build the HTTP application; ``token`` reads its token, ``connect`` makes a request's client of the
     daemon, ``without_token`` names dialects open to all.
 
-    At most ``most`` requests with the token run at once, each on its own connection to the daemon, and half
-    as many without it. Web pages of ``origins`` are accepted with the token; ``hosts`` are further
-    names of this machine.
+    At most ``most`` requests with the token run at once, and half as many without it. Web pages of
+    ``origins`` are accepted with the token; ``hosts`` are further names of this machine.
     """
     limits = {True: most, False: max(1, most // SHARE)}
     rooms = {owner: (limit, asyncio.Semaphore(limit)) for owner, limit in limits.items()}
@@ -138,7 +137,7 @@ def create(
 class Address:
     """One endpoint as an ASGI application; ``rooms`` are those of requests with the token and without it.
 
-    A request holds a connection to the daemon and a place in its room until its answer is complete. Both are
+    A request holds a client of the daemon and a place in its room until its answer is complete. Both are
     released before the end of the answer is sent, so that the client's next request finds a place.
     """
 
@@ -170,24 +169,24 @@ class Address:
             if room.locked():
                 raise QueueFull(f"the HTTP server already runs its limit of {limit} requests", AGAIN)
             await held.enter_async_context(room)
-            client = await self.connect()
+            client = self.connect()
             held.push_async_callback(client.close)
             answer = await unless_gone(request, self._work(request, body, client))
         except ClientDisconnect:
             return Response(status_code=499)  # the client has disconnected
         except Exception as error:  # each has its response
             return _error(self.dialect, *self._known(error))
-        if isinstance(answer, AsyncIterator):
+        if isinstance(answer, AsyncGenerator):
             return StreamingResponse(self._framed(answer, held), media_type=self.dialect.framing.media_type)
         return answer if isinstance(answer, Response) else _json(answer)
 
-    async def _framed(self, values: AsyncIterator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
+    async def _framed(self, values: AsyncGenerator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
         """Yield the values, framed, as they come, with signs of life; close ``held`` before the end is
         sent."""
         framing = self.dialect.framing
         try:
-            async with aclosing(noting_silence(values)) as noted:
-                async for value in noted:
+            async with aclosing(values):
+                async for value in values:
                     if framed := framing.alive if value is None else framing.frame(value):
                         yield framed
             await held.aclose()

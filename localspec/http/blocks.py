@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
-from localspec.http.answers import Piece
+from localspec.http.answers import Pieces
 from localspec.protocol.messages import StreamProgress
 from localspec.protocol.requests import CallBegun, Channel, Result, ToolCall
 
@@ -35,13 +35,14 @@ class Step(NamedTuple):
 
 
 async def steps_of(
-    pieces: AsyncIterator[Piece], *, thoughts: bool = True
-) -> AsyncIterator[tuple[Step | StreamProgress | Result, dict[str, Any]]]:
+    pieces: Pieces, *, thoughts: bool = True
+) -> AsyncIterator[tuple[Step | StreamProgress | Result | None, dict[str, Any]]]:
     """Yield the steps of an answer's blocks, the progress of its prompt, and its result, each with further
-    fields for its events; ``thoughts``: with the blocks of the channel ``thinking``."""
+    fields for its events, and None in a silence; ``thoughts``: with those of the channel ``thinking``."""
     block, number = None, 0
-    async for _, event, more in pieces:
-        if isinstance(event, StreamProgress):
+    async for piece in pieces:
+        event, more = (None, {}) if piece is None else (piece.event, piece.more)
+        if event is None or isinstance(event, StreamProgress):
             yield event, more
             continue
         if isinstance(event, Result):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
@@ -40,16 +40,16 @@ T = TypeVar("T")
 Refused = Mapping[str, "tuple[Any, ...] | Refused"]
 """fields of a body, or of the objects in it, that are refused, with the values that change nothing: -1 stands
 for every negative number"""
-Connect = Callable[[], Awaitable[Client]]
-"""opens a connection to the daemon for one request"""
+Connect = Callable[[], Client]
+"""makes the client of the daemon for one request"""
 Answer = Any
-"""a response, or its content: a JSON value, or an :class:`AsyncIterator` of JSON values that are sent as they
-come"""
+"""a response, or its content: a JSON value, or an :class:`AsyncGenerator` of JSON values that are sent as
+they come, and of None where a sign of life is due"""
 
 
 class Endpoint(NamedTuple):
-    """A path and method; ``handler`` gets its own connection to the daemon and the checked ``body``, without
-    the fields ``refused``. ``open`` is True if no token is needed; there is no connection then."""
+    """A path and method; ``handler`` gets a client of the daemon and the checked ``body``, without
+    the fields ``refused``. ``open`` is True if no token is needed; there is no client then."""
 
     method: Literal["GET", "POST", "DELETE"]
     path: str
@@ -107,43 +107,7 @@ async def unless_gone(request: Request, work: Awaitable[T]) -> T:
         await _ended(task)
 
 
-async def begun(pieces: AsyncIterator[T]) -> AsyncIterator[T]:
-    """Await the first piece of an answer, up to :data:`SILENCE_S`, then return all: an error until then has
-    its own HTTP status."""
-    noted = noting_silence(pieces)
-    first = await _next(noted)
-
-    async def all_of_it() -> AsyncIterator[T]:
-        if first is not None:
-            yield first
-        async for piece in noted:
-            if piece is not None:
-                yield piece
-
-    return all_of_it()
-
-
-async def noting_silence(pieces: AsyncIterator[T]) -> AsyncGenerator[T | None]:
-    """Yield the pieces as they come, and None after each :data:`SILENCE_S` without one."""
-    coming: asyncio.Future[T | None] | None = None
-    try:
-        while True:
-            coming = coming or asyncio.ensure_future(_next(pieces))
-            done, _ = await asyncio.wait([coming], timeout=SILENCE_S)
-            if done and (piece := coming.result()) is None:
-                return
-            yield piece if done else None
-            coming = None if done else coming
-    finally:
-        if coming is not None:
-            await _ended(coming)
-
-
-async def _next(pieces: AsyncIterator[T]) -> T | None:
-    return await anext(pieces, None)
-
-
-async def each(values: list[Any]) -> AsyncIterator[Any]:
+async def each(values: list[Any]) -> AsyncGenerator[Any]:
     """Yield the values of an answer that is complete, as the pieces of a stream."""
     for value in values:
         yield value

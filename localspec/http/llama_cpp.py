@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
 from functools import partial, reduce
 from http import HTTPStatus
@@ -27,7 +27,7 @@ from localspec._version import __version__
 from localspec.client import Client
 from localspec.errors import LocalspecError
 from localspec.http import answers, openai, prompts, sampling
-from localspec.http.answers import Piece, entries, statistics, timings, uncut
+from localspec.http.answers import entries, statistics, timings, uncut
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models, read_texts
@@ -188,7 +188,7 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
     each_prompt = [prompt for prompt in given for _ in range(count)]
     streams = await prompts.continued(client, given, options, count, body.generating())
     if body.stream:
-        return _chunks(body, options, each_prompt, await answers.pieces(streams, body))
+        return _chunks(body, options, each_prompt, await answers.Pieces(streams, body).begin())
     found = []
     for i, (prompt, (tokens, result)) in enumerate(
         zip(each_prompt, await answers.whole(streams), strict=True)
@@ -234,9 +234,13 @@ async def _text(client: Client, given: tuple[int, ...] | ChatPrompt, model: str 
 
 
 async def _chunks(
-    body: CompletionBody, options: Options, each_prompt: list[prompts.Single], pieces: AsyncIterator[Piece]
-) -> AsyncIterator[Any]:
-    async for index, event, more in pieces:
+    body: CompletionBody, options: Options, each_prompt: list[prompts.Single], pieces: answers.Pieces
+) -> AsyncGenerator[Any]:
+    async for piece in pieces:
+        if piece is None:
+            yield None
+            continue
+        index, event, more = piece
         if isinstance(event, Result):
             facts = _facts(body, options, each_prompt[index], event, "")
             yield _picked(body, facts | {"index": index})

@@ -7,11 +7,10 @@ localspec's own settings set the size of a model's context.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import re
 import time
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -21,11 +20,11 @@ import msgspec
 from localspec._version import __version__
 from localspec.client import Client, Stream
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.http import answers, conversation, models, sampling
-from localspec.http.answers import answer_s, prompt_s, statistics, uncut
+from localspec.http import conversation, models, sampling
+from localspec.http.answers import Pieces, answer_s, prompt_s, statistics, uncut
 from localspec.http.conversation import Effort, Messages, Tools, budget_of, message_of, thinking_of
 from localspec.http.dialect import NDJSON, Dialect, sentence
-from localspec.http.endpoint import Answer, Endpoint, Refused, each, noting_silence
+from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import configured, is_at, model_named, modified_s, named_models
 from localspec.http.sampling import ANY_OBJECT, Ours, Sampling, length_of, options_of
 from localspec.models.fit import context_size
@@ -205,26 +204,23 @@ async def chat(client: Client, body: ChatBody) -> Answer:
 
 async def _answer(body: GenerationBody, stream: Stream[Result], shape: Shape, began: float) -> Answer:
     if body.stream is not False:
-        return _chunks(body, await answers.pieces([stream]), shape, began)
+        return _chunks(body, await Pieces([stream]).begin(), shape, began)
     result = await stream.result()
     return {**_head(body), **shape(result.text, result.thinking, result.tool_calls), **_end(result, began)}
 
 
-async def _chunks(
-    body: GenerationBody, pieces: AsyncIterator[answers.Piece], shape: Shape, began: float
-) -> AsyncGenerator[Any]:
-    async with contextlib.aclosing(noting_silence(pieces)) as noted:
-        async for piece in noted:
-            event = None if piece is None else piece.event
-            if isinstance(event, Result):
-                if event.tool_calls:
-                    yield {**_head(body), **shape("", "", event.tool_calls), "done": False}
-                yield {**_head(body), **shape(""), **_end(event, began)}
-            elif not isinstance(event, StreamDelta):  # an empty text is the sign of life
-                yield {**_head(body), **shape(""), "done": False}
-            elif event.channel != "call":  # calls come whole
-                text, thinking = (event.text, "") if event.channel == "answer" else ("", event.text)
-                yield {**_head(body), **shape(text, thinking), "done": False}
+async def _chunks(body: GenerationBody, pieces: Pieces, shape: Shape, began: float) -> AsyncGenerator[Any]:
+    async for piece in pieces:
+        event = None if piece is None else piece.event
+        if isinstance(event, Result):
+            if event.tool_calls:
+                yield {**_head(body), **shape("", "", event.tool_calls), "done": False}
+            yield {**_head(body), **shape(""), **_end(event, began)}
+        elif not isinstance(event, StreamDelta):  # an empty text is the sign of life
+            yield {**_head(body), **shape(""), "done": False}
+        elif event.channel != "call":  # calls come whole
+            text, thinking = (event.text, "") if event.channel == "answer" else ("", event.text)
+            yield {**_head(body), **shape(text, thinking), "done": False}
 
 
 def _head(body: GenerationBody) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncGenerator, Callable, Iterable
 from http import HTTPStatus
 from typing import Any
 
@@ -20,7 +20,7 @@ from localspec._version import __version__
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import answers, conversation, prompts, sampling
-from localspec.http.answers import Piece, statistics, timings, uncut
+from localspec.http.answers import Pieces, statistics, timings, uncut
 from localspec.http.conversation import Choice, Messages, Tools
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, PathId, Refused, each
@@ -162,7 +162,7 @@ async def chat(client: Client, body: ChatBody) -> Answer:
             return {"delta": delta_of(piece, index, called), **rates}
 
         envelope |= {"object": "chat.completion.chunk"}
-        return _chunks(envelope, body, begin, await answers.pieces(streams, body), shape, {"delta": {}})
+        return _chunks(envelope, body, begin, await Pieces(streams, body).begin(), shape, {"delta": {}})
     found = await answers.whole(streams)
     choices = [{"message": turn_of(end), "logprobs": entries(end.text, tokens)} for tokens, end in found]
     return _end(envelope, choices, [result for _, result in found], len(found))
@@ -245,7 +245,7 @@ async def text(client: Client, body: TextBody) -> Answer:
             return {"text": piece.text, "logprobs": columns(piece.text, piece.tokens, offset)}
 
         last = {"text": "", "logprobs": None}
-        return _chunks(envelope, body, [], await answers.pieces(streams, body), shape, last)
+        return _chunks(envelope, body, [], await Pieces(streams, body).begin(), shape, last)
     found = await answers.whole(streams)
     choices = [{"text": end.text, "logprobs": columns(end.text, tokens)} for tokens, end in found]
     return _end(envelope, choices, [result for _, result in found], count)
@@ -336,17 +336,21 @@ async def _chunks(
     envelope: dict[str, Any],
     body: GenerationBody,
     begin: list[dict[str, Any]],
-    pieces: AsyncIterator[Piece],
+    pieces: Pieces,
     shape: Shape,
     last: dict[str, Any],
-) -> AsyncIterator[Any]:
+) -> AsyncGenerator[Any]:
     """Yield the chunks of all answers; ``begin`` has the contents of first chunks, ``last`` is that of each
     answer's last one."""
     envelope = envelope | _no_usage(body)
     ended: dict[int, Result] = {}
     for index, content in enumerate(begin):
         yield _chunk(envelope, index, content)
-    async for index, event, more in pieces:
+    async for piece in pieces:
+        if piece is None:
+            yield None
+            continue
+        index, event, more = piece
         if isinstance(event, Result):
             ended[index] = event
         else:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 import uuid
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncGenerator, Iterable, Iterator
 from functools import cache
 from http import HTTPStatus
 from itertools import chain, count
@@ -20,9 +20,9 @@ from msgspec.structs import replace
 
 from localspec.client import Client
 from localspec.errors import LocalspecError
-from localspec.http import answers, openai, sampling
 from localspec.http import conversation as chats
-from localspec.http.answers import Piece, statistics, timings, uncut
+from localspec.http import openai, sampling
+from localspec.http.answers import Pieces, statistics, timings, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
 from localspec.http.conversation import Choice, Content, GivenTool, Tools, joined, message_of
 from localspec.http.dialect import SSE, Dialect, sentence
@@ -157,7 +157,7 @@ async def respond(client: Client, body: ResponsesBody) -> Answer:
     stream = chats.answer(client, asked, options, **body.generating())
     head = _head(body, options.model or DEFAULT_MODEL, asked.tools)
     if body.stream:
-        return _events(body, head, messages, await answers.pieces([stream], body))
+        return _events(body, head, messages, await Pieces([stream], body).begin())
     return _ended(body, head, messages, await stream.result())
 
 
@@ -363,8 +363,8 @@ def events_of(step: Step, response: str) -> Iterator[dict[str, Any]]:
 
 
 async def _events(
-    body: ResponsesBody, head: dict[str, Any], messages: tuple[Message, ...], pieces: AsyncIterator[Piece]
-) -> AsyncIterator[dict[str, Any]]:
+    body: ResponsesBody, head: dict[str, Any], messages: tuple[Message, ...], pieces: Pieces
+) -> AsyncGenerator[dict[str, Any] | None]:
     """Yield the events of a response, numbered."""
     numbers = count()
 
@@ -380,6 +380,8 @@ async def _events(
                     yield {**each, **more, "sequence_number": next(numbers)}
             elif isinstance(event, StreamProgress):
                 yield event_of(head, "in_progress") | more
+            elif event is None:
+                yield None
             else:
                 response = _ended(body, head, messages, event)
                 yield event_of(response, response["status"]) | {"timings": timings(event)}

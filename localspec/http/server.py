@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import logging
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.util import find_spec
 from socket import socket
-from typing import Any
-
-from websockets.exceptions import ConnectionClosedOK
-from websockets.frames import Close, CloseCode
 
 from localspec import home
+from localspec._version import __version__
 from localspec.client import Client
-from localspec.client.client import initialized
 from localspec.config import WITHOUT_TOKEN, Config
 from localspec.daemon import access
+from localspec.daemon.daemon import Daemon
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable
+from localspec.http.inside import Inside
+from localspec.protocol import messages
 
 log = logging.getLogger(__name__)
 
@@ -33,67 +31,14 @@ IDLE_S = 60
 """longer than clients keep a connection (5 s in httpx), so that none is closed while it is used again"""
 
 
-class End:
-    """One end of a connection to the daemon in memory, made with the other end, ``peer``, in one event loop.
-
-    The messages sent at one end are received at the other, in order, also after the pipe was closed. A sender
-    never waits: both ends read each message as it comes.
-    """
-
-    is_ready = True
-    on_ready: Callable[[], None]
-    """never called"""
-
-    def __init__(self, peer: End | None = None) -> None:
-        self._arrived: asyncio.Queue[str | bytes | Close] = asyncio.Queue()
-        self._closed: Close | None = None
-        self.peer = peer or End(self)
-
-    def write(self, message: str | bytes) -> None:
-        """Send a message; one to a closed pipe is lost."""
-        self.peer._arrived.put_nowait(message)
-
-    async def send(self, message: str) -> None:
-        """Send a message. Raises :class:`ConnectionClosed`."""
-        if self._closed is not None:
-            raise ConnectionClosedOK(self._closed, None)
-        self.write(message)
-
-    async def recv(self) -> str | bytes:
-        """Wait for the next message. Raises :class:`ConnectionClosed` after the last one."""
-        message = await self._arrived.get()
-        if isinstance(message, Close):
-            self._arrived.put_nowait(message)
-            raise ConnectionClosedOK(message, None)
-        return message
-
-    async def close(self, code: int = CloseCode.NORMAL_CLOSURE, reason: str = "") -> None:
-        """Close the pipe at both ends."""
-        self._shut(Close(code, reason))
-
-    def abort(self) -> None:
-        """Close the pipe for a peer that ended without doing so."""
-        self._shut(Close(CloseCode.ABNORMAL_CLOSURE, ""))
-
-    def _shut(self, reason: Close) -> None:
-        for end in (self, self.peer):
-            if end._closed is None:
-                end._closed = reason
-                end._arrived.put_nowait(reason)
-
-
-Join = Callable[[End], Coroutine[Any, Any, None]]
-"""serves an end of a pipe like the socket of a client, until it is closed"""
-
-
 def lacking() -> list[str]:
     """The packages that the HTTP server needs and that are not installed."""
     return [name for name in PACKAGES if find_spec(name) is None]
 
 
 @asynccontextmanager
-async def served(config: Config, join: Join) -> AsyncIterator[str]:
-    """Serve HTTP while entered, each request on a pipe that ``join`` serves; yields the address.
+async def served(config: Config, daemon: Daemon) -> AsyncIterator[str]:
+    """Serve HTTP while entered, each request as a client of the daemon; yields the address.
 
     Raises :class:`DaemonUnavailable` if a package is missing or the port cannot be opened.
     """
@@ -112,19 +57,12 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
     listening = _listening(config.http.port)
     if config.http.without_token:
         log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
-    joined: set[asyncio.Task[None]] = set()
-
-    async def connected() -> Client:
-        """Return a client of the daemon on a pipe of its own."""
-        end = End()
-        joined.add(task := asyncio.create_task(join(end.peer)))
-        task.add_done_callback(joined.discard)
-        task.add_done_callback(lambda _: end.abort())
-        return await initialized(end, "http")
-
+    limits = messages.Limits(config.daemon.max_frame, config.daemon.max_in_flight)
+    info = messages.ServerInfo("localspec", __version__)
+    welcome = messages.Initialized(messages.PROTOCOL, info, limits, ())
     app = create(
         partial(access.read, home.http_token_path()),
-        connected,
+        lambda: Client(Inside(daemon), welcome),
         config.http.without_token,
         most=max(1, config.daemon.max_connections // 2),
         origins=config.http.origins,
@@ -153,8 +91,6 @@ async def served(config: Config, join: Join) -> AsyncIterator[str]:
         yield f"http://{access.address(listening)}"
     finally:
         await server.shutdown(sockets=[listening])
-        if joined:  # their clients are closed
-            await asyncio.wait(joined, timeout=CLOSE_S)
 
 
 def _listening(port: int) -> socket:

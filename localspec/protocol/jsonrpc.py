@@ -159,14 +159,17 @@ def result(id: Id, value: Any) -> str:
 
 
 def failure(id: Id | None, error: LocalspecError | ProtocolFault) -> str:
-    """Encode an error: a LocalspecError as -32000 with data (invalid options: -32602), faults by code."""
+    """Encode an error."""
+    return _text({"jsonrpc": "2.0", "id": id, "error": describe_error(error)})
+
+
+def describe_error(error: LocalspecError | ProtocolFault) -> ErrorObject:
+    """Describe a LocalspecError as -32000 with data (invalid options: -32602), a fault by its code."""
     if isinstance(error, ProtocolFault):
-        body = ErrorObject(error.code, str(error))
-    else:
-        code = INVALID_PARAMS if isinstance(error, InvalidOptions) else SERVER_ERROR
-        data = {key: shortened(value, LONGEST_SENTENCE) for key, value in error.as_dict().items()}
-        body = ErrorObject(code, data["message"], data)
-    return _text({"jsonrpc": "2.0", "id": id, "error": body})
+        return ErrorObject(error.code, str(error))
+    code = INVALID_PARAMS if isinstance(error, InvalidOptions) else SERVER_ERROR
+    data = {key: shortened(value, LONGEST_SENTENCE) for key, value in error.as_dict().items()}
+    return ErrorObject(code, data["message"], data)
 
 
 def _text(message: dict[str, Any]) -> str:

@@ -700,3 +700,11 @@ def params_of(call: Call) -> Any:
         raise ProtocolFault(INVALID_PARAMS, f"{call.method}: {readable(error)}", call.id) from None
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise ProtocolFault(INVALID_PARAMS, f"{call.method}: {error}", call.id) from None
+
+
+def check_params(method: str, params: object) -> Any:
+    """Check the parameters of a request made in this process, as if decoded; raises what that raises."""
+    try:
+        return msgspec.convert(msgspec.to_builtins(params), METHODS[method])
+    except msgspec.ValidationError as error:
+        raise ProtocolFault(INVALID_PARAMS, f"{method}: {readable(error)}") from None

@@ -14,6 +14,7 @@ import pytest
 
 from localspec.client import connect
 from localspec.config import Config
+from localspec.daemon.daemon import Daemon
 from localspec.errors import DaemonUnavailable
 from localspec.http.server import served
 from tests.client.conftest import own_home
@@ -82,7 +83,7 @@ def test_a_port_that_others_have_is_named_and_the_daemon_goes_on() -> None:
 async def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(DaemonUnavailable, match="the HTTP server lacks uvicorn") as raised:
-        async with served(Config(), lambda end: end.close()):
+        async with served(Config(), Daemon(Config())):
             pass
     assert raised.value.remedy.startswith("Install it") and "[http]" in raised.value.remedy
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 
 import ollama
@@ -11,21 +10,22 @@ import pytest
 
 from localspec.client import Client, Stream
 from localspec.errors import ContextExceeded
-from localspec.http import answers, endpoint, openai
+from localspec.http import answers, openai
+from localspec.http.answers import Pieces
 from localspec.http.app import Address
-from localspec.http.endpoint import begun, noting_silence
 from localspec.http.ollama import ChatBody, _chunks, of_chat
-from localspec.protocol.requests import Result
+from localspec.protocol.messages import StreamDelta
+from localspec.protocol.requests import Result, Stats
 from tests.waiting import run
 
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(endpoint, "SILENCE_S", 0.001)
+    monkeypatch.setattr(answers, "SILENCE_S", 0.001)
 
 
 async def test_a_defect_in_a_stream_ends_it_with_an_error(caplog: pytest.LogCaptureFixture) -> None:
-    async def values() -> AsyncIterator[str]:
+    async def values() -> AsyncGenerator[str]:
         yield "a"
         raise ValueError("a defect")
 
@@ -36,26 +36,37 @@ async def test_a_defect_in_a_stream_ends_it_with_an_error(caplog: pytest.LogCapt
 
 
 def test_a_stream_begins_before_its_first_piece_and_shows_that_it_lives() -> None:
-    async def scene() -> list[str | None]:
-        written = asyncio.Event()
+    async def scene() -> list[tuple[int, str] | None]:
+        whole = Result(
+            text="whole",
+            finish_reason="stop",
+            model="toy",
+            draft=None,
+            backend="toy",
+            prompt_tokens=1,
+            cached_tokens=0,
+            completion_tokens=1,
+            stats=Stats(),
+        )
+        streams = [Stream[Result](number, lambda: None) for number in (1, 2)]
+        streams[0].feed(StreamDelta(request=1, seq=0, text="a", tokens=()))
+        pieces = await Pieces(streams).begin()
+        found = [await anext(pieces), await anext(pieces), await anext(pieces)]
+        streams[1].feed(StreamDelta(request=2, seq=0, text="b", tokens=()))
+        for stream in streams:
+            stream.finish(whole)
+        found += [piece async for piece in pieces]
+        return [
+            None if piece is None else (piece.number, getattr(piece.event, "text", "")) for piece in found
+        ]
 
-        async def pieces() -> AsyncIterator[str]:
-            await written.wait()
-            yield "a"
-            yield "b"
-
-        noted = noting_silence(await begun(pieces()))
-        found = [await anext(noted), await anext(noted)]
-        written.set()
-        return found + [piece async for piece in noted if piece is not None]
-
-    assert run(scene()) == [None, None, "a", "b"]
+    assert run(scene()) == [(0, "a"), None, None, (1, "b"), (0, "whole"), (1, "whole")]
 
 
 def test_a_silent_chat_of_ollama_has_empty_pieces_that_its_client_reads() -> None:
     async def scene() -> ollama.ChatResponse:
         stream = Stream[Result](1, lambda: None)
-        pieces = await answers.pieces([stream])
+        pieces = await Pieces([stream]).begin()
         async with aclosing(_chunks(ChatBody(model="toy"), pieces, of_chat, 0.0)) as chunks:
             return ollama.ChatResponse.model_validate(await anext(chunks))
 
@@ -64,9 +75,10 @@ def test_a_silent_chat_of_ollama_has_empty_pieces_that_its_client_reads() -> Non
 
 
 def test_an_early_error_is_raised_before_the_stream_begins() -> None:
-    async def pieces() -> AsyncIterator[str]:
-        raise ContextExceeded("the prompt is too long")
-        yield
+    async def scene() -> None:
+        stream = Stream[Result](1, lambda: None)
+        stream.finish(ContextExceeded("the prompt is too long"))
+        await Pieces([stream]).begin()
 
     with pytest.raises(ContextExceeded):
-        run(begun(pieces()))
+        run(scene())

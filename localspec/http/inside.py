@@ -1,0 +1,74 @@
+"""The client of one HTTP request in the daemon's own process: it calls the methods, without a wire."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any, TypeVar
+
+import msgspec
+
+from localspec.client import Stream
+from localspec.client.wire import Subscription, error_of
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.relay import Exchange, Notified, Peer
+from localspec.daemon.requests import Requests
+from localspec.errors import LocalspecError
+from localspec.protocol import jsonrpc, messages
+from localspec.protocol.frames import LIVE, Streamed
+from localspec.protocol.jsonrpc import Id, ProtocolFault
+
+T = TypeVar("T")
+
+
+class Inside(Requests):
+    """Takes the place of a wire for a :class:`Client`."""
+
+    def __init__(self, daemon: Daemon) -> None:
+        super().__init__(daemon, Peer())
+        self.lost: str | None = None
+        self.subscription: Subscription | None = None
+        self._ids = itertools.count(1)
+        self.join()
+
+    def request(self, method: str, params: object, type: type[T]) -> Stream[T]:
+        """Begin a request, whose result is a ``type``."""
+        exchange = InsideExchange(next(self._ids), self._peer)
+        try:
+            self.begin(exchange, method, messages.check_params(method, params))
+        except (LocalspecError, ProtocolFault) as error:
+            self.count_refusal(error)
+            exchange.answer(error)
+        return exchange.stream
+
+    async def close(self, code: int = 0, reason: str = "") -> None:
+        """End all requests."""
+        await self.leave()
+
+    async def closed(self) -> None:
+        await self.leave()
+
+
+class InsideExchange(Exchange):
+    """One request, whose messages are the events of ``stream``."""
+
+    def __init__(self, id: Id, client: Peer) -> None:
+        super().__init__(id, client)
+        self.stream: Stream[Any] = Stream(id, self.cancel)
+        self._request = b'{"request":%b,' % msgspec.json.encode(id)
+
+    def pass_on(self, event: Streamed) -> None:
+        if event.method != LIVE:
+            kind = messages.NOTIFICATIONS[event.method]
+            self.stream.feed(msgspec.json.decode(self._request + event.params[1:], type=kind))
+
+    def delta(self, seq: int, params: bytes) -> None:
+        head = b'%b"seq":%d,' % (self._request, seq)
+        self.stream.feed(msgspec.json.decode(head + params[1:], type=messages.StreamDelta))
+
+    def notify(self, event: Notified) -> None:
+        self.stream.feed(event)
+
+    def answer(self, answer: object) -> None:
+        if isinstance(answer, (LocalspecError, ProtocolFault)):
+            answer = error_of(jsonrpc.describe_error(answer))
+        self.stream.finish(answer)
