@@ -13,7 +13,7 @@ import os
 import re
 import stat
 import tomllib
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Collection, Mapping, MutableMapping
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -45,14 +45,6 @@ T = TypeVar("T", bound=msgspec.Struct)
 Place = tuple[str, ...]
 """the tables that lead to a key of the file, and the key"""
 
-EARLIER: dict[Place, Place | None] = {
-    ("daemon", "allowed_origins"): ("http", "origins"),
-    ("engine", "controller"): None,
-    ("engine", "repetition_gate"): None,
-    ("engine", "disable_by_batch_size"): None,
-    ("workspaces",): None,
-}
-"""settings of earlier versions, and the present ones that take their values; None: left out"""
 SEE_SETTINGS = "See `localspec config show --describe`."
 LARGEST_FILE = 256 << 10
 """bytes that a configuration may have"""
@@ -224,66 +216,47 @@ def environment_options() -> Options:
 
 
 def parse_config(text: str, *, where: str) -> Config:
-    """Parse a configuration; raises as :func:`load_config`, with remedies that name ``where`` it is."""
+    """Parse a configuration; raises as :func:`load_config`, with remedies that name ``where`` it is. One
+    warning names all keys that are no settings."""
+    config, unknown = parse_known(text, where=where)
+    if unknown:
+        end = "" if unknown[-1].endswith("?") else "."
+        _log_once(f"{where}: left out, as {', and '.join(unknown)}{end} {_correct(where)}")
+    return config
+
+
+def parse_known(text: str, *, where: str) -> tuple[Config, list[str]]:
+    """A configuration, and a clause about each key that is no setting; raises as :func:`parse_config`."""
     values = parse_toml(text, where=where)
-    for notice in _take_earlier(values):
-        _log_once(f"{where}: {notice}. {_correct(where)}")
+    unknown: list[str] = []
     try:
-        config = _read(values, Config)
-        return check_together(replace(config, options=config.options.over(Config().options)))
+        config = _read(values, Config, unknown)
+        return check_together(replace(config, options=config.options.over(Config().options))), unknown
     except InvalidOptions as error:
         raise InvalidOptions(error.message, f"{error.remedy} {_correct(where)}".lstrip()) from None
 
 
-def _take_earlier(values: dict[str, Any]) -> Iterator[str]:
-    """Move the values of earlier settings to the present ones, or leave them out; a notice for each."""
-    sections = values.get("models")
-    for (*tables, name), now in EARLIER.items():
-        held = [values.get(tables[0]) if tables else values]
-        if tables == ["engine"] and isinstance(sections, dict):
-            held += sections.values()
-        for table in held:
-            if not isinstance(table, dict) or name not in table:
-                continue
-            value = table.pop(name)
-            what = f"is now {'.'.join(now)}" if now else "is not a setting any more"
-            if now is not None:
-                _set_default(values, now, value)
-            elif name == "workspaces" and _forbids_learning(value):
-                _set_default(values, ("options", "remember"), False)
-                what += "; as one of them had remember = false, that holds for all directories"
-            yield f"{'.'.join((*tables, name))} {what}"
-
-
-def _set_default(values: dict[str, Any], place: Place, value: Any) -> None:
-    table = values.setdefault(place[0], {})
-    if isinstance(table, dict):
-        table.setdefault(place[1], value)
-
-
-def _forbids_learning(workspaces: Any) -> bool:
-    """Return True if the n-gram memory was to learn nothing in one of these directories."""
-    each = workspaces.values() if isinstance(workspaces, dict) else ()
-    return any(isinstance(section, dict) and section.get("remember") is False for section in each)
-
-
-def _read(table: Any, struct: type[T], name: str = "", known: Collection[str] | None = None) -> T:
-    """Convert the table of a ``name`` with those in it; raises :class:`InvalidOptions` for an unknown key or
-    a wrong value."""
+def _read(
+    table: Any, struct: type[T], unknown: list[str], name: str = "", known: Collection[str] | None = None
+) -> T:
+    """Convert the table of a ``name`` with those in it; raises :class:`InvalidOptions` for a wrong value.
+    Keys of no setting are left out: a clause about each is added to ``unknown``."""
     known = known or (SETTABLE if struct is Options else struct.__struct_fields__)
     prefix = f"{name}." if name in TABLES else ""
-    values = dict(_table(table, name))
-    for key, value in values.items():
+    values: dict[str, Any] = {}
+    for key, value in _table(table, name).items():
         if key not in known:
             elsewhere = [each.key for each in settings() if each.name == key and (prefix or struct is Config)]
             names = elsewhere or [prefix + each for each in known]
-            raise InvalidOptions(unknown_key("setting", prefix + key, names), "")
-        if struct is Config and key in TABLES:
-            values[key] = _read(value, TABLES[key], key)
+            unknown.append(unknown_key("setting", prefix + key, names))
+        elif struct is Config and key in TABLES:
+            values[key] = _read(value, TABLES[key], unknown, key)
         elif struct is Config and key == "models":
-            values[key] = {model: _model_section(model, each) for model, each in _table(value, key).items()}
+            sections = _table(value, key).items()
+            values[key] = {model: _model_section(model, each, unknown) for model, each in sections}
         else:
             check_value(struct, key, value, said=prefix + key, remedy="", strict=True)
+            values[key] = value
     return msgspec.convert(values, struct)
 
 
@@ -293,15 +266,17 @@ def _table(value: Any, name: str) -> dict[str, Any]:
     return value
 
 
-def _model_section(name: str, value: Any) -> ModelConfig:
+def _model_section(name: str, value: Any, unknown: list[str]) -> ModelConfig:
+    inside: list[str] = []
     try:
         table = _table(value, name)
         knobs = {key: table[key] for key in table if key in EngineConfig.__struct_fields__}
         others = {key: table[key] for key in table if key not in knobs}
-        engine = _read(knobs, EngineConfig)
-        options = _read(others, Options, known=SECTION_KEYS)
+        engine = _read(knobs, EngineConfig, inside)
+        options = _read(others, Options, inside, known=SECTION_KEYS)
     except InvalidOptions as error:
         raise InvalidOptions(f"in {section_name(name)}: {error.message}", error.remedy) from None
+    unknown += [f"in {section_name(name)} {each}" for each in inside]
     return ModelConfig(engine={key: getattr(engine, key) for key in knobs}, options=options)
 
 
@@ -325,7 +300,7 @@ def check_together(config: Config) -> Config:
 
 
 def change(place: Place, value: Any) -> None:
-    """Write a value, or remove the key with None, as well as its earlier names, which would hold again.
+    """Write a value, or remove the key with None.
 
     After :class:`InvalidOptions` and :class:`StorageError` the file is as it was.
     """
@@ -338,8 +313,6 @@ def change(place: Place, value: Any) -> None:
     try:
         document = tomlkit.parse(before if before.endswith("\n") or not before else before + "\n")
         for tables in (wanted, document):
-            for earlier in (old for old, now in EARLIER.items() if now == place):
-                _change(tables, earlier, None)
             _change(tables, place, value)
         text = tomlkit.dumps(document)
         is_sound = _full(tomllib.loads(text)) == _full(wanted)

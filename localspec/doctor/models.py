@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
-from localspec.config import Config, config_path, environment_options, load_config
+from localspec.config import Config, config_path, environment_options, load_config, parse_known, read_toml
 from localspec.doctor.finding import Finding, ended, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import EngineBusy, LocalspecError
@@ -36,8 +36,10 @@ def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iter
     options = sections.merged(environment_options())
     there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults apply."
     yield Finding("config", "ok", there)
+    sentences = [f"A key is left out: {each}" for each in parse_known(read_toml(path), where=str(path))[1]]
     for name, error in sections.unresolved():
-        sentence = f'The section [models."{name}"] matches no model: {error.message}'
+        sentences.append(f'The section [models."{name}"] matches no model: {error.message}')
+    for sentence in sentences:
         yield Finding("config", "warning", ended(sentence), EDIT)
     yield from _pair(sections, options, report, _free(config, status))
 
@@ -133,9 +135,8 @@ def _pairing(pair: Pair, dirs: tuple[str, ...]) -> Finding:
     name, drafter, draft = pair.target.name, pair.drafter, pair.draft
     if draft is None:
         known = None if drafter.asked or name not in CATALOGUE else CATALOGUE[name].draft
-        wanted = (
-            f"`localspec models pull {known}` brings one." if known and not is_here(known, dirs) else None
-        )
+        is_missing = known is not None and not is_here(known, dirs)
+        wanted = f"`localspec models pull {known}` brings one." if is_missing else None
         return Finding("pairing", "ok", f"{name}: {drafter.why}.", wanted)
     chosen = drafter.why.removeprefix(f"{draft.name} drafts: ")
     why = "as configured" if drafter.asked else f"chosen by auto: {chosen}"
@@ -153,9 +154,8 @@ def _memory(pair: Pair, engine: EngineConfig, free: int | None) -> Finding:
     except LocalspecError as error:
         return problem_of("memory", error, level="warning")
     lowered = f", with a context of {lower.n_ctx} tokens" * (lower != engine)
-    return Finding(
-        "memory", "ok", f"{names} needs {size(needs.total)} of {size(free)} that are free{lowered}."
-    )
+    sentence = f"{names} needs {size(needs.total)} of {size(free)} that are free{lowered}."
+    return Finding("memory", "ok", sentence)
 
 
 def _mend(key: str) -> str:

@@ -65,7 +65,7 @@ def test_what_is_shown_is_a_valid_configuration(cli: Cli) -> None:
 
 
 def test_a_wrong_file_is_named(cli: Cli) -> None:
-    for text in (b"[engine]\nnctx = 1", b"\xff", b"[engine"):
+    for text in (b"[engine]\nthreads = -1", b"\xff", b"[engine"):
         file(cli).write_bytes(text)
         for command in (("show",), ("set", "n_ctx", "1")):
             done = cli("config", *command)
@@ -168,7 +168,7 @@ def test_the_file_is_edited(cli: Cli, tmp_path: Path, copies: Path) -> None:
 @pytest.mark.parametrize(
     ("script", "message", "is_kept"),
     [
-        ('printf "[engine]\\nnctx = 64\\n" > "$1"', "did you mean 'engine.n_ctx'", True),
+        ('printf "[engine]\\nn_ctx = -1\\n" > "$1"', "engine.n_ctx takes a whole number", True),
         ('printf "" > "$1"', "the edited file is empty", True),
         ('rm "$1"', "the edited file is empty", False),
         ('rm "$1"; mkdir "$1"', "is not a regular file", True),

@@ -62,6 +62,13 @@ def test_a_section_that_matches_no_model(home: Path) -> None:
     assert "`localspec config edit`" in str(line.remedy)
 
 
+def test_a_key_that_is_no_setting(home: Path) -> None:
+    write(home, "[engine]\nnctx = 1\n")
+    line = found()["config"]
+    named = "A key is left out: there is no setting named 'engine.nctx'; did you mean 'engine.n_ctx'?"
+    assert (line.level, line.sentence) == ("warning", named)
+
+
 @pytest.mark.parametrize(("key", "name", "other"), [("model", "model", "NAME"), ("draft", "pairing", "auto")])
 def test_a_name_that_no_model_has(home: Path, key: str, name: str, other: str) -> None:
     write(home, f'[options]\n{key} = "nonsense"\n')
