@@ -118,5 +118,5 @@ def answer(work: tuple[str, Mapping[str, Any], float]) -> bytes:
 
 if __name__ == "__main__":
     # Modules are imported at the first text, and at the first error: behind this no file can be opened.
-    render("{{ lipsum(1) | wordwrap | tojson }}{{ strftime_now('%Y') }}{{ 1 // 0 }}", {})
+    render("{{ lipsum(1) | wordwrap | striptags | tojson }}{{ strftime_now('%Y') }}{{ 1 // 0 }}", {})
     serve(answer)

@@ -85,6 +85,7 @@ def test_loops_can_be_left_and_continued() -> None:
 
 
 def test_what_is_safe_escapes_nothing_behind_it() -> None:
+    assert render("{{ '<b>a &lt;' | striptags }}") == "a <"
     assert render("{{ '<' | safe }}{{ '<' }}{{ ('<' | safe) ~ '<' }}{{ ('<' | safe) + '<' }}") == "<<<<<<"
 
 
