@@ -13,7 +13,7 @@ from tests.hygiene.source import ROOT
 LINTER = Path(sys.executable).with_name("lint-imports")
 HEAVY = ("numpy", "llama_cpp", "llguidance", "mlx", "mlx_lm", "jinja2", "textual")
 LOOP = ("asyncio", "websockets")
-START = (*HEAVY, "psutil", "prometheus_client", "sqlite3", "huggingface_hub")
+START = (*HEAVY, "psutil", "sqlite3", "huggingface_hub")
 EDITORS = ("pygls", "lsprotocol", "asyncio")
 ENGINE = ("localspec.engine", "localspec.backends", "localspec.speculation", "localspec.worker")
 
