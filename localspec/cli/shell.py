@@ -21,43 +21,27 @@ NEXT = {
 FILES = 'COMPREPLY=( $(compgen -f -- "${cur}") )'
 """file completion in the generated bash script: it splits names at blanks and does not quote what the shell
 would run"""
-SAFE_FILES = '_localspec_files "$cur"'
+NO_WORDS = "COMPREPLY=()"
+"""with ``-o default`` bash completes a name of a file itself"""
 COLONS = """
-# Names of files as a shell reads them: by bash itself, or, before bash 4, here.
-_localspec_files() {
-  local found quoted
-  compopt -o filenames 2>/dev/null && quoted=0 || quoted=1
-  COMPREPLY=()
-  while IFS= read -r found; do
-    [[ $quoted -eq 1 ]] && printf -v found '%q' "$found"
-    COMPREPLY+=("$found")
-  done < <(compgen -f -- "$1")
-}
-
 # Bash begins a new word at each colon, and names of models have some: the words are joined for the function
 # above, and of what it offers the part that bash has already is cut off.
 _localspec_joined() {
-  local -a words=("${COMP_WORDS[0]}")
-  local i cword=0 glued=0 current
-  for ((i = 1; i < ${#COMP_WORDS[@]}; i++)); do
-    if [[ $glued -eq 1 || "${COMP_WORDS[i]}" == :* ]]; then
-      words[${#words[@]} - 1]+="${COMP_WORDS[i]}"
-    else
-      words+=("${COMP_WORDS[i]}")
-    fi
-    [[ "${COMP_WORDS[i]}" == *: ]] && glued=1 || glued=0
-    [[ $i -eq $COMP_CWORD ]] && cword=$((${#words[@]} - 1))
+  local -a words=()
+  local word last=""
+  for word in "${COMP_WORDS[@]:0:COMP_CWORD + 1}"; do
+    if [[ "$word" == :* || "$last" == *: ]]; then words[${#words[@]} - 1]+="$word"; else words+=("$word"); fi
+    last="$word"
   done
-  local COMP_CWORD=$cword
+  local COMP_CWORD=$((${#words[@]} - 1))
   local -a COMP_WORDS=("${words[@]}")
   _localspec "$@"
-  current="${COMP_WORDS[COMP_CWORD]}"
-  if [[ "$current" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
-    local had="${current%"${current##*:}"}"
-    COMPREPLY=("${COMPREPLY[@]#"$had"}")
+  last="${words[COMP_CWORD]}"
+  if [[ "$last" == *:* && "$COMP_WORDBREAKS" == *:* ]]; then
+    COMPREPLY=("${COMPREPLY[@]#"${last%"${last##*:}"}"}")
   fi
 }
-complete -F _localspec_joined localspec
+complete -o default -F _localspec_joined localspec
 """
 ANY_NAME = """
 # So that it completes whatever the name of this file is.
@@ -96,7 +80,7 @@ def install(
 
 def script(shell: Shell) -> str:
     """The completion script of a shell."""
-    return app.generate_completion(shell=shell).replace(FILES, SAFE_FILES) + MORE.get(shell, "")
+    return app.generate_completion(shell=shell).replace(FILES, NO_WORDS) + MORE.get(shell, "")
 
 
 def _this_shell() -> Shell:
