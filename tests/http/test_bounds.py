@@ -1,18 +1,18 @@
-"""Bounds of what one request sends, before anything of it is computed."""
+"""Bounds of the number of connections, and of what one request sends before anything of it is computed."""
 
 from __future__ import annotations
 
 import select
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import pytest
 
 from localspec.http.endpoint import MOST_VALUES
-from localspec.http.patience import MAX_HEAD, MAX_REQUEST, MOST_PIECES, READ
-from tests.http.server import HttpServer
-from tests.waiting import DEADLINE_S
+from localspec.http.patience import CONNECTIONS, MAX_HEAD, MAX_REQUEST, MOST_PIECES, READ
+from tests.http.server import HttpServer, opened
+from tests.waiting import DEADLINE_S, until_sync
 
 CHUNKED = "POST /completion HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{}\r\n"
 ONE = "1\r\nx\r\n"
@@ -130,3 +130,16 @@ def test_a_body_of_too_many_values_is_refused(
 
 def test_a_prompt_may_have_more_tokens_than_values(echo: HttpServer) -> None:
     assert echo.ask("POST", "/detokenize", {"tokens": [97] * (MOST_VALUES + 1)}).status_code == 200
+
+
+def test_a_request_on_one_connection_too_many_is_refused() -> None:
+    with opened() as http, ExitStack() as held:
+        statuses = []
+        for _ in range(CONNECTIONS):  # each is counted before the next: it has an answer
+            connection = socket.create_connection(("127.0.0.1", http.port), DEADLINE_S)
+            held.enter_context(connection).sendall(HEALTH.encode())
+            statuses.append(connection.recv(1024).split()[1])
+        assert statuses == [b"200"] * (CONNECTIONS - 1) + [b"503"]
+        held.close()
+        until_sync(lambda: http.ask("GET", "/health").status_code == 200, "their places are free")
+        assert "Traceback" not in http.daemon.log()

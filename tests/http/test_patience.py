@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 import psutil
 import pytest
 
-from localspec.http.patience import CONNECTIONS, HEAD_S, PROGRESS_S, REFUSED
+from localspec.http.patience import HEAD_S, PROGRESS_S, REFUSED
 from tests.http.server import SECTION, HttpServer, opened
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -49,15 +49,6 @@ def test_a_body_that_does_not_come_is_not_waited_for(http: HttpServer) -> None:
         connection.settimeout(2 * DEADLINE_S)
         connection.sendall(f"{head}Content-Length: 100\r\n\r\n{{".encode())
         assert connection.recv(1024).startswith(b"HTTP/1.1 408")
-
-
-def test_there_are_but_so_many_connections_and_silent_ones_end(http: HttpServer) -> None:
-    with ExitStack() as stack:
-        held = [stack.enter_context(silent(http)) for _ in range(CONNECTIONS)]
-        until_sync(lambda: http.ask("GET", "/health").status_code == 503, "they take all places")
-        assert all(each.recv(1) == b"" for each in held), "they have asked nothing"
-    assert http.ask("GET", "/health").status_code == 200
-    assert "Traceback" not in http.daemon.log()
 
 
 def test_far_too_many_are_closed_unread(http: HttpServer) -> None:
