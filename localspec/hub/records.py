@@ -16,7 +16,7 @@ from localspec import home
 from localspec.errors import HubBusy, ModelNotFound, NotPulled, StorageError
 from localspec.models import library
 from localspec.models.model import Format, place_of
-from localspec.models.stores import TITLES
+from localspec.models.stores import TITLES, hub_cache
 
 
 class HubFile(NamedTuple):
@@ -39,9 +39,9 @@ class Pulled(msgspec.Struct, frozen=True):
     name: str
     repo: str
     commit: str
-    cache: str
     format: Format
     files: tuple[HubFile, ...]
+    cache: str = msgspec.field(default_factory=lambda: str(hub_cache().absolute()))
 
     @property
     def folder(self) -> Path:
@@ -167,7 +167,8 @@ def _places(pulled: Pulled) -> set[str]:
 
 
 def remove(pulled: Sequence[Pulled]) -> int:
-    """Delete the files of these, except those that another model needs; returns the bytes freed.
+    """Delete the files of these, except those that another model needs; returns the bytes freed. The
+    library's ``scan_cache_dir`` is not used: a part of a download or a broken link hides a repository.
 
     Raises :class:`HubBusy` while one of them is being downloaded.
     """
@@ -195,11 +196,11 @@ def _delete(model: Pulled, file: HubFile) -> int:
 
 
 def _tidy(model: Pulled) -> None:
-    """Remove directories that are empty now, the innermost first, and the name of a commit that is gone."""
-    for top in (model.snapshot, model.folder):
-        for folder, _, _ in os.walk(top, topdown=False):
-            with contextlib.suppress(OSError):
-                os.rmdir(folder)
+    """Remove the name of a commit without files, and directories that are empty now, the innermost first."""
+    has_files = any(files for _, _, files in os.walk(model.snapshot))
+    with contextlib.suppress(OSError):
+        if not has_files and model.ref.read_text() == model.commit:
+            model.ref.unlink()
+    for folder, _, _ in os.walk(model.folder, topdown=False):
         with contextlib.suppress(OSError):
-            if not model.snapshot.exists() and model.ref.read_text() == model.commit:
-                model.ref.unlink()
+            os.rmdir(folder)

@@ -26,7 +26,7 @@ def test_nothing_is_left_of_what_was_kept_and_all_else_stays(cli: Cli, tmp_path:
     blobs.mkdir(parents=True)
     (blobs / "a1").write_bytes(b"ours")
     (blobs / "b2").write_bytes(b"of another program")
-    pulled = Pulled("m", "o/m", "c", str(tmp_path), "gguf", (HubFile("m.gguf", 4, "a1"),))
+    pulled = Pulled("m", "o/m", "c", "gguf", (HubFile("m.gguf", 4, "a1"),), str(tmp_path))
     (cli.home / "data" / "pulled.json").write_bytes(msgspec.json.encode([pulled]))
     others.mkdir()
     (others / "notes.txt").touch()
