@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -36,6 +38,18 @@ class Puller(Cli):
 
     def partials(self, repo: str = REPO) -> list[Path]:
         return sorted(self.folder(repo).glob("blobs/*.incomplete"))
+
+    def pull(self, *arguments: str) -> Path:
+        """The path of a model that must come."""
+        return Path(self.json("models", "pull", *arguments)["path"])
+
+    def refusal(self, *arguments: str) -> dict[str, Any]:
+        """The error of a command that must fail, and its exit code."""
+        done = self("models", *arguments, "--json")
+        assert done.returncode != 0 and "Traceback" not in done.stderr, done.stdout
+        error: dict[str, Any] = json.loads(done.stdout)["error"]
+        assert error["remedy"]
+        return {**error, "exit": done.returncode}
 
     def files(self, repo: str = REPO) -> list[str]:
         """Everything of a repository in the cache that is or leads to content."""

@@ -1,6 +1,7 @@
 """A hub on this machine: the part of the real one's API that downloading uses, with its faults on order.
 
 Two servers as there: the hub itself, and one for the large files, on another port. Every request is logged.
+The first is a package index, too.
 """
 
 from __future__ import annotations
@@ -48,11 +49,9 @@ def git_id(content: bytes) -> str:
 
 @dataclass
 class Repository:
-    """Files by name, and the faults of their download."""
+    """Files by name."""
 
     files: dict[str, bytes]
-    token: str | None = None
-    """requests without it are refused"""
 
     @property
     def commit(self) -> str:
@@ -89,8 +88,10 @@ class Hub:
     pauses: dict[str, int] = field(default_factory=dict)
     """by a file's name: after how many bytes its answer waits for `go_on`"""
     go_on: threading.Event = field(default_factory=threading.Event)
-    listings: dict[str, bytes] = field(default_factory=dict)
-    """by a repository: an answer of any kind in place of its listing"""
+    packages: dict[str, bytes] = field(default_factory=dict)
+    """files of a package index"""
+    digests: dict[str, str] = field(default_factory=dict)
+    """by a package's file: its digest in the link, where that is wrong"""
 
     def add(self, repo: str, files: dict[str, bytes]) -> Repository:
         self.repositories[repo] = Repository(files)
@@ -107,18 +108,20 @@ class Handler(BaseHTTPRequestHandler):
     name: str
 
     def do_GET(self) -> None:
-        token = self.headers.get("Authorization")
         path = unquote(urlsplit(self.path).path)
-        self.hub.log.append(Asked(self.name, path, self.headers.get("Range"), token))
+        sent = (self.headers.get(name) for name in ("Range", "Authorization"))
+        self.hub.log.append(Asked(self.name, path, *sent))
         if self.hub.answers:
             return self.play(self.hub.answers.pop(0) if self.hub.answers[1:] else self.hub.answers[0])
         for part, refusal in self.hub.refusals.items():
             if part in path:
                 return self.answer(refusal.status, refusal.body, refusal.headers)
+        if path.startswith(("/simple/", "/files/")):
+            return self.package(path.strip("/").rpartition("/")[2])
         if self.name == "cdn":
             return self.blob(path.removeprefix("/blobs/"))
         if path.startswith("/api/models/"):
-            return self.listing(path.removeprefix("/api/models/"), token)
+            return self.listing(path.removeprefix("/api/models/"))
         repo, found, rest = path.strip("/").partition("/resolve/")
         if found:
             return self.resolve(repo, *rest.split("/", 1))
@@ -135,15 +138,23 @@ class Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
         self.close_connection = True
 
-    def listing(self, repo: str, token: str | None) -> None:
-        if repo in self.hub.listings:
-            return self.answer(200, self.hub.listings[repo])
+    def listing(self, repo: str) -> None:
         if repo not in self.hub.repositories:
             return self.answer(404, b"{}", {"X-Error-Code": "RepoNotFound"})
-        repository = self.hub.repositories[repo]
-        if repository.token is not None and token != f"Bearer {repository.token}":
-            return self.answer(401, b"{}", {"X-Error-Code": "GatedRepo"})
-        return self.answer(200, json.dumps(repository.listing()).encode())
+        return self.answer(200, json.dumps(self.hub.repositories[repo].listing()).encode())
+
+    def package(self, name: str) -> None:
+        """A page of the package index's simple API, or a package; without a token it denies all."""
+        if self.headers["Authorization"] is None:
+            return self.answer(401, b"")
+        if name in self.hub.packages:
+            return self.answer(200, self.hub.packages[name])
+        links = ""
+        for file, content in self.hub.packages.items():
+            if file.startswith(name.replace("-", "_")):
+                digest = self.hub.digests.get(file, f"sha256={sha256(content)}")
+                links += f'<a href="../../files/{file}#{digest}">{file}</a><br>'
+        return self.answer(200 if links else 404, links.encode())
 
     def resolve(self, repo: str, commit: str, name: str) -> None:
         repository = self.hub.repositories[repo]

