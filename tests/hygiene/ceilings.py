@@ -34,7 +34,7 @@ CEILINGS = {
     "plugins/lsp": 0,
     "plugins/nvim": 1094,
     "plugins/vscode": 2170,
-    "tests": 33929,
+    "tests": 34052,
 }
 TOTALS = {
     "assets": 1834,
@@ -42,7 +42,7 @@ TOTALS = {
     "plugins/llm": 93,
     "plugins/nvim": 1094,
     "plugins/vscode": 2170,
-    "tests": 33929,
+    "tests": 34052,
 }
 """bounds of the sums of ceilings by area, which only fall; goals: 25,800 lines of code in localspec, and of
 all lines 41,500 there, 45,000 in tests, 600 in the source of vscode, 1,000 in nvim"""
@@ -50,3 +50,13 @@ ROOMS = {"heads": 900, "next edit": 900, "fast rounds": 150}
 """lines of code of new capabilities"""
 RAISED: dict[str, list[tuple[int, str, str]]] = {}
 """package: [(lines, the package or room that they are taken from, reason)]"""
+FAULTS = {
+    "names bound twice": 0,
+    "imports of itself": 1,
+    "inner imports of what is loaded": 6,
+    "inner imports": 105,
+    "constants below functions": 406,
+    "participles": 264,
+    "class names of several modules": 53,
+}
+"""numbers of faults (:mod:`.faults`), which only fall; goal: 40 inner imports"""

@@ -1,4 +1,4 @@
-"""Sizes in lines of code. ``python -m tests.hygiene.measures`` prints them beside their ceilings."""
+"""Sizes in lines of code, and faults. ``python -m tests.hygiene.measures`` prints all with ceilings."""
 
 from __future__ import annotations
 
@@ -8,17 +8,14 @@ import re
 import tokenize
 from pathlib import Path
 
-from tests.hygiene.ceilings import CEILINGS, RAISED, ROOMS, TOTALS
+from tests.hygiene.ceilings import CEILINGS, FAULTS, RAISED, ROOMS, TOTALS
+from tests.hygiene.faults import find_faults
 from tests.hygiene.source import PACKAGE, PLUGINS, ROOT
 
 SUFFIXES = {"vscode": ".ts", "nvim": ".lua"}
 """languages of plugins that are not in Python"""
 COMMENT = re.compile(r"^\s*(/\*.*?\*/|--\[\[.*?\]\]|//[^\n]*|--[^\n]*)", re.MULTILINE | re.DOTALL)
 """a comment of TypeScript or Lua that begins its line"""
-SILENT = {
-    *(tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE),
-    *(tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER),
-}
 
 
 def packages() -> list[str]:
@@ -32,7 +29,7 @@ def package_files(name: str) -> list[Path]:
     """The code of a package, installed files excluded."""
     folder, suffix = ROOT / name, SUFFIXES.get(Path(name).name, ".py")
     files = folder.glob("*.py") if name.endswith(".") else folder.rglob(f"*{suffix}")
-    return [path for path in files if not {"node_modules", "out"} & set(path.parts)]
+    return [path for path in files if "node_modules" not in path.parts]
 
 
 def count_package(name: str) -> int:
@@ -43,14 +40,12 @@ def count_code(text: str, suffix: str) -> int:
     """Count the lines without blank ones and comments; in Python also without imports and docstrings."""
     if suffix != ".py":
         return sum(1 for line in COMMENT.sub("", text).splitlines() if line.strip())
-    free: set[int] = set()
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    free = {t.start[0] for t in tokens if t.type == tokenize.COMMENT and not t.line[: t.start[1]].strip()}
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import | ast.ImportFrom | ast.Expr) and is_free(node):
             free.update(range(node.lineno, (node.end_lineno or 0) + 1))
-    tokens = [t for t in tokenize.generate_tokens(io.StringIO(text).readline) if t.type not in SILENT]
-    code = {line for token in tokens for line in range(token.start[0], token.end[0] + 1)} - free
-    lines = text.splitlines()
-    return sum(1 for number in code if lines[number - 1].strip())
+    return sum(1 for n, line in enumerate(text.splitlines(), 1) if line.strip() and n not in free)
 
 
 def is_free(node: ast.Import | ast.ImportFrom | ast.Expr) -> bool:
@@ -71,13 +66,14 @@ def in_area(name: str, area: str) -> bool:
 
 
 def main() -> None:
-    """Print the table of all packages, and of localspec as a whole."""
+    """Print the table of all packages, of localspec as a whole, and of faults."""
     sizes = {name: (count_package(name), CEILINGS.get(name, 0)) for name in packages()}
     whole = sum(today for name, (today, _) in sizes.items() if in_area(name, "localspec"))
     sizes["localspec"] = whole, TOTALS["localspec"] + granted("localspec")
-    print(f"{'package':24}{'today':>8}{'ceiling':>9}{'free':>7}")
+    sizes |= {fault: (len(find_faults(fault)), ceiling) for fault, ceiling in FAULTS.items()}
+    print(f"{'package':32}{'today':>8}{'ceiling':>9}{'free':>7}")
     for name, (today, ceiling) in sizes.items():
-        print(f"{name:24}{today:8}{ceiling:9}{ceiling - today:7}")
+        print(f"{name:32}{today:8}{ceiling:9}{ceiling - today:7}")
 
 
 if __name__ == "__main__":
