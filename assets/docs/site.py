@@ -1,6 +1,6 @@
 """MkDocs hooks: pages made from the code, files of the repository as pages, and links that hold in both.
 
-A page in ``docs/`` links to ``../CONTRIBUTING.md`` or ``../assets/pictures/vscode.png``, as a reader of the
+A page in ``docs/`` links to ``../CONTRIBUTING.md`` or ``../assets/pictures/neovim.svg``, as a reader of the
 repository needs it; in the site these files have places of their own, and the links are rewritten.
 """
 

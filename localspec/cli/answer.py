@@ -35,6 +35,7 @@ from localspec.config import find as find_setting
 from localspec.config import settings as all_settings
 from localspec.errors import InvalidOptions, SessionNotFound
 from localspec.home import here, plain, workspace_of
+from localspec.models.catalogue import BUNDLED
 from localspec.protocol.messages import Completions, ModelProgress, SpeculationDegraded, StreamDelta
 from localspec.protocol.options import Options, ProposerName, check_value, choices, meanings, parse_options
 from localspec.protocol.requests import Degraded, Delta, EngineConfig, Progress, Request, Result
@@ -183,7 +184,6 @@ def is_empty_pipe() -> bool:
 def chosen(options: Options, config: Config) -> tuple[Options, EngineConfig, Pair]:
     """The options over the configured ones, and the pair that they choose with the settings to load it."""
     from localspec.engine.load import choose_here
-    from localspec.models.catalogue import BUNDLED
     from localspec.models.library import Sections
 
     sections = Sections(config)

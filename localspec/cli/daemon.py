@@ -16,10 +16,12 @@ from localspec import home, process
 from localspec.cli import answer, output
 from localspec.cli.answer import AsJson
 from localspec.cli.output import examples
+from localspec.client import connect, discovery
 from localspec.config import load_config
 from localspec.daemon.access import create, read_or_create
 from localspec.doctor.daemon import closed_port
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
+from localspec.http.server import lacking
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
 from localspec.wording import counted, describe_placement, printable, size
 
@@ -47,8 +49,6 @@ def run(*, http: bool = False) -> int:
     http
         Also start the HTTP server, for clients of OpenAI's, llama.cpp's and Ollama's servers.
     """
-    from localspec.http.server import lacking
-
     if http and (missing := lacking()):
         raise DaemonUnavailable(
             f"the HTTP server cannot start: {' and '.join(missing)} cannot be imported", INSTALL_HTTP
@@ -88,8 +88,6 @@ def _print_problems(status: DaemonStatus) -> None:
 
 
 async def _started() -> tuple[Discovery, DaemonStatus]:
-    from localspec.client import connect, discovery
-
     async with await connect() as client:
         status = await client.status()
         found = discovery.find()
@@ -156,8 +154,6 @@ def may_stop() -> bool:
 def stop_daemon() -> bool:
     """Stop the daemon, and wait until its process has ended; return True if one ran."""
     import psutil
-
-    from localspec.client import discovery
 
     found, is_asked = discovery.find(), True
     try:

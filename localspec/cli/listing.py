@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from localspec.cli import output
 from localspec.errors import INSTALL_MLX, LocalspecError, ModelError, ModelTooLarge
 from localspec.models.catalogue import BUNDLED
-from localspec.models.model import NEEDS_MLX, Model, count, name_of, needs_mlx
+from localspec.models.model import NEEDS_MLX, Model, count, model_at, name_of, needs_mlx
 from localspec.models.stores import TITLES
 from localspec.protocol.messages import ModelDescription, ModelList, Placement
 from localspec.protocol.requests import EngineConfig
@@ -79,7 +79,6 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
     None if it is broken."""
     from localspec.engine.load import room_for
     from localspec.models.fit import context_size, free_memory, has_device_code, plan_context, servers_of
-    from localspec.models.model import model_at
 
     if model.problem is not None:
         return None

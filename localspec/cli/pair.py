@@ -9,13 +9,13 @@ from localspec.cli.answer import AsJson, ModelFlags, ModelName
 from localspec.errors import ExitCode
 from localspec.models.index import read_disk
 from localspec.models.library import Sections
+from localspec.models.pair import Candidate, chosen, judged
 from localspec.protocol.options import check_value
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import counted, one_line, size
 
 if TYPE_CHECKING:
     from localspec.models.model import Model
-    from localspec.models.pair import Candidate
 
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "accepted", "time saved", "why")
 STYLES = {"exact": "green", "compatible": "yellow", "refused": "red"}
@@ -34,8 +34,6 @@ def pair(model: ModelName = None, *, n_ctx: int | None = None, as_json: AsJson =
     n_ctx
         Tokens of context for both models, instead of the configured n_ctx.
     """
-    from localspec.models.pair import chosen
-
     target, found = _judged(model, n_ctx)
     draft, reason = chosen(target, found)
     found.sort(key=lambda each: (not each.helps, each.verdict == "refused"))
@@ -58,7 +56,6 @@ def pair(model: ModelName = None, *, n_ctx: int | None = None, as_json: AsJson =
 def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate]]:
     """The target, and all other models as its candidates; raises :class:`ModelError`."""
     from localspec.engine.load import choose_here, room_for
-    from localspec.models.pair import judged
 
     if n_ctx is not None:
         check_value(

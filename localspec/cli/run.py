@@ -18,6 +18,7 @@ from localspec.cli.answer import SAMPLING, ModelFlags, sessions
 from localspec.cli.output import Printer, agrees, can_ask, note
 from localspec.config import Config, load_config
 from localspec.errors import ContextExceeded, InvalidOptions, LocalspecError
+from localspec.models.catalogue import CATALOGUE
 from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.requests import ChatPrompt, Delta, FimPrompt, Message, Request, Result, TextPrompt
 from localspec.wording import pairing_line
@@ -295,7 +296,6 @@ def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:
 
 def _pull_named(model: str, config: Config) -> None:
     """Download a model of the catalogue that is named and not here."""
-    from localspec.models.catalogue import CATALOGUE
     from localspec.models.library import is_here
 
     if model in CATALOGUE and not is_here(model, config.model_dirs):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from localspec._version import __version__
+from localspec.client import connect, discovery
 from localspec.config import WITHOUT_TOKEN, Config, DaemonConfig, HttpConfig
 from localspec.doctor.finding import Finding, problem_of
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, LocalspecError, VersionSkew
@@ -35,8 +36,6 @@ def ask() -> Asked:
 
 
 async def _ask() -> Asked:
-    from localspec.client import connect, discovery
-
     found = discovery.find()
     if found is None:
         return Asked()

@@ -11,6 +11,9 @@ from importlib import metadata
 
 import msgspec
 
+from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
+from localspec.models.model import model_at
+from localspec.protocol.requests import EngineConfig
 from localspec.wording import size
 
 CPU = "the CPU"
@@ -47,9 +50,6 @@ def _llama_cpp() -> Report:
     from localspec.backends.base import Span
     from localspec.backends.llama_cpp import native
     from localspec.backends.llama_cpp.backend import LlamaCppBackend
-    from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
-    from localspec.models.model import model_at
-    from localspec.protocol.requests import EngineConfig
 
     gpus = (f"{gpu.name}, {size(native.free_of(each))} free" for each, gpu in native.list_gpus().items())
     path = bundled_model(BUNDLED_DRAFT)

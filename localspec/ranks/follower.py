@@ -16,9 +16,11 @@ from pathlib import Path
 from typing import NoReturn
 
 from localspec.backends.base import Backend
+from localspec.config import load_config
 from localspec.errors import EngineError, LocalspecError, ModelInvalid
 from localspec.models.directory import ModelDirectory
 from localspec.models.fit import size_of
+from localspec.models.library import find as by_name
 from localspec.models.model import Model
 from localspec.ranks import frames
 from localspec.ranks.frames import (
@@ -125,9 +127,6 @@ def follow(peer: Peer, own: str, first: str, token: str) -> None:
 def found_model(find: Find) -> Model:
     """The model at the first rank's path, or of its name here; raises :class:`ModelNotFound` and
     :class:`ModelInvalid`."""
-    from localspec.config import load_config
-    from localspec.models.library import find as by_name
-
     name = find.path if Path(find.path).is_dir() else find.name
     model = by_name(name, load_config().model_dirs, format="mlx")
     if not isinstance(model.header, ModelDirectory):

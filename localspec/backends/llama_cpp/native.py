@@ -22,7 +22,6 @@ import llama_cpp.llama_cpp as lib
 import msgspec
 import psutil
 
-from localspec.backends.llama_cpp import native
 from localspec.errors import ModelInvalid, OutOfMemory
 from localspec.models.fit import CellBytes, Size, build_for, choose_sizes, widest_forward, widest_round
 from localspec.models.gguf import GgufHeader
@@ -146,7 +145,7 @@ def gpus() -> list[int]:
 
 def list_gpus() -> dict[int, Device]:
     """Return this machine's GPUs, also integrated ones, by address; none where the library lists none."""
-    native.initialise()
+    initialise()
     pointer, number, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
     try:
         device_at = exported("ggml_backend_dev_get", pointer, number)
