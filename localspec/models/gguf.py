@@ -227,7 +227,7 @@ class GgufHeader:
     @property
     def has_experts(self) -> bool:
         """True for a mixture of experts."""
-        return any(_is_expert(tensor.name, self.layers) for tensor in self.tensors)
+        return any(EXPERTS.match(tensor.name) for tensor in self.tensors)
 
     @property
     def is_tied(self) -> bool:

@@ -74,3 +74,20 @@ def test_the_alignment_of_the_file_places_its_data(tmp_path: Path) -> None:
     assert read_header(ggufs.write(tmp_path, padded + b"\0" * 32)).tensors[0].shape == (8,)
     with pytest.raises(ModelInvalid, match="1 bytes past its end"):
         read_header(ggufs.write(tmp_path, padded + b"\0" * 31))
+
+
+def test_experts_are_found_without_counting_the_layers_for_each_tensor(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Otherwise a model of 1,500 tensors took 1.7 s more to load, and one of 65,000 an hour."""
+    counted: list[GgufHeader] = []
+
+    def count(header: GgufHeader) -> int:
+        counted.append(header)
+        return 2
+
+    monkeypatch.setattr(GgufHeader, "layers", property(count))
+    tensors = tuple(Tensor(f"blk.{i}.ffn_up.weight", (1,), 0, 0) for i in range(2))
+    assert not GgufHeader({}, tensors, 0).has_experts
+    assert GgufHeader({}, (*tensors, Tensor("blk.1.ffn_up_exps.weight", (1,), 0, 0)), 0).has_experts
+    assert len(counted) <= 2
