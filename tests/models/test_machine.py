@@ -147,7 +147,7 @@ def test_a_gpu_without_a_layer_is_not_used(monkeypatch: pytest.MonkeyPatch) -> N
     def load(path: bytes, params: Any) -> None:
         listed.append(bool(params.devices) and not ctypes.c_void_p.from_address(params.devices).value)
 
-    monkeypatch.setattr(native, "list_gpus", lambda: {1: native.Device("gpu", "Some")})
+    gpus(monkeypatch, {1: native.SPARE + MB})
     monkeypatch.setattr("llama_cpp.llama_cpp.llama_model_load_from_file", load)
     for layers in (0, 1, -1):
         with pytest.raises(ModelInvalid):
@@ -155,11 +155,31 @@ def test_a_gpu_without_a_layer_is_not_used(monkeypatch: pytest.MonkeyPatch) -> N
     assert listed == [True, False, False]
 
 
+def gpus(monkeypatch: pytest.MonkeyPatch, free: dict[int, int]) -> None:
+    """GPUs that this machine seems to have, with their free bytes, by address."""
+    monkeypatch.setattr(native, "list_gpus", lambda: {each: native.Device("gpu", "Some") for each in free})
+    monkeypatch.setattr(native, "free_of", free.__getitem__)
+
+
+def test_layers_go_to_the_gpus_that_have_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[tuple[list[int], list[float]]] = []
+
+    def load(path: bytes, params: Any) -> None:
+        listed = ctypes.cast(params.devices, ctypes.POINTER(ctypes.c_void_p))
+        given.append((listed[:3], params.tensor_split[:16]))
+
+    gpus(monkeypatch, {1: native.SPARE, 2: native.SPARE + MB, 3: 0, 4: native.SPARE + 2 * MB})
+    monkeypatch.setattr("llama_cpp.llama_cpp.llama_model_load_from_file", load)
+    with pytest.raises(ModelInvalid):
+        native.load_model(str(DRAFT), EngineConfig(), None)
+    assert given == [([2, 4, None], [MB, 2 * MB, *[0] * 14])]
+
+
 @pytest.fixture
 def placed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[LlamaCppBackend]]:
     """A model whole on a GPU, which this machine seems to have, and otherwise."""
     devices = [native.Device("gpu", "Vulkan0 Some"), native.Device("cpu", "CPU Some")]
-    monkeypatch.setattr(native, "list_gpus", lambda: {1: devices[0]})
+    gpus(monkeypatch, {1: 0})
     monkeypatch.setattr(native, "devices_of", lambda context: devices)
     layers, backends = read_header(DRAFT).layers, list[LlamaCppBackend]()
     for number, experts in ((layers + 1, 0), (layers, 0), (1, 0), (0, 0), (layers + 1, 1), (layers + 1, 2)):

@@ -124,8 +124,13 @@ def _known_devices(context: Any) -> list[Device]:
 def free_bytes(config: EngineConfig) -> int | None:
     """Return the bytes for a model in the memory of this machine's GPUs, over which llama.cpp distributes its
     layers, at most those of the settings; None where there is none, or where it is the machine's own."""
-    free = [max(0, free_of(device) - SPARE) for device in gpus()]
+    free = room_on_gpus().values()
     return min(sum(free), config.gpu_memory_mb * MB or sum(free)) if free else None
+
+
+def room_on_gpus() -> dict[int, int]:
+    """Return the bytes for a model at each of this machine's GPUs with memory of their own."""
+    return {device: max(0, free_of(device) - SPARE) for device in gpus()}
 
 
 def free_of(device: int) -> int:
@@ -267,8 +272,9 @@ def load_model(
     report: Callable[[float], bool] | None,
     devices: Mapping[int, int] = {},
 ) -> Any:
-    """Load the weights, onto these ``devices`` by their free bytes, instead of this machine's GPUs, if there
-    are any; ``report`` gets the fraction that is loaded, and ends the load by returning False. Raises
+    """Load the weights, onto these ``devices`` by their free bytes, or else onto this machine's GPUs with
+    room: llama.cpp by itself puts layers on a full one, and all of them where a number has fallen below 0.
+    ``report`` gets the fraction that is loaded, and ends the load by returning False. Raises
     :class:`OutOfMemory` or :class:`ModelInvalid`, with llama.cpp's reason."""
     initialise()
     params = lib.llama_model_default_params()
@@ -277,11 +283,14 @@ def load_model(
     params.progress_callback = callback
     overrides = _overrides(config.cpu_experts)
     params.tensor_buft_overrides = ctypes.cast(overrides, ctypes.c_void_p)
+    if params.n_gpu_layers and not devices:
+        devices = {each: room for each, room in room_on_gpus().items() if room}
     listed = array_of([*devices])
     if devices or not params.n_gpu_layers:  # with no layer on a GPU, long prompts would take its memory
         params.devices = ctypes.cast(listed, ctypes.c_void_p)
     if devices:
-        params.tensor_split = (ctypes.c_float * (len(devices) + 1))(*devices.values())
+        # llama.cpp reads as many numbers as it can have devices.
+        params.tensor_split = (ctypes.c_float * lib.llama_max_devices())(*devices.values())
     _recent.clear()
     model = lib.llama_model_load_from_file(os.fsencode(path), params)
     if not model:
