@@ -38,6 +38,7 @@ from localspec.models.fit import (
     needs_beside,
     needs_of,
     nodes_of,
+    part_of,
     plan_context,
     rest_of,
     servers_of,
@@ -305,17 +306,27 @@ def _open_draft(
         raise EngineError(limits.obstacle)
     _check_current(model)
     needs = needs_beside(pair.target, model, engine.config, limits.max_sequences)
-    room = room_for(engine.config, free).free(pair.target)
-    if room is not None:
-        needs.check(f"the draft model {model.name} beside {target.model}", room)
     # As many sequences as the target has, so that every request can have its own draft.
     sized = msgspec.structs.replace(engine.config, parallel=limits.max_sequences, nodes=(), rpc=())
     layers = -1 if engine.config.gpu_layers else 0  # the number is about the target
     sized = msgspec.structs.replace(sized, gpu_layers=layers, cpu_experts=-1)
-    there = _device_bytes(model, sized)
+
+    def load_draft(sized: EngineConfig) -> Backend:
+        room = room_for(sized, free).free(pair.target)
+        if room is not None:
+            needs.check(f"the draft model {model.name} beside {target.model}", room)
+        return open_backend(model, sized, progress, drafts=True)
+
+    here, there = msgspec.structs.replace(sized, gpu_layers=0), _device_bytes(model, sized)
     if there is not None and device_bytes(model, sized) > there:
-        sized = msgspec.structs.replace(sized, gpu_layers=0)
-    draft = open_backend(model, sized, progress, drafts=True)
+        sized = here
+    try:
+        draft = load_draft(sized)
+    except OutOfMemory as error:
+        if there is None or sized == here:
+            raise
+        log.warning("%s; the draft model is loaded on the processor", error.message)
+        draft = load_draft(here)
     if draft.capabilities.obstacle and not pair.drafter.asked:
         draft.free()
         raise ModelInvalid(f"{model.name} cannot draft: {draft.capabilities.obstacle}")
@@ -329,24 +340,28 @@ def _open_divided(
     """Load a GGUF model with as many layers as have room in ``there`` bytes of this machine's GPUs, and once
     more with fewer where their memory was less; returns the settings, and the memory that it takes here."""
 
-    def load(there: int) -> tuple[Backend, EngineConfig, Needs]:
+    def count_bytes(plan: EngineConfig) -> int:
+        return part_of(pair.target, plan).needs(None, plan).total
+
+    def plan_load(there: int) -> tuple[EngineConfig, Needs]:
         here = free_memory() if free is None else free
         plan = divide(pair.target, config, there, here)
-        if pair.draft is not None:  # it may take sequences of the target, but no layers
-            beside = device_bytes(pair.draft, msgspec.structs.replace(config, parallel=1))
-            both = divide(pair.target, config, max(0, there - beside), here)
-            places = [(each.gpu_layers, each.cpu_experts) for each in (both, plan)]
-            plan = both if places[0] == places[1] else plan
+        if pair.draft is not None and not config.parallel:  # it may take sequences of the target, not layers
+            fewer = (msgspec.structs.replace(plan, parallel=n) for n in range(plan.parallel, 0, -1))
+            beside = (each for each in fewer if count_bytes(each) + device_bytes(pair.draft, each) <= there)
+            plan = next(beside, plan)
         needs = rest_of(pair.target, plan).needs(None, plan, here)
         needs.check(f"the part of {pair.target.name} that is not on the GPU", here)
-        return open_backend(pair.target, plan, progress), plan, needs
+        return plan, needs
 
+    plan, needs = plan_load(there)
     try:
-        return load(there)
+        return open_backend(pair.target, plan, progress), plan, needs
     except OutOfMemory as error:
-        left = int(AGAIN_SHARE * min(there, _device_bytes(pair.target, config) or 0))
+        left = int(AGAIN_SHARE * min(count_bytes(plan), _device_bytes(pair.target, config) or 0))
         log.warning("%s; it is loaded again with %s of the GPU's memory", error.message, size(left))
-        return load(left)
+        plan, needs = plan_load(left)
+        return open_backend(pair.target, plan, progress), plan, needs
 
 
 def plan_target(pair: Pair, config: EngineConfig, room: int | None) -> tuple[EngineConfig, Needs]:

@@ -34,7 +34,7 @@ from localspec.errors import (
     TokenizerMismatch,
 )
 from localspec.models.catalogue import bundled_model
-from localspec.models.fit import device_bytes, needs_of, part_of
+from localspec.models.fit import device_bytes, needs_beside, needs_of, part_of
 from localspec.models.model import Model, model_at
 from localspec.models.pair import Pair, choose
 from localspec.models.records import known_of
@@ -239,6 +239,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes that are free in the memory of a GPU, which this machine seems to have."""
     free = [0]
     monkeypatch.setattr(native, "list_gpus", lambda: {1: native.Device("gpu", "Some GPU")})
+    monkeypatch.setattr("localspec.engine.load._on_device", lambda model, config: config.gpu_layers != 0)
     monkeypatch.setattr(native, "free_bytes", lambda config: free[0])
     return free
 
@@ -310,11 +311,51 @@ def test_a_draft_goes_to_the_processor_before_the_target_loses_layers(
     for device[0], config, layers in (
         (target + draft, SMALL, [7, -1]),
         (target + draft - 1, SMALL, [7, 0]),
+        (target, replace(SMALL, gpu_layers=7), [7, 0]),
         (target + draft, none, [0, 0]),
     ):
         load_engine(choose("bundled", "auto"), config=config).close()
         assert placed == layers
         placed.clear()
+
+
+def test_a_target_leaves_room_for_its_draft_by_fewer_sequences(
+    device: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    placed: list[tuple[int, int]] = []
+
+    def load(model: Model, config: EngineConfig, *rest: Any, **more: Any) -> Backend:
+        placed.append((config.gpu_layers, config.parallel))
+        device[0] -= device_bytes(model, config)
+        return open_backend(model, config, *rest, **more)
+
+    monkeypatch.setattr("localspec.engine.load.open_backend", load)
+    four, one = (replace(ON_DEVICE, parallel=n) for n in (4, 1))
+    device[0] = device_bytes(model_at(TARGET), four) + device_bytes(model_at(DRAFT), one)
+    load_engine(choose("bundled", "auto"), config=replace(SMALL, parallel=0)).close()
+    assert placed == [(7, 2), (-1, 2)]
+
+
+@pytest.mark.parametrize("draft", ["auto", "stdlib-1m"])
+def test_a_draft_is_loaded_on_the_processor_where_a_gpu_or_its_room_fails(
+    device: list[int], monkeypatch: pytest.MonkeyPatch, draft: str
+) -> None:
+    def load(model: Model, config: EngineConfig, *rest: Any, **more: Any) -> Backend:
+        if model == model_at(DRAFT) and config.gpu_layers:
+            raise OutOfMemory("llama.cpp cannot load it: unable to allocate Vulkan0 buffer")
+        return open_backend(model, config, *rest, **more)
+
+    monkeypatch.setattr("localspec.engine.load.open_backend", load)
+    device[0] = sum(device_bytes(model_at(each), ON_DEVICE) for each in (TARGET, DRAFT))
+    with load_engine(choose("bundled", draft), config=SMALL) as engine:
+        assert engine.draft is not None
+        here = engine.needs.total
+    beside = needs_beside(model_at(TARGET), model_at(DRAFT), ON_DEVICE, 1).total
+    for less in (0, 1):  # the GPU's memory is no room for a draft on the processor
+        device[0] -= 1
+        choice = asking(choose("bundled", draft), False)
+        with load_engine(choice, config=SMALL, free=here + beside - less) as engine:
+            assert (engine.draft is None) == bool(less)
 
 
 def test_a_load_that_fails_for_memory_is_tried_with_less(
@@ -326,10 +367,11 @@ def test_a_load_that_fails_for_memory_is_tried_with_less(
         return open_backend(model, config, *rest, **more)
 
     monkeypatch.setattr("localspec.engine.load.open_backend", load)
-    device[0] = device_bytes(model_at(TARGET), ON_DEVICE)
-    with load_engine(choose("bundled", "none"), config=SMALL) as engine:
-        assert " of 7 layers on Some GPU, as many as have room" in engine.reason
-    assert "it is loaded again with" in caplog.text
+    for factor in (1, 10):
+        device[0] = factor * device_bytes(model_at(TARGET), ON_DEVICE)
+        with load_engine(choose("bundled", "none"), config=SMALL) as engine:
+            assert " of 7 layers on Some GPU, as many as have room" in engine.reason
+    assert caplog.text.count("it is loaded again with 15.9 MB of the GPU's memory") == 2
 
 
 def test_a_gguf_model_is_not_shared_and_says_so() -> None:
