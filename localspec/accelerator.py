@@ -44,7 +44,7 @@ def find_accelerators(
     """Return the accelerators of Linux, best first, by files below ``root``, and commands of the PATH."""
     devices = [file.resolve() for file in root.glob("sys/class/drm/renderD*/device")]
     files = [file / "vendor" for file in devices if file.name != INTEGRATED]
-    vendors = {file.read_text().strip() for file in files if file.exists()}  # those on the PCI bus have one
+    vendors = {read_file(file).strip() for file in files}  # those on the PCI bus have one
     nvidia = VENDORS["0x10de"] if _first(root, NVIDIA_FILES) else ""
     amd = VENDORS["0x1002"] if "0x1002" in vendors and _first(root, ("dev/kfd",)) else ""
     any_gpu = next((title for vendor, title in VENDORS.items() if vendor in vendors), "")
@@ -52,9 +52,8 @@ def find_accelerators(
     nvcc = which("nvcc") or _first(root, (*homes, *CUDA_PLACES))
     no_nvcc = "" if nvcc else "the CUDA toolkit (nvcc)"
     no_hipcc = "" if which("hipcc") or _first(root, HIP_PLACES) else "ROCm's compiler (hipcc)"
-    header = root / HEADER
     tools = {
-        "Vulkan's headers, 1.3.272 or newer": header.exists() and NEEDED in header.read_text(),
+        "Vulkan's headers, 1.3.272 or newer": NEEDED in read_file(root / HEADER),
         "glslc": which("glslc"),
         "SPIRV-Headers": _first(root, SPIRV_PLACES),
     }
@@ -67,7 +66,15 @@ def find_accelerators(
 
 
 def _first(root: Path, places: Sequence[str]) -> str | None:
-    return next((str(root / place) for place in places if (root / place).exists()), None)
+    return next((str(root / place) for place in places if os.path.exists(root / place)), None)
+
+
+def read_file(file: Path) -> str:
+    """Return a file's text; nothing of one that cannot be read."""
+    try:
+        return file.read_text(errors="replace")
+    except OSError:
+        return ""
 
 
 def choose_accelerator(found: Collection[Accelerator], wanted: str = "") -> tuple[Accelerator | None, str]:
@@ -104,6 +111,6 @@ def describe_unused(accelerator: Accelerator) -> str:
 
 if __name__ == "__main__":  # before anything is installed
     try:
-        choose_accelerator(find_accelerators(), " ".join(sys.argv[1:]))
+        choose_accelerator(find_accelerators(), " ".join(sys.argv[1:]).strip())
     except InvalidOptions as error:
         sys.exit(f"localspec: {error.message}. {error.remedy}")

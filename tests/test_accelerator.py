@@ -57,6 +57,15 @@ def test_the_best_accelerator_that_is_here_with_its_tools_is_chosen(
     assert chosen[0] == name and sentence in chosen[1]
 
 
+def test_files_that_cannot_be_read_are_as_none(tmp_path: Path) -> None:
+    (tmp_path / HEADERS).mkdir(parents=True)
+    (tmp_path / BUS / "0000:01:00.0/vendor").mkdir(parents=True)
+    (tmp_path / "sys/class/drm/renderD128").mkdir(parents=True)
+    (tmp_path / "sys/class/drm/renderD128/device").symlink_to(tmp_path / BUS / "0000:01:00.0")
+    found = find_accelerators(tmp_path, lambda name: None, {})
+    assert not any(each.device for each in found) and all(each.missing for each in found)
+
+
 def test_one_that_is_named_is_built_or_refused_with_what_it_lacks(tmp_path: Path) -> None:
     assert choose(tmp_path, "", DRIVER, "nvcc", "cpu") == ("cpu", "llama.cpp is built for the CPU.")
     tools = f"{HEADERS} {SPIRV}"
