@@ -15,6 +15,7 @@ export PROMPT
 PYTHON ?= python3
 SHARE ?= 0.25
 ACCEL ?= $(shell cat .venv/.accel 2>/dev/null)
+export ACCEL
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
@@ -37,14 +38,14 @@ install: $(VENV)/.installed
 dev: $(VENV)/.installed-dev
 
 $(VENV)/.installed: pyproject.toml $(wildcard locks/*) $(if $(filter command environment,$(origin ACCEL)),always)
-	@$(PYTHON) -m localspec.accelerator $(ACCEL)
+	@$(PYTHON) -m localspec.accelerator "$$ACCEL"
 	@echo "Installing into $(VENV). The first time, llama.cpp is compiled: for the CPU about 3 minutes on 2 cores."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(LOCKED) --quiet --only-binary :all: -r locks/build.txt
 	$(LOCKED) -r locks/install.txt
 	$(OURS)
-	@$(BIN)/python -m localspec.cli.build locks/llama.txt $(ACCEL)
-	@echo $(ACCEL) > $(VENV)/.accel
+	@$(BIN)/python -m localspec.cli.build locks/llama.txt "$$ACCEL"
+	@echo "$$ACCEL" > $(VENV)/.accel
 	@touch $@
 
 $(VENV)/.installed-dev: $(VENV)/.installed

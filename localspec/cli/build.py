@@ -1,12 +1,13 @@
 """``python -m localspec.cli.build LOCK [ACCEL]``: compile and install the llama.cpp that ``LOCK`` pins.
 
 It is built for ``ACCEL``, or else for the best accelerator whose device and tools are here; where that fails,
-for the CPU. What localspec does not load of it is left out. Wheels are kept by their options and processor.
+for the CPU. What localspec does not load of it is left out. Wheels are kept by their options and machine.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 import platform
 import re
@@ -14,10 +15,11 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from importlib import metadata
 from pathlib import Path
 
 from localspec import home
-from localspec.accelerator import choose_accelerator, find_accelerators
+from localspec.accelerator import choose_accelerator, find_accelerators, read_file
 from localspec.cli import output
 from localspec.errors import BackendUnavailable, ExitCode, LocalspecError
 from localspec.process import python, surroundings
@@ -29,6 +31,8 @@ LOCKED = ("--verbose", "--no-cache-dir", "--no-deps", "--no-build-isolation", "-
 STEP = re.compile(r"\[(\d+)/(\d+)\]")
 """Ninja's count, at the beginning of a line"""
 FEATURES = re.compile(r"^(?:flags|Features)\s*:.*", re.MULTILINE)
+GPU = re.compile(r"bc(?:03|12)sc")
+"""the classes of displays and of processors, in a PCI device's identifier"""
 FAULT = re.compile(r"(?i:\berror: )|CMake Error|Could NOT find")
 MOST_FAULTS = 3
 """lines about errors that are shown of a build that failed"""
@@ -45,6 +49,8 @@ def install(lock: Path, wanted: str = "") -> None:
             raise
         output.note(f"{error.message}\nllama.cpp is built for the CPU instead.")
         wheel = build(lock, ())
+    if _is_installed(wheel):  # installed anew it would count as another build, of which nothing is measured
+        return
     command = (*PIP, "install", "--quiet", "--force-reinstall", "--no-deps", "--no-index", str(wheel))
     if subprocess.run(command, check=False, **surroundings()).returncode:
         raise BackendUnavailable(f"{wheel} could not be installed", "Remove it, then run `make install`.")
@@ -57,7 +63,8 @@ def build(lock: Path, options: tuple[str, ...]) -> Path:
     """
     defined = ";".join((*OPTIONS, *options))
     own = os.environ.get("CMAKE_ARGS", "")
-    parts = "\n".join((lock.read_text(), LEAN.read_text(), defined, own, _processor()))
+    machine = (_processor(), *(_gpus() if options else ()))
+    parts = "\n".join((lock.read_text(), LEAN.read_text(), defined, own, *machine))
     defined += f";CMAKE_PROJECT_llama.cpp_INCLUDE={LEAN}"
     key = hashlib.sha256(parts.encode()).hexdigest()[:12]
     folder = home.private_dir(home.cache_dir() / "builds" / key)
@@ -94,6 +101,20 @@ def build(lock: Path, options: tuple[str, ...]) -> Path:
         return Path(shutil.copy(built, folder / f"{os.getpid()}.part")).replace(folder / built.name)
 
 
+def _is_installed(wheel: Path) -> bool:
+    try:
+        place = metadata.distribution("llama-cpp-python").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        return False
+    return place is not None and json.loads(place)["url"] == wheel.as_uri()
+
+
+def _gpus(bus: Path = Path("/sys/bus/pci/devices")) -> list[str]:
+    """Return the GPUs by their identifiers: CUDA's and ROCm's code is compiled for those of this machine."""
+    found = (read_file(each) for each in bus.glob("*/modalias"))
+    return sorted(each for each in found if GPU.search(each))
+
+
 def _processor() -> str:
     """Return the instruction sets of this processor, for which llama.cpp is compiled."""
     try:
@@ -105,7 +126,7 @@ def _processor() -> str:
 
 if __name__ == "__main__":
     try:
-        install(Path(sys.argv[1]), " ".join(sys.argv[2:]))
+        install(Path(sys.argv[1]), " ".join(sys.argv[2:]).strip())
     except LocalspecError as error:
         output.failure(error, as_json=False)
         sys.exit(error.exit_code)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,6 +14,7 @@ import pytest
 from localspec.accelerator import Accelerator
 from localspec.cli import build
 from localspec.errors import BackendUnavailable
+from tests.hygiene.source import ROOT
 
 PIP = """
 import os, pathlib, sys
@@ -55,6 +60,32 @@ def test_a_build_is_kept_by_its_options(lock: Path, monkeypatch: pytest.MonkeyPa
     assert "VULKAN" not in built
 
 
+def test_a_build_is_kept_for_the_gpus_of_this_machine(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = lock.with_name("bus")
+    for slot, kind in (("1", "bc03sc02i00"), ("2", "bc12sc00i00"), ("3", "bc02sc00i00")):
+        (bus / slot).mkdir(parents=True)
+        (bus / slot / "modalias").write_text(f"pci:v{slot}{kind}")
+    found = build._gpus(bus)
+    assert found == ["pci:v1bc03sc02i00", "pci:v2bc12sc00i00"]
+    monkeypatch.setattr(build, "_gpus", lambda: found)
+    assert [len(runs(lock, monkeypatch)) for _ in range(2)] == [2, 1]
+    found.pop()
+    assert len(runs(lock, monkeypatch)) == 2
+
+
+def test_a_wheel_that_is_installed_stays(lock: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs(lock, monkeypatch)
+    (wheel,) = lock.parent.glob("cache/builds/*/llama.whl")
+    info = lock.with_name("llama_cpp_python-1.dist-info")
+    info.mkdir()
+    (info / "METADATA").write_text("Name: llama-cpp-python")
+    (info / "direct_url.json").write_text(json.dumps({"url": wheel.as_uri()}))
+    monkeypatch.syspath_prepend(str(lock.parent))
+    assert runs(lock, monkeypatch) == []
+    (info / "direct_url.json").unlink()
+    assert runs(lock, monkeypatch) == ["install llama.whl"]
+
+
 def test_a_build_that_fails_is_replaced_by_one_for_the_cpu(
     lock: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -65,3 +96,19 @@ def test_a_build_that_fails_is_replaced_by_one_for_the_cpu(
     lock.write_text("llama-cpp-python==2")
     with pytest.raises(BackendUnavailable, match=r"(?s)compiled: .*/build\.log\n.*no such shader"):
         runs(lock, monkeypatch, failing="LLAVA")
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="there is no make")
+def test_an_accelerator_reaches_the_check_as_it_was_written(tmp_path: Path) -> None:
+    for wanted in ("it's", "cpu; exit 7", "$(id)"):
+        given = (f"VENV={tmp_path}", f"PYTHON={sys.executable}")
+        environment = {**os.environ, "ACCEL": wanted}
+        done = subprocess.run(
+            ("make", "install", *given),
+            cwd=ROOT,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert f"ACCEL={wanted} is no accelerator" in done.stderr
