@@ -174,7 +174,9 @@ def load_target(
         else:
             if needs.cells and room is not None:  # otherwise the backend finds how many sequences have room
                 config = msgspec.structs.replace(config, parallel=needs.sequences)
-            target = open_backend(pair.target, config, shown)
+            target, config = _open_whole(pair.target, config, shown)
+            moved = config.gpu_layers != asked.gpu_layers
+            whole = "; it is on the processor: the GPU refused its memory" * moved
         opened.callback(target.free)
         target.model = pair.target.name
         learning = Learning(
@@ -323,7 +325,7 @@ def _open_draft(
     try:
         draft = load_draft(sized)
     except OutOfMemory as error:
-        if there is None or sized == here:
+        if model.format == "mlx" or not _on_device(model, sized):
             raise
         log.warning("%s; the draft model is loaded on the processor", error.message)
         draft = load_draft(here)
@@ -332,6 +334,18 @@ def _open_draft(
         raise ModelInvalid(f"{model.name} cannot draft: {draft.capabilities.obstacle}")
     draft.model = model.name
     return draft, needs
+
+
+def _open_whole(model: Model, config: EngineConfig, progress: Progressed) -> tuple[Backend, EngineConfig]:
+    """Load a model on one device; on the processor where a GPU that shares its memory has too little."""
+    try:
+        return open_backend(model, config, progress), config
+    except OutOfMemory as error:
+        if model.format == "mlx" or config.gpu_layers > 0 or not _on_device(model, config):
+            raise
+        log.warning("%s; it is loaded again on the processor", error.message)
+        config = msgspec.structs.replace(config, gpu_layers=0)
+        return open_backend(model, config, progress), config
 
 
 def _open_divided(

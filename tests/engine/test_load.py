@@ -374,6 +374,22 @@ def test_a_load_that_fails_for_memory_is_tried_with_less(
     assert caplog.text.count("it is loaded again with 15.9 MB of the GPU's memory") == 2
 
 
+def test_a_model_is_loaded_on_the_processor_where_an_integrated_gpu_has_too_little(
+    device: list[int | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load(model: Model, config: EngineConfig, *rest: Any, **more: Any) -> Backend:
+        if config.gpu_layers:
+            raise OutOfMemory("llama.cpp cannot load it: unable to allocate Vulkan0 buffer")
+        return open_backend(model, config, *rest, **more)
+
+    monkeypatch.setattr("localspec.engine.load.open_backend", load)
+    device[0] = None
+    with load_engine(choose("bundled", "none"), config=SMALL) as engine:
+        assert "; it is on the processor: the GPU refused its memory; no draft" in engine.reason
+    with pytest.raises(OutOfMemory):
+        load_engine(choose("bundled", "none"), config=replace(SMALL, gpu_layers=7))
+
+
 def test_a_gguf_model_is_not_shared_and_says_so() -> None:
     with load_engine(choose("bundled", "none"), config=replace(SMALL, nodes=("mac-b",))) as engine:
         assert "only MLX models are shared with nodes" in engine.reason
