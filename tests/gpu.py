@@ -17,6 +17,7 @@ if {{"localspec.worker", "show"}} & {{*sys.orig_argv}}:
     from localspec.models import fit
     fit.has_device_code = lambda format: True
     native.list_gpus = lambda: {{1: native.Device("gpu", "Some GPU")}}
+    native.room_on_gpus = dict
     native.free_bytes = lambda config: {free}
 """
 WHERE = "5 of 7 layers on Some GPU"

@@ -162,7 +162,7 @@ def load_target(
     config = _adapt_settings(pair.target, config)
     shown, others = progress and partial(progress, "target"), nodes_of(pair.target, config)
     there = None if others else _device_bytes(pair.target, config)
-    whole, asked = "", config
+    whole, room_of, asked = "", ", as many as have room" * (config.gpu_layers < 0), config
     if there is None:
         room = room_for(config, free).free(pair.target)
         config, needs = plan_target(pair, config, room)
@@ -175,8 +175,7 @@ def load_target(
             if needs.cells and room is not None:  # otherwise the backend finds how many sequences have room
                 config = msgspec.structs.replace(config, parallel=needs.sequences)
             target, config = _open_whole(pair.target, config, shown)
-            moved = config.gpu_layers != asked.gpu_layers
-            whole = "; it is on the processor: the GPU refused its memory" * moved
+            room_of = ", which refused its memory" * (config.gpu_layers != asked.gpu_layers)
         opened.callback(target.free)
         target.model = pair.target.name
         learning = Learning(
@@ -193,8 +192,7 @@ def load_target(
         engine = Engine(target, config=config, learning=learning)
         engine.placement = placement = placement_of(pair.target, config)
         if placement is not None:
-            whole = f"; {describe_placement(placement)}"
-            whole += ", as many as have room" * (placement.layers < placement.of and asked.gpu_layers < 0)
+            whole = f"; {describe_placement(placement)}" + room_of * (placement.layers < placement.of)
         alone = "" if target.capabilities.batches else ALONE
         whole += WHOLE if (config.nodes or config.rpc) and not others else ""
         if config.n_ctx != asked.n_ctx:

@@ -239,6 +239,7 @@ def device(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The bytes that are free in the memory of a GPU, which this machine seems to have."""
     free = [0]
     monkeypatch.setattr(native, "list_gpus", lambda: {1: native.Device("gpu", "Some GPU")})
+    monkeypatch.setattr(native, "room_on_gpus", dict)
     monkeypatch.setattr("localspec.engine.load._on_device", lambda model, config: config.gpu_layers != 0)
     monkeypatch.setattr(native, "free_bytes", lambda config: free[0])
     return free
@@ -385,7 +386,7 @@ def test_a_model_is_loaded_on_the_processor_where_an_integrated_gpu_has_too_litt
     monkeypatch.setattr("localspec.engine.load.open_backend", load)
     device[0] = None
     with load_engine(choose("bundled", "none"), config=SMALL) as engine:
-        assert "; it is on the processor: the GPU refused its memory; no draft" in engine.reason
+        assert "; 0 of 7 layers on Some GPU, which refused its memory; no draft" in engine.reason
     with pytest.raises(OutOfMemory):
         load_engine(choose("bundled", "none"), config=replace(SMALL, gpu_layers=7))
 
