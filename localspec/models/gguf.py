@@ -204,9 +204,9 @@ class GgufHeader:
 
     @property
     def layers(self) -> int:
-        """The number of layers, without the output."""
+        """The number of layers, without the output; each has a tensor, whatever number its name has."""
         blocks = (int(found[1]) for tensor in self.tensors if (found := BLOCK.match(tensor.name)))
-        return 1 + max(blocks, default=-1)
+        return min(1 + max(blocks, default=-1), len(self.tensors))
 
     def bytes_of_last(self, n: int, cpu_experts: int = 0) -> int:
         """Bytes of the weights that llama.cpp puts on a GPU for ``n_gpu_layers`` of ``n``, where the experts

@@ -91,3 +91,9 @@ def test_experts_are_found_without_counting_the_layers_for_each_tensor(
     assert not GgufHeader({}, tensors, 0).has_experts
     assert GgufHeader({}, (*tensors, Tensor("blk.1.ffn_up_exps.weight", (1,), 0, 0)), 0).has_experts
     assert len(counted) <= 2
+
+
+def test_there_are_no_more_layers_than_tensors() -> None:
+    """Plans try each number of layers."""
+    tensors = tuple(Tensor(f"blk.{n}.attn_q.weight", (1,), 0, 0) for n in (0, 999_999))
+    assert GgufHeader({}, tensors, 0).layers == 2
