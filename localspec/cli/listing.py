@@ -13,7 +13,7 @@ from localspec.errors import INSTALL_MLX, LocalspecError, ModelError, ModelTooLa
 from localspec.models.catalogue import BUNDLED
 from localspec.models.model import NEEDS_MLX, Model, count, model_at, name_of, needs_mlx
 from localspec.models.stores import TITLES
-from localspec.protocol.messages import ModelDescription, ModelList, Placement
+from localspec.protocol.messages import ModelDescription, ModelList
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import counted, describe_placement, one_line, size
 
@@ -77,7 +77,7 @@ def _state(model: ModelDescription, default: str) -> str:
 def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] | None:
     """Bytes that a model needs without a draft, its sequences, bytes free, and the place that it would have;
     None if it is broken."""
-    from localspec.engine.load import room_for
+    from localspec.engine.load import plan_placement, room_for
     from localspec.models.fit import context_size, free_memory, has_device_code, plan_context, servers_of
 
     if model.problem is not None:
@@ -87,8 +87,12 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
         if servers_of(target, config):
             config = _over_servers(target, config)
         room = room_for(config).free(target) if has_device_code(target.format) else None
+        placement = None
+        try:
+            placement = plan_placement(target, config)
+        except ModelTooLarge as error:  # the layers that are set
+            output.note(f"localspec: {error.message}. {error.remedy}")
         free = free_memory() if room is None else room
-        placement = _plan_placement(target, config) if has_device_code(target.format) else None
         config, needs = plan_context(target, None, config, free)
     except ModelError:  # it has changed since it was read
         return None
@@ -96,16 +100,6 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
     parts = {name: getattr(needs, name) for name in ("weights", "cells", "overhead", "total", "sequences")}
     elsewhere = {"layers_elsewhere": config.gpu_layers} if servers_of(target, config) else {}
     return {"n_ctx": n_ctx, **parts, **elsewhere, "free": free, "placement": placement}
-
-
-def _plan_placement(target: Model, config: EngineConfig) -> Placement | None:
-    from localspec.engine.load import plan_placement
-
-    try:
-        return plan_placement(target, config)
-    except ModelTooLarge as error:  # the layers that are set
-        output.note(f"localspec: {error.message}. {error.remedy}")
-        return None
 
 
 def _over_servers(target: Model, config: EngineConfig) -> EngineConfig:

@@ -57,14 +57,14 @@ class Socket(Protocol):
         """Close the connection at once."""
 
 
-class Peer:
-    """A client; ``kinds`` are those of live events that it has subscribed to."""
+class Subscriber:
+    """A client; ``kinds`` are those of the live events that it gets."""
 
     def __init__(self) -> None:
         self.kinds: frozenset[str] = frozenset()
 
 
-class Outbox(Peer):
+class Outbox(Subscriber):
     """A queue of ``limit`` bytes; ``on_slow`` is called once it has been full for ``patience`` seconds.
 
     A client that keeps up has no queue: its messages are written at once.
@@ -201,7 +201,7 @@ class Receiver:
 class Exchange(Receiver):
     """One request of a ``client``: its messages, and its end when it is cancelled."""
 
-    def __init__(self, id: Id, client: Peer) -> None:
+    def __init__(self, id: Id, client: Subscriber) -> None:
         super().__init__()
         self.id = id
         self.client = client

@@ -9,7 +9,7 @@ from typing import Any
 
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods import chat, completions, generation, memory
-from localspec.daemon.relay import Exchange, Peer
+from localspec.daemon.relay import Exchange, Subscriber
 from localspec.errors import LocalspecError, QueueFull, ShuttingDown, of_system
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.jsonrpc import Id, Params, ProtocolFault
@@ -67,7 +67,7 @@ WORK = NEED_A_MODEL | {"memory/forget", "memory/prime", "session/delete"}
 class Requests:
     """Runs the requests of ``peer``, from :meth:`join` to :meth:`leave`."""
 
-    def __init__(self, daemon: Daemon, peer: Peer) -> None:
+    def __init__(self, daemon: Daemon, peer: Subscriber) -> None:
         self.daemon = daemon
         self._peer = peer
         self._live: dict[Id, Exchange] = {}

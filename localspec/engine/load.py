@@ -231,8 +231,7 @@ def placement_of(target: Model, config: EngineConfig) -> Placement | None:
         return None
     try:
         if isinstance(header := target.header, GgufHeader):
-            from localspec.backends.llama_cpp import native
-
+            native = _llama_library()
             gpus, of = native.list_gpus(), header.layers + 1
             used = native.gpus() or gpus  # integrated ones only without others
             names, layers = [gpus[each].name for each in used], min(native.gpu_layers(config), of)
@@ -408,9 +407,8 @@ def _device_bytes(model: Model, config: EngineConfig) -> int | None:
     """Return the bytes for a GGUF model in memory of GPUs' own; None where it goes to none."""
     if model.format == "mlx" or not _on_device(model, config):
         return None
-    from localspec.backends.llama_cpp.native import free_bytes
-
-    return free_bytes(config)
+    found: int | None = _llama_library().free_bytes(config)
+    return found
 
 
 def _on_device(model: Model, config: EngineConfig) -> bool:
@@ -422,11 +420,16 @@ def _on_device(model: Model, config: EngineConfig) -> bool:
             import mlx.core as mx
 
             return bool(mx.default_device() != mx.cpu)
-        from localspec.backends.llama_cpp import native
-
-        return native.gpu_layers(config) != 0
+        return bool(_llama_library().gpu_layers(config))
     except (ImportError, OSError):
         return False  # loading the model reports what is missing
+
+
+def _llama_library() -> Any:
+    """Raises :class:`ImportError` or :class:`OSError` where the library is not installed, or broken."""
+    from localspec.backends.llama_cpp import native
+
+    return native
 
 
 def _beyond_training(target: Model, config: EngineConfig) -> str:

@@ -10,7 +10,7 @@ import msgspec
 from localspec.client import Stream
 from localspec.client.wire import Subscription, error_of
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.relay import Exchange, Notified, Peer
+from localspec.daemon.relay import Exchange, Notified, Subscriber
 from localspec.daemon.requests import Requests
 from localspec.errors import LocalspecError
 from localspec.protocol import jsonrpc, messages
@@ -24,7 +24,7 @@ class Inside(Requests):
     """Takes the place of a wire for a :class:`Client`."""
 
     def __init__(self, daemon: Daemon) -> None:
-        super().__init__(daemon, Peer())
+        super().__init__(daemon, Subscriber())
         self.lost: str | None = None
         self.subscription: Subscription | None = None
         self._ids = itertools.count(1)
@@ -51,7 +51,7 @@ class Inside(Requests):
 class InsideExchange(Exchange):
     """One request, whose messages are the events of ``stream``."""
 
-    def __init__(self, id: Id, client: Peer) -> None:
+    def __init__(self, id: Id, client: Subscriber) -> None:
         super().__init__(id, client)
         self.stream: Stream[Any] = Stream(id, self.cancel)
         self._request = b'{"request":%b,' % msgspec.json.encode(id)
