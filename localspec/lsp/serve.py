@@ -1,7 +1,7 @@
 """The server's process: an editor on stdin and stdout, one event loop for it and for the daemon.
 
-pygls reads the messages, of asyncio's pipes: its own ``start_io`` waits for the editor's next byte before it
-ends at SIGINT, and stops while the editor reads nothing.
+The pipes are asyncio's: pygls' own ``start_io`` waits for the editor's next byte before it ends at SIGINT,
+and stops while the editor reads nothing; its loop logs a traceback of each invalid message.
 """
 
 from __future__ import annotations
@@ -9,23 +9,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import io
+import json
 import logging
 import os
+import re
 import signal
 import stat
 import sys
-import threading
 from collections.abc import Callable, Mapping
 from typing import Any, TextIO
 
 from lsprotocol import types
-from pygls.io_ import run_async
 
 from localspec.errors import InvalidOptions
 from localspec.lsp.commands import COMMANDS, report_failures
 from localspec.lsp.completions import inline_completion, rested
 from localspec.lsp.documents import Document
 from localspec.lsp.server import Server
+
+log = logging.getLogger(__name__)
 
 Params = Mapping[str, Any]
 """of a notification that is in no version of the protocol"""
@@ -121,7 +123,8 @@ def _item(params: Params) -> str | None:
 
 LAST_WORDS_S, EDITOR_EVERY_S = 1.0, 3.0
 READ_AHEAD = 1 << 22
-"""bytes that are read before the messages in them are handled; bounds a header's line, too"""
+"""bytes that are read before the messages in them are handled; bounds a header, too"""
+LENGTH = re.compile(rb"(?im)^content-length:[ \t]*(\d{1,15})[ \t]*\r$")
 
 
 def serve() -> int:
@@ -129,8 +132,10 @@ def serve() -> int:
     if not (is_pipe(sys.stdin) and is_pipe(sys.stdout)):
         remedy = "Let an editor start it: see plugins/lsp/README.md of localspec's source."
         raise InvalidOptions("`localspec lsp` is for editors: stdin and stdout must be pipes", remedy)
-    # Editors show stderr as errors; pygls' warning of a request that was cancelled too late is none.
+    # Editors show stderr as errors; pygls' warning of a request that was cancelled too late is none, and its
+    # traceback of an invalid message is that of :func:`_read`'s line.
     logging.getLogger("pygls").setLevel(logging.ERROR)
+    logging.getLogger("pygls.protocol.json_rpc").addFilter(lambda record: "deserialize" not in record.msg)
     return asyncio.run(_serve())
 
 
@@ -144,7 +149,7 @@ async def _serve() -> int:
     server, loop = create(), asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, server.stop, 0)
-    reader = Input(READ_AHEAD)
+    reader = asyncio.StreamReader(READ_AHEAD)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
     stdout = io.FileIO(sys.stdout.fileno(), "w", closefd=False)
     pipe, output = await loop.connect_write_pipe(Output, stdout)
@@ -161,21 +166,20 @@ async def _serve() -> int:
         await asyncio.wait((output.closed,), timeout=LAST_WORDS_S)  # an editor that reads nothing
 
 
-async def _read(server: Server, reader: Input) -> None:
-    with contextlib.suppress(
-        asyncio.IncompleteReadError, ValueError
-    ):  # the input ends in a message, or is none
-        await run_async(threading.Event(), reader, server.protocol)
+async def _read(server: Server, reader: asyncio.StreamReader) -> None:
+    """Handle the editor's messages until the input ends, perhaps in a message, or a header has no length."""
+    with contextlib.suppress(asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+        while length := LENGTH.search(header := await reader.readuntil(b"\r\n\r\n")):
+            await asyncio.sleep(0)  # a request begins with the text as it is, before a message changes it
+            body = await reader.readexactly(int(length[1]))
+            try:
+                message = json.loads(body, object_hook=server.protocol.structure_message)
+                server.protocol.handle_message(message)
+            except Exception:  # of any kind: the input is not checked before
+                log.error("invalid message from the editor: %.200r", body)
+        log.error("a header from the editor has no Content-Length: %.200r", header)
+        server.stop(1)
     server.stop(0)  # the editor has gone, and nothing is wrong here
-
-
-class Input(asyncio.StreamReader):
-    """The bytes on stdin."""
-
-    async def readexactly(self, n: int) -> bytes:
-        """Return the next ``n`` bytes, a message's body."""
-        await asyncio.sleep(0)  # a request begins with the text as it is, before the next message changes it
-        return await super().readexactly(n)
 
 
 class Output(asyncio.BaseProtocol):

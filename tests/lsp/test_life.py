@@ -29,7 +29,7 @@ EXIT = {"jsonrpc": "2.0", "method": "exit"}
 
 def frame(message: Any) -> bytes:
     body = message if isinstance(message, bytes) else json.dumps(message).encode()
-    return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
+    return b"content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
 def begun(editor: int | None = None) -> subprocess.Popen[bytes]:
@@ -142,7 +142,9 @@ def test_what_is_no_request_is_refused_and_the_rest_is_answered(fresh: Path) -> 
         INITIALIZE,
         EXIT,
     )
-    assert b"Exception occurred" not in log, log
+    assert (lines := log.splitlines())[1] == rb"invalid message from the editor: b'\xff'" and len(
+        lines
+    ) == 8, log
     codes = [(each["id"], each.get("error", {}).get("code")) for each in answers if "id" in each]
     assert codes == [(2, -32602), (3, -32602), (4, -32601), (1, None)]
     assert code == 1, "there was no shutdown"
@@ -161,10 +163,11 @@ def test_one_socket_may_be_stdin_and_stdout(fresh: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("garbage", [b"Content-Length: 5\r\n\r\nab", b"x" * 1_000_000, b"\r\n\r\n\0"])
+@pytest.mark.parametrize("garbage", [b"Content-Length: 5\r\n\r\nab", b"x" * 1_000_000, b"a: b\r\n\r\n\0"])
 def test_what_is_no_message_ends_it(fresh: Path, garbage: bytes) -> None:
     done = subprocess.run(COMMAND, input=garbage, capture_output=True, timeout=DEADLINE_S)
-    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
+    log = rb"a header from the editor has no Content-Length: b'a: b\r\n\r\n'" if b"a: b" in garbage else b""
+    assert (done.returncode, done.stdout, done.stderr.strip()) == (1 if log else 0, b"", log)
 
 
 def test_a_terminal_is_refused_as_no_editor(fresh: Path) -> None:
