@@ -68,11 +68,12 @@ class Child:
             return result
 
     def close(self) -> None:
-        """End the process, also within its work."""
+        """End the process, also within its work, and if it is stopped."""
         if (process := self._process) is not None:
-            process.send_signal(LIMIT)
+            _end(process)
             with self._lock:
-                self._stop(process)
+                if process is self._process:  # not one that was started since
+                    self._stop(process)
 
     def _start(self) -> subprocess.Popen[bytes]:
         if self._process is not None and self._process.poll() is not None:
@@ -96,7 +97,7 @@ class Child:
             output.register(process.stdout, select.POLLIN)
             while not output.poll(1000 * POLL_S):
                 if is_cancelled() or _exceeds(process):
-                    process.send_signal(LIMIT)
+                    _end(process)
             size = process.stdout.read(SIZE)
             result = process.stdout.read(int.from_bytes(size, "little"))
             return result if size and len(result) == int.from_bytes(size, "little") else None
@@ -106,6 +107,11 @@ class Child:
         self._process = None
         process.kill()
         process.communicate()
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(LIMIT)
+    process.send_signal(signal.SIGCONT)  # one that is stopped ends when it goes on
 
 
 def _exceeds(process: subprocess.Popen[bytes]) -> bool:

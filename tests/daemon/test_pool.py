@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -17,7 +17,7 @@ from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay import Events
 from localspec.daemon.workers.pool import Pool, Program, key_of
 from localspec.daemon.workers.worker import Job, Key, WorkerProcess
-from localspec.errors import EngineCrashed, ModelAmbiguous, ShuttingDown
+from localspec.errors import EngineCrashed, InvalidOptions, ModelAmbiguous, ShuttingDown
 from localspec.protocol.frames import DELTA, PROGRESS, Loading, Streamed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, Request, TextPrompt
@@ -100,6 +100,41 @@ async def test_an_ended_worker_takes_no_more() -> None:
         with pytest.raises(EngineCrashed, match="SIGKILL"):
             submit(worker, "hello", [])
         assert not worker.usable
+
+
+WRONG = Options(grammar="(" * 100_000)
+"""a form that is not valid, and longer than a pipe holds"""
+
+
+async def stop_forms(pool: Pool) -> psutil.Process:
+    """Stop the process that tries forms, and has tried one."""
+    others = psutil.Process().children()
+    with pytest.raises(InvalidOptions):
+        await pool.check_form(ECHO, WRONG)
+    (forms,) = set(psutil.Process().children()) - set(others)
+    forms.suspend()
+    return forms
+
+
+async def test_a_form_whose_turn_comes_after_the_load_is_left_to_the_worker() -> None:
+    async with pool_of() as pool:
+        forms = await stop_forms(pool)
+        first, second = (asyncio.create_task(pool.check_form(ECHO, WRONG)) for _ in range(2))
+        async with pool.lease(ECHO, ignore):
+            forms.resume()
+            await soon(asyncio.gather(first, return_exceptions=True))
+            await soon(second)
+
+
+async def test_the_process_that_tries_forms_ends_idle_or_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    others = psutil.Process().children()
+    async with pool_of() as pool:
+        await stop_forms(pool)
+        monkeypatch.setattr("localspec.daemon.workers.pool.FORMS_STAY_S", 0.1)
+        for _ in range(2):  # in the stopped process, and in a new one, which may end before it has begun
+            with suppress(InvalidOptions):
+                await soon(pool.check_form(ECHO, WRONG))
+        await until(lambda: psutil.Process().children() == others, "it has ended")
 
 
 async def test_closing_ends_every_worker_and_fails_its_jobs() -> None:

@@ -310,7 +310,7 @@ async def test_a_file_that_is_gone_after_the_choice_is_not_found(tmp_path: Path)
 async def test_a_form_that_is_not_valid_is_refused_before_a_model_is_loaded(start: StartDaemon) -> None:
     deep, gbnf = json.loads('{"items":' * 700 + "{}" + "}" * 700), {"grammar": "x", "grammar_syntax": "gbnf"}
     forms: list[dict[str, Any]] = [{"regex": "a("}, {"schema": {"not": {}}}, {"schema": deep}, gbnf]
-    async with raw(daemon := start()) as client:
+    async with raw(start()) as client:
         for wrong in forms:
             assert code(await client.call(1, "generate", prompt="x", options=wrong)) == "invalid_options"
             assert code(await client.call(1, "session/open", options=wrong)) == "invalid_options"
@@ -318,4 +318,3 @@ async def test_a_form_that_is_not_valid_is_refused_before_a_model_is_loaded(star
         # The worker of these tests takes any form: it gets those that take long, and all once it is there.
         for form in ({"grammar": f"start: T\nT: {COMMON}"}, {"regex": "a("}):
             await client.result(3, "generate", prompt="x", options=form)
-        await until(lambda: len(daemon.workers()) == 1, "the process that tries forms ends")

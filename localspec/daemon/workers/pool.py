@@ -6,7 +6,6 @@ import asyncio
 import logging
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from typing import Any, NamedTuple
@@ -45,10 +44,10 @@ QUIET_S = 2.0
 """seconds without requests after which the other models may measure themselves, and learn"""
 CHANGED = "a file of it has changed"
 """the reason why a worker takes no more requests"""
-FORMS, FORM_LINE = Child("localspec.constraints.constraint"), ThreadPoolExecutor(1, "forms")
-"""the process that tries the forms of requests whose model is not loaded, and the thread that waits for it"""
-FORM_S = 0.25
-"""processor time that such a form may take"""
+FORMS = Child("localspec.constraints.constraint")
+"""the process that tries the forms of requests whose model is not loaded"""
+FORM_S, FORMS_STAY_S = 0.25, 20.0
+"""processor time that such a form may take; and the time after which the process ends, idle or stopped"""
 TICK_S = 1.0
 """longest interval between two checks of the workers, in seconds"""
 
@@ -114,6 +113,8 @@ class Pool:
         self._tasks: set[asyncio.Task[None]] = set()
         """loads and ends of workers that go on if the request that began them is cancelled"""
         self._looking: asyncio.Task[None] | None = None
+        self._form_turn = asyncio.Lock()
+        self._forms_end: asyncio.TimerHandle | None = None
         self._closed = False
 
     @asynccontextmanager
@@ -145,10 +146,17 @@ class Pool:
     async def check_form(self, key: Key, options: Options) -> None:
         """Raise :class:`InvalidOptions` for a form that is not valid, before the model is loaded for it. What
         takes more than :data:`FORM_S` is left to the worker, and all that comes when there is one."""
-        if options.has_form and not any(key in each.pairs for each in self._open()):
-            line = asyncio.get_running_loop().run_in_executor
-            if error := await line(FORM_LINE, FORMS.do, (msgspec.json.encode(options), FORM_S)):
-                raise from_dict(msgspec.json.decode(error))
+        if options.has_form and self._worker_of(key) is None:
+            async with self._form_turn:
+                if self._worker_of(key) is None and (error := await self._try_form(options)):
+                    raise from_dict(msgspec.json.decode(error))
+
+    async def _try_form(self, options: Options) -> bytes | None:
+        loop = asyncio.get_running_loop()
+        if self._forms_end is not None:
+            self._forms_end.cancel()
+        self._forms_end = loop.call_later(FORMS_STAY_S, lambda: loop.run_in_executor(None, FORMS.close))
+        return await asyncio.to_thread(FORMS.do, (msgspec.json.encode(options), FORM_S))
 
     @asynccontextmanager
     async def _used(
@@ -215,6 +223,7 @@ class Pool:
     async def close(self) -> None:
         """End every worker; their requests get :class:`ShuttingDown`."""
         self._closed = True
+        await asyncio.to_thread(FORMS.close)
         await asyncio.gather(*(worker.stop() for worker in (*self._workers, *self._leaving)))
         await asyncio.gather(*self._tasks)
         if self._looking is not None:
@@ -226,9 +235,12 @@ class Pool:
         """The workers that take requests."""
         return [each for each in self._workers if each.usable and not each.outdated]
 
+    def _worker_of(self, key: Key) -> WorkerProcess | None:
+        return next((each for each in self._open() if key in each.pairs), None)
+
     async def _known(self, key: Key) -> tuple[WorkerProcess, Pair] | None:
         """The worker and the pair that ``key`` was found to mean; None if a file of it has changed since."""
-        worker = next((each for each in self._open() if key in each.pairs), None)
+        worker = self._worker_of(key)
         if worker is None:
             return None
         pair = worker.pairs[key]
@@ -427,7 +439,6 @@ class Pool:
         if worker.loaded:
             ready = worker.ready.result()
             worker.needs = Needs(weights=ready.planned_bytes, mapped=ready.mapped_bytes)
-            FORM_LINE.submit(FORMS.close)
             self._events.publish(ModelEvent(worker.model, "loaded"))
             self._hush()
 
