@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.methods import chat, completions, generation, memory
+from localspec.daemon.methods import chat, completions, generation, memory, models, status
 from localspec.daemon.relay import Exchange, Subscriber
 from localspec.errors import LocalspecError, QueueFull, ShuttingDown, of_system
 from localspec.protocol import jsonrpc, messages
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 Handler = Callable[[Daemon, Exchange, Any], Awaitable[object]]
 
 HANDLERS: dict[str, Handler] = {
-    "models/list": generation.list_all,
-    "models/load": generation.load,
-    "models/unload": generation.unload,
+    "models/list": models.list_all,
+    "models/load": models.load,
+    "models/unload": models.unload,
     "session/open": chat.open_new,
     "session/list": chat.list_some,
     "session/get": chat.get,
@@ -37,17 +37,17 @@ HANDLERS: dict[str, Handler] = {
     "chat/results": chat.results,
     "stream/resume": generation.resume,
     "generate": generation.generate_text,
-    "tokenize": generation.tokenize,
+    "tokenize": models.tokenize,
     "completion/inline": completions.inline,
     "completion/feedback": completions.feedback,
     "completion/warm": completions.warm,
     "memory/stats": memory.stats,
     "memory/forget": memory.forget,
     "memory/prime": memory.prime,
-    "events/subscribe": generation.events_subscribe,
-    "metrics": generation.metrics,
-    "daemon/status": generation.daemon_status,
-    "daemon/shutdown": generation.daemon_shutdown,
+    "events/subscribe": status.events_subscribe,
+    "metrics": status.metrics,
+    "daemon/status": status.daemon_status,
+    "daemon/shutdown": status.daemon_shutdown,
 }
 """a handler for each method; connections answer ``initialize`` and ``$/cancelRequest`` themselves"""
 

@@ -38,7 +38,7 @@ from localspec.daemon.access import CLOSE_S, Gate
 from localspec.daemon.access import Socket as BoundedSocket
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.metrics import OneLine, keep_small, redirect
+from localspec.daemon.logs import OneLine, keep_small, redirect
 from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError, of_system
 from localspec.home import read_regular

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import localspec
-from localspec.daemon.daemon import MOST
+from localspec.daemon.editors import MOST
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
 from tests.models.ggufs import small

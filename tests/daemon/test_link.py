@@ -8,7 +8,7 @@ import socket
 import msgspec
 import pytest
 
-from localspec.daemon.workers.worker import Link
+from localspec.daemon.workers.link import Link
 from localspec.protocol.frames import HEADER, MAX_FRAME, FromWorker, Heartbeat, encode_frame, streamed
 from localspec.protocol.requests import Delta, Token
 from tests.waiting import soon, until

@@ -10,9 +10,12 @@ import math
 from msgspec.structs import replace
 
 from localspec.completion.finishing import finished
-from localspec.daemon.daemon import Daemon, Found, Pace, Prefetched, Query, Shown, newest
+from localspec.daemon.daemon import Daemon
+from localspec.daemon.editors import Prefetched, newest
 from localspec.daemon.methods.generation import first_deadline, generate, merged, nothing, waited
+from localspec.daemon.pace import Pace
 from localspec.daemon.relay import Exchange
+from localspec.daemon.suggestions import Found, Query, Shown
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import LocalspecError
 from localspec.protocol import messages

@@ -1,31 +1,20 @@
-"""Generations, from merged options to a result, and the methods that need no session.
-
-These are the methods of generations without one, of the models (list, load, unload, tokenize), and of the
-daemon (events, metrics, status, shutdown).
-"""
+"""Methods of generations without a session, and the way of any generation from merged options to a result."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 
-import psutil
 from msgspec.structs import replace
 
-from localspec import home
-from localspec._version import __version__
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.relay import Exchange, Receiver
-from localspec.daemon.workers.pool import Pool, key_of
-from localspec.daemon.workers.worker import WorkerProcess
-from localspec.errors import EngineBusy, EngineCrashed, InvalidOptions
-from localspec.models.index import marked, read_disk
-from localspec.models.pair import Pair
+from localspec.daemon.workers.pool import key_of
+from localspec.errors import EngineCrashed, InvalidOptions
 from localspec.protocol import messages
-from localspec.protocol.frames import Streamed, Tokenize, Tokenized
+from localspec.protocol.frames import Streamed
 from localspec.protocol.messages import StreamResume
 from localspec.protocol.options import Options, check_options
 from localspec.protocol.requests import (
@@ -193,131 +182,3 @@ async def merged(daemon: Daemon, options: Options) -> Options:
         absolute(options.workspace)
     async with daemon.merging:
         return check_options(await asyncio.to_thread(daemon.pool.sections.merged, options))
-
-
-async def events_subscribe(
-    daemon: Daemon, exchange: Exchange, params: messages.EventsSubscribe
-) -> messages.Nothing:
-    exchange.client.kinds = frozenset(params.kinds)
-    return messages.Nothing()
-
-
-async def metrics(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.Metrics:
-    return messages.Metrics(daemon.metrics.totals(), daemon.metrics.text())
-
-
-async def daemon_status(
-    daemon: Daemon, exchange: Exchange, params: messages.Nothing
-) -> messages.DaemonStatus:
-    problem = daemon.http_problem
-    return messages.DaemonStatus(
-        pid=os.getpid(),
-        version=__version__,
-        protocol=messages.PROTOCOL,
-        uptime_s=time.monotonic() - daemon.started,
-        socket=daemon.socket,
-        url=daemon.url,
-        resident_bytes=resident_bytes(os.getpid()),
-        connections=len(daemon.connections),
-        running=len(daemon.busy),
-        models=tuple(described(daemon.pool, worker, worker.pair) for worker, _ in daemon.pool.loaded()),
-        settings=daemon.settings.state(),
-        http=daemon.http,
-        http_problem=None if problem is None else problem.message,
-        http_remedy=None if problem is None else problem.remedy,
-        history_problem=daemon.history.problem,
-    )
-
-
-async def daemon_shutdown(
-    daemon: Daemon, exchange: Exchange, params: messages.DaemonShutdown
-) -> messages.Nothing:
-    if params.if_idle:
-        if await daemon.history.has_private():
-            raise EngineBusy(
-                "the daemon holds chats in memory only (private, or not stored on a full disk), which would "
-                "be lost",
-                "End these chats, or run `localspec daemon stop`.",
-            )
-        if daemon.busy:
-            raise EngineBusy(f"the daemon is busy (requests: {len(daemon.busy)})")
-        if daemon.http_flag:
-            home.left_open_path().touch()
-    daemon.stopping.set()
-    return messages.Nothing()
-
-
-async def list_all(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
-    workers = daemon.pool.loaded()
-    drafts = ((each.place, ready.backend) for w, ready in workers for each in w.drafts if each.loaded)
-    loaded = dict.fromkeys(drafts) | {(w.pair.target.place, r.backend): r.placement for w, r in workers}
-    # In a thread, which is not cancelled: a model may be on a disk that responds late or never.
-    disk = await asyncio.to_thread(read_disk, daemon.config.model_dirs)
-    models = await asyncio.to_thread(marked, disk.found, loaded)
-    return messages.ModelList(models, tuple(disk.stores))
-
-
-async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -> messages.LoadedModel:
-    """Load a model before it is needed; after a cancel the load goes on for later requests."""
-    given = Options(
-        model=params.model, draft=params.draft, backend=params.backend, workspace=params.workspace
-    )
-    key = key_of(await merged(daemon, given))
-    async with (
-        exchange.needed(
-            "the request was cancelled; the model is still being loaded",
-            "Unload it with `localspec models unload` if it is not needed.",
-        ),
-        daemon.pool.lease(key, exchange.model_progress, keep_alive_s=params.keep_alive_s) as lease,
-    ):
-        pass
-    return described(daemon.pool, lease.worker, lease.pair)
-
-
-async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize) -> messages.Tokenized:
-    """Tokenize a text; loads the model if need be."""
-    key = key_of(await merged(daemon, Options(model=params.model)))
-    async with (
-        exchange.needed("the request was cancelled"),
-        daemon.pool.lease(key, exchange.model_progress) as lease,
-    ):
-        job = lease.worker.begin(
-            lambda id: Tokenize(id, params.text, params.start, params.special, params.pieces)
-        )
-        found: Tokenized = await job.result()
-    return messages.Tokenized(found.tokens, found.pieces)
-
-
-async def unload(daemon: Daemon, exchange: Exchange, params: messages.ModelUnload) -> messages.Unloaded:
-    # A prefetch must not keep a model busy.
-    await daemon.editors.clear()
-    return messages.Unloaded(tuple(await daemon.pool.unload(params.model)))
-
-
-def described(pool: Pool, worker: WorkerProcess, pair: Pair) -> messages.LoadedModel:
-    """The description of a worker's loaded model, as it is used in ``pair``."""
-    ready, held = worker.ready.result(), [each for each in worker.drafts if each.loaded]
-    return messages.LoadedModel(
-        model=ready.model,
-        draft=None if pair.draft is None else pair.draft.name,
-        pid=worker.pid or 0,
-        resident_bytes=None if worker.pid is None else resident_bytes(worker.pid),
-        running=worker.users,
-        backend=ready.backend,
-        idle_left_s=pool.idle_left_s(worker),
-        path=pair.target.place,
-        drafts=tuple(messages.LoadedDraft(each.model, each.place, each.users) for each in held),
-        reason=f"{ready.reason}; {pair.drafter.why}",
-        n_ctx=ready.n_ctx,
-        offloaded_bytes=ready.offloaded_bytes,
-        sequences=ready.sequences,
-        planned_bytes=sum(each.needs.total for each in (worker, *held)),
-        placement=ready.placement,
-    )
-
-
-def resident_bytes(pid: int) -> int | None:
-    try:
-        return int(psutil.Process(pid).memory_info().rss)
-    except psutil.Error:
-        return None

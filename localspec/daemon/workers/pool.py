@@ -18,7 +18,8 @@ from localspec.child import Child
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay import Events
-from localspec.daemon.workers.worker import HeldDraft, Key, Resident, Turns, WorkerProcess
+from localspec.daemon.workers.turns import Turns
+from localspec.daemon.workers.worker import HeldDraft, Key, Resident, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown, from_dict
 from localspec.models import library
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET

@@ -1,30 +1,22 @@
-"""One model in a process of its own, the daemon's end of the socket to it, and its turns on the CPU.
-
-Frames are decoded from the bytes that the event loop reads.
-
-Of the workers that compute on the CPU at the same time, one goes on while the others wait. Without turns the
-threads of one forward wait for a core that another model has, and both models lose. A turn is a slice of
-time. Of the highest class of requests, the worker with the least time so far is next; a lower class gets a
-turn when it has waited for its patience. A worker that is in a long forward when its turn ends is not waited
-for longer than :data:`GRACE_S`: then the next one computes beside it.
-"""
+"""One model in a process of its own, with the draft models beside it."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 import logging
-import math
 import signal
 import socket
 import time
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import msgspec
 
+from localspec.daemon.workers.link import Link
+from localspec.daemon.workers.turns import Share, Turns
+from localspec.daemon.workers.watch import Watch
 from localspec.errors import (
     EngineCrashed,
     InvalidOptions,
@@ -39,301 +31,10 @@ from localspec.models.model import Model
 from localspec.models.pair import Pair
 from localspec.process import surroundings
 from localspec.protocol import frames
-from localspec.protocol.frames import Drafted, FromWorker, Load, Loading, Signature, Streamed, Turn
-from localspec.protocol.requests import CLASSES, PATIENCE_S, Done, Failed, Priority, Request
-
-SLICE_S = 0.05
-"""seconds of a turn, which ends with the forward that passes them; changing turns takes about 0.5 ms"""
-GRACE_S = 0.15
-"""seconds that the others wait for a worker whose turn is over"""
-DEBT_S = 0.5
-"""most seconds that a worker counts as ahead of the others, and waits for: it may have had minutes while
-its requests were of a higher class"""
-
-
-class Handle(Protocol):
-    """A call that is due later."""
-
-    def cancel(self) -> None: ...
-
-
-def later(seconds: float, call: Callable[[], None]) -> Handle:
-    """Have the running event loop make a call."""
-    return asyncio.get_running_loop().call_later(seconds, call)
-
-
-class Turns:
-    """The workers with requests, and the one whose turn it is. ``clock`` and ``later`` are those of tests."""
-
-    def __init__(
-        self,
-        clock: Callable[[], float] = time.monotonic,
-        later: Callable[[float, Callable[[], None]], Handle] = later,
-    ) -> None:
-        self.clock = clock
-        self._later = later
-        self._sharing: list[Share] = []
-        self._holder: Share | None = None
-        """the worker whose turn it is; None while fewer than two compute"""
-        self._number = 0
-        self._overdue: Handle | None = None
-
-    def join(self, share: Share) -> None:
-        """Let a worker compute: alone without limits, or else in turns."""
-        others = self._sharing
-        share.spent_s = min((each.spent_s for each in others), default=0.0)
-        self._sharing = [*others, share]
-        if not others:
-            share.free()
-            return
-        share.hold()
-        if self._holder is None:
-            self._give(others[0])
-        self.hurry(share)
-
-    def hurry(self, share: Share) -> None:
-        """End the turn of a worker with requests of a lower class than ``share`` has."""
-        if self._holder is not None and share.rank < self._holder.rank:
-            self._holder.take(self._number, 0.0)
-
-    def leave(self, share: Share) -> None:
-        """Have the others go on without a worker."""
-        self._sharing.remove(share)
-        if len(self._sharing) == 1:
-            self._holder = None
-            if self._overdue is not None:
-                self._overdue.cancel()
-                self._overdue = None
-            self._sharing[0].free()
-        elif share is self._holder:
-            self._next()
-
-    def over(self, share: Share, number: int) -> None:
-        """Note that a worker waits for its next turn."""
-        if share in self._sharing:
-            least = min(each.spent_s for each in self._sharing)
-            share.spent_s = min(share.spent_s, least + DEBT_S)
-        if share is self._holder and number == self._number:
-            self._next()
-
-    def _next(self) -> None:
-        """Begin the turn of the next of the waiting workers; if none waits, look again later."""
-        waiting = [share for share in self._sharing if share.waits]
-        if not waiting:
-            self._expect()
-            return
-        now, best = self.clock(), min(share.rank for share in waiting)
-        late = [s for s in waiting if s.rank > best and now - s.since > PATIENCE_S[s.priority]]
-        self._give(min(late or waiting, key=lambda share: (share.rank, share.spent_s)))
-
-    def _give(self, share: Share) -> None:
-        self._holder, self._number = share, self._number + 1
-        share.take(self._number, SLICE_S)
-        self._expect()
-
-    def _expect(self) -> None:
-        if self._overdue is not None:
-            self._overdue.cancel()
-        self._overdue = self._later(SLICE_S + GRACE_S, self._next)
-
-
-class Share:
-    """The part of one worker in the turns; ``send`` sends it a frame."""
-
-    def __init__(self, turns: Turns, send: Callable[[Turn], None]) -> None:
-        self._turns = turns
-        self._send = send
-        self._requests = Counter[Priority]()
-        self._is_free = True
-        self._number = 0
-        self.waits = False
-        self.since = 0.0
-        """when its last turn ended"""
-        self.spent_s = 0.0
-        """seconds of its turns"""
-
-    @property
-    def priority(self) -> Priority:
-        """The highest class of its requests."""
-        return next((each for each in CLASSES if self._requests[each]), "background")
-
-    @property
-    def rank(self) -> int:
-        return CLASSES.index(self.priority)
-
-    def begin(self, priority: Priority) -> None:
-        """Note a request, before it is sent to the worker."""
-        is_first = not self._requests.total()
-        self._requests[priority] += 1
-        if is_first:
-            self._turns.join(self)
-        else:
-            self._turns.hurry(self)
-
-    def end(self, priority: Priority) -> None:
-        """Note the end of a request."""
-        self._requests[priority] -= 1
-        if not self._requests.total():
-            self._turns.leave(self)
-
-    def leave(self) -> None:
-        """Note the end of all requests at once."""
-        if self._requests.total():
-            self._requests.clear()
-            self._turns.leave(self)
-
-    def over(self, number: int, seconds: float) -> None:
-        """Note the end of a turn that took ``seconds``."""
-        if self.waits or number != self._number:
-            return  # of an earlier turn, or reported before
-        self.waits, self.since = True, self._turns.clock()
-        self.spent_s += seconds
-        self._turns.over(self, number)
-
-    # Called by the turns.
-
-    def free(self) -> None:
-        """Have it compute without limits."""
-        self.waits, self._number = False, 0
-        if not self._is_free:
-            self._is_free = True
-            self._send(Turn(0, math.inf))
-
-    def hold(self) -> None:
-        """Have it wait for its first turn."""
-        self.waits, self.since = True, self._turns.clock()
-        self.take(0, 0.0)
-
-    def take(self, number: int, seconds: float) -> None:
-        """Have it compute for some seconds."""
-        self._is_free, self._number = False, number
-        self.waits = self.waits and not seconds
-        self._send(Turn(number, seconds))
-
-
-class Link(asyncio.Protocol):
-    """Calls ``on_frame`` for each frame as it arrives, without a task in between.
-
-    ``ended`` gets None when the worker closes its end, or the error of a damaged frame
-    (:class:`msgspec.DecodeError`), of ``on_frame``, or of the socket (:class:`OSError`).
-    """
-
-    def __init__(self, on_frame: Callable[[FromWorker], None]) -> None:
-        self.ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._on_frame = on_frame
-        self._buffer = bytearray()
-        self._transport: asyncio.Transport | None = None
-
-    @classmethod
-    async def open(cls, sock: socket.socket, on_frame: Callable[[FromWorker], None]) -> Link:
-        """A link over ``sock``, which it closes."""
-        loop = asyncio.get_running_loop()
-        _, link = await loop.create_connection(lambda: cls(on_frame), sock=sock)
-        return link
-
-    def write(self, frame: bytes) -> None:
-        """Queue a frame; one for a closed link is lost."""
-        if self._transport is not None:
-            self._transport.write(frame)
-
-    def close(self) -> None:
-        """Send what is queued, then close."""
-        if self._transport is not None:
-            self._transport.close()
-            self._transport = None
-
-    # Called by the event loop.
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._buffer += data
-        try:
-            with memoryview(self._buffer) as view:
-                read = self._read(view)
-            del self._buffer[:read]
-        except Exception as error:  # of any kind: the jobs must not wait for ever
-            self._end(error)
-
-    def connection_lost(self, error: Exception | None) -> None:
-        self._end(error)
-
-    def _read(self, view: memoryview) -> int:
-        """Take the whole frames in ``view``; returns the number of bytes they take."""
-        at, size = 0, frames.HEADER.size
-        while len(view) - at >= size and not self.ended.done():
-            (length,) = frames.HEADER.unpack_from(view, at)
-            if length > frames.MAX_FRAME:
-                raise msgspec.DecodeError(f"a frame of {length} bytes")
-            if len(view) - at - size < length:
-                break
-            at += size + length
-            with view[at - length : at] as body:
-                frame = frames.from_worker_decoder.decode(body)
-            self._on_frame(frame)
-        return at
-
-    def _end(self, error: Exception | None) -> None:
-        if self.ended.done():
-            return
-        if error is None:
-            self.ended.set_result(None)
-        else:
-            self.ended.set_exception(error)
-        if self._transport is not None:
-            with contextlib.suppress(RuntimeError):
-                self._transport.pause_reading()
-
+from localspec.protocol.frames import Drafted, Load, Loading, Signature, Streamed
+from localspec.protocol.requests import Done, Failed, Priority, Request
 
 log = logging.getLogger(__name__)
-
-STEPS = 20.0
-"""longest duration of a step, as a multiple of the predicted one"""
-LOAD_SILENCE = 4.0
-"""longest time without a frame during a load, as a multiple of the limit: libraries load slowly from disk"""
-LOAD_STILL = 20.0
-"""longest time without progress of a load, as a multiple of the limit"""
-
-
-class Watch:
-    """Judges by the worker's frames. All times are monotonic seconds; ``limit_s`` is the time that any step
-    may take."""
-
-    def __init__(self, limit_s: float, now: float) -> None:
-        self._limit_s = limit_s
-        self._predicted_s = 0.0
-        self._steps = -1
-        self._moved = self._last_seen = now
-
-    def beat(self, steps: int, predicted_s: float, now: float) -> None:
-        """Note a heartbeat: the number of steps done, and the predicted seconds of the current one."""
-        self._last_seen = now
-        self._predicted_s = predicted_s
-        if steps != self._steps:
-            self._steps = steps
-            self._moved = now
-
-    def moved(self, now: float) -> None:
-        """Note another frame of the worker, or the start of work."""
-        self._last_seen = self._moved = now
-
-    def away(self, seconds: float) -> None:
-        """Discount ``seconds`` in which the daemon itself was suspended, and read no frames."""
-        self._moved += seconds
-        self._last_seen += seconds
-
-    def still_s(self, now: float, *, loading: bool) -> float | None:
-        """The seconds without progress of a worker that has work, if they are too many; else None."""
-        still, silent = now - self._moved, now - self._last_seen
-        if loading:
-            hung = still > LOAD_STILL * self._limit_s or silent > LOAD_SILENCE * self._limit_s
-        else:
-            # The prediction is that of the current step; there is no current step without heartbeats.
-            hung = silent > self._limit_s or still > max(self._limit_s, STEPS * self._predicted_s)
-        return still if hung else None
-
 
 STOP_S = 3.0
 """seconds in which a worker must store its n-gram memory and free its model; then it is killed"""

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.daemon import metrics
+from localspec.daemon import logs
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, raw
 
@@ -20,7 +20,7 @@ LINE = b"0123456789abcde\n"
 
 @pytest.fixture
 def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(metrics, "MAX_BYTES", 4 * len(LINE))
+    monkeypatch.setattr(logs, "MAX_BYTES", 4 * len(LINE))
     return tmp_path / "daemon.log"
 
 
@@ -29,17 +29,17 @@ def older(file: Path) -> tuple[Path, ...]:
 
 
 def test_a_short_log_is_left_alone(file: Path) -> None:
-    metrics.cut(file, older(file))
+    logs.cut(file, older(file))
     assert list(file.parent.iterdir()) == []
     file.write_bytes(4 * LINE)
-    metrics.cut(file, older(file))
+    logs.cut(file, older(file))
     assert list(file.parent.iterdir()) == [file]
 
 
 def test_so_many_older_ones_are_kept_and_no_more(file: Path) -> None:
     for number in range(5):
         file.write_bytes(5 * f"{number}123456789abcde\n".encode())
-        metrics.cut(file, older(file))
+        logs.cut(file, older(file))
         assert file.read_bytes() == b""
     assert [path.read_bytes()[:1] for path in older(file)] == [b"4", b"3", b"2"]
     assert len(list(file.parent.iterdir())) == 4
@@ -48,14 +48,14 @@ def test_so_many_older_ones_are_kept_and_no_more(file: Path) -> None:
 
 def test_of_one_that_grew_at_a_stroke_the_end_is_kept(file: Path) -> None:
     file.write_bytes(b"beginning\n" + 100 * LINE)
-    metrics.cut(file, older(file))
+    logs.cut(file, older(file))
     assert older(file)[0].read_bytes() == 4 * LINE
 
 
 @pytest.mark.parametrize("name", ["a\nERROR forged", "\x1b[2J", "\x9b2J", "\r", "\u2028"])
 def test_a_name_neither_begins_a_line_nor_commands_a_terminal(name: str) -> None:
     record = logging.LogRecord("it", logging.INFO, "", 0, "loads %s, café", (name,), None)
-    said = metrics.OneLine().format(record)
+    said = logs.OneLine().format(record)
     assert said.endswith(f"INFO it: loads {ascii(name)[1:-1]}, café") and said.splitlines() == [said]
 
 
@@ -64,13 +64,13 @@ def test_a_traceback_keeps_its_lines() -> None:
         raise ValueError("of no use")
     except ValueError:
         record = logging.LogRecord("it", logging.ERROR, "", 0, "failed", (), sys.exc_info())
-    assert metrics.OneLine().format(record).splitlines()[1].startswith("Traceback")
+    assert logs.OneLine().format(record).splitlines()[1].startswith("Traceback")
 
 
 def test_a_writer_that_has_it_open_goes_on_in_it(file: Path) -> None:
     with open(file, "ab", buffering=0) as writer:
         writer.write(5 * LINE)
-        metrics.cut(file, older(file))
+        logs.cut(file, older(file))
         writer.write(LINE)
     assert file.read_bytes() == LINE
 
@@ -80,7 +80,7 @@ def test_it_stays_small_where_nothing_can_be_kept(file: Path) -> None:
     older(file)[0].mkdir()
     (older(file)[0] / "something").touch()
     older(file)[1].mkdir()
-    metrics.cut(file, older(file))
+    logs.cut(file, older(file))
     assert file.read_bytes() == b""
 
 
@@ -102,11 +102,11 @@ async def test_what_workers_say_goes_there_too(start: StartDaemon) -> None:
 def test_a_daemon_cuts_what_others_left(start: StartDaemon, home: Path) -> None:
     path = home / "state" / "daemon.log"
     path.parent.mkdir()
-    path.write_bytes(b"x" * (metrics.MAX_BYTES + 1))
+    path.write_bytes(b"x" * (logs.MAX_BYTES + 1))
     path.chmod(0o644)
     start(command=WITH_LOG)
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    assert (home / "state" / "daemon.log.1").stat().st_size == metrics.MAX_BYTES
+    assert (home / "state" / "daemon.log.1").stat().st_size == logs.MAX_BYTES
     assert path.stat().st_size < 1000
 
 

@@ -1,0 +1,171 @@
+"""The completions that were answered, for repeated requests, text typed along them, and feedback."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import secrets
+from collections import OrderedDict
+from functools import cached_property
+from typing import Generic, NamedTuple, TypeVar
+
+import msgspec
+
+from localspec.completion.gap import Gap
+from localspec.errors import Gone
+from localspec.protocol.messages import CompletionItem, CompletionSource
+from localspec.protocol.options import Options
+
+KEPT = 250
+"""answers that are kept"""
+SHOWN = 1000
+"""items for which feedback is accepted"""
+TYPED = 128
+"""most characters typed along an item"""
+TAIL = 256
+"""characters before an item that are learnt with it"""
+DIGEST = 16
+T = TypeVar("T")
+
+
+@dataclasses.dataclass(frozen=True)
+class Query:
+    """The parameters of a completion, by which equal ones are found; ``count``: number of answers."""
+
+    prefix: str
+    suffix: str
+    path: str | None
+    language: str | None
+    multiline: bool
+    options: Options
+    count: int = 1
+    invoked: bool = False
+
+    @cached_property
+    def rest(self) -> bytes:
+        """A digest of all but the prefix and the count."""
+        rest = (self.suffix, self.path, self.language, self.multiline, self.invoked, self.options)
+        return hashlib.blake2b(msgspec.msgpack.encode(rest), digest_size=DIGEST).digest()
+
+    @property
+    def gap(self) -> Gap:
+        """The gap to be filled."""
+        return Gap(self.prefix, self.suffix, self.language, self.path, self.multiline)
+
+    def after(self, text: str) -> Query:
+        """The automatic completion that follows once ``text`` was accepted."""
+        return dataclasses.replace(self, prefix=self.prefix + text, count=1, invoked=False)
+
+
+class Found(NamedTuple):
+    """The texts of an answer, and their source."""
+
+    texts: tuple[str, ...]
+    source: CompletionSource
+
+
+class Kept(NamedTuple):
+    """The distinct texts of an answer for which ``wanted`` were requested."""
+
+    texts: tuple[str, ...]
+    wanted: int
+
+
+@dataclasses.dataclass
+class Shown:
+    """An item sent to a client, with the text ``before`` it that is learnt with it; the user has accepted
+    ``accepted`` characters of it."""
+
+    before: str
+    text: str
+    path: str | None
+    options: Options
+    accepted: int = 0
+
+
+class Recent(Generic[T]):
+    """A cache by keys that drops the least recently used value."""
+
+    def __init__(self, size: int) -> None:
+        self._size = size
+        self._values: OrderedDict[object, T] = OrderedDict()
+
+    def get(self, key: object) -> T | None:
+        if key in self._values:
+            self._values.move_to_end(key)
+        return self._values.get(key)
+
+    def put(self, key: object, value: T) -> None:
+        self._values[key] = value
+        self._values.move_to_end(key)
+        if len(self._values) > self._size:
+            self._values.popitem(last=False)
+
+
+class Suggestions:
+    """The answers of this daemon, by the text before and after the cursor."""
+
+    def __init__(self) -> None:
+        self._answers: Recent[Kept] = Recent(KEPT)
+        self._shown: Recent[Shown] = Recent(SHOWN)
+
+    def keep(self, query: Query, texts: tuple[str, ...]) -> None:
+        """Store an answer, which may have no texts."""
+        self._answers.put((_digest(query.prefix), query.rest), Kept(texts, query.count))
+
+    def find(self, query: Query) -> Found | None:
+        """The answer to the same request, or the longest rest of one along which the user has typed since."""
+        best: Found | None = None
+        for typed, digest in _prefixes(query.prefix):
+            texts = self._texts(digest, query) or ()
+            rests = tuple(text[len(typed) :] for text in texts if text.startswith(typed))
+            rests = tuple(rest for rest in rests if rest.strip())
+            if rests and (best is None or len(rests[0]) > len(best.texts[0])):
+                best = Found(rests, "type-through" if typed else "cache")
+        if best is None and self._texts(_digest(query.prefix), query) is not None:
+            return Found((), "cache")
+        return best
+
+    def _texts(self, digest: bytes, query: Query) -> tuple[str, ...] | None:
+        """The texts kept for a digest; None if there are none, or fewer were requested than are now."""
+        kept = self._answers.get((digest, query.rest))
+        return None if kept is None or kept.wanted < query.count else kept.texts
+
+    def show(self, query: Query, texts: tuple[str, ...]) -> tuple[CompletionItem, ...]:
+        """Items of these texts, for which feedback is accepted."""
+        items = tuple(CompletionItem(secrets.token_hex(8), text) for text in texts)
+        # Without `remember` no text before the cursor is kept.
+        before = "" if query.options.remember is False else query.prefix[-TAIL:]
+        for item in items:
+            self._shown.put(item.id, Shown(before, item.text, query.path, query.options))
+        return items
+
+    def shown(self, item: str) -> Shown:
+        """An item by its id. Raises :class:`Gone`."""
+        shown = self._shown.get(item)
+        if shown is None:
+            raise Gone(
+                f"the completion {item[:40]!r} is not among the last {SHOWN}",
+                "Send feedback for recent completions only.",
+            )
+        return shown
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.blake2b(_bytes(text), digest_size=DIGEST).digest()
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _prefixes(prefix: str) -> list[tuple[str, bytes]]:
+    """The splits of ``prefix`` into a digest of an earlier prefix and the text typed since; the prefix is
+    hashed once."""
+    start = max(0, len(prefix) - TYPED)
+    hashed = hashlib.blake2b(_bytes(prefix[:start]), digest_size=DIGEST)
+    found = [(prefix[start:], hashed.digest())]
+    for at in range(start, len(prefix)):
+        hashed.update(_bytes(prefix[at]))
+        found.append((prefix[at + 1 :], hashed.copy().digest()))
+    return found
