@@ -1,9 +1,4 @@
-"""The worker's main loop: load the models, then step the engine, and handle frames between steps.
-
-The threads beside it: one reads frames from the socket pair, another sends those that can wait. The heartbeat
-reports the engine's progress, also while native code runs. Long texts are tokenized, chats rendered, and
-grammars compiled in threads of their own, so that other requests do not wait for them.
-"""
+"""The worker's main loop: load the models, then step the engine, and handle frames between steps."""
 
 from __future__ import annotations
 
@@ -12,46 +7,33 @@ import ctypes
 import logging
 import math
 import os
-import queue
 import signal
 import socket
 import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple, TypeVar
 
-import msgspec
-from msgspec.structs import replace
-
-from localspec.backends.base import Backend, Vocabulary
+from localspec.backends.base import Backend
 from localspec.constraints.constraint import Attempt
-from localspec.constraints.trial import Trial
 from localspec.engine.engine import Engine
 from localspec.engine.learning import SPEED_CONTEXT
 from localspec.engine.load import Progress, add_draft, load_target, open_backend
 from localspec.engine.prompt import Encoded
 from localspec.engine.sequence import Event as SequenceEvent
 from localspec.engine.sequence import Sequence
-from localspec.errors import EngineError, Gone, InvalidOptions, LocalspecError, OutOfMemory
+from localspec.errors import EngineError, Gone, LocalspecError, OutOfMemory
 from localspec.models.fit import servers_of
 from localspec.models.model import Model, name_of
 from localspec.models.pair import pair_from
 from localspec.models.template import RENDERER
 from localspec.protocol.frames import (
     LOAD,
-    MAX_FRAME,
     Answer,
     Cancel,
     Drafted,
     DropDraft,
     Forget,
-    FromWorker,
-    Heartbeat,
     Load,
     LoadDraft,
     Loading,
@@ -66,10 +48,6 @@ from localspec.protocol.frames import (
     ToWorker,
     Turn,
     TurnOver,
-    encode_frame,
-    read_frame,
-    streamed,
-    to_worker_decoder,
 )
 from localspec.protocol.options import Options
 from localspec.protocol.requests import (
@@ -78,294 +56,23 @@ from localspec.protocol.requests import (
     Done,
     EngineConfig,
     Failed,
-    Prompt,
     Request,
     Result,
     Round,
-    StreamEvent,
-    TextPrompt,
     TokenPrompt,
 )
-
-
-class Posted(NamedTuple):
-    """An event of the request with this ``id``, which is encoded when it is sent."""
-
-    id: int
-    event: StreamEvent
-
-
-Message = FromWorker | Posted
-Call = Callable[[], None]
-EXIT_S = 5.0
-"""seconds that a worker may go on after its daemon has gone"""
-PACE_S = 0.05
-"""least seconds between two sendings of posted frames: each wakes the daemon and its clients, which takes CPU
-time from the forward that runs meanwhile; a screen shows no more than this"""
-LATE = 2
-"""multiple of :data:`PACE_S` after which the posting thread counts as kept from running"""
-MERGED = 256
-"""tokens from which a delta is merged with no later one; in :data:`PACE_S` there are fewer"""
-
-
-class Channel:
-    """Frames from and to the daemon. When the daemon is gone the next frame is a :class:`Stop`, and the
-    process ends ``exit_s`` later."""
-
-    def __init__(self, sock: socket.socket, *, exit_s: float = EXIT_S) -> None:
-        self._socket = sock
-        self._exit_s = exit_s
-        self.on_preempt: Callable[[], None] = lambda: None
-        """called by the reading thread for a frame that preempts the reading of a prompt"""
-        self._sending = threading.Lock()
-        self._outbox: deque[Message] = deque()
-        self._posted = threading.Event()
-        self._sent_at = 0.0
-        """when frames were sent last, as a time of :func:`time.monotonic`"""
-        self._inbox: queue.SimpleQueue[ToWorker | Call] = queue.SimpleQueue()
-        threading.Thread(target=self._read, name="frames", daemon=True).start()
-        threading.Thread(target=self._send_posted, name="posted", daemon=True).start()
-
-    def receive(self) -> ToWorker | Call:
-        """Wait for the next frame or call and return it."""
-        return self._inbox.get()
-
-    def poll(self, wait_s: float = 0.0) -> ToWorker | Call | None:
-        """Return the next frame or call if one arrives within ``wait_s``; else None."""
-        if not wait_s and self._inbox.empty():
-            return None  # after most rounds: an exception would take longer
-        try:
-            return self._inbox.get(timeout=wait_s) if wait_s else self._inbox.get_nowait()
-        except queue.Empty:
-            return None
-
-    def call(self, function: Call) -> None:
-        """Queue ``function`` among the frames, for the thread that takes them to call; from any thread."""
-        self._inbox.put(function)
-
-    def send(self, message: Message) -> None:
-        """Send a message, after all that were posted. If the daemon has gone, a :class:`Stop` is queued."""
-        self._outbox.append(message)
-        self._flush()
-
-    def post(self, message: Message) -> None:
-        """Have a thread send a message within :data:`PACE_S`, with all that are posted until then, in order.
-
-        That thread runs while the caller has released the interpreter, as in a forward: messages are encoded
-        and sent while the next round is computed. If other programs keep it from running, the caller sends.
-        """
-        self._outbox.append(message)
-        if not self._posted.is_set():
-            self._posted.set()
-        elif time.monotonic() - self._sent_at > LATE * PACE_S:
-            self._flush()
-
-    def _send_posted(self) -> None:
-        while True:
-            self._posted.wait()
-            time.sleep(max(0.0, self._sent_at + PACE_S - time.monotonic()))
-            self._posted.clear()
-            self._flush()
-
-    def _flush(self) -> None:
-        try:
-            with self._sending:
-                # Taken under the lock, so that the messages of two threads keep their order.
-                waiting = [self._outbox.popleft() for _ in range(len(self._outbox))]
-                if waiting:
-                    self._sent_at = time.monotonic()
-                    self._socket.sendall(b"".join(map(encode_frame, frames_of(waiting))))
-        except OSError:
-            self._inbox.put(Stop())
-
-    def _read(self) -> None:
-        try:
-            with self._socket.makefile("rb") as stream:
-                while (body := read_frame(stream, MAX_FRAME)) is not None:
-                    frame = to_worker_decoder.decode(body)
-                    self._inbox.put(frame)
-                    is_urgent = isinstance(frame, Submit) and frame.request.goes_as == "completion"
-                    if is_urgent or isinstance(frame, Cancel | Stop):
-                        self.on_preempt()
-        except (OSError, ValueError, msgspec.DecodeError):
-            # A torn frame means the daemon died while writing: the same as the end of the stream.
-            pass
-        self._inbox.put(Stop())
-        self.on_preempt()
-        # A model stuck in native code must not outlive its daemon.
-        timer = threading.Timer(self._exit_s, os._exit, (1,))
-        timer.daemon = True
-        timer.start()
-
-
-def frames_of(messages: Iterable[Message]) -> list[FromWorker]:
-    """The frames of ``messages``, in order; consecutive deltas of a request and a channel are one."""
-    merged: list[Message] = []
-    last: dict[int, int] = {}
-    for message in messages:
-        if isinstance(message, Posted):
-            id, event = message
-            before = merged[last[id]] if id in last else None
-            if isinstance(event, Delta) and isinstance(before, Posted) and isinstance(before.event, Delta):
-                delta = before.event
-                same = (delta.channel, delta.call) == (event.channel, event.call)
-                if same and len(delta.tokens) < MERGED:
-                    delta = replace(delta, text=delta.text + event.text, tokens=delta.tokens + event.tokens)
-                    merged[last[id]] = Posted(id, delta)
-                    continue
-            last[id] = len(merged)
-        merged.append(message)
-    return [streamed(*message) if isinstance(message, Posted) else message for message in merged]
-
-
-T = TypeVar("T")
-Then = Callable[[Callable[[], T]], None]
-
-LONG = 8192
-"""characters of a text that takes about 10 ms to tokenize; shorter ones are not worth a thread"""
-
-
-def takes_long(prompt: Prompt | str | tuple[int, ...], options: Options) -> bool:
-    """True for a long text to tokenize, a grammar to compile, and any chat: its template is a program of the
-    model's author."""
-    if isinstance(prompt, ChatPrompt) or options.has_form:
-        return True
-    text = prompt.text if isinstance(prompt, TextPrompt) else prompt
-    return isinstance(text, str | tuple) and len(text) > LONG
-
-
-class Fate:
-    """The changes to a job between its start and its result: it is ``cancelled``, perhaps even ``dropped``
-    before its work was done, or its ``source`` is ``forgotten``."""
-
-    def __init__(self, source: str = "") -> None:
-        self.source = source
-        self.cancelled = self.dropped = self.forgotten = False
-
-
-QUICK_S, SLOW_S = 0.1, 1.5
-"""processor time that a grammar may take among the others, and one at a time"""
-LONG_GRAMMAR = 1 << 17
-"""characters of a grammar that is not tried among the others"""
-TOO_COMPLEX = "the answer's form takes too much time or memory to compile"
-
-
-class TooSlow(Exception):
-    """A job was ended because its grammar takes longer than QUICK_S, or because it was cancelled."""
-
-
-class Apart:
-    """Jobs in threads of their own, two at a time; the channel hands their results over. Those whose grammars
-    are slow to compile begin again in a line behind each other, so that others pass them."""
-
-    def __init__(self, channel: Channel, vocabulary: Vocabulary) -> None:
-        self._channel = channel
-        self._threads = [ThreadPoolExecutor(n, thread_name_prefix="texts") for n in (2, 1)]
-        self._trials = Trial(vocabulary), Trial(vocabulary)
-        self._jobs: dict[int, tuple[Fate, Future[Any]]] = {}
-
-    def __bool__(self) -> bool:
-        """True if there are jobs whose results have not been handed over."""
-        return bool(self._jobs)
-
-    def begin(
-        self, id: int, fate: Fate, work: Callable[[Attempt], T], then: Then[T], *, slow: bool = False
-    ) -> None:
-        """Run ``work`` in a thread, then call ``then`` on the engine's thread, with a function that returns
-        the result of ``work`` or raises its exception. That function must not be called for dropped work."""
-
-        def end() -> None:
-            del self._jobs[id]
-            is_slow = not future.cancelled() and isinstance(future.exception(), TooSlow)
-            if is_slow and not fate.cancelled:
-                self.begin(id, fate, work, then, slow=True)
-                return
-            fate.dropped |= is_slow
-            then(future.result)
-
-        future = self._threads[slow].submit(work, partial(self._attempt, fate, slow))
-        self._jobs[id] = fate, future
-        future.add_done_callback(lambda _: self._channel.call(end))
-
-    def _attempt(self, fate: Fate, slow: bool, grammar: str) -> None:
-        """Raise an error if the grammar takes too long in this line, or the job was cancelled."""
-        seconds, most = (SLOW_S, math.inf) if slow else (QUICK_S, LONG_GRAMMAR)
-        if len(grammar) <= most and self._trials[slow].compiles(grammar, seconds, lambda: fate.cancelled):
-            return
-        if slow and not fate.cancelled:
-            raise InvalidOptions(TOO_COMPLEX, "Simplify it.")
-        raise TooSlow
-
-    def cancel(self, id: int) -> None:
-        """Mark a job as cancelled; if its work has not begun, it is dropped."""
-        if id in self._jobs:
-            fate, future = self._jobs[id]
-            fate.cancelled = True
-            fate.dropped = future.cancel()
-
-    def forget(self, source: str) -> None:
-        """Mark all jobs of ``source`` as forgotten."""
-        for fate, _ in self._jobs.values():
-            fate.forgotten |= fate.source == source
-
-    def close(self) -> bool:
-        """Drop all work that has not begun, without waiting for the rest; return True if none is running."""
-        for threads, trial in zip(self._threads, self._trials, strict=True):
-            threads.shutdown(wait=False, cancel_futures=True)
-            trial.close()
-        return all(future.done() for _, future in self._jobs.values())
-
-
-PERIOD_S = 1.0
-FORGET = 0.9
-"""share of the longest step's time that is kept after each later step"""
-
-
-class Pulse:
-    """Sends a heartbeat each second while there is work; an idle worker sends none."""
-
-    def __init__(self, channel: Channel) -> None:
-        self._channel = channel
-        self._steps = 0
-        self._expected_s = 0.0
-        self._longest_s = 0.0
-        self._busy = threading.Event()
-        threading.Thread(target=self._beat, name="pulse", daemon=True).start()
-
-    def expect(self, seconds: float) -> None:
-        """Set the seconds that a step may take."""
-        self._expected_s = seconds
-
-    @contextmanager
-    def busy(self) -> Iterator[None]:
-        """Send heartbeats inside."""
-        self._busy.set()
-        try:
-            yield
-        finally:
-            self._busy.clear()
-
-    def step(self, work: Callable[[], T]) -> T:
-        """Do a step of the work, count it, and return its result."""
-        started = time.monotonic()
-        done = work()
-        self._longest_s = max(time.monotonic() - started, FORGET * self._longest_s)
-        self._steps += 1
-        return done
-
-    def _beat(self) -> None:
-        while True:
-            self._busy.wait()
-            self._channel.send(Heartbeat(self._steps, max(self._expected_s, self._longest_s)))
-            time.sleep(PERIOD_S)
-
+from localspec.worker.channel import Call, Channel, Posted
+from localspec.worker.pulse import PERIOD_S, Pulse
+from localspec.worker.threads import Apart, Fate, T, Then, TooSlow, takes_long
 
 log = logging.getLogger(__name__)
+
 PROGRESS_STEP = 0.05
 READ_PER_S = 1e10
 """bytes of weights per second that a step of one token is assumed to read, before one was measured"""
 TOGETHER = 4
 """least factor by which a prompt's tokens are faster than tokens one by one"""
+PR_SET_PDEATHSIG = 1
 
 
 def serve(channel: Channel) -> bool:
@@ -672,9 +379,6 @@ class Worker:
 
     def _send(self, id: int, event: Answer) -> None:
         self._channel.send(RequestEvent(id, event))
-
-
-PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:

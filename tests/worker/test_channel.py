@@ -11,8 +11,8 @@ import pytest
 
 from localspec.protocol.frames import FromWorker, Heartbeat, streamed
 from localspec.protocol.requests import Degraded, Delta, StreamEvent, Token
-from localspec.worker import loop as channel_module
-from localspec.worker.loop import MERGED, Channel, Posted, frames_of
+from localspec.worker import channel as channel_module
+from localspec.worker.channel import MERGED, Channel, Posted, frames_of
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read
 

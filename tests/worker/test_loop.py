@@ -24,7 +24,9 @@ from localspec.protocol.frames import (
     encode_frame,
 )
 from localspec.protocol.requests import Done
-from localspec.worker.loop import Channel, Pulse, Worker
+from localspec.worker.channel import Channel
+from localspec.worker.loop import Worker
+from localspec.worker.pulse import Pulse
 from tests.toys import request, small_markov, toy_engine
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read

@@ -12,7 +12,9 @@ import localspec
 from localspec.models.catalogue import bundled_model
 from localspec.models.model import model_at
 from localspec.protocol.frames import Heartbeat
-from localspec.worker.loop import READ_PER_S, TOGETHER, Channel, Pulse, slowest_step
+from localspec.worker.channel import Channel
+from localspec.worker.loop import READ_PER_S, TOGETHER, slowest_step
+from localspec.worker.pulse import Pulse
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read
 

@@ -31,8 +31,11 @@ from localspec.protocol.frames import (
 )
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Done, Failed, Message, Prompt, Request, TextPrompt
-from localspec.worker import loop
-from localspec.worker.loop import LONG, Channel, Pulse, Worker, takes_long
+from localspec.worker import threads
+from localspec.worker.channel import Channel
+from localspec.worker.loop import Worker
+from localspec.worker.pulse import Pulse
+from localspec.worker.threads import LONG, takes_long
 from tests.constraints.test_trial import COMMON, HOSTILE
 from tests.memory.tables import memory_in, refuse
 from tests.waiting import DEADLINE_S
@@ -217,7 +220,7 @@ def test_what_is_cancelled_before_its_turn_is_not_tokenized(daemon: Daemon) -> N
 def test_a_form_that_is_slow_to_compile_lets_others_pass_and_ends_with_its_client(
     daemon: Daemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(loop, "SLOW_S", 600.0)
+    monkeypatch.setattr(threads, "SLOW_S", 600.0)
     for id in (1, 2, 3):
         daemon.submit(id, SHORT, grammar=f"start: T\nT: {COMMON.replace('w', 'xyz'[id - 1])}")
     daemon.submit(4, SHORT, grammar="start: /[a-c]+/")
@@ -231,7 +234,7 @@ def test_a_form_that_is_slow_to_compile_lets_others_pass_and_ends_with_its_clien
 def test_a_form_that_takes_too_much_fails_alone(daemon: Daemon) -> None:
     daemon.submit(1, SHORT, grammar=HOSTILE["a chain of rules that uses up the stack"])
     _, ended = daemon.end()
-    assert isinstance(ended, Failed) and ended.error["message"] == loop.TOO_COMPLEX
+    assert isinstance(ended, Failed) and ended.error["message"] == threads.TOO_COMPLEX
     daemon.submit(2, SHORT, grammar="start: /[a-c]+/")
     assert isinstance(daemon.end()[1], Done)
 
