@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from localspec.models.catalogue import bundled_model
-from localspec.models.fit import device_bytes
+from localspec.models.division import device_bytes
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 
@@ -14,8 +14,8 @@ SITE = """
 import sys
 if {{"localspec.worker", "show"}} & {{*sys.orig_argv}}:
     from localspec.backends.llama_cpp import native
-    from localspec.models import fit
-    fit.has_device_code = lambda format: True
+    from localspec.models import machine
+    machine.has_device_code = lambda format: True
     native.list_gpus = lambda: {{1: native.Device("gpu", "Some GPU")}}
     native.room_on_gpus = dict
     native.free_bytes = lambda config: {free}

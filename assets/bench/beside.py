@@ -35,7 +35,7 @@ from assets.bench.asking import Answer, Kind, Message, Question, ask, one
 from assets.bench.results import AGAIN, PLAIN, Results, Run, by_turn, markdown, table, verdict
 from assets.bench.servers import LlamaServer, Server, http_daemon
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
-from localspec.models.fit import processor_name
+from localspec.models.machine import processor_name
 
 CONTEXT = 4096
 CASES = Path(__file__).parent / "prompts.toml"

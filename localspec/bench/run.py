@@ -22,7 +22,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.load import OverNodes, Progress, load_engine
 from localspec.engine.sequence import Sequence as Generation
 from localspec.errors import InvalidOptions, ModelTooLarge
-from localspec.models.fit import processor_name
+from localspec.models.machine import processor_name
 from localspec.models.pair import Pair
 from localspec.protocol.options import NONE, Options, unknown_key
 from localspec.protocol.requests import ChatPrompt, EngineConfig, Message, Prompt, Request, Result, TextPrompt

@@ -11,7 +11,9 @@ from msgspec.structs import replace
 from localspec.cli import output
 from localspec.errors import INSTALL_MLX, LocalspecError, ModelError, ModelTooLarge
 from localspec.models.catalogue import BUNDLED
+from localspec.models.division import equal_layers, servers_of
 from localspec.models.model import NEEDS_MLX, Model, count, model_at, name_of, needs_mlx
+from localspec.models.needs import context_size
 from localspec.models.stores import TITLES
 from localspec.protocol.messages import ModelDescription, ModelList
 from localspec.protocol.requests import EngineConfig
@@ -78,7 +80,8 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
     """Bytes that a model needs without a draft, its sequences, bytes free, and the place that it would have;
     None if it is broken."""
     from localspec.engine.load import plan_placement, room_for
-    from localspec.models.fit import context_size, free_memory, has_device_code, plan_context, servers_of
+    from localspec.models.fit import plan_context
+    from localspec.models.machine import free_memory, has_device_code
 
     if model.problem is not None:
         return None
@@ -105,7 +108,6 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
 def _over_servers(target: Model, config: EngineConfig) -> EngineConfig:
     """The settings with the number of layers that the servers of rpc have room for; an equal part for each
     machine where one cannot be asked now."""
-    from localspec.models.fit import equal_layers
     from localspec.ranks.rpc import reached, shared
 
     try:

@@ -16,9 +16,9 @@ from localspec.cli.answer import AsJson
 from localspec.config import change, load_config
 from localspec.errors import INSTALL_MLX, DaemonUnavailable, ExitCode, InvalidOptions, ModelError
 from localspec.models.catalogue import CATALOGUE, DEFAULT
-from localspec.models.fit import has_device_code
 from localspec.models.index import read_disk
 from localspec.models.library import is_here
+from localspec.models.machine import has_device_code
 from localspec.models.model import Format, has_mlx, place_of
 from localspec.models.pair import is_apple_silicon
 from localspec.wording import counted, one_line, printable, size

@@ -16,7 +16,7 @@ from localspec.accelerator import Accelerator, describe_unused
 from localspec.doctor.finding import Finding
 from localspec.doctor.probe import CPU, Report
 from localspec.errors import INSTALL_MLX
-from localspec.models.fit import processor_name
+from localspec.models.machine import processor_name
 
 AGAIN = "Install it again: pip install --force-reinstall --no-cache-dir --no-deps"
 BUILD = (

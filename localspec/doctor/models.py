@@ -11,8 +11,9 @@ from localspec.doctor.finding import Finding, ended, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.models.catalogue import BUNDLED, CATALOGUE, DEFAULT
-from localspec.models.fit import free_memory, plan_context
+from localspec.models.fit import plan_context
 from localspec.models.library import Sections, is_here
+from localspec.models.machine import free_memory
 from localspec.models.model import BACKENDS, Model
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon
 from localspec.protocol.messages import DaemonStatus

@@ -37,7 +37,7 @@ from localspec.engine.sequence import NO_SLOT, Event, Limits, Sequence, keeps_ro
 from localspec.engine.settings import Settings, settle
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.home import workspace_of_file
-from localspec.models.fit import Needs
+from localspec.models.needs import Needs
 from localspec.process import delayed
 from localspec.protocol.messages import Placement
 from localspec.protocol.options import Options, parse_options, readable

@@ -29,22 +29,12 @@ from localspec.errors import (
 )
 from localspec.memory.memory import Memory
 from localspec.models.directory import number_of
-from localspec.models.fit import (
-    Needs,
-    device_bytes,
-    divide,
-    free_memory,
-    machine_name,
-    needs_beside,
-    needs_of,
-    nodes_of,
-    part_of,
-    plan_context,
-    rest_of,
-    servers_of,
-)
+from localspec.models.division import device_bytes, divide, nodes_of, part_of, rest_of, servers_of
+from localspec.models.fit import needs_beside, needs_of, plan_context
 from localspec.models.gguf import GgufHeader
+from localspec.models.machine import free_memory, machine_name
 from localspec.models.model import Model
+from localspec.models.needs import Needs
 from localspec.models.pair import Pair, Room, choose, is_apple_silicon, without
 from localspec.models.records import learnt_dir
 from localspec.models.vocabulary import vocab_fp

@@ -25,7 +25,7 @@ from localspec.backends.base import Backend, Span
 from localspec.engine.learning import Learning
 from localspec.engine.sequence import Emitted, Sequence, keeps_rows, widest_round, width_of
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.models.fit import WIDEST_ROUND
+from localspec.models.needs import WIDEST_ROUND
 from localspec.protocol.options import AUTO, DRAFT, KINDS, LOOKUP, NONE, Need, ProposerKind, meanings
 from localspec.protocol.requests import EngineConfig, Round
 from localspec.speculation.controller import Controller

@@ -33,7 +33,7 @@ from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models, read_texts
 from localspec.http.ollama import tag
 from localspec.http.sampling import INFILL, MOST_NAMES, TimedSampling, count_of, options_of
-from localspec.models.fit import context_size
+from localspec.models.needs import context_size
 from localspec.protocol.messages import LoadedModel, Nothing, StreamProgress, Warmed
 from localspec.protocol.options import KINDS, Options
 from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Stats, Token

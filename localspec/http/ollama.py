@@ -27,8 +27,8 @@ from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import configured, is_at, model_named, modified_s, named_models
 from localspec.http.sampling import ANY_OBJECT, Ours, Sampling, length_of, options_of
-from localspec.models.fit import context_size
 from localspec.models.library import Sections
+from localspec.models.needs import context_size
 from localspec.protocol.messages import LoadedModel, ModelDescription, Nothing, StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Result, ToolCall

@@ -26,8 +26,8 @@ from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, PathId, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
 from localspec.http.sampling import TimedSampling, count_of, options_of
-from localspec.models.fit import context_size
 from localspec.models.library import Sections
+from localspec.models.needs import context_size
 from localspec.protocol.messages import ModelDescription, Nothing, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, FinishReason, Result, Token

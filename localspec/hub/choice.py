@@ -17,9 +17,9 @@ from localspec.hub.download import append
 from localspec.hub.faults import connect, endpoint, typed
 from localspec.hub.records import HubFile, Pulled
 from localspec.models.catalogue import APACHE, CATALOGUE, DEFAULT, Entry
-from localspec.models.fit import PROCESS
 from localspec.models.model import Format, has_mlx
 from localspec.models.names import PREFERRED, label_of
+from localspec.models.needs import PROCESS
 from localspec.wording import GB, MB, size
 
 MAX_FILE = 1 << 40

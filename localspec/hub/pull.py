@@ -18,7 +18,7 @@ from localspec.hub.download import Progress, complete
 from localspec.hub.faults import connect, endpoint, typed
 from localspec.hub.records import HubFile, Pulled
 from localspec.models.catalogue import CATALOGUE, Entry
-from localspec.models.fit import free_memory
+from localspec.models.machine import free_memory
 from localspec.models.model import model_at
 from localspec.models.names import label_of
 from localspec.wording import MB, size

@@ -14,10 +14,11 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid, ModelNotFound
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.fit import Needs, Size, lower_contexts, nodes_of, share_of, size_of
+from localspec.models.division import nodes_of, share_of
 from localspec.models.index import forget_recent, known_beside
 from localspec.models.library import find, in_formats
 from localspec.models.model import BACKENDS, FORMATS, KINDS, Model, count, has_mlx, model_from, place_of
+from localspec.models.needs import Needs, Size, lower_contexts, size_of
 from localspec.models.records import Tried, known_of
 from localspec.models.vocabulary import FITS, Fit, Tokens, check_pair, check_sizes, read_tokens
 from localspec.protocol.frames import PairFile

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Protocol
 
 from localspec import home
 from localspec.errors import LocalspecError
-from localspec.models.fit import build_for, machine_name
+from localspec.models.machine import build_for, machine_name
 from localspec.models.model import Model
 
 log = logging.getLogger(__name__)

@@ -19,9 +19,9 @@ from localspec.backends.base import Backend
 from localspec.config import load_config
 from localspec.errors import EngineError, LocalspecError, ModelInvalid
 from localspec.models.directory import ModelDirectory
-from localspec.models.fit import size_of
 from localspec.models.library import find as by_name
 from localspec.models.model import Model
+from localspec.models.needs import size_of
 from localspec.ranks import frames
 from localspec.ranks.frames import (
     Close,

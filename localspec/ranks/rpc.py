@@ -22,8 +22,10 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, NodeLost
-from localspec.models.fit import context_size, divide, free_memory
+from localspec.models.division import divide
+from localspec.models.machine import free_memory
 from localspec.models.model import Model
+from localspec.models.needs import context_size
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks.nodes import CONNECT_S, private_server
 from localspec.ranks.peer import PERIOD_S, Lost, Silence

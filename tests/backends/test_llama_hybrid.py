@@ -15,9 +15,10 @@ from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp import backend as module
 from localspec.backends.llama_cpp.backend import NO_ROOM, NO_STATES, RECURRENT, LlamaCppBackend
 from localspec.engine.load import load
-from localspec.models import fit
-from localspec.models.fit import MARKS, ROLLBACK, needs_of, size_of, states_kept
+from localspec.models import needs
+from localspec.models.fit import needs_of
 from localspec.models.model import model_at
+from localspec.models.needs import MARKS, ROLLBACK, size_of, states_kept
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import MB
 from tests import random_ggufs
@@ -182,7 +183,7 @@ def test_a_model_that_llama_cpp_computes_right_once_has_one_sequence() -> None:
         rows.append(all_rows(feed(backend, restored, text[160:168], rows=8), 8))
         backend.close(restored)
     assert np.array_equal(rows[0], rows[1])
-    assert {*ROLLED_BACK, FIRST_ALONE} <= fit.ROLLED_BACK and {FIRST_ALONE} == fit.FIRST_ALONE
+    assert {*ROLLED_BACK, FIRST_ALONE} <= needs.ROLLED_BACK and {FIRST_ALONE} == needs.FIRST_ALONE
     size = size_of(model_at(model(FIRST_ALONE)), SMALL)
     sequence = begun(backend, 0)
     found = len(backend._sequences._state(sequence, RECURRENT))
@@ -204,7 +205,7 @@ def test_fewer_states_are_kept_where_memory_is_short(monkeypatch: pytest.MonkeyP
         assert (backend.rollback(backend.open()), backend.capabilities.obstacle) == (kept, obstacle)
         backend.free()
     lean = needs_of(model_at(model("lfm2")), None, SMALL, 0)
-    assert needs_of(model_at(model("lfm2")), None, SMALL).cells - lean.cells == 4 * fit.ROLLBACK * state
+    assert needs_of(model_at(model("lfm2")), None, SMALL).cells - lean.cells == 4 * ROLLBACK * state
 
 
 @pytest.mark.parametrize("architecture", ["lfm2", "qwen35", "mamba"])

@@ -14,7 +14,7 @@ from localspec.engine.account import Account
 from localspec.engine.engine import Engine
 from localspec.engine.learning import KnownPair, Learning
 from localspec.memory.memory import Memory
-from localspec.models.fit import processor_name
+from localspec.models.machine import processor_name
 from localspec.models.model import model_at
 from localspec.models.records import FORMAT, Tried
 from localspec.protocol.options import Options

@@ -1,4 +1,5 @@
-"""Records name the device, its driver and the library's build: what was learnt of another is not read."""
+"""The free memory, and records that name the device, its driver and the library's build: what was learnt of
+another is not read."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from msgspec.structs import replace
 
@@ -17,9 +19,9 @@ from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.engine.learning import Learning
 from localspec.errors import ModelInvalid
-from localspec.models import fit, records
-from localspec.models.fit import build_for, driver, library_build, native_files
+from localspec.models import machine, records
 from localspec.models.gguf import read_header
+from localspec.models.machine import build_for, driver, free_memory, library_build, native_files
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.costs import PRIORS, prior_for
@@ -34,6 +36,37 @@ def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
+
+
+def group(folder: Path, **files: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in files.items():
+        (folder / f"memory.{name}").write_text(text)
+
+
+def left(tmp_path: Path, name: str) -> int | None:
+    (tmp_path / "cgroup").write_text(f"1:memory:/other\n0::{name}\n")
+    return machine._left_to_cgroup(tmp_path / "cgroup", tmp_path / "root")
+
+
+def test_the_tightest_limit_of_the_control_groups_counts(tmp_path: Path) -> None:
+    root = tmp_path / "root"
+    group(root, max="max\n", current="5\n", stat="")
+    assert left(tmp_path, "/a/b") is None
+    group(root / "a", max="1000\n", current="900\n", stat="anon 500\nactive_file 40\ninactive_file 60\n")
+    assert left(tmp_path, "/a/b") == left(tmp_path, "/a") == 200
+    group(root / "a" / "b", max="300\n", current="250\n", stat="anon 250\n")
+    assert left(tmp_path, "/a/b") == 50
+    group(root / "a" / "b", max="300\n", current="350\n", stat="anon 350\n")
+    assert left(tmp_path, "/a/b") == 0
+    assert left(tmp_path, "/") is None
+
+
+def test_without_control_groups_the_machine_counts(tmp_path: Path) -> None:
+    assert machine._left_to_cgroup(tmp_path / "none", tmp_path) is None
+    (tmp_path / "cgroup").write_text("1:memory:/docker\n")
+    assert machine._left_to_cgroup(tmp_path / "cgroup", tmp_path) is None
+    assert 0 < free_memory() <= psutil.virtual_memory().total
 
 
 def test_the_version_of_the_driver_is_read(tmp_path: Path) -> None:
@@ -216,8 +249,8 @@ def test_pairs_of_another_library_or_driver_are_not_believed(
     records.Record(directory, records.name_of_pair(target, draft), learnt).write()
     assert records.known_of(target, draft).drafted == 100
     if change == "library":
-        monkeypatch.setattr(fit, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
+        monkeypatch.setattr(machine, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
     else:
-        monkeypatch.setattr(fit, "driver", lambda: "NVRM version: 570.86.15")
+        monkeypatch.setattr(machine, "driver", lambda: "NVRM version: 570.86.15")
     assert records.known_of(target, draft) == records.Tried()
     assert os.listdir(directory)  # what was known is there again with the old library

@@ -15,9 +15,10 @@ import pytest
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp import rpc as library
 from localspec.errors import BackendUnavailable, InvalidOptions, LocalspecError, ModelTooLarge, NodeLost
-from localspec.models.fit import share_of, size_of
+from localspec.models.division import share_of
 from localspec.models.gguf import GgufHeader
 from localspec.models.model import model_at
+from localspec.models.needs import size_of
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import rpc
 from localspec.ranks.nodes import private_server

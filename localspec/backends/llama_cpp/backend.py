@@ -38,9 +38,11 @@ from localspec.backends.llama_cpp import native, rpc
 from localspec.backends.llama_cpp.native import CPU, GPU, backends_of, described, exported, offloaded_bytes
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.errors import EngineBusy, EngineError, LocalspecError, ModelInvalid
-from localspec.models.fit import free_memory, rest_of, share_of, states_kept
+from localspec.models.division import rest_of, share_of
 from localspec.models.gguf import GgufHeader
+from localspec.models.machine import free_memory
 from localspec.models.model import Model, problem_of_file
+from localspec.models.needs import states_kept
 from localspec.process import delayed
 from localspec.protocol.requests import EngineConfig
 

@@ -23,8 +23,10 @@ import msgspec
 import psutil
 
 from localspec.errors import ModelInvalid, OutOfMemory
-from localspec.models.fit import CellBytes, Size, build_for, choose_sizes, widest_forward, widest_round
+from localspec.models.fit import CellBytes, choose_sizes
 from localspec.models.gguf import GgufHeader
+from localspec.models.machine import build_for
+from localspec.models.needs import Size, widest_forward, widest_round
 from localspec.process import delayed
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import MB

@@ -24,9 +24,11 @@ from localspec.backends.mlx.slot import Held, Rewinding, Slot
 from localspec.backends.mlx.vocabulary import MlxVocabulary
 from localspec.errors import EngineError, ModelInvalid
 from localspec.models.directory import ModelDirectory
-from localspec.models.fit import CellBytes, build_for, choose_sizes, widest_forward
+from localspec.models.fit import CellBytes, choose_sizes
 from localspec.models.gguf import REMEDY
+from localspec.models.machine import build_for
 from localspec.models.model import Model
+from localspec.models.needs import widest_forward
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig
 

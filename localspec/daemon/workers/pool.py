@@ -23,10 +23,13 @@ from localspec.daemon.workers.worker import HeldDraft, Key, Resident, WorkerProc
 from localspec.errors import EngineBusy, ShuttingDown, from_dict
 from localspec.models import library
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
-from localspec.models.fit import Needs, free_memory, has_device_code, needs_beside, servers_of
+from localspec.models.division import servers_of
+from localspec.models.fit import needs_beside
 from localspec.models.index import recent_disk
 from localspec.models.library import Sections, meant, places_of
+from localspec.models.machine import free_memory, has_device_code
 from localspec.models.model import FORMATS, Model
+from localspec.models.needs import Needs
 from localspec.models.pair import Drafter, Pair, Room, choose, is_apple_silicon
 from localspec.protocol.frames import Drafted, Forget, Load, Loading, Ready
 from localspec.protocol.options import Options

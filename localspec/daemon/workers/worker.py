@@ -26,8 +26,8 @@ from localspec.errors import (
     from_dict,
     of_system,
 )
-from localspec.models.fit import Needs
 from localspec.models.model import Model
+from localspec.models.needs import Needs
 from localspec.models.pair import Pair
 from localspec.process import surroundings
 from localspec.protocol import frames
