@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-from tests.hygiene.source import ROOT
+from tests.hygiene.source import PACKAGE, ROOT
 
 SKIPPED = {".venv", ".editors", "build", "dist", "node_modules"}
 FILES = sorted(
@@ -53,12 +53,19 @@ def test_the_links_of_a_file_hold(path: Path) -> None:
             assert target.fragment in anchors(place), f"{path.name}: {place.name} has no #{target.fragment}"
 
 
-def test_the_map_of_the_code_names_files_that_exist() -> None:
+def test_the_map_of_the_code_has_all_packages() -> None:
     text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    for folder, row in re.findall(r"^\| `((?:localspec|plugins|assets)/[\w/]*)` (.*)", text, re.MULTILINE):
-        for name in re.findall(r"`(\w+\.(?:py|ts|lua))`", row):
-            found = (path for path in (ROOT / folder).rglob(name) if "node_modules" not in path.parts)
-            assert next(found, None), f"{folder} has no {name}"
+    named = re.findall(r"^\| `localspec/(\w+)/`", text, re.MULTILINE)
+    assert sorted(named) == sorted(path.parent.name for path in PACKAGE.glob("*/__init__.py"))
+
+
+def test_the_order_of_reading_names_functions_that_exist() -> None:
+    rows = re.findall(r"^\| `([\w/]+\.py)` \| (.+?) \|", (ROOT / "docs/reading.md").read_text(), re.MULTILINE)
+    for file, names in rows:
+        text = (PACKAGE / file).read_text("utf-8")
+        for name in re.findall(r"\w+", names):
+            assert re.search(rf"\b(def|class) {name}\b", text), f"{file} has no {name}"
+    assert len(rows) > 20
 
 
 @dataclass
