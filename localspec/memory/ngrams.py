@@ -10,8 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.memory.hashing import ORDERS, Words, hashes_in
-from localspec.memory.secrets import read_rules, secret_spans
-from localspec.memory.sources import apart
+from localspec.memory.secrets import secret_spans
 
 STEP = 64
 """tokens per step"""
@@ -80,9 +79,6 @@ def _public(
     ends = np.fromiter(accumulate(map(len, pieces)), np.int64, len(pieces))
     starts = np.concatenate(([0], ends[:-1]))
     public = np.ones(len(tokens), np.bool_)
-    if not read_rules.cache_info().currsize:
-        for _ in apart(read_rules):  # takes some 0.1 s the first time
-            yield []
     for spans in secret_spans(b"".join(pieces)):
         for start, end in spans:
             public[np.searchsorted(ends, start, "right") : np.searchsorted(starts, end, "left")] = False
