@@ -92,9 +92,8 @@ NARROW: dict[str, dict[str, Any]] = {
 }
 """The library's formats let other things through: 29 February in all years, leap seconds at any time, names
 that only seem to be ``xn--``, parts that are too long."""
-SCHEMA_ERROR = "failed to compile JSON schema: "
-APPENDED = re.compile(r"\n *\d+ \| |\n<non-verbose/>")
-"""begins a listing of the grammar, or stands for the parser's state, at the end of messages"""
+ADDED = re.compile(r"^at 2\(8\): |\n *\d+ \| .*|\n<non-verbose/>.*", re.DOTALL)
+"""in the library's messages: the place of an option's text in its grammar, the grammar, the parser's state"""
 
 
 def grammar_of(options: Options) -> str | None:
@@ -306,18 +305,10 @@ def _spelt(escape: re.Match[str]) -> str:
     return chr(code) if code > 127 else f"\\x{code:02x}"
 
 
-def message_of(error: str) -> str:
-    """The library's message without what it appends."""
-    return APPENDED.split(error, maxsplit=1)[0].strip()
-
-
 def refusal(message: str) -> InvalidOptions:
-    """Return the error for a grammar that the library refuses with ``message``."""
-    said = message_of(message)
-    _, is_schema, reason = said.partition(SCHEMA_ERROR)
-    if is_schema:
-        return InvalidOptions(f"schema: {reason}", "Leave that out, or replace it.")
-    return InvalidOptions(f"the answer's grammar cannot be used: {said}", "Correct or simplify it.")
+    """Return the error for a form that the library refuses with ``message``."""
+    what = f"the answer's form cannot be used: {ADDED.sub('', message).strip()}"
+    return InvalidOptions(what, "Correct it, simplify it, or leave out the part that is named.")
 
 
 BEGIN = 'Begin it in that form (JSON with ", " and ": " between its parts), or leave the beginning out.'
@@ -376,28 +367,28 @@ class Grammars:
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
+        self.vocabulary = vocabulary
         self._kept: dict[str, tuple[LLMatcher, float]] = {}
         """the newest grammars and the seconds that they took, those used last at the end"""
         self._lock = threading.Lock()
 
     @cached_property
-    def _tokens(self) -> _Tokens:
-        return _Tokens(self._vocabulary)
+    def tokens(self) -> _Tokens:
+        return _Tokens(self.vocabulary)
 
     @cached_property
     def _tokenizer(self) -> LLTokenizer:
-        ends = sorted(self._vocabulary.end_tokens)
+        ends = sorted(self.vocabulary.end_tokens)
         if not ends:
             message = "the model has no end token: a constrained answer could not end"
             raise InvalidOptions(message, "Choose another model.")
-        return LLTokenizer(TokenizerWrapper(self._tokens), self._vocabulary.size, ends)
+        return LLTokenizer(TokenizerWrapper(self.tokens), self.vocabulary.size, ends)
 
     @cached_property
-    def _others(self) -> bytes:
+    def others(self) -> int:
         """The bit mask of the tokens that do not begin with a digit."""
-        others = [text[:1] not in DIGITS or not text for text in self._tokens.tokens]
-        return np.packbits(others, bitorder="little").tobytes()
+        others = [text[:1] not in DIGITS or not text for text in self.tokens.tokens]
+        return int.from_bytes(np.packbits(others, bitorder="little").tobytes(), "little")
 
     def _compiled(self, grammar: str, attempt: Attempt) -> LLMatcher:
         with self._lock:
@@ -430,9 +421,9 @@ class Grammars:
         matcher = self._compiled(grammar, attempt)
         if begun:
             matcher = matcher.deep_copy()
-            if not matcher.consume_tokens(self._tokens.encode(begun)):
+            if not matcher.consume_tokens(self.tokens.encode(begun)):
                 raise InvalidOptions("the beginning of the answer does not match its form", BEGIN)
-        return Constraint(matcher, self._vocabulary, self._tokens.tokens, lambda: self._others)
+        return Constraint(matcher, self)
 
 
 class _Position(NamedTuple):
@@ -457,16 +448,13 @@ class Constraint:
     """The grammar's state in one answer.
 
     ``drafted`` in its methods are tokens that follow the accepted ones, all of them allowed. Its methods
-    raise :class:`InvalidOptions` if the grammar is too complex at a position. ``texts`` are those of all
-    tokens, and ``others`` returns the bit mask of those that do not begin with a digit.
+    raise :class:`InvalidOptions` if the grammar is too complex at a position.
     """
 
-    def __init__(
-        self, matcher: LLMatcher, vocabulary: Vocabulary, texts: Sequence[bytes], others: Callable[[], bytes]
-    ) -> None:
+    def __init__(self, matcher: LLMatcher, grammars: Grammars) -> None:
         self._compiled, self._matcher = matcher, matcher.deep_copy()
-        self._size, self._ends = vocabulary.size, vocabulary.end_tokens
-        self._texts, self._others = texts, others
+        self._size, self._ends = grammars.vocabulary.size, grammars.vocabulary.end_tokens
+        self._grammars, self._texts = grammars, grammars.tokens.tokens
         self._accepted: list[int] = []
         self._ahead: list[int] = []
         """tokens beyond the accepted ones that the matcher has consumed"""
@@ -570,10 +558,9 @@ class Constraint:
             bits = matcher.compute_bitmask()
             run, at = matcher.compute_ff_tokens(), 0
         if matcher.is_error():
-            said = message_of(matcher.get_error())
-            raise InvalidOptions(f"the answer's grammar is too complex: {said}", "Simplify it.")
+            raise refusal(matcher.get_error())
         if digits >= MOST_DIGITS and not run:
-            left = int.from_bytes(bits, "little") & int.from_bytes(self._others(), "little")
+            left = int.from_bytes(bits, "little") & self._grammars.others
             bits = left.to_bytes(len(bits), "little") if left else bits
         return _Position(run, at, bits, matcher.is_stopped(), digits)
 

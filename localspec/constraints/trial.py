@@ -7,13 +7,12 @@ uses up the stack, and the common part of a few expressions takes minutes and gi
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
-from functools import cached_property, lru_cache
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 
-from localspec.child import Child, limit_time, serve
+from localspec.child import limit_time, serve
 
 if TYPE_CHECKING:  # its module takes a child longer to import than all else
     from localspec.backends.base import Vocabulary
@@ -26,25 +25,10 @@ million forced letters take 2 s at the beginning and 0.3 s within an answer, whe
 Special = tuple[tuple[int, bytes], ...]
 
 
-class Trial:
-    """A child that compiles grammars for a vocabulary, one after the other; any thread may use it."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary, self._child = vocabulary, Child(__spec__.name)
-        self.close = self._child.close
-
-    def compiles(self, grammar: str, seconds: float, is_cancelled: Callable[[], bool]) -> bool:
-        """Return True if the library comes to a result, a refusal included, within ``seconds`` of processor
-        time and the child's memory; False if it does not, or if ``is_cancelled`` returns True meanwhile.
-        Raises :class:`EngineError` if there is no child."""
-        return self._child.do((self._tokens, grammar, seconds), is_cancelled) is not None
-
-    @cached_property
-    def _tokens(self) -> tuple[int, tuple[int, ...], Special]:
-        """The arguments of :func:`_tokenizer`."""
-        vocabulary = self._vocabulary
-        special = tuple((token, vocabulary.text_of(token)) for token in sorted(vocabulary.special_tokens))
-        return vocabulary.size, tuple(sorted(vocabulary.end_tokens)), special
+def name_tokens(vocabulary: Vocabulary) -> tuple[int, tuple[int, ...], Special]:
+    """Return what a trial needs of a vocabulary: its size, its end tokens, and the texts of special ones."""
+    special = tuple((token, vocabulary.text_of(token)) for token in sorted(vocabulary.special_tokens))
+    return vocabulary.size, tuple(sorted(vocabulary.end_tokens)), special
 
 
 class _Bytes:
@@ -65,7 +49,8 @@ def _tokenizer(size: int, ends: tuple[int, ...], special: Special) -> LLTokenize
 
 
 def compile_grammar(work: tuple[tuple[int, tuple[int, ...], Special], str, float]) -> bytes:
-    """Compile a grammar: for the child, whose end tells that it takes too much."""
+    """Compile a grammar, whether it is refused or not: for a :class:`Child`, which ends if that takes more
+    than some seconds of processor time, or its memory."""
     tokens, grammar, seconds = work
     tokenizer = _tokenizer(*tokens)
     limit_time(seconds)

@@ -6,12 +6,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from functools import cache, partial
 from typing import Any, TypeVar
 
 from localspec.backends.base import Vocabulary
+from localspec.child import Child
+from localspec.constraints import trial
 from localspec.constraints.constraint import Attempt
-from localspec.constraints.trial import Trial
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Prompt, TextPrompt
@@ -57,7 +58,8 @@ class Apart:
     def __init__(self, channel: Channel, vocabulary: Vocabulary) -> None:
         self._channel = channel
         self._threads = [ThreadPoolExecutor(n, thread_name_prefix="texts") for n in (2, 1)]
-        self._trials = Trial(vocabulary), Trial(vocabulary)
+        self._trials = Child(trial.__name__), Child(trial.__name__)
+        self._tokens = cache(partial(trial.name_tokens, vocabulary))
         self._jobs: dict[int, tuple[Fate, Future[Any]]] = {}
 
     def __bool__(self) -> bool:
@@ -86,7 +88,8 @@ class Apart:
     def _attempt(self, fate: Fate, slow: bool, grammar: str) -> None:
         """Raise an error if the grammar takes too long in this line, or the job was cancelled."""
         seconds, most = (SLOW_S, math.inf) if slow else (QUICK_S, LONG_GRAMMAR)
-        if len(grammar) <= most and self._trials[slow].compiles(grammar, seconds, lambda: fate.cancelled):
+        work = self._tokens(), grammar, seconds
+        if len(grammar) <= most and self._trials[slow].do(work, lambda: fate.cancelled) is not None:
             return
         if slow and not fate.cancelled:
             raise InvalidOptions(TOO_COMPLEX, "Simplify it.")
@@ -106,7 +109,7 @@ class Apart:
 
     def close(self) -> bool:
         """Drop all work that has not begun, without waiting for the rest; return True if none is running."""
-        for threads, trial in zip(self._threads, self._trials, strict=True):
+        for threads, child in zip(self._threads, self._trials, strict=True):
             threads.shutdown(wait=False, cancel_futures=True)
-            trial.close()
+            child.close()
         return all(future.done() for _, future in self._jobs.values())

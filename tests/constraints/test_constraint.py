@@ -6,6 +6,7 @@ import json
 import random
 import re
 import threading
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -73,9 +74,15 @@ KINDS: list[tuple[dict[str, Any], str]] = [
 
 
 def constraint_of(options: dict[str, Any]) -> Constraint:
-    grammar = grammar_of(parse_options(options))
-    assert grammar is not None
-    return GRAMMARS.constraint(grammar)
+    return GRAMMARS.constraint(str(grammar_of(Options(**options))))
+
+
+def is_answer(grammar: str, text: bytes) -> bool:
+    """True if the text is a complete answer."""
+    constraint, tokens = BYTES.constraint(grammar), list(text)
+    return constraint.prefix([*tokens, END]) > len(tokens) or (
+        constraint.prefix(tokens) == len(tokens) and not constraint.allowed(tokens).any()
+    )
 
 
 def text_of(tokens: list[int]) -> str:
@@ -133,30 +140,23 @@ def test_a_number_does_not_go_on_for_ever() -> None:
     assert long.prefix([zero] * (MOST_DIGITS + 2)) == MOST_DIGITS + 2
 
 
-def test_a_run_is_the_same_from_every_place_in_it() -> None:
-    whole, single = constraint_of({"schema": RECORD}), constraint_of({"schema": RECORD})
-    assert text_of(whole.forced(99)) == '{"name":'
-    found = []
-    while run := single.forced(1):
-        found += run
-        single.accept(run[0])
-    assert found == whole.forced(99)
-
-
 def test_forced_tokens_have_the_bytes_of_the_grammar_and_its_markup() -> None:
     constraint = Grammars(Spaced()).constraint(f'start: "name{MERGED[-1]}abc"')
     assert [VOCABULARY.piece(token) for token in constraint.forced(9)] == [b"name", b"},", b"abc"]
 
 
 OBJECT = {"properties": {"a": {"type": "integer"}}}
+DEEP = reduce(lambda inner, _: {"items": inner}, range(5000), dict[str, Any]())
 REFUSED: list[tuple[dict[str, Any], str]] = [
-    ({"schema": {"properties": {"a/b": {"items": {"not": {}}}}}}, r'^schema: Unimplemented keys: \["not"\]$'),
-    ({"schema": {"oneOf": [{}, {"type": "null"}]}}, "^schema: oneOf constraints are not supported"),
-    ({"schema": {"pattern": "(?=a)"}}, "^schema: .*"),
-    ({"schema": {"$defs": {"x": {"type": "strung"}}, "$ref": "#/$defs/x"}}, r"^schema: .*strung"),
+    ({"schema": {"properties": {"a/b": {"items": {"not": {}}}}}}, r'schema: Unimplemented keys: \["not"\]$'),
+    ({"schema": {"oneOf": [{}, {"type": "null"}]}}, "schema: oneOf constraints are not supported"),
+    ({"schema": {"pattern": "(?=a)"}}, "(?s)schema: .*look-around"),
+    ({"schema": {"$defs": {"x": {"type": "strung"}}, "$ref": "#/$defs/x"}}, r"schema: .*strung$"),
     ({"schema": {"$ref": "http://x/y"}}, "schema: Resource 'http://x/y' is not present"),
-    ({"schema": {"format": "regex"}}, "schema: Unknown format: regex"),
+    ({"schema": {"format": "regex"}}, "schema: Unknown format: regex$"),
     ({"schema": {"enum": ["x" * LONGEST_GRAMMAR]}}, "schema: it has"),
+    ({"schema": DEEP}, "schema: it is nested too deeply"),
+    ({"schema": {"properties": {"a": {}}, "required": [["a"]]}}, "schema: .*required"),
     ({"regex": "(a"}, 'cannot be used: .*invalid regex "[(]a"'),
     ({"regex": "(?=a)b"}, "look-around"),
     ({"schema": {"properties": {f"n{i}": {} for i in range(10_000)}}}, "schema: it has 10001 names"),
@@ -167,7 +167,7 @@ REFUSED: list[tuple[dict[str, Any], str]] = [
     ({"schema": {"minimum": 1.5, "exclusiveMaximum": 10**400}}, "number out of range"),
     ({"grammar": "start: foo"}, 'unknown name: "foo"'),
     ({"grammar": 'start: %json {"type": "strung"}'}, "schema: .*strung"),
-    ({"grammar": "start: %json 5"}, "^schema: "),
+    ({"grammar": "start: %json 5"}, "at 1.8.: .*schema must be an object"),
     ({"grammar": "root ::= (", "grammar_syntax": "gbnf"}, "grammar: it is not valid GBNF"),
     ({"grammar": "root ::= foo", "grammar_syntax": "gbnf"}, "it is not valid GBNF: Rule 'foo' not found"),
     ({"grammar": "foo ::= 'a'", "grammar_syntax": "gbnf"}, "it is not valid GBNF"),
@@ -217,13 +217,8 @@ INVALID: list[tuple[dict[str, Any], str, list[str]]] = [
 def test_an_invalid_text_is_no_answer(schema: dict[str, Any], valid: str, invalid: list[str]) -> None:
     """Found in the JSON-Schema test suite, or with its schemas."""
 
-    def is_answer(text: str) -> bool:
-        constraint, tokens = BYTES.constraint(grammar_of_schema(schema)), list(text.encode())
-        return constraint.prefix([*tokens, END]) > len(tokens) or (
-            constraint.prefix(tokens) == len(tokens) and not constraint.allowed(tokens).any()
-        )
-
-    assert is_answer(valid) and not any(map(is_answer, invalid))
+    grammar = grammar_of_schema(schema)
+    assert [text for text in (valid, *invalid) if is_answer(grammar, text.encode())] == [valid]
 
 
 @pytest.mark.parametrize(("options", "message"), REFUSED)
@@ -234,7 +229,7 @@ def test_what_cannot_be_followed_is_refused_by_name(options: dict[str, Any], mes
 
 def test_a_grammar_that_becomes_too_complex_is_the_clients_error() -> None:
     constraint = constraint_of({"grammar": 'start: A{1000000}\nA: "a"'})
-    with pytest.raises(InvalidOptions, match="too complex"):
+    with pytest.raises(InvalidOptions, match="Too many items"):
         constraint.accept(ord("a"))
 
 
@@ -245,14 +240,6 @@ def test_a_draft_that_leads_to_a_position_too_complex_is_cut_before_it() -> None
     for token in b"bc":
         constraint.accept(token)
     assert constraint.ended
-
-
-def test_a_schema_nested_too_deeply_is_refused() -> None:
-    schema: dict[str, Any] = {}
-    for _ in range(5000):
-        schema = {"items": schema}
-    with pytest.raises(InvalidOptions, match="schema"):
-        GRAMMARS.constraint(str(grammar_of(Options(schema=schema))))
 
 
 def test_constraints_exclude_each_other_and_replace_those_of_a_layer_below() -> None:
@@ -282,11 +269,6 @@ def test_constraints_exclude_each_other_and_replace_those_of_a_layer_below() -> 
 def test_objects_that_list_their_properties_have_no_others(schema: dict[str, Any], is_closed: bool) -> None:
     constraint = constraint_of({"schema": {"type": "object", **schema}})
     assert (constraint.prefix(VOCABULARY.encode('{"b', special=False)) < 2) == is_closed
-
-
-def test_names_that_are_no_texts_are_refused() -> None:
-    with pytest.raises(InvalidOptions, match="schema"):
-        constraint_of({"schema": {"type": "object", "properties": {"a": {}}, "required": [["a"]]}})
 
 
 def test_other_threads_run_while_a_long_forced_text_is_read() -> None:

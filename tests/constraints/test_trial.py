@@ -7,7 +7,8 @@ import json
 import pytest
 
 from localspec.backends.toy import ToyVocabulary
-from localspec.constraints.trial import Trial
+from localspec.child import Child
+from localspec.constraints import trial
 
 CHAIN = "\n".join(f'r{i}: "w{i}" r{(i + 1) % 5000}' for i in range(5000))
 COMMON = " & ".join(f"/(.|\\n)*w{i}(.|\\n)*/" for i in range(100))
@@ -28,7 +29,7 @@ class Named(ToyVocabulary):
 
 @pytest.mark.parametrize("grammar", HOSTILE.values(), ids=HOSTILE)
 def test_a_grammar_that_takes_too_much_ends_its_trial_alone(grammar: str) -> None:
-    trial = Trial(Named())
-    assert not trial.compiles(grammar, 0.2, lambda: False)
-    assert trial.compiles(SMALL, 5.0, lambda: False) and trial.compiles("start: foo", 5.0, lambda: False)
-    trial.close()
+    child, tokens = Child(trial.__name__), trial.name_tokens(Named())
+    assert child.do((tokens, grammar, 0.2)) is None
+    assert child.do((tokens, SMALL, 5.0)) == child.do((tokens, "start: foo", 5.0)) == b""
+    child.close()

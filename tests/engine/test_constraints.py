@@ -151,7 +151,7 @@ def test_a_row_without_a_possible_token_ends_the_request_with_an_error() -> None
 
 
 def test_a_wrong_grammar_is_refused_before_the_request_is_queued() -> None:
-    with pytest.raises(InvalidOptions, match="schema: Unimplemented"):
+    with pytest.raises(InvalidOptions, match="Unimplemented keys"):
         engine().submit(request("x", schema={"not": {}}))
 
 
