@@ -78,9 +78,7 @@ def probed(backend: str, patience: float = PATIENCE_S) -> Report:
     except subprocess.TimeoutExpired:
         return Report(error=f"its test did not end within {patience:.0f} s")
     if done.returncode < 0:
-        names = {each.value: each.name for each in signal.Signals}
-        name = names.get(-done.returncode, f"signal {-done.returncode}")
-        return Report(error=f"its test process was ended by {name}")
+        return Report(error=f"its test process was ended by {signal.Signals(-done.returncode).name}")
     try:
         # The last line: native code may print, too.
         return msgspec.json.decode(done.stdout.strip().rpartition(b"\n")[2], type=Report)

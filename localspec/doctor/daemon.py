@@ -31,17 +31,16 @@ class Asked(NamedTuple):
 
 
 def ask() -> Asked:
-    """The daemon that listens, if any. Raises :class:`LocalspecError` if its directory cannot be used."""
-    return asyncio.run(_ask())
+    """The daemon that listens, if any; an error also if its directory cannot be used."""
+    found: Discovery | None = None
 
-
-async def _ask() -> Asked:
-    found = discovery.find()
-    if found is None:
-        return Asked()
-    try:
+    async def ask_status() -> DaemonStatus:
         async with asyncio.timeout(ANSWER_S), await connect(start=False) as client:
-            return Asked(found, await client.status())
+            return await client.status()
+
+    try:
+        found = discovery.find()
+        return Asked(found, None if found is None else asyncio.run(ask_status()))
     except (DaemonUnavailable, TimeoutError):
         return Asked(found if discovery.runs() else None)
     except LocalspecError as error:
@@ -51,10 +50,10 @@ async def _ask() -> Asked:
 def daemon(asked: Asked) -> Iterator[Finding]:
     """Check that the daemon answers, and has the version and settings of one that a command would start."""
     found, status, error = asked
-    if found is None:
-        yield Finding("daemon", "ok", "No daemon runs; the first command that needs one starts it.")
-    elif error is not None:
+    if error is not None:
         yield problem_of("daemon", error, level="warning" if isinstance(error, VersionSkew) else "problem")
+    elif found is None:
+        yield Finding("daemon", "ok", "No daemon runs; the first command that needs one starts it.")
     elif status is None:
         step = f"End it: kill -9 {found.pid}"
         yield Finding("daemon", "problem", f"The daemon (pid {found.pid}) does not answer.", step)
@@ -91,21 +90,17 @@ def http(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
     if problem is not None:
         remedy = (status and status.http_remedy) or AGAIN
         yield Finding("http", "problem", f"The HTTP server is enabled, but not open: {problem}.", remedy)
-    elif url is None and config.enabled and status is not None:
+    elif url is not None:
+        yield Finding("http", "ok", f"The HTTP server is open at {url}.")
+    elif not config.enabled:
+        yield Finding("http", "ok", f"The HTTP server is closed, as configured. To open it: {OPEN}.")
+    elif status is not None:
         yield Finding("http", "warning", "The HTTP server is enabled, but closed.", AGAIN)
     else:
-        yield Finding("http", "ok", _state(config, url))
+        yield Finding("http", "ok", "The HTTP server opens with the daemon: `localspec daemon start`.")
     if config.without_token and (config.enabled or url is not None):
         sentence = f"{WITHOUT_TOKEN}: {', '.join(config.without_token)}."
         yield Finding("http", "warning", sentence, "Run `localspec config set http.without_token '[]'`.")
-
-
-def _state(config: HttpConfig, url: str | None) -> str:
-    if url is not None:
-        return f"The HTTP server is open at {url}."
-    if config.enabled:
-        return "The HTTP server opens with the daemon: `localspec daemon start`."
-    return f"The HTTP server is closed, as configured. To open it: {OPEN}."
 
 
 def clients(config: HttpConfig, status: DaemonStatus | None) -> str:

@@ -7,18 +7,17 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import cache
-from pathlib import Path
 
 from localspec import home
 from localspec.accelerator import find_accelerators
-from localspec.config import Config, load_config
+from localspec.config import load_config
 from localspec.doctor import backends, daemon, models
 from localspec.doctor.finding import Finding, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import LocalspecError, ServiceUnavailable
 from localspec.models.model import BACKENDS
-from localspec.protocol.messages import DaemonStatus
 from localspec.service.service import Status, daemon_job, status, this_manager
 from localspec.wording import GB, MB, size
 
@@ -27,15 +26,12 @@ Check = Callable[[], Iterator[Finding]]
 
 def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) -> list[Finding]:
     """Run all checks; ``tell`` is called with the check at hand and the share done, 0 to 1."""
-    findings: list[Finding] = []
-    asked = cache(daemon.ask)
-
-    def status() -> DaemonStatus | None:
-        try:
-            return asked().status
-        except LocalspecError:  # the daemon's own line reports it
-            return None
-
+    findings, asked, of_config = list[Finding](), cache(daemon.ask), dict[str, Check]()
+    with suppress(LocalspecError):  # the configuration's own line reports it
+        config = load_config()
+        of_config["nodes"] = lambda: models.nodes(config)
+        of_config["rpc"] = lambda: models.servers(config)
+        of_config["http"] = lambda: daemon.addresses(config, asked().status)
     with ThreadPoolExecutor() as pool:
         probes = {backend: pool.submit(backends.probed, backend) for backend in BACKENDS.values()}
 
@@ -46,11 +42,9 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
             "python": backends.python,
             "llama_cpp": lambda: backends.llama_cpp(report("llama_cpp"), find_accelerators()),
             "mlx": lambda: backends.mlx(report("mlx")),
-            "config": lambda: models.models(report, status()),
-            "nodes": lambda: _of_config(models.nodes),
-            "rpc": lambda: _of_config(models.servers),
+            "config": lambda: models.models(report, asked().status),
             "daemon": lambda: daemon.daemon(asked()),
-            "http": lambda: _of_config(lambda config: daemon.addresses(config, status())),
+            **of_config,
             "disk": disk,
             "service": service,
         }
@@ -58,14 +52,6 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
             tell(f"checking {name}", number / len(checks))
             findings.extend(dict.fromkeys(guarded(name, check)))
     return findings
-
-
-def _of_config(check: Callable[[Config], Iterator[Finding]]) -> Iterator[Finding]:
-    try:
-        config = load_config()
-    except LocalspecError:  # the configuration's own line reports it
-        return iter(())
-    return check(config)
 
 
 def guarded(name: str, check: Check) -> list[Finding]:
@@ -91,25 +77,19 @@ STEP += "chat_cache_mb 0` keeps no caches of chats."
 
 def disk() -> Iterator[Finding]:
     """Check that each directory can be created and written, and the free space of each disk."""
-    disks: dict[int, list[Path]] = {}
+    disks: dict[int, list[str]] = {}
     for place in (home.data_dir, home.cache_dir, home.state_dir, home.runtime_dir):
         try:
-            path = _writable(place())
-            disks.setdefault(os.stat(path).st_dev, []).append(path)
+            with tempfile.TemporaryFile(dir=place()) as file:
+                disks.setdefault(os.fstat(file.fileno()).st_dev, []).append(str(place()))
+        except OSError as error:
+            sentence = f"{place()} cannot be written: {error.strerror}."
+            step = f"Run `chmod 700 '{place()}'`, or set LOCALSPEC_HOME to a directory you can write to."
+            yield Finding("disk", "problem", sentence, step)
         except LocalspecError as error:
             yield problem_of("disk", error)
     for paths in disks.values():
-        yield room(shutil.disk_usage(paths[0]).free, ", ".join(map(str, paths)))
-
-
-def _writable(path: Path) -> Path:
-    """Create a file in ``path`` and return ``path``; raises :class:`LocalspecError`."""
-    try:
-        with tempfile.TemporaryFile(dir=path):
-            return path
-    except OSError as error:
-        remedy = f"Run `chmod 700 '{path}'`, or set LOCALSPEC_HOME to a directory you can write to."
-        raise LocalspecError(f"{path} cannot be written: {error.strerror}", remedy) from None
+        yield room(shutil.disk_usage(paths[0]).free, ", ".join(paths))
 
 
 def room(free: int, places: str) -> Finding:

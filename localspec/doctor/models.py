@@ -74,10 +74,8 @@ def servers(config: Config) -> Iterator[Finding]:
     for name, engine in named.items():
         try:
             server = reached(name, engine, protocol)
-        except EngineBusy as error:
-            yield problem_of("rpc", error, level="ok")
         except LocalspecError as error:
-            yield problem_of("rpc", error)
+            yield problem_of("rpc", error, level="ok" if isinstance(error, EngineBusy) else "problem")
         else:
             took = f"{1000 * server.seconds:.2f} ms there and back"
             yield Finding("rpc", "ok", f"{name} answers: {took}, {size(server.free)} of memory.")
@@ -161,9 +159,6 @@ def _memory(pair: Pair, engine: EngineConfig, free: int | None) -> Finding:
 
 def _mend(key: str) -> str:
     """The remedy for a wrong ``model`` or ``draft``."""
-    if os.environ.get(f"LOCALSPEC_{key.upper()}"):
-        return f"Correct LOCALSPEC_{key.upper()}; `localspec models list` shows the names."
-    other = "NAME" if key == "model" else "auto"
-    return (
-        f"Choose another with `localspec config set {key} {other}`; `localspec models list` shows the names."
-    )
+    name, other = f"LOCALSPEC_{key.upper()}", "NAME" if key == "model" else "auto"
+    step = f"Choose another with `localspec config set {key} {other}`"
+    return f"{f'Correct {name}' if os.environ.get(name) else step}; `localspec models list` shows the names."

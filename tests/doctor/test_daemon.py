@@ -122,17 +122,9 @@ def test_settings_to_paste_have_the_address_and_the_state(monkeypatch: pytest.Mo
     monkeypatch.setattr(server, "PACKAGES", ("starlette", "not_installed"))
     assert "It needs not_installed. Install it" in daemon.clients(HttpConfig(), RUNNING)
     programs = (
-        "curl",
-        "llama.vim",
-        "minuet",
-        "CodeCompanion",
-        "gptel",
-        "aider",
-        "AI SDK",
-        "Claude Code",
-        "Codex",
+        "curl, llama.vim, minuet, CodeCompanion, gptel, aider, AI SDK, Claude Code, Codex, Continue, Zed"
     )
-    for program in (*programs, "Continue", "Zed", "Helix", "llm"):
+    for program in (*programs.split(", "), "Zed", "Helix", "llm"):
         assert program in text
     assert ':host "127.0.0.1:4321"' in text and "HOST_PORT" not in text
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import plistlib
 import re
 import shutil
 import subprocess
@@ -47,15 +46,6 @@ def strange_job(folder: Path) -> Job:
     program = place / "python"
     program.symlink_to(sys.executable)
     return Job((str(program), "-c", STRANGE), {"LOCALSPEC_HOME": str(place)}, str(place / "log"))
-
-
-def test_a_plist_gives_back_what_was_put_in(tmp_path: Path) -> None:
-    job = strange_job(tmp_path)
-    read = plistlib.loads(plist(job).encode())
-    assert tuple(read["ProgramArguments"]) == job.command
-    assert read["EnvironmentVariables"] == job.environment
-    assert read["StandardErrorPath"] == read["StandardOutPath"] == job.log
-    assert read["KeepAlive"] == {"SuccessfulExit": False}
 
 
 def test_a_unit_gives_back_what_was_put_in(tmp_path: Path) -> None:
