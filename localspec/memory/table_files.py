@@ -180,8 +180,7 @@ class TableFiles:
         Raises :class:`NewerFormat`.
         """
         path = self._path(name)
-        # Also tables of an older format, which had a number in their names.
-        for pattern in (f"{name}.tmp", f"{name}.*.ngm", f".{name}.sources.*", ".forgotten.*"):
+        for pattern in (f"{name}.tmp", f".{name}.sources.*", ".forgotten.*"):
             for leftover in self.folder.glob(pattern):
                 _unlink(leftover)
         try:

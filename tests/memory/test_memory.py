@@ -90,16 +90,6 @@ def test_a_live_process_sees_learning_and_forgetting_at_once(tmp_path: Path) -> 
     assert process.returncode == 0
 
 
-def test_what_is_said_after_all_was_forgotten_is_learnt(tmp_path: Path) -> None:
-    memory = memory_in(tmp_path)
-    remember(memory, OTHER)
-    forget(tmp_path, refuse)
-    remember(memory, TEXT)
-    (table,) = memory.tables(None)
-    assert table.find(hashes_of(TEXT[:40])) is not None
-    memory.close()
-
-
 @pytest.mark.parametrize("is_begun", [False, True])
 def test_a_lesson_that_waits_while_all_is_forgotten_is_dropped(tmp_path: Path, is_begun: bool) -> None:
     memory = memory_in(tmp_path)
@@ -111,36 +101,6 @@ def test_a_lesson_that_waits_while_all_is_forgotten_is_dropped(tmp_path: Path, i
     forget(tmp_path, refuse)
     memory.close()
     assert stats(tmp_path, refuse) == []
-
-
-def test_forgetting_a_workspace_or_a_source_leaves_the_rest(tmp_path: Path) -> None:
-    memory, home = memory_in(tmp_path / "m"), str(tmp_path / "a")
-    remember(memory, TEXT, home, source="chat:1")
-    remember(memory, OTHER, home, source="chat:2")
-    remember(memory, TEXT, source="chat:1")
-    assert forget(tmp_path / "m", refuse, workspace=home, source="chat:1") > 0
-    assert not recalled(memory, OTHER[:40] + TEXT[40:], home) and recalled(
-        memory, TEXT, home
-    )  # the user's own
-    assert recalled(memory, OTHER, home)
-    (user, own) = stats(tmp_path / "m", refuse)
-    assert set(own.sources) == {"chat:2"} and set(user.sources) == {"chat:1"}
-    assert forget(tmp_path / "m", refuse, source="chat:1") > 0
-    assert not recalled(memory, TEXT, home)
-    assert forget(tmp_path / "m", refuse, workspace=home) == 1
-    assert not recalled(memory, OTHER, home)
-    memory.close()
-
-
-def test_stats_name_workspaces_and_sources(tmp_path: Path) -> None:
-    memory = memory_in(tmp_path)
-    remember(memory, TEXT, "/some/where", source="file:/some/where/x.py")
-    memory.close()
-    (found,) = stats(tmp_path, refuse)
-    assert found.workspace == "/some/where" and found.vocab_fp == FP
-    assert 150 < found.entries <= 4 * len(TEXT) and found.tokens >= len(TEXT) - 3
-    assert found.sources == {"file:/some/where/x.py": found.entries}
-    assert found.last_use is not None and found.quarantined == ()
 
 
 def test_a_notice_is_given_once(tmp_path: Path) -> None:
@@ -213,23 +173,6 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
             right += found is not None and found.token == text[at]
             wrong += found is not None and found.order == 16 and found.token != text[at]
     assert wrong == 0 and right > 0.99 * len(seeds) * len(range(20, 5000, 7))
-    memory.close()
-
-
-@pytest.mark.parametrize("steps", [0, 20, 200])
-def test_a_lesson_that_waits_while_its_source_is_forgotten_is_dropped(tmp_path: Path, steps: int) -> None:
-    memory = memory_in(tmp_path)
-    remember(memory, OTHER, source="chat:2")
-    memory.learn(Lesson(TEXT * 100, None, "chat:1"))
-    for _ in range(steps):
-        memory._step()
-    forget(tmp_path, refuse, source="chat:1")
-    while memory.work():
-        pass
-    (found,) = stats(tmp_path, refuse)
-    assert set(found.sources) == {"chat:2"}
-    remember(memory, AFTER, source="chat:1")
-    assert recalled(memory, AFTER), "what comes after is learned"
     memory.close()
 
 

@@ -170,11 +170,11 @@ def test_a_full_disk_is_a_typed_error_and_leaves_nothing_half_done(tmp_path: Pat
     assert python(FULL_DISK, tmp_path).split() == [*["disk_full", "lock"] * 2, "lock", "user.ngm"]
 
 
-def test_leftovers_of_a_kill_and_of_an_older_format_are_removed(tmp_path: Path) -> None:
+def test_leftovers_of_a_kill_are_removed(tmp_path: Path) -> None:
     files = files_in(tmp_path)
     table = files.open_or_create("user", None)
     table.insert(words([5]), words([1]), 3, 1)
-    for name in ("user.tmp", ".user.sources.x1", "user.3.ngm"):
+    for name in ("user.tmp", ".user.sources.x1"):
         (files.folder / name).write_bytes(b"half")
     assert files.open_or_create("user", None).find([5]) is not None
     assert sorted(path.name for path in files.folder.iterdir()) == ["lock", "user.ngm"]
