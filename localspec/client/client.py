@@ -8,9 +8,11 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Any, Self, TypedDict, TypeVar, Unpack
 
+from websockets.asyncio.client import ClientConnection
+
 from localspec._version import __version__
 from localspec.client import discovery
-from localspec.client.wire import Requester, Socket, Stream, Subscription, Wire, open_socket
+from localspec.client.wire import Requester, Stream, Subscription, Wire, open_socket
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, EngineBusy, InvalidOptions, LocalspecError, ShuttingDown
 from localspec.protocol import messages as wire
@@ -399,7 +401,7 @@ async def _stopped(client: Client) -> bool:
     return True
 
 
-async def initialized(socket: Socket, name: str) -> Client:
+async def initialized(socket: ClientConnection, name: str) -> Client:
     """The client named ``name`` on an open connection. Raises :class:`VersionSkew`."""
     link = Wire(socket)
     params = wire.Initialize(protocol=wire.PROTOCOL, client=wire.ClientInfo(name=name, version=__version__))

@@ -231,25 +231,12 @@ async def open_socket() -> ClientConnection:
         raise DaemonUnavailable(f"no daemon answers at {place}: {error}") from None
 
 
-class Socket(Protocol):
-    """A connection to the daemon; all raise :class:`ConnectionClosed`, except :meth:`close`."""
-
-    async def send(self, message: str, /) -> None:
-        """Send a message, waiting for room."""
-
-    async def recv(self) -> str | bytes:
-        """Wait for the next message."""
-
-    async def close(self) -> None:
-        """Close the connection."""
-
-
 class Requester(Protocol):
     """The daemon, as a client sees it."""
 
-    lost: str | None
+    lost: str | None = None
     """the reason why requests fail from now on; None while they do not"""
-    subscription: Subscription | None
+    subscription: Subscription | None = None
     """the current subscription to events, if any"""
 
     def request(self, method: str, params: object, type: type[T]) -> Stream[T]:
@@ -262,16 +249,14 @@ class Requester(Protocol):
         """Wait for the end, by either side."""
 
 
-class Wire:
+class Wire(Requester):
     """Matches responses to requests; every request ends, at the latest with the connection."""
 
-    def __init__(self, socket: Socket) -> None:
+    def __init__(self, socket: ClientConnection) -> None:
         self._socket = socket
         self._ids = itertools.count(1)
         self._live: dict[Id, tuple[Stream[Any], Any]] = {}
         self._outgoing: asyncio.Queue[str] = asyncio.Queue()
-        self.lost: str | None = None
-        self.subscription: Subscription | None = None
         self.max_frame: int | None = None
         """the largest request that the daemon accepts, in bytes; None until it is initialized"""
         self._tasks = [asyncio.create_task(self._send_all()), asyncio.create_task(self._receive_all())]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from contextlib import suppress
 
 from websockets.exceptions import ConnectionClosed
 from websockets.frames import CloseCode
 
 from localspec._version import __version__
-from localspec.daemon.access import CLOSE_S
+from localspec.daemon.access import CLOSE_S, Socket
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.relay import Outbox, Socket, WireExchange
+from localspec.daemon.relay import Outbox, WireExchange
 from localspec.daemon.requests import Requests
 from localspec.errors import LocalspecError, NotInitialized, VersionSkew
 from localspec.protocol import jsonrpc, messages
@@ -95,12 +96,9 @@ class Connection(Requests):
     def _notified(self, call: Call) -> None:
         """Handle a notification, which gets no answer, not even when it is malformed."""
         if call.method == "$/cancelRequest" and self._initialized:
-            try:
-                params = messages.params_of(call)
-            except ProtocolFault:
-                return
-            if (exchange := self._live.get(params.id)) is not None:
-                exchange.cancel()
+            with suppress(ProtocolFault):
+                if (exchange := self._live.get(messages.params_of(call).id)) is not None:
+                    exchange.cancel()
 
     def _requested(self, call: Call, id: Id) -> None:
         if id in self._live:

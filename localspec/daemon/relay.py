@@ -14,10 +14,11 @@ import secrets
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import asynccontextmanager, contextmanager
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
+from localspec.daemon.access import Socket
 from localspec.errors import Gone, InvalidOptions, LocalspecError
 from localspec.protocol import jsonrpc
 from localspec.protocol.frames import DELTA, LIVE, Loading, Streamed
@@ -32,29 +33,6 @@ OVERFLOW = 16
 
 Notified = StreamStarted | StreamProgress | ModelProgress
 METHODS_OF = {kind: method for method, kind in NOTIFICATIONS.items()}
-
-
-class Socket(Protocol):
-    """A client's connection."""
-
-    on_ready: Callable[[], None]
-    """called when the client has caught up"""
-
-    @property
-    def is_ready(self) -> bool:
-        """True if the client keeps up: :meth:`write` may be called."""
-
-    def write(self, message: bytes) -> None:
-        """Send a message without waiting."""
-
-    async def recv(self) -> str | bytes:
-        """Wait for the next message. Raises :class:`ConnectionClosed`."""
-
-    async def close(self, code: int, reason: str) -> None:
-        """Close the connection, and wait for the client to do so, too."""
-
-    def abort(self) -> None:
-        """Close the connection at once."""
 
 
 class Subscriber:

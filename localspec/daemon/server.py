@@ -34,8 +34,7 @@ from localspec import home
 from localspec._version import __version__
 from localspec.config import Config, load_config
 from localspec.daemon import access
-from localspec.daemon.access import CLOSE_S, Gate
-from localspec.daemon.access import Socket as BoundedSocket
+from localspec.daemon.access import CLOSE_S, Gate, Socket
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.logs import OneLine, keep_small, redirect
@@ -136,7 +135,7 @@ class Listeners:
                 open_timeout=OPEN_S,
                 close_timeout=CLOSE_S,
                 server_header=None,
-                create_connection=cast(Any, partial(BoundedSocket, made=set(), most=self._most + HANDSHAKES)),
+                create_connection=cast(Any, partial(Socket, made=set(), most=self._most + HANDSHAKES)),
             )
         )
 
@@ -156,7 +155,7 @@ class Listeners:
         return None
 
     async def _handle(self, connection: ServerConnection) -> None:
-        assert isinstance(connection, BoundedSocket)
+        assert isinstance(connection, Socket)
         await Connection(connection, self._daemon).serve()
 
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from localspec.client import Stream
-from localspec.client.wire import Subscription, error_of
+from localspec.client.wire import Requester, error_of
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.relay import Exchange, Notified, Subscriber
 from localspec.daemon.requests import Requests
@@ -20,13 +20,11 @@ from localspec.protocol.jsonrpc import Id, ProtocolFault
 T = TypeVar("T")
 
 
-class Inside(Requests):
+class Inside(Requests, Requester):
     """Takes the place of a wire for a :class:`Client`."""
 
     def __init__(self, daemon: Daemon) -> None:
         super().__init__(daemon, Subscriber())
-        self.lost: str | None = None
-        self.subscription: Subscription | None = None
         self._ids = itertools.count(1)
         self.join()
 
