@@ -280,17 +280,12 @@ async def show(stream: RemoteStream[T], printer: Printer) -> T:
         result = await stream.result()
     except asyncio.CancelledError:
         with contextlib.suppress(Exception):  # the daemon may be gone as well: nothing left to cancel
-            printer.partial = _result_of(await stream.cancel())
+            end: object = await stream.cancel()
+            end = end.result if isinstance(end, Completions) else end
+            printer.partial = end if isinstance(end, Result) else None
         raise
     printer.loaded_s += stream.loaded_s or 0.0
     return result
-
-
-def _result_of(end: object) -> Result | None:
-    match end:
-        case Completions(result=Result() as result) | (Result() as result):
-            return result
-    return None
 
 
 def _show(event: Event, printer: Printer) -> None:
@@ -371,16 +366,12 @@ class ModelFlags:
     def check_daemon(self) -> None:
         """Raise :class:`InvalidOptions` for settings that a request to the daemon cannot change."""
         for key in map(plain_key, self._pairs()):
-            if key.rpartition(".")[2] in (*DaemonConfig.__struct_fields__, *HttpConfig.__struct_fields__):
-                raise InvalidOptions(
-                    f"{key} is a setting of the daemon, not of a request",
-                    f"Run `localspec config set {key} VALUE`.",
-                )
-            if key.rpartition(".")[2] in EngineConfig.__struct_fields__:
-                raise InvalidOptions(
-                    f"{key} cannot be changed for one request",
-                    f"Run `localspec config set {key} VALUE`, or add --no-daemon.",
-                )
+            name, change = key.rpartition(".")[2], f"Run `localspec config set {key} VALUE`"
+            if name in (*DaemonConfig.__struct_fields__, *HttpConfig.__struct_fields__):
+                raise InvalidOptions(f"{key} is a setting of the daemon, not of a request", f"{change}.")
+            if name in EngineConfig.__struct_fields__:
+                remedy = f"{change}, or add --no-daemon."
+                raise InvalidOptions(f"{key} cannot be changed for one request", remedy)
 
     def _pairs(self) -> dict[str, str]:
         """The keys as typed, and their values."""

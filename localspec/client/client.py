@@ -13,8 +13,7 @@ from websockets.asyncio.client import ClientConnection
 from localspec._version import __version__
 from localspec.client import discovery
 from localspec.client.wire import Requester, Stream, Subscription, Wire, open_socket
-from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, EngineBusy, InvalidOptions, LocalspecError, ShuttingDown
+from localspec.errors import DaemonUnavailable, EngineBusy, ShuttingDown
 from localspec.protocol import messages as wire
 from localspec.protocol.options import BackendName, Options
 from localspec.protocol.requests import ChatPrompt, EventKind, File, Message, Result, Tool, ToolChoice
@@ -358,9 +357,9 @@ async def connect(
         with contextlib.suppress(DaemonUnavailable):  # it was killed
             client = await initialized(await open_socket(), name)
     if client is not None:
-        if not (start and client.replaceable and _can_start()):
+        if not (start and client.replaceable and client.welcome.settings != "broken"):
             return client
-        why = await _reason(client)
+        why = "it is older than this command" if client.outdated else "config.toml has changed"
         if not await _stopped(client):
             return client
     if not start:
@@ -368,25 +367,6 @@ async def connect(
     on_start(why)
     await asyncio.to_thread(discovery.start_daemon, command)
     return await initialized(await open_socket(), name)
-
-
-def _can_start() -> bool:
-    """Return True if the settings are valid, so that another daemon would start."""
-    try:
-        load_config()
-    except InvalidOptions:
-        return False
-    return True
-
-
-async def _reason(client: Client) -> str:
-    """The reason why the daemon is replaced, and the models that are unloaded by that."""
-    why = "it is older than this command" if client.outdated else "config.toml has changed"
-    try:
-        models = [each.model for each in (await client.status()).models]
-    except LocalspecError:  # it is ending already
-        models = []
-    return f"{why}; unloaded: {', '.join(models)}" if models else why
 
 
 async def _stopped(client: Client) -> bool:

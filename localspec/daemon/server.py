@@ -171,35 +171,29 @@ class Announcement:
 
     def __init__(self, found: Discovery, path: Path) -> None:
         self._socket = Path(found.socket)
-        self._path = path
+        self.path = path
         self._text = msgspec.json.encode(found).decode() + "\n"
 
     def make(self) -> None:
         """Write the discovery file."""
         try:
-            home.write_private(self._path, self._text)
+            home.write_private(self.path, self._text)
         except OSError as error:
-            what = f"clients cannot find the daemon, as {self._path} cannot be written"
+            what = f"clients cannot find the daemon, as {self.path} cannot be written"
             raise (of_system(error, what) or error) from None
 
     def withdraw(self) -> None:
         """Delete the discovery file and the socket, unless they belong to another daemon by now."""
         if self.is_there():
-            self._path.unlink(missing_ok=True)
+            self.path.unlink(missing_ok=True)
             self._socket.unlink(missing_ok=True)
 
     def is_there(self) -> bool:
         """True unless the file or its socket was deleted, or the file is another daemon's."""
         try:
-            return self._socket.exists() and self._path.read_text(errors="replace") == self._text
+            return self._socket.exists() and self.path.read_text(errors="replace") == self._text
         except OSError as error:  # another one is no loss: too few descriptors, or a failing disk
             return not isinstance(error, (FileNotFoundError, NotADirectoryError))
-
-    async def watch(self) -> None:
-        """Return once clients cannot find this daemon any more."""
-        while self.is_there():
-            await asyncio.sleep(CHECK_S)
-        log.error("%s was deleted or replaced: this daemon ends, as clients cannot find it", self._path)
 
 
 PATIENCE_S = 5.0
@@ -299,13 +293,14 @@ class Server:
             log.error("HTTP server: %s. %s", error.message, error.remedy)
 
     async def _until_stopped(self) -> None:
-        """Wait for a requested stop, or for the removal of the home."""
+        """Wait for a requested stop, or until clients cannot find this daemon any more."""
         assert self._announcement is not None
-        watching = asyncio.create_task(self._announcement.watch())
-        stopping = asyncio.create_task(self._daemon.stopping.wait())
-        await asyncio.wait([watching, stopping], return_when=asyncio.FIRST_COMPLETED)
-        watching.cancel()
-        stopping.cancel()
+        while self._announcement.is_there():
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._daemon.stopping.wait(), CHECK_S)
+                return
+        path = self._announcement.path
+        log.error("%s was deleted or replaced: this daemon ends, as clients cannot find it", path)
 
     async def _listen(self) -> None:
         daemon, listeners = self._daemon, self._listeners

@@ -16,9 +16,6 @@ from localspec.tui.facts import Connected, ConnectionLost, Touched, Working
 if TYPE_CHECKING:
     from localspec.client import Client
 
-FIRST_PAUSE_S = 0.2
-LONGEST_PAUSE_S = 5.0
-
 T = TypeVar("T")
 
 
@@ -35,7 +32,7 @@ class Link:
     async def client(self) -> Client:
         """Return a connected client; starts the daemon if necessary.
 
-        Raises the errors of connecting; after a lost connection only after several attempts.
+        Raises the errors of connecting.
         """
         async with self._connecting:
             if self._client is None or self._client.lost:
@@ -78,19 +75,10 @@ class Link:
         # Imported late: the first frame does not wait for it.
         from localspec.client import connect
 
-        pause = FIRST_PAUSE_S
-        while True:
-            try:
-                client = await connect(name="localspec chat", on_start=self._starting)
-            except DaemonUnavailable:
-                if not self._again or pause > LONGEST_PAUSE_S:
-                    raise
-                await asyncio.sleep(pause)
-                pause *= 2
-            else:
-                self._report(Connected(self._again))
-                self._again = True
-                return client
+        client = await connect(name="localspec chat", on_start=self._starting)
+        self._report(Connected(self._again))
+        self._again = True
+        return client
 
     def _starting(self, why: str) -> None:
         self._report(Working(f"restarting the daemon: {why}" if why else "starting the daemon", None))
