@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import contextmanager, nullcontext
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -277,13 +277,6 @@ def _rank(sequence: Sequence) -> int:
     return CLASSES.index(sequence.priority)
 
 
-class Runner(Protocol):
-    """The part of an engine that a stream needs."""
-
-    def step(self) -> bool: ...
-    def cancel(self, id: int) -> None: ...
-
-
 class Stream:
     """The chunks of an answer, to iterate over; :attr:`result` is set when they end.
 
@@ -291,7 +284,7 @@ class Stream:
     the request; so does Ctrl-C, which raises KeyboardInterrupt after the step under way.
     """
 
-    def __init__(self, engine: Runner, sequence: Sequence) -> None:
+    def __init__(self, engine: Engine, sequence: Sequence) -> None:
         self._engine, self._sequence = engine, sequence
         self._result: Result | None = None
         self._ended = False
@@ -310,12 +303,11 @@ class Stream:
 
     def events(self) -> Iterator[Event]:
         """Iterate over all events of the request, chunks included."""
-        while (event := self._next()) is not None:
-            yield event
+        return iter(self._next, None)
 
     def finish(self) -> Result:
         """Read the rest and return the result; raises the error that ended the request."""
-        while self._next() is not None:
+        for _ in self.events():
             pass
         return self.result
 
@@ -653,7 +645,9 @@ class Engine:
             if start <= sequence.whole < end:
                 # The next turn may start here.
                 self.target.mark(sequence.slot)
-            forced = self._opening(sequence, end - start) if answers and sequence.constraint else []
+            # What the grammar forces first is read with the prompt, as far as the rows stay equal.
+            room = min(self.target.capabilities.max_batch, widest_round(self.target, sequence)) - end + start
+            forced = sequence.forced()[: max(0, room)] if answers and sequence.constraint else []
             piece = Span(sequence.slot, [*sequence.tokens[start:end], *forced], int(answers))
             with self._preemption.allowed(self._scheduler.deadline) if preemptible else nullcontext():
                 logits = self.target.forward([piece])
@@ -684,12 +678,6 @@ class Engine:
         if sequence.constraint:
             sequence.force(sequence.forced())
         sequence.publish()
-
-    def _opening(self, sequence: Sequence, width: int) -> list[int]:
-        """Return what the grammar forces at the beginning, to be read with the last ``width`` tokens of the
-        prompt; a request that needs equal rows may have to read it alone."""
-        room = min(self.target.capabilities.max_batch, widest_round(self.target, sequence))
-        return sequence.forced()[: max(0, room - width)]
 
     def _decode(self, sequences: Seq[Sequence]) -> None:
         """Play a round for all; if that fails, a round for each, so that only the failing request ends."""

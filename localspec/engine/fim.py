@@ -110,8 +110,7 @@ class FimFormat:
 
     def __init__(self, family: Family, vocabulary: Vocabulary, tokens: Mapping[str, int]) -> None:
         self._family, self._vocabulary, self._tokens = family, vocabulary, tokens
-        fim = vocabulary.fim
-        known = [] if fim is None else [token for token in fim if token is not None]
+        known = [token for token in vocabulary.fim or () if token is not None]
         self.end_tokens = vocabulary.special_tokens | {*tokens.values(), *known}
         self.stop = family.stop
         self.suffix_first = family.template.index(SUFFIX) < family.template.index(PREFIX)
@@ -180,24 +179,17 @@ def fim_format(vocabulary: Vocabulary, model: str) -> FimFormat | None:
             tokens = _named(vocabulary, SPECIAL.findall(family.template))
             if tokens is None or family.ids not in ((), tuple(tokens.values())):
                 continue
-            found = _with_files(family, vocabulary, tokens)
-            if found is not None:
-                return found
+            marks = _named(vocabulary, SPECIAL.findall(family.start + family.file + family.here))
+            if marks is not None:
+                return FimFormat(family, vocabulary, tokens | marks)
+            if family.name:
+                # A model of this name without tokens for other files: those are written as for other models.
+                return FimFormat(Family(family.template, inside=True), vocabulary, tokens)
     if (fim := vocabulary.fim) is None:
         return None
     names = SPECIAL.findall(PSM.template)
     tokens = dict(zip(names, (fim.prefix, fim.suffix, fim.middle), strict=True))
     return FimFormat(PSM, vocabulary, tokens)
-
-
-def _with_files(family: Family, vocabulary: Vocabulary, tokens: dict[str, int]) -> FimFormat | None:
-    marks = _named(vocabulary, SPECIAL.findall(family.start + family.file + family.here))
-    if marks is not None:
-        return FimFormat(family, vocabulary, tokens | marks)
-    if family.name:
-        # A model of this name without tokens for other files: those are written as for other models.
-        return FimFormat(Family(family.template, inside=True), vocabulary, tokens)
-    return None
 
 
 def _named(vocabulary: Vocabulary, names: Iterable[str]) -> dict[str, int] | None:
@@ -208,7 +200,7 @@ def _named(vocabulary: Vocabulary, names: Iterable[str]) -> dict[str, int] | Non
 
 
 def _token(vocabulary: Vocabulary, name: str) -> int | None:
-    known = [] if vocabulary.fim is None else [token for token in vocabulary.fim if token is not None]
+    known = [token for token in vocabulary.fim or () if token is not None]
     read = vocabulary.encode(name, special=True)
     spellings = {name.encode(), name.replace("▁", " ").encode()}
     candidates = [*known, *(read if len(read) == 1 else ())]

@@ -55,8 +55,7 @@ class Idle:
 
     def _write_chat(self) -> bool:
         """Write some of a chat's cache to disk; return False if all are written."""
-        if self._writing is None:
-            self._writing = self._prefixes.write_chat()
+        self._writing = self._writing or self._prefixes.write_chat()
         if self._writing is None:
             return False
         if next(self._writing, STOPPED) is STOPPED:
@@ -99,8 +98,7 @@ class Idle:
         mains: it begins again after the next request."""
         if self._probe is None or (self._measuring is None and on_battery()):
             return False
-        if self._measuring is None:
-            self._measuring = self._probe.steps()
+        self._measuring = self._measuring or self._probe.steps()
         try:
             next(self._measuring)
         except StopIteration as end:

@@ -58,19 +58,14 @@ class KnownPair(TriedRecord):
         self.tried = Tried(before.drafted + drafted, before.accepted + accepted, before.gain)
 
     def state(self) -> dict[str, Any]:
+        """The results, with the speed that the controller expects of drafts of the best length, relative to
+        plain decoding; 1 if the best is no draft."""
         if self._costs.knows(2, SPEED_CONTEXT) and self._draft_costs.knows(1, SPEED_CONTEXT):
-            self.tried = self.tried._replace(gain=self._gain())
+            step_s, line = self._draft_costs.seconds(1, SPEED_CONTEXT), self._costs.line(SPEED_CONTEXT)
+            seconds = [line[k + 1] + k * step_s for k in range(BUCKETS + 1)]
+            k, rate = best_length(self._survival.curve(NO_REQUEST, range(BUCKETS)), seconds)
+            self.tried = self.tried._replace(gain=rate * seconds[0] if k else 1.0)
         return super().state()
-
-    def _gain(self) -> float:
-        """The speed with drafts of the best length, relative to plain decoding, as the controller estimates
-        it; 1 if the best is no draft."""
-        step_s = self._draft_costs.seconds(1, SPEED_CONTEXT)
-        line = self._costs.line(SPEED_CONTEXT)
-        seconds = [line[k + 1] + k * step_s for k in range(BUCKETS + 1)]
-        survival = self._survival.curve(NO_REQUEST, range(BUCKETS))
-        k, rate = best_length(survival, seconds)
-        return rate * seconds[0] if k else 1.0
 
 
 @dataclass(slots=True)

@@ -371,9 +371,8 @@ def plan_target(pair: Pair, config: EngineConfig, room: int | None) -> tuple[Eng
     otherwise; None: no limit. Raises :class:`ModelTooLarge`, before anything is loaded, if the target alone
     does not fit.
     """
-    both, sequences = needs_of(pair.target, pair.draft, config, room), config.parallel
-    if room is None or both.total <= room:
-        sequences = both.sequences
+    both = needs_of(pair.target, pair.draft, config, room)
+    sequences = both.sequences if room is None or both.total <= room else config.parallel
     lower, alone = plan_context(pair.target, None, msgspec.structs.replace(config, parallel=sequences), room)
     if room is not None:
         alone.check(pair.target.name, room)
@@ -492,16 +491,14 @@ def load(
     """
     known = [name for name in EngineConfig.__struct_fields__ if name != "memory"]
     engine_values = {key: value for key, value in settings.items() if key in known}
-    option_values = {key: value for key, value in settings.items() if key not in known}
-    options = parse_options(option_values)
+    options = parse_options({key: value for key, value in settings.items() if key not in known})
     try:
         config = msgspec.convert(engine_values, EngineConfig)
     except msgspec.ValidationError as error:
         raise InvalidOptions(
             f"invalid setting: {readable(error)}", "See `help(localspec.load)` for the settings."
         ) from None
-    model_dirs = load_config().model_dirs
-    pair = choose_here(str(target), str(draft), model_dirs, backend=backend, config=config)
+    pair = choose_here(str(target), str(draft), load_config().model_dirs, backend=backend, config=config)
     engine = load_engine(pair, config=config, memory=memory)
     engine.options = options
     return engine

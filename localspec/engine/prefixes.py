@@ -216,8 +216,7 @@ class Prefixes:
         failed = sequence.error is not None or sequence.forgotten
         length = 0 if failed else self._backend.length(sequence.slot)
         if not length:
-            self._backend.close(sequence.slot)
-            return
+            return self._backend.close(sequence.slot)
         tokens, canonical = sequence.tokens[:length], min(sequence.canonical, length)
         remember = sequence.settings.remember
         self._add(Cached(sequence.slot, tokens, canonical, sequence.source, remember))
@@ -241,7 +240,9 @@ class Prefixes:
         if lender is not None and lent >= spared + COPY:
             self.make_room(running)
             return self._copy(lender, sequence)
-        missed = best is not None and self._is_missed(best, sequence, spared)
+        # Cut, a cache costs another source many tokens; requests of no chat and no file may each be another.
+        is_other = best is not None and (best.source != sequence.source or sequence.source == "run")
+        missed = best is not None and is_other and len(best.tokens) - spared >= WORTH
         if best is None or (missed and spared < COPY):
             self.make_room(running)
             return sequence.take(self._backend.open(), 0, 0)
@@ -261,13 +262,9 @@ class Prefixes:
     def _best(self, sequence: Sequence, candidates: Iterable[H]) -> tuple[H | None, int]:
         """Return the candidate that spares most tokens, of several that which loses least; and their
         number."""
-        best: H | None = None
-        spared = 0
-        for each in sorted(candidates, key=lambda each: len(each.tokens)):
-            length = self._usable(each, sequence)
-            if length > spared:
-                best, spared = each, length
-        return best, spared
+        lengths = ((self._usable(each, sequence), -len(each.tokens), each) for each in candidates)
+        spared, _, best = max(lengths, key=lambda length: length[:2], default=(0, 0, None))
+        return best if spared else None, spared
 
     def _usable(self, holder: Holder, sequence: Sequence) -> int:
         backend = self._backend
@@ -282,12 +279,6 @@ class Prefixes:
         slot = self._backend.fork(holder.slot, self._usable(holder, sequence))
         length = self._backend.length(slot)
         sequence.take(slot, length, canonical_cells(holder, length, sequence))
-
-    def _is_missed(self, cached: Cached, sequence: Sequence, spared: int) -> bool:
-        """Return True if cutting ``cached`` to ``spared`` tokens would cost another source many tokens;
-        requests of no chat and no file (``run``) may each be of another."""
-        is_other = cached.source != sequence.source or sequence.source == "run"
-        return is_other and len(cached.tokens) - spared >= WORTH
 
     # Room.
 

@@ -72,9 +72,8 @@ class Markup:
         try:
             return self._guarded(content)
         except RecursionError:
-            raise InvalidOptions(
-                "the chat template's variables are nested too deep", "Flatten them."
-            ) from None
+            message = "the chat template's variables are nested too deep"
+            raise InvalidOptions(message, "Flatten them.") from None
 
     def guarded_chat(self, prompt: ChatPrompt) -> ChatPrompt:
         """``prompt`` with all texts of messages, calls and tools guarded."""
@@ -84,10 +83,8 @@ class Markup:
             return ToolCall(guard(made.id), guard(made.name), as_json(guard(arguments_of(made))))
 
         def message(turn: Message) -> Message:
-            calls = tuple(map(call, turn.tool_calls))
-            return Message(
-                turn.role, guard(turn.content), calls, guard(turn.tool_call_id), guard(turn.thinking)
-            )
+            content, calls = guard(turn.content), tuple(map(call, turn.tool_calls))
+            return Message(turn.role, content, calls, guard(turn.tool_call_id), guard(turn.thinking))
 
         tools = tuple(Tool(*guard([tool.name, tool.description, tool.parameters])) for tool in prompt.tools)
         messages = tuple(map(message, prompt.messages))
@@ -252,9 +249,8 @@ class PromptEncoder:
         if not prompt.messages:
             raise InvalidOptions("the conversation is empty", "Send at least one message.")
         room = self._n_ctx - self._answer_room(max_tokens)
-        system, turns = prompt.messages[:1], prompt.messages[1:]
-        if system[0].role != "system":
-            system, turns = (), prompt.messages
+        begin = int(prompt.messages[0].role == "system")
+        system, turns = prompt.messages[:begin], prompt.messages[begin:]
         if prompt.tool_choice == "none":
             prompt = replace(prompt, tools=())
 
@@ -284,7 +280,8 @@ class PromptEncoder:
         dropped = first - (first > question and turns[question].role == "user")
         ends, earlier = self._vocabulary.end_tokens, self._count_earlier(prompt, len(tokens), longest)
         encoded = Encoded(tokens, ends, dropped, untemplated=self._is_base, earlier=earlier)
-        form = Form(self._family or HERMES, prompt.tools, self._thought, opened)
+        family, thought = self._kind
+        form = Form(family or HERMES, prompt.tools, thought, opened)
         return encoded._replace(marked=self._marked(form, prompt)) if form.marks else encoded
 
     def _count_earlier(self, prompt: ChatPrompt, tokens: int, longest: int) -> int:
@@ -307,17 +304,10 @@ class PromptEncoder:
         return Marked(form, names, ends, prompt)
 
     @cached_property
-    def _source(self) -> str:
-        return "" if self._is_base else self._vocabulary.chat_template or CHATML
-
-    @cached_property
-    def _family(self) -> Family | None:
-        return family_of(self._source)
-
-    @cached_property
-    def _thought(self) -> tuple[str, str] | None:
-        """The marks of the model's thoughts."""
-        return thought_of(self._source)
+    def _kind(self) -> tuple[Family | None, tuple[str, str] | None]:
+        """The family of the model's markup, and the marks of its thoughts."""
+        source = "" if self._is_base else self._vocabulary.chat_template or CHATML
+        return family_of(source), thought_of(source)
 
     def _answer_room(self, max_tokens: int | None) -> int:
         share = self._n_ctx // ANSWER_SHARE
@@ -329,9 +319,10 @@ class PromptEncoder:
         begins, beginning = prompt.prefilled and not self._is_base, prompt.messages[-1].content
         if begins:
             prompt = replace(prompt, messages=prompt.messages[:-1])
-        said = self._markup.guarded_chat(turns_for(prompt, self._family))
+        family, thought = self._kind
+        said = self._markup.guarded_chat(turns_for(prompt, family))
         text = self._template.render(said.messages, said.variables, said.tools)
-        opens, closes = (mark.strip() for mark in self._thought or ("", ""))
+        opens, closes = (mark.strip() for mark in thought or ("", ""))
         opened = bool(opens) and text.rstrip().endswith(opens)
         if begins and opened:
             text, opened = self._continued(text, beginning, opens, closes)
@@ -359,11 +350,9 @@ class PromptEncoder:
 
     def _fim(self, prompt: FimPrompt, max_tokens: int | None, workspace: str | None) -> Encoded:
         if self._infill is None:
-            name = self._model or "the model"
-            raise FimUnsupported(f"{name} was not trained to fill in the middle")
+            raise FimUnsupported(f"{self._model or 'the model'} was not trained to fill in the middle")
         room = self._n_ctx - self._answer_room(max_tokens) - len(self._start)
-        tokens = self._infill.encode(prompt, room, workspace)
-        format = self._infill.format
+        tokens, format = self._infill.encode(prompt, room, workspace), self._infill.format
         rule = StopRule(Gap.of(prompt)) if prompt.tidy else None
         return Encoded(
             [*self._start, *tokens],

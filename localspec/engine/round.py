@@ -272,9 +272,7 @@ class RoundClock:
 
     def ended(self, played: Seq[Played]) -> None:
         """Account for the round, which is over."""
-        context, is_plain = 0, self._width == len(played)
-        for p in played:
-            context = max(context, p.before)
+        context, is_plain = max([p.before for p in played]), self._width == len(played)
         if len(played) == 1:
             # A round of several requests says little about the cost of one's widths.
             self._costs.observe(self._width, context, self._forwarded - self._proposed)
@@ -331,7 +329,10 @@ def play_round(target: Backend, proposers: Proposers, costs: CostCurve, sequence
         whole |= not sequence.settings.sampling.takes_argmax
     offers = proposers.propose(sequences)
     clock.proposed()
-    spans = _spans(sequences, offers, strict=strict)
+    spans = [
+        Span(s.slot, [*s.tokens[s.fed :], *draft.tokens], len(draft.tokens) + 1, strict)
+        for s, (draft, _) in zip(sequences, offers, strict=True)
+    ]
     forward = ForwardRows(target.forward(spans))
     width = width_of(target.capabilities, spans)
     exact = keeps_rows(target.capabilities, width, len(spans), strict=strict)
@@ -345,7 +346,7 @@ def play_round(target: Backend, proposers: Proposers, costs: CostCurve, sequence
     clock.forwarded(width)
     chosen, start, tokens = [], 0, 0
     for sequence, span, offer in zip(sequences, spans, offers, strict=True):
-        chosen.append(_chosen(sequence, TargetRows(forward, start), offer.draft))
+        chosen.append(_choose(sequence, TargetRows(forward, start), offer.draft))
         start, tokens = start + span.rows, tokens + len(chosen[-1].tokens)
     clock.judged(max(1, tokens))
     played = []
@@ -388,15 +389,7 @@ def _catch_up(target: Backend, sequence: Sequence) -> None:
         sequence.fed = target.length(sequence.slot)
 
 
-def _spans(sequences: Seq[Sequence], offers: Seq[Offer], *, strict: bool) -> list[Span]:
-    spans = []
-    for sequence, (draft, _) in zip(sequences, offers, strict=True):
-        tokens = [*sequence.tokens[sequence.fed :], *draft.tokens]
-        spans.append(Span(sequence.slot, tokens, len(draft.tokens) + 1, strict))
-    return spans
-
-
-def _chosen(sequence: Sequence, rows: TargetRows, draft: Draft) -> Emitted:
+def _choose(sequence: Sequence, rows: TargetRows, draft: Draft) -> Emitted:
     """Return the tokens that the sequence's rows give; none if they cannot be read, which ends it."""
     try:
         return sequence.choose(rows, draft)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
@@ -39,7 +40,6 @@ FADE = 0.02
 was of no use is not called, and could not show that it is of use for other texts"""
 CAUTION = -0.2
 """log-odds of a request's tokens, relative to the average request, before any was compared"""
-START_FACTOR = math.exp(CAUTION)
 STEP = 0.5
 """change of a request's log-odds by a token that was right against all odds"""
 
@@ -49,10 +49,13 @@ class _Local:
     """The record of one request: a shift of all log-odds, and its counts by evidence."""
 
     shift: float = CAUTION
-    factor: float = START_FACTOR
+    factor: float = math.exp(CAUTION)
     """factor of the odds: the shift's exponential"""
     right: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
     tried: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
+
+
+_NEW = _Local()
 
 
 class Survival:
@@ -67,15 +70,11 @@ class Survival:
     def __init__(self, prior: Sequence[float]) -> None:
         self._prior = [PRIOR * prior[min(i, len(prior) - 1)] for i in range(BUCKETS)]
         self._right, self._all = [*self._prior], [PRIOR] * BUCKETS
-        self._requests: dict[int, _Local] = {}
+        self._requests: defaultdict[int, _Local] = defaultdict(_Local)
 
     def rate(self, request: int, evidence: int) -> float:
         """The probability that a token with this evidence is right."""
-        return self._rate(evidence, self._factor(request))
-
-    def _factor(self, request: int) -> float:
-        local = self._requests.get(request)
-        return START_FACTOR if local is None else local.factor
+        return self._rate(evidence, self._requests.get(request, _NEW).factor)
 
     def _rate(self, evidence: int, factor: float) -> float:
         right, tried = self._right[evidence], self._all[evidence]
@@ -85,7 +84,7 @@ class Survival:
 
     def curve(self, request: int, evidence: Sequence[int]) -> list[float]:
         """The probability that the first 1, 2, … tokens of a draft are all right."""
-        factor = self._factor(request)
+        factor = self._requests.get(request, _NEW).factor
         known: dict[int, float] = {}
         curve, alive = [], 1.0
         for bucket in evidence:
@@ -98,9 +97,7 @@ class Survival:
 
     def learn(self, request: int, evidence: int, *, right: bool) -> None:
         """Learn that a token with this evidence was right, or was not."""
-        local = self._requests.get(request)
-        if local is None:
-            local = self._requests[request] = _Local()
+        local = self._requests[request]
         local.right[evidence] += right
         local.tried[evidence] += 1.0
         expected = self._rate(evidence, local.factor)
@@ -281,26 +278,26 @@ class Controller(Proposer):
         if not asks:
             return []
         for ask in asks:
-            self._learn(ask)
+            offers = self._requests.setdefault(ask.request, _Request()).offers
+            for source in [s for s, offer in offers.items() if self._compare(ask, s, offer)]:
+                del offers[source]
         prices = self._prices(asks)
         asks = [ask._replace(k=min(ask.k, prices.longest)) for ask in asks]
         plans = [_Plan(ask) for ask in asks]
         self._offer(plans, prices)
         for member in self._costly:
             self._weigh(plans, member, prices)
-            self._draft([plan for plan in plans if plan.member is member], member, prices)
+            if drafting := [plan for plan in plans if plan.member is member]:
+                self._draft(drafting, member, prices)
         if not any(plan.draft.tokens for plan in plans):
             return [plan.draft for plan in plans]
-        return self._cut(plans, prices)
+        # One length for all, that of the most expected tokens per second; sampled drafts stay whole.
+        curves = zip_longest(*(plan.survival for plan in plans), fillvalue=0.0)
+        k, rate = best_length([sum(alive) / len(plans) for alive in curves], prices.seconds)
+        length = k if rate > prices.bar else 0
+        return [plan.draft if plan.draft.q is not None else _shortened(plan.draft, length) for plan in plans]
 
     # Learning from earlier offers.
-
-    def _learn(self, ask: Ask) -> None:
-        """Compare earlier offers with the text generated since."""
-        state = self._requests.setdefault(ask.request, _Request())
-        settled = [s for s, offer in state.offers.items() if self._compare(ask, s, offer)]
-        for source in settled:
-            del state.offers[source]
 
     def _compare(self, ask: Ask, source: str, offer: _Offer) -> bool:
         """Learn from the offer's tokens that have a counterpart in the text; return True when the text has
@@ -343,13 +340,17 @@ class Controller(Proposer):
             survival = self._survival[member.name]
             asks = [plan.ask._replace(gate=Fade(survival, plan.ask.request)) for plan in plans]
             for plan, draft in zip(plans, member.propose(asks), strict=True):
-                if not draft.tokens:
-                    continue
-                self._follow(plan.ask, draft)
-                curve = self._curve(plan.ask, draft)
-                k, rate = self._best(plan.ask, curve, prices.seconds, prices)
-                if rate > plan.rate:
-                    plan.draft, plan.survival, plan.rate = draft, curve[:k], rate
+                if draft.tokens:
+                    self._consider(plan, draft, prices)
+
+    def _consider(self, plan: _Plan, draft: Draft, prices: _Prices) -> None:
+        """Take the draft, which will be compared with the text, if it promises more than the one at hand."""
+        self._follow(plan.ask, draft)
+        evidence = draft.evidence or (0,) * len(draft.tokens)
+        curve = self._survival[draft.source].curve(plan.ask.request, evidence)
+        k, rate = self._best(plan.ask, curve, prices.seconds, prices)
+        if rate > plan.rate:
+            plan.draft, plan.survival, plan.rate = draft, curve[:k], rate
 
     def _best(
         self, ask: Ask, curve: Sequence[float], seconds: Sequence[float], prices: _Prices
@@ -357,27 +358,18 @@ class Controller(Proposer):
         """Return :func:`best_length` of a draft with this survival ``curve``, made in ``seconds``."""
         return best_length(curve, with_replay(curve, seconds, prices.again), self._stake(ask, prices))
 
-    def _curve(self, ask: Ask, draft: Draft) -> list[float]:
-        evidence = draft.evidence or (0,) * len(draft.tokens)
-        return self._survival[draft.source].curve(ask.request, evidence)
-
     def _weigh(self, plans: Sequence[_Plan], member: Proposer, prices: _Prices) -> None:
         """Choose the costly ``member`` for the plans where it promises more than the draft at hand."""
         for plan in plans:
             ask = plan.ask
             if ask.k < 1:
                 continue
-            if self._promise(plan, member, prices) > max(plan.rate, prices.bar):
+            curve = self._calibrated[member.name].curve(ask.request, [_position(i) for i in range(ask.k)])
+            _, rate = self._best(ask, curve, prices.with_draft(member, ask), prices)
+            if rate > max(plan.rate, prices.bar):
                 plan.member = member
             elif not plan.draft.tokens:
                 plan.draft = NOT_WORTH_DRAFTING
-
-    def _promise(self, plan: _Plan, member: Proposer, prices: _Prices) -> float:
-        """The expected tokens per second with ``member`` at its best draft length."""
-        ask = plan.ask
-        places = [_position(i) for i in range(ask.k)]
-        curve = self._calibrated[member.name].curve(ask.request, places)
-        return self._best(ask, curve, prices.with_draft(member, ask), prices)[1]
 
     def _stake(self, ask: Ask, prices: _Prices) -> float:
         """The seconds that a draft may be expected to lose: a share of what was saved so far and of what
@@ -393,8 +385,6 @@ class Controller(Proposer):
 
     def _draft(self, plans: Sequence[_Plan], member: Proposer, prices: _Prices) -> None:
         """Let ``member`` draft for ``plans``; each draft stops where going on is not worth it."""
-        if not plans:
-            return
         asks = [self._gated(plan, member, prices) for plan in plans]
         started = self._clock()
         drafts = member.propose(asks)
@@ -402,19 +392,15 @@ class Controller(Proposer):
         for plan, draft in zip(plans, drafts, strict=True):
             paid = max(took, member.price(plan.ask, max(len(draft.tokens), 1)))
             self._requests[plan.ask.request].drafting_s += paid
-            self._follow(plan.ask, draft)
             if draft.q is not None:
                 # Sampled: all that was drawn must be verified, or the text would be biased.
+                self._follow(plan.ask, draft)
                 plan.draft, plan.survival = draft, [1.0] * len(draft.tokens)
-                continue
-            if not draft.tokens:
-                plan.draft = plan.draft if plan.draft.tokens else draft
-                continue
-            curve = self._curve(plan.ask, draft)
-            k, rate = self._best(plan.ask, curve, prices.seconds, prices)
-            # The time of drafting is spent: of the two drafts the more promising one is verified.
-            if rate > plan.rate or not plan.draft.tokens:
-                plan.draft, plan.survival, plan.rate = draft, curve[:k], rate
+            elif draft.tokens:
+                # The time of drafting is spent: of the two drafts the more promising one is verified.
+                self._consider(plan, draft, prices)
+            elif not plan.draft.tokens:
+                plan.draft = draft
 
     def _gated(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
         ask, places = plan.ask, [_position(i) for i in range(plan.ask.k + 1)]
@@ -427,26 +413,12 @@ class Controller(Proposer):
         )
         return ask._replace(gate=gate)
 
-    # Cutting drafts for verification.
-
-    def _cut(self, plans: Sequence[_Plan], prices: _Prices) -> list[Draft]:
-        """Cut all drafts to the one length with the most expected tokens per second over all requests;
-        sampled drafts stay whole."""
-        curves = zip_longest(*(plan.survival for plan in plans), fillvalue=0.0)
-        k, rate = best_length([sum(alive) / len(plans) for alive in curves], prices.seconds)
-        length = k if rate > prices.bar else 0
-        return [plan.draft if plan.draft.q is not None else _shortened(plan.draft, length) for plan in plans]
-
     # The other methods of a proposer.
 
     def observe(self, request: int, draft: Draft, accepted: int) -> None:
         state = self._requests.get(request)
         offer = state.offers.get(draft.source) if state is not None else None
-        if (
-            offer is not None
-            and not offer.checked
-            and offer.draft.tokens[: len(draft.tokens)] == draft.tokens
-        ):
+        if offer and not offer.checked and offer.draft.tokens[: len(draft.tokens)] == draft.tokens:
             offer.stopped = accepted if accepted < len(draft.tokens) else None
         for member in (*self._cheap, *self._costly):
             if member.name == draft.source:

@@ -92,9 +92,8 @@ class _Drafting:
 
     def goes_on(self, room: int) -> bool:
         """Return True if another row is to be computed."""
-        if self.stopped or len(self.tokens) >= room:
-            return False
-        return self.ask.gate is None or self.ask.gate.goes_on()
+        gate, has_room = self.ask.gate, not self.stopped and len(self.tokens) < room
+        return has_room and (gate is None or gate.goes_on())
 
 
 class DraftModel(Proposer):
@@ -139,8 +138,10 @@ class DraftModel(Proposer):
         while live:
             self._step(live)
             live = [drafting for drafting in live if drafting.goes_on(self._room(drafting.ask))]
-        for i, drafting in work.items():
-            drafts[i] = self._finish(drafting)
+        for i, made in work.items():
+            q = tuple(made.q) if made.q and not made.ask.sampler.seeded else None
+            draft = Draft(tuple(made.tokens), self.name, q, evidence=tuple(made.evidence))
+            drafts[i] = draft if made.tokens else nothing("the draft model is not sure enough")
         return drafts
 
     def price(self, ask: Ask, k: int) -> float:
@@ -272,12 +273,6 @@ class DraftModel(Proposer):
                 # All of the context so far is right, whatever is drafted after it.
                 self.backend.mark(drafting.cursor.sequence)
         return forward
-
-    def _finish(self, drafting: _Drafting) -> Draft:
-        if not drafting.tokens:
-            return nothing("the draft model is not sure enough")
-        q = tuple(drafting.q) if drafting.q and not drafting.ask.sampler.seeded else None
-        return Draft(tuple(drafting.tokens), self.name, q, evidence=tuple(drafting.evidence))
 
     def stop(self, request: int) -> None:
         self._expected.pop(request, None)

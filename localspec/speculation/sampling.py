@@ -58,12 +58,8 @@ class SamplingParams:
         penalties = (self.repeat_penalty - 1.0, self.frequency_penalty, self.presence_penalty)
         penalises = self.repeat_last_n != 0 and any(penalties)
         greedy, alters = self.temperature < COLD, penalises or bool(self.logit_bias)
-        for name, value in (
-            ("greedy", greedy),
-            ("penalises", penalises),
-            ("alters", alters),
-            ("takes_argmax", greedy and not alters),
-        ):
+        computed = {"greedy": greedy, "penalises": penalises, "alters": alters}
+        for name, value in (computed | {"takes_argmax": greedy and not alters}).items():
             object.__setattr__(self, name, value)
 
     @property
