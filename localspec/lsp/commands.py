@@ -20,6 +20,8 @@ from localspec.protocol.messages import ModelDescription, StreamProgress
 from localspec.wording import counted
 
 INFO = types.MessageType.Info
+CONFIGURED = "as configured"
+"""the choice of no model in particular"""
 
 
 async def accepted(server: Server, arguments: list[Any]) -> None:
@@ -80,13 +82,15 @@ async def choose_model(server: Server, arguments: list[Any]) -> str | None:
     chooses from a list."""
     client = await server.link.client(at_once=True)
     usable = [model for model in await client.models() if model.fim and model.problem is None]
+    question = "Which model should write completions?"
     name = (
         str(arguments[0])
         if arguments
-        else await _chosen(server, "Which model should write completions?", *(_name(each) for each in usable))
+        else await _chosen(server, question, CONFIGURED, *(_name(each) for each in usable))
     )
     if name is None:
         return None
+    name = "" if name == CONFIGURED else name
     if name and not any(name in (model.id, model.path, *model.names) for model in usable):
         raise ModelNotFound(
             f"no fill-in-the-middle model is named {name}",

@@ -30,7 +30,7 @@ BLOCKS = 16
 """blocks of other files that are sent; of each at most ``PER_FILE``, and so many characters of a block"""
 PER_FILE = 2
 BLOCK_CHARS = 1 << 14
-SCHEMES = ("file", "untitled", "vscode-notebook-cell")
+SCHEMES = ("file", "untitled", "vscode-notebook-cell", "vscode-remote", "vscode-vfs")
 """of documents that the user writes in; others show text of elsewhere, as one side of a diff does"""
 LONE = re.compile(r"(?<=\r)(?!\n)")
 

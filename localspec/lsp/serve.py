@@ -40,12 +40,14 @@ def initialize(ls: Server, params: types.InitializeParams) -> None:
 
 
 def initialized(ls: Server, params: types.InitializedParams) -> None:
+    ls.renew()  # not earlier: an editor takes no notification before the response to `initialize`
     if ls.settings.enabled:
         ls.spawn(ls.link.client())  # early: the daemon starts before the first completion
 
 
 def configure(ls: Server, params: types.DidChangeConfigurationParams) -> None:
     ls.configure(params.settings)
+    ls.renew()
 
 
 def open_text(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
@@ -85,6 +87,7 @@ def focused(ls: Server, params: Params) -> None:
     document = ls.documents.get(str(params.get("textDocument", {}).get("uri")))
     if document is not None:
         ls.ring.touch(document.uri, document.edited)
+    ls.focus(document)
 
 
 FEATURES: dict[str, Any] = {

@@ -191,6 +191,8 @@ class Server(LanguageServer):
         self.ring = Ring()
         self.link = Link()
         self.settings = self._initial = Settings()
+        self.focused: Document | None = None
+        """the text that the user is in"""
         self.newest: dict[str, Question] = {}
         """the last question of each text"""
         self.read: tuple[str, int] | None = None
@@ -219,8 +221,6 @@ class Server(LanguageServer):
     def configure(self, values: Any) -> None:
         """Take settings; a wrong one is reported, and keeps the value that it had at the beginning."""
         self.settings, wrong = read_settings(section(values), self._initial)
-        self.status.enabled = self.settings.enabled
-        self.renew()
         for sentence in wrong:
             self.say(types.MessageType.Error, f"localspec: wrong setting: {sentence}.")
 
@@ -229,6 +229,12 @@ class Server(LanguageServer):
         self.settings = msgspec.structs.replace(self.settings, model=model)
         self._initial = msgspec.structs.replace(self._initial, model=model)
         self.renew()
+
+    def focus(self, document: Document | None) -> None:
+        """Take the text that the user is in: the status says if completions are off there."""
+        self.focused = document
+        self.status.enabled = self.settings.enabled if document is None else self.may_send(document)
+        self.status.publish()
 
     def may_send(self, document: Document) -> bool:
         """True if text of this document may be sent to the daemon."""
@@ -256,7 +262,7 @@ class Server(LanguageServer):
         """Clear the error; each is shown again at its next occurrence."""
         self._reported.clear()
         self.status.error = None
-        self.status.publish()
+        self.focus(self.focused)
 
     def work(self, title: str, cancel: Callable[[], None] | None = None) -> Work:
         """Begin to show work; ``cancel`` is called if the user ends it."""

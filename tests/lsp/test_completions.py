@@ -69,7 +69,8 @@ async def test_a_model_is_chosen_by_name(home: Path, tmp_path: Path) -> None:
         assert await editor.do("localspec.chooseModel") == "stdlib-6m"
         await editor.complete(file.as_uri(), (4, 11))
         assert "stdlib-6m" in (await editor.do("localspec.showStats"))["message"]
-        assert await editor.do("localspec.chooseModel", "") == ""
+        editor.answer = "as configured"
+        assert await editor.do("localspec.chooseModel") == ""
 
 
 async def test_without_a_directory_there_is_nothing_to_learn(home: Path) -> None:

@@ -253,6 +253,9 @@ async def test_nothing_is_sent_of_what_is_excluded(writer: Writer) -> None:
     for uri, language in (("file:///.env", "sh"), ("file:///a.txt", "text"), ("git:/a.py", "python")):
         editor.open(uri, "word", language)
         assert await editor.complete(uri, (0, 4)) == []
+        for there, kind in ((uri, "Inactive"), ("file:///other.py", "Normal")):
+            editor.client.protocol.notify("textDocument/didFocus", {"textDocument": {"uri": there}})
+            await until(lambda kind=kind: [kind] == [each["kind"] for each in editor.states[-1:]], kind)  # type: ignore[misc]
     editor.open(URI, "word")
     assert await editor.complete(URI, (0, 4), trigger=AUTOMATIC) == []
     assert texts(await editor.complete(URI, (0, 4))) == ["word"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, TypeVar
@@ -44,10 +44,20 @@ class Asking:
 
     def suggestions(self, event: str) -> float:
         """Return the number of suggestions with this event."""
-        return self._total(f'localspec_suggestions_total{{event="{event}"}}')
+        return self._totals().get(f'localspec_suggestions_total{{event="{event}"}}', 0.0)
 
-    def _total(self, name: str) -> float:
-        return self._with_client(lambda client: client.metrics()).totals.get(name, 0.0)
+    def completions(self) -> float:
+        """Return the number of answered completions, those of this client too."""
+        totals = self._totals()
+        return sum(totals[name] for name in totals if name.startswith("localspec_completions_total"))
+
+    def warmed(self) -> float:
+        """Return the number of prompts that were read ahead."""
+        totals = self._totals()
+        return sum(totals[name] for name in totals if "completion/warm" in name)
+
+    def _totals(self) -> Mapping[str, float]:
+        return self._with_client(lambda client: client.metrics()).totals
 
     def _with_client(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
         """In a thread of its own: the browser's driver has an event loop in this one."""

@@ -13,8 +13,7 @@ import pytest
 from tests.editors.found import ROOT
 
 PLUGIN = ROOT / "plugins" / "vscode"
-QUIET = {"npm_config_update_notifier": "false", "NODE_OPTIONS": "--test-reporter=tap"}
-"""Node's versions differ in how they tell of tests."""
+QUIET = {"npm_config_update_notifier": "false"}
 
 
 def npm(*words: str) -> str:

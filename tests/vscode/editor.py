@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from urllib.parse import quote
 
 import pytest
@@ -42,9 +41,6 @@ KEYS = [
     {"key": "ctrl+alt+l", "command": "editor.action.inlineSuggest.acceptNextLine"},
     {"key": "ctrl+alt+w", "command": "workbench.action.closeActiveEditor"},
 ]
-LAST = re.compile(
-    r"Last completion: ([\d.]+) ms in the editor(?:, ([\d.]+) ms in the daemon)?, source ([\w-]+), (\d+)"
-)
 ITEM = "#localspec\\.localspec\\.localspec\\.status"
 
 BEFORE = """def bisect(a, x, lo=0, hi=None):
@@ -54,15 +50,6 @@ BEFORE = """def bisect(a, x, lo=0, hi=None):
         hi = len(a)
     if """
 """a file that the bundled model goes on with"""
-
-
-class Last(NamedTuple):
-    """A completion: how long in all, how long in the daemon, from where, and how much."""
-
-    editor_ms: float
-    daemon_ms: float
-    source: str
-    characters: int
 
 
 VIEW = {"width": 1000, "height": 640}
@@ -147,24 +134,12 @@ class Editor:
         return str(self.page.locator(ITEM).inner_text()).strip()
 
     def facts(self) -> str:
-        """Return the status item's label for screen readers, which has all facts."""
+        """Return the status item's label for screen readers, which has the server's status."""
         return str(self.page.locator(f"{ITEM} a").get_attribute("aria-label"))
 
     def notices(self) -> list[str]:
         """Return the notifications on the screen."""
         return list(self.page.locator(".notification-list-item-message").all_inner_texts())
-
-    def completions(self) -> int:
-        """Return the number of answered completions."""
-        found = re.search(r"Completions: (\d+)", self.facts())
-        return int(found[1]) if found else 0
-
-    def last(self) -> Last:
-        """Return the figures of the last completion."""
-        found = LAST.search(self.facts())
-        assert found is not None, self.facts()
-        in_editor, in_daemon, source, characters = found.groups()
-        return Last(float(in_editor), float(in_daemon or 0), source, int(characters))
 
     def type(self, text: str) -> None:
         self.page.keyboard.type(text)
@@ -190,11 +165,9 @@ GHOST = r"""() => {
 
 
 @contextmanager
-def editing(root: Path, command: Callable[[Path], None], **settings: Any) -> Iterator[Editor]:
-    """VS Code on ``root / "workspace"``, to be started with a file; all ends with it.
-
-    ``command`` puts the command localspec into a folder. Skips the test where something is not installed.
-    """
+def editing(root: Path) -> Iterator[Editor]:
+    """VS Code on ``root / "workspace"``, to be started with a file; all ends with it. Skips the test where
+    something is not installed."""
     server = code_server()
     sync_api = pytest.importorskip(
         "playwright.sync_api", reason="playwright is not installed: run `make editors`"
@@ -204,9 +177,9 @@ def editing(root: Path, command: Callable[[Path], None], **settings: Any) -> Ite
     config = root / "home" / "config" / "config.toml"
     if not config.exists():
         config.write_text("[engine]\nthreads = 1\n[daemon]\nport = 0\n")
-    (root / "data" / "User" / "settings.json").write_text(json.dumps({**SETTINGS, **settings}))
+    (root / "data" / "User" / "settings.json").write_text(json.dumps(SETTINGS))
     (root / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
-    command(root / "user" / ".local" / "bin")
+    put_command(root)
     install(root, server)
     with serving(root, server) as url, sync_api.sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=server.chromium, args=list(CHROMIUM))
@@ -219,12 +192,17 @@ def editing(root: Path, command: Callable[[Path], None], **settings: Any) -> Ite
             localspec(root, "daemon", "stop")
 
 
-def put_program(path: Path, text: str) -> None:
-    """At once as it is to be: an editor may look for it at any time."""
-    unfinished = path.with_suffix(".part")
-    unfinished.write_text(text)
+def command_of(root: Path) -> Path:
+    """Return the place of the command localspec, which the extension finds in the user's home."""
+    return root / "user" / ".local" / "bin" / "localspec"
+
+
+def put_command(root: Path) -> None:
+    """Write the command in one step: an editor may look for it at any time."""
+    unfinished = command_of(root).with_suffix(".part")
+    unfinished.write_text(f'#!/bin/sh\nexec {sys.executable} -m localspec "$@"\n')
     unfinished.chmod(0o755)
-    unfinished.replace(path)
+    unfinished.replace(command_of(root))
 
 
 def localspec(root: Path, *words: str) -> subprocess.CompletedProcess[str]:

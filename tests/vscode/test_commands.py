@@ -1,11 +1,9 @@
-"""A real VS Code: its messages to the daemon, its commands and status item, and what outlives what."""
+"""A real VS Code: its commands and status item, and the life of the language server."""
 
 from __future__ import annotations
 
 import json
 import shutil
-import time
-from typing import Any
 
 import psutil
 import pytest
@@ -13,202 +11,23 @@ import pytest
 from tests.daemon.harness import gone
 from tests.memory.hostile_repository import repository
 from tests.vscode.asking import Asking
-from tests.vscode.editor import BEFORE, Editor
-from tests.vscode.tap import Tap
+from tests.vscode.editor import BEFORE, Editor, command_of, put_command
 from tests.waiting import until_sync
 
 pytestmark = pytest.mark.slow
 
 
-def test_switched_off_it_asks_nothing_until_it_is_switched_on(editor: Editor, tap: Tap) -> None:
-    editor.open("off.py", BEFORE)
-    editor.command("localspec: Toggle Completions")
-    until_sync(lambda: "Completions are switched off" in editor.facts(), "it is off")
-    since = tap.mark()
-    editor.focus("off.py")
-    editor.type("lo")
-    editor.press("Alt+Backslash")
-    editor.command("localspec: Toggle Completions")
-    until_sync(lambda: "switched off" not in editor.facts(), "it is on")
-    editor.focus("off.py")
-    editor.type(" ")
-    assert tap.asked(since)["prefix"] == BEFORE + "lo "
-
-
-def test_the_status_item_tells_what_speculation_does(editor: Editor, tap: Tap, asking: Asking) -> None:
-    editor.open("status.py", BEFORE)
-    answered = editor.completions()
-    editor.press("Alt+Backslash")
-    until_sync(lambda: editor.completions() > answered, "it is answered")
-    facts = editor.facts().split("; ")
-    assert facts[:2] == ["localspec: Ready.", "Model: stdlib-6m"]
-    assert any(fact.startswith("Time saved: ") for fact in facts)
-    assert any(fact.startswith(("Drafts accepted: ", "Speculation is off: ")) for fact in facts)
-    assert editor.last().source == "model" and 0 < editor.last().daemon_ms < editor.last().editor_ms
-
-
-def test_a_model_that_was_chosen_is_asked(editor: Editor, tap: Tap) -> None:
-    editor.command("localspec: Choose Model")
-    editor.choose("stdlib-6m")
-    editor.page.wait_for_selector("text=localspec: completions come from stdlib-6m")
-    editor.open("chosen.py", BEFORE)
-    since = tap.mark()
-    editor.type("h")
-    assert tap.asked(since)["options"] == {"model": "stdlib-6m"}
-    editor.command("localspec: Choose Model")
-    editor.choose("As configured")
-    editor.page.wait_for_selector("text=come from the model of localspec's own settings")
-    since = tap.mark()
-    editor.focus("chosen.py")
-    editor.type("i")
-    assert "options" not in tap.asked(since)
-
-
-def test_a_workspace_is_learnt_and_forgotten(editor: Editor, tap: Tap) -> None:
-    repository(editor.workspace)
-    editor.write("learnt/module.py", "def learnt():\n    return 'what stands in the workspace'\n")
-    since = tap.mark()
-    editor.command("localspec: Prime Workspace")
-    editor.page.wait_for_selector("text=localspec: learnt")
-    assert tap.sent("memory/prime", since) == [{"paths": [str(editor.workspace)]}]
-    editor.command("localspec: Forget Workspace")
-    editor.page.get_by_role("button", name="Forget", exact=True).click()
-    editor.page.wait_for_selector("text=localspec: forgot")
-    assert tap.sent("memory/forget", since) == [{"workspace": str(editor.workspace)}]
-    shutil.rmtree(editor.workspace / ".git")
-    editor.command("Notifications: Clear All Notifications")
-
-
-INLINE = "completion/inline"
-
-
-def invoked(editor: Editor, tap: Tap, name: str) -> tuple[str, str]:
-    """An item that is shown in a new file, and its text."""
-    editor.open(name, BEFORE)
-    since = tap.mark()
-    editor.press("Alt+Backslash")
-    (item,) = answer(tap, since)["items"]
-    editor.until_ghost(lambda ghost: ghost == item["text"], f"this is shown: {item['text']!r}")
-    return item["id"], item["text"]
-
-
-def answer(tap: Tap, since: int) -> dict[str, Any]:
-    """The daemon's answer to the first completion."""
-    asked = tap.next_of(INLINE, since)["id"]
-
-    def answers() -> list[dict[str, Any]]:
-        return [
-            each["result"] for who, each in tap.frames[since:] if who == "daemon" and each.get("id") == asked
-        ]
-
-    until_sync(lambda: bool(answers()), "it is answered")
-    return answers()[0]
-
-
-@pytest.mark.parametrize(("secret", "other"), [(".env.local", "after_env.py"), ("id_rsa", "after_key.py")])
-def test_nothing_of_a_file_of_secrets_is_ever_sent(editor: Editor, tap: Tap, secret: str, other: str) -> None:
-    editor.open(secret, "TOKEN=hunter2\n")
-    editor.type("PASSWORD=swordfish")
-    until_sync(lambda: "nothing of it is sent" in editor.facts(), "it is excluded")
-    editor.press("Alt+Backslash")
-    editor.saved(secret)
-    editor.open(other, "a = ")
-    since = tap.mark()
-    editor.type("l")
-    tap.asked(since)
-    everything = json.dumps(tap.frames)
-    assert secret not in everything and "hunter2" not in everything and "sword" not in everything
-
-
-def test_a_language_is_excluded_and_let_in_again(editor: Editor, tap: Tap) -> None:
-    editor.open("closed.txt", "# closed\n")
-    editor.press("Control+Alt+w")
-    editor.open("notes.txt", "# Notes\n")
-    editor.command("localspec: Toggle Completions for This Language")
-    until_sync(lambda: "nothing of it is sent" in editor.facts(), "it is excluded")
-    since = tap.mark()
-    editor.open("beside.py", BEFORE)
-    editor.type("h")
-    assert ".txt" not in json.dumps(tap.asked(since))
-    editor.open("notes.txt", "# Notes\n")
-    since = tap.mark()
-    editor.focus("notes.txt")
-    editor.type("privy ")
-    editor.command("localspec: Toggle Completions for This Language")
-    until_sync(lambda: "nothing of it is sent" not in editor.facts(), "it is let in")
-    editor.focus("notes.txt")
-    editor.type("x")
-    assert tap.asked(since)["prefix"] == "# Notes\nprivy x"
-
-
-def test_typing_on_cancels_what_is_asked(editor: Editor, tap: Tap) -> None:
-    editor.open("cancelled.py", BEFORE)
-    since = tap.mark()
-    with tap.silence():
-        editor.type("h")
-        first = tap.next_of(INLINE, since)["id"]
-        editor.type("i")
-        cancelled = tap.next_of("$/cancelRequest", since)
-        assert cancelled["params"] == {"id": first}
-        until_sync(lambda: len(tap.frames_of(INLINE, since)) == 2, "it is asked anew")
-    assert [each["prefix"] for each in tap.sent(INLINE, since)] == [BEFORE + "h", BEFORE + "hi"]
-
-
-def test_more_is_requested_again_where_one_answer_is_known(editor: Editor, tap: Tap) -> None:
-    editor.open("again.py", BEFORE)
-    since = tap.mark()
-    editor.type("l")
-    answer(tap, since)
-    for _ in range(2):
-        since = tap.mark()
-        editor.press("Alt+Backslash")
-        params = tap.asked(since)
-        assert (params["prefix"], params["trigger"]) == (BEFORE + "l", "invoked")
-        (item,) = answer(tap, since)["items"]
-        editor.until_ghost(lambda ghost, text=item["text"]: ghost == text, "it is shown")  # type: ignore[misc]
-
-
-def test_a_lost_connection_is_made_again_and_what_waited_is_asked_anew(
-    editor: Editor, tap: Tap, asking: Asking
-) -> None:
-    editor.open("lost.py", BEFORE)
-    expected = asking.text(editor.workspace / "lost.py", BEFORE, trigger="invoked")
-    since = tap.mark()
-    with tap.silence():
-        editor.press("Alt+Backslash")
-        tap.next_of(INLINE, since)
-        tap.cut()
-    editor.until_ghost(lambda ghost: ghost == expected, f"this is shown: {expected!r}")
-    assert len(tap.frames_of("initialize", since)) == 1
-    assert len(tap.frames_of(INLINE, since)) == 2
-    assert editor.notices() == []
-
-
-def test_an_answer_that_comes_after_its_file_was_closed_is_dropped(editor: Editor, tap: Tap) -> None:
-    editor.open("closed_early.py", BEFORE)
-    since = tap.mark()
-    with tap.silence():
-        editor.press("Alt+Backslash")
-        tap.next_of(INLINE, since)
-        editor.press("Control+Alt+w")
-        editor.page.wait_for_selector('.tab[data-resource-name="closed_early.py"]', state="detached")
-    answer(tap, since)
-    _, shown = invoked(editor, tap, "opened_late.py")
-    assert shown != "" and editor.notices() == []
-
-
-def test_where_the_cursor_comes_to_rest_the_model_reads_ahead(editor: Editor, tap: Tap) -> None:
-    editor.open("warmed.py", "a = ")
-    since = tap.mark()
-    editor.type("l")
-    tap.asked(since)
-    editor.open("warm.py", BEFORE)
-    warmed = tap.next_of("completion/warm", since)["params"]
-    assert (warmed["path"], warmed["prefix"]) == (str(editor.workspace / "warm.py"), BEFORE)
-
-
-BREATH_S = 1.0
-"""pause before the next key"""
+def servers(editor: Editor) -> list[psutil.Process]:
+    """The language servers of this editor."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            is_server = process.cmdline()[-2:] == ["localspec", "lsp"]
+            if is_server and process.environ().get("LOCALSPEC_HOME") == str(editor.home):
+                found.append(process)
+        except psutil.Error:  # it has ended, or is of another user
+            continue
+    return found
 
 
 def kill(process: psutil.Process) -> None:
@@ -216,62 +35,131 @@ def kill(process: psutil.Process) -> None:
     until_sync(lambda: gone(process), "it is dead")
 
 
-def test_a_missing_command_is_reported_once_and_found_once_it_is_there(
-    editor: Editor, tap: Tap, asking: Asking
-) -> None:
-    editor.open("missing.py", BEFORE)
-    command = editor.workspace.parent / "user" / ".local" / "bin" / "localspec"
-    command.unlink()
-    kill(psutil.Process(asking.found().pid))
-    until_sync(lambda: "Not connected" in editor.facts(), "the connection is lost")
-    for letter in "lo <":
-        editor.type(letter)
-        until_sync(lambda: "was not found" in editor.facts(), "it is reported")
-    assert "Install localspec" in editor.facts()
-    tap.put_command(command.parent)
-
-    pressed = 0.0
-
-    def is_found() -> bool:
-        nonlocal pressed
-        facts = editor.facts()
-        # It may have been looked for before it was there. A key that is pressed again within the 50 ms which
-        # VS Code waits would take the one before it back, and so on for ever.
-        if "was not found" in facts and time.monotonic() - pressed > BREATH_S:
-            pressed = time.monotonic()
-            editor.press("Alt+Backslash")
-        return "Ready" in facts
-
-    until_sync(is_found, "it was found")
+def test_switched_off_it_completes_nothing_until_it_is_switched_on(editor: Editor, asking: Asking) -> None:
+    editor.open("off.py", BEFORE)
+    editor.command("localspec: Toggle Completions")
+    until_sync(lambda: editor.facts() == "localspec: off", "it is off")
+    answered = asking.completions()
+    editor.focus("off.py")
+    editor.type("lo")
+    editor.press("Alt+Backslash")
+    editor.command("localspec: Toggle Completions")
+    until_sync(lambda: editor.facts() != "localspec: off", "it is on")
+    assert asking.completions() == answered
+    editor.focus("off.py")
+    editor.press("Alt+Backslash")
     editor.until_ghost()
-    (notice,) = editor.notices()
-    assert "The command localspec was not found. Install localspec" in notice
+
+
+@pytest.mark.parametrize("secret", [".env.local", "id_rsa"])
+def test_completions_are_off_in_files_of_secrets(editor: Editor, asking: Asking, secret: str) -> None:
+    answered = asking.completions()
+    editor.open(secret, "TOKEN=hunter2\n")
+    until_sync(lambda: editor.facts() == "localspec: off", "it is off here")
+    editor.type("PASSWORD=swordfish")
+    editor.press("Alt+Backslash")
+    editor.saved(secret)
+    editor.open("beside.py", "a = ")
+    until_sync(lambda: editor.facts() != "localspec: off", "it is on there")
+    assert asking.completions() == answered
+
+
+def test_a_language_is_excluded_and_let_in_again(editor: Editor, asking: Asking) -> None:
+    editor.open("notes.txt", BEFORE)
+    editor.command("localspec: Toggle Completions for This Language")
+    until_sync(lambda: editor.facts() == "localspec: off", "it is excluded")
+    answered = asking.completions()
+    editor.focus("notes.txt")
+    editor.press("Alt+Backslash")
+    editor.command("localspec: Toggle Completions for This Language")
+    until_sync(lambda: editor.facts() != "localspec: off", "it is let in")
+    assert asking.completions() == answered
+    editor.focus("notes.txt")
+    editor.press("Alt+Backslash")
+    editor.until_ghost()
+
+
+def test_a_model_that_was_chosen_is_a_setting(editor: Editor) -> None:
+    settings = editor.home.parent / "data" / "User" / "settings.json"
+    editor.command("localspec: Choose Model")
+    editor.page.wait_for_selector("text=Which model should write completions?")
+    editor.choose("stdlib-6m")
+    editor.page.wait_for_selector("text=Completions now come from stdlib-6m")
+    until_sync(lambda: json.loads(settings.read_text())["localspec.model"] == "stdlib-6m", "it is kept")
+    editor.open("chosen.py", BEFORE)
+    editor.press("Alt+Backslash")
+    editor.until_ghost()
+    assert editor.facts().startswith("localspec: stdlib-6m · ")
+    editor.command("localspec: Show Status")
+    editor.page.wait_for_selector('.quick-input-list .monaco-list-row[aria-label*="stdlib-6m"]')
+    editor.choose("Choose Model")
+    editor.page.wait_for_selector("text=Which model should write completions?")
+    editor.choose("as configured")
+    until_sync(lambda: json.loads(settings.read_text())["localspec.model"] == "", "it is kept")
+
+
+def test_a_workspace_is_learnt_and_forgotten(editor: Editor) -> None:
+    repository(editor.workspace)
+    editor.write("learnt/module.py", "def learnt():\n    return 'what stands in the workspace'\n")
+    editor.command("localspec: Prime Workspace")
+    editor.page.wait_for_selector("text=Learnt")
+    editor.command("localspec: Forget Workspace")
+    editor.page.wait_for_selector("text=Forget all that localspec has learnt")
+    editor.choose("Forget")
+    editor.page.wait_for_selector("text=/Forgot [1-9]/")
+    shutil.rmtree(editor.workspace / ".git")
     editor.command("Notifications: Clear All Notifications")
 
 
-def test_what_was_typed_while_the_daemon_started_is_asked_once(
-    editor: Editor, tap: Tap, asking: Asking
-) -> None:
-    editor.open("starting.py", BEFORE)
-    kill(psutil.Process(asking.found().pid))
-    until_sync(lambda: "Not connected" in editor.facts(), "the connection is lost")
-    since = tap.mark()
+def test_where_the_cursor_comes_to_rest_the_model_reads_ahead(editor: Editor, asking: Asking) -> None:
+    editor.open("warm.py", BEFORE)
+    warmed = asking.warmed()
     editor.type("l")
-    until_sync(lambda: "Connecting to the daemon" in editor.facts(), "the daemon is being started")
-    editor.type("o")
-    first = tap.next_of("completion/inline", since)["params"]
-    assert first["prefix"] == BEFORE + "lo"
+    until_sync(lambda: asking.warmed() > warmed, "it reads ahead")
 
 
-def test_a_window_that_is_gone_leaves_nothing_behind(editor: Editor, tap: Tap, asking: Asking) -> None:
-    daemon = asking.found().pid
-    assert len(tap.editors) == 1
-    (before,) = tap.editors
-    editor.start("reloaded.py", BEFORE)
-    until_sync(lambda: "Ready" in editor.facts(), "the daemon is there")
+def test_the_daemon_is_restarted_with_the_server(editor: Editor, asking: Asking) -> None:
+    editor.open("restarted.py", BEFORE)
+    pid, (server,) = asking.found().pid, servers(editor)
+    editor.command("localspec: Restart Daemon")
+    editor.page.wait_for_selector("text=The daemon has started again")
+    assert asking.found().pid != pid
+    until_sync(lambda: gone(server) and len(servers(editor)) == 1, "the server is another one")
+    editor.focus("restarted.py")
+    editor.press("Alt+Backslash")
+    editor.until_ghost()
+
+
+def test_a_server_that_was_killed_is_started_again(editor: Editor) -> None:
+    editor.open("killed.py", BEFORE)
+    (server,) = servers(editor)
+    kill(server)
+    until_sync(lambda: len(servers(editor)) == 1, "another one has started")
+    editor.press("Alt+Backslash")
+    editor.until_ghost()
+
+
+def test_a_missing_command_is_reported_once_and_found_once_it_is_there(editor: Editor) -> None:
+    root = editor.home.parent
+    editor.command("Notifications: Clear All Notifications")
+    command_of(root).unlink()
+    editor.start("missing.py", BEFORE)
     until_sync(
-        lambda: len(tap.editors) == 1 and before not in tap.editors, "the old window's connection ends"
+        lambda: "The command localspec was not found. Install localspec" in editor.facts(), "it is said"
     )
+    editor.type("lo")
+    (notice,) = editor.notices()
+    assert "The command localspec was not found. Install localspec" in notice
+    put_command(root)
+    editor.press("Alt+Backslash")
+    editor.until_ghost()
+    editor.command("Notifications: Clear All Notifications")
+
+
+def test_a_window_that_is_gone_leaves_nothing_behind(editor: Editor, asking: Asking) -> None:
+    daemon, (before,) = asking.found().pid, servers(editor)
+    editor.start("reloaded.py", BEFORE)
+    until_sync(lambda: gone(before) and len(servers(editor)) == 1, "the old window's server ends")
     assert asking.found().pid == daemon
     editor.press("Alt+Backslash")
     editor.until_ghost()

@@ -27,25 +27,25 @@ def test_tab_puts_into_the_file_what_the_daemon_answers(editor: Editor, asking: 
     expected = asking.text(editor.workspace / "tab.py", BEFORE + TYPED)
     editor.type(TYPED)
     editor.until_ghost(lambda ghost: ghost == expected, f"this is shown: {expected!r}")
-    answered, accepted = editor.completions(), asking.suggestions("accepted")
+    answered, accepted = asking.completions(), asking.suggestions("accepted")
     editor.press("Tab")
-    until_sync(lambda: editor.completions() > answered, "what comes after is asked for")
+    until_sync(lambda: asking.completions() > answered, "what comes after is asked for")
     assert editor.saved("tab.py") == BEFORE + TYPED + expected
     until_sync(lambda: asking.suggestions("accepted") == accepted + 1, "the daemon is told")
-    assert editor.status().startswith("localspec")
+    assert editor.status() == "localspec"
 
 
 def test_typing_along_shows_the_rest_without_a_request(editor: Editor, asking: Asking) -> None:
     whole = invoked(editor, asking, "along.py")
-    answered = editor.completions()
+    answered = asking.completions()
     for typed in range(1, 4):
         editor.type(whole[typed - 1])
         editor.until_ghost(lambda ghost, rest=whole[typed:]: ghost == rest, f"after {typed} letters")  # type: ignore[misc]
     editor.press("Backspace")
     editor.until_ghost(lambda ghost: ghost == whole[2:], "what was typed along is restored")
-    assert editor.completions() == answered
+    assert asking.completions() == answered
     editor.press("Tab")
-    until_sync(lambda: editor.completions() > answered, "what comes after is asked for")
+    until_sync(lambda: asking.completions() > answered, "what comes after is asked for")
     assert editor.saved("along.py") == BEFORE + whole
 
 
@@ -93,6 +93,24 @@ def test_next_and_previous_go_through_what_the_daemon_has(editor: Editor, asking
     assert editor.saved("cycle.py") == BEFORE + texts[-1]
 
 
+def test_brackets_that_the_editor_closes_belong_to_the_completion(editor: Editor, asking: Asking) -> None:
+    file = editor.workspace / "brackets.py"
+    whole = asking.completion(file, BEFORE, trigger="invoked", n=3).items[0].text
+    begin = whole.index("(") - 1
+    before, rest = BEFORE + whole[:begin], whole[begin:]
+    editor.open("brackets.py", before)
+    editor.press("Alt+Backslash")
+    editor.until_ghost(lambda ghost: ghost == rest, f"this is shown: {rest!r}")
+    answered = asking.completions()
+    for letter in rest[:4]:
+        editor.type(letter)
+    editor.until_ghost(lambda ghost: ghost.startswith(rest[4:].partition("'")[0]), "typed along")
+    assert asking.completions() == answered
+    editor.press("Tab")
+    until_sync(lambda: asking.completions() > answered, "what comes after is asked for")
+    assert editor.saved("brackets.py") == before + rest
+
+
 @pytest.mark.parametrize("before", WIDE)
 def test_wide_characters_and_line_ends_stay_as_they_are(editor: Editor, asking: Asking, before: str) -> None:
     name = f"wide{len(before)}.py"
@@ -104,16 +122,3 @@ def test_wide_characters_and_line_ends_stay_as_they_are(editor: Editor, asking: 
     text = editor.saved(name)
     assert text.replace("\r\n", "\n") == before.replace("\r\n", "\n") + whole
     assert text.count("\r\n") == text.count("\n") and "\r\r" not in text
-
-
-def test_the_daemon_is_restarted_by_a_command(editor: Editor, asking: Asking) -> None:
-    editor.open("restarted.py", BEFORE)
-    pid = asking.found().pid
-    editor.command("localspec: Restart Daemon")
-    editor.page.wait_for_selector("text=the daemon was restarted")
-    assert asking.found().pid != pid
-    editor.press("Escape")
-    expected = asking.text(editor.workspace / "restarted.py", BEFORE + TYPED)
-    editor.focus("restarted.py")
-    editor.type(TYPED)
-    editor.until_ghost(lambda ghost: ghost == expected, f"this is shown: {expected!r}")

@@ -1,4 +1,4 @@
-"""The extension's own tests pass; its README, package and source agree."""
+"""The extension's README, package and source agree."""
 
 from __future__ import annotations
 
@@ -11,28 +11,17 @@ from typing import Any
 import pytest
 
 from localspec._version import __version__
-from localspec.memory.secrets import NAMES
-from tests.editors.found import ROOT
-from tests.vscode.build import PLUGIN, npm, package
-
-TRANSCRIPTS = ROOT / "tests" / "transcripts"
-
-
-@pytest.mark.slow
-def test_the_extensions_own_tests_pass_and_play_every_transcript() -> None:
-    said = npm("test")
-    played = set(re.findall(r"^ok \d+ - transcript (\S+)$", said, re.MULTILINE))
-    assert played == {path.name for path in TRANSCRIPTS.glob("*.jsonl")}
-    assert re.search(r"^# fail 0$", said, re.MULTILINE) and re.search(r"^# skipped 0$", said, re.MULTILINE)
+from localspec.lsp.server import FIELDS
+from tests.vscode.build import PLUGIN, package
 
 
 @pytest.mark.slow
 def test_what_is_shipped_is_the_source_and_what_it_says_of_itself(tmp_path: Path) -> None:
     with zipfile.ZipFile(package(tmp_path)) as shipped:
         names = {name.removeprefix("extension/") for name in shipped.namelist()}
-    sources = {f"out/src/{path.stem}.js" for path in (ROOT / "plugins/vscode/src").glob("*.ts")}
     texts = {"package.json", "readme.md", "changelog.md", "LICENSE.txt", "extension.vsixmanifest"}
-    assert names == sources | texts | {"[Content_Types].xml", "images/icon.png", "images/ghost.png"}
+    built = {"out/extension.js", "out/licenses.txt", "[Content_Types].xml"}
+    assert names == built | texts | {"images/icon.png", "images/ghost.png"}
 
 
 PACKAGE: dict[str, Any] = json.loads((PLUGIN / "package.json").read_text("utf-8"))
@@ -67,20 +56,17 @@ def test_the_table_of_commands_is_that_of_the_package() -> None:
     assert [row[:2] for row in rows("Commands")] == commands
 
 
-def test_every_setting_is_read_with_its_default_and_no_other_one() -> None:
-    table = (PLUGIN / "src" / "values.ts").read_text("utf-8").partition("DEFAULTS = {")[2].partition("}")[0]
-    defaults = re.findall(r"^ +(\w+): (.+?)(?: as .+)?,$", table, re.MULTILINE)
-    assert {f"localspec.{key}": json.loads(default) for key, default in defaults} == {
-        name: setting["default"] for name, setting in SETTINGS.items()
-    }
-    source = (PLUGIN / "src" / "settings.ts").read_text("utf-8")
-    assert re.findall(r'this\.get\("(\w+)"\)', source) == [key for key, _ in defaults]
+def test_every_setting_is_one_of_the_server_with_its_default() -> None:
+    defaults = {name: setting["default"] for name, setting in SETTINGS.items()}
+    own = {"localspec.command": "localspec", "localspec.model": ""}
+    theirs = {f"localspec.{name}": field.default for name, field in FIELDS.items()}
+    assert {**defaults, "localspec.excludedLanguages": ()} == {**theirs, **own}
 
 
 def test_every_command_does_something() -> None:
-    source = (PLUGIN / "src" / "commands.ts").read_text("utf-8")
-    done = set(re.findall(r'^ +"(localspec\.\w+)": ', source, re.MULTILINE))
-    assert done == {each["command"] for each in CONTRIBUTES["commands"]}
+    source = (PLUGIN / "src" / "extension.ts").read_text("utf-8").partition("const COMMANDS")[2]
+    done = re.findall(r"^    (\w+): ", source.partition("\n  };")[0], re.MULTILINE)
+    assert {f"localspec.{name}" for name in done} == {each["command"] for each in CONTRIBUTES["commands"]}
 
 
 def test_the_version_is_localspecs() -> None:
@@ -107,10 +93,3 @@ def test_everything_that_the_readme_shows_is_shipped() -> None:
 def test_a_workspace_that_is_not_trusted_sets_nothing_but_how_a_completion_looks() -> None:
     restricted = PACKAGE["capabilities"]["untrustedWorkspaces"]["restrictedConfigurations"]
     assert SETTINGS.keys() - restricted == {"localspec.multiline", "localspec.maxMs"}
-
-
-def test_what_is_never_sent_is_what_is_never_learnt() -> None:
-    source = (PLUGIN / "src" / "secrets.ts").read_text("utf-8")
-    lists = dict(re.findall(r"^const (\w+) = (\[.*?\]);$", source, re.MULTILINE | re.DOTALL))
-    listed = {name: re.findall(r'"([^"]+)"', text) for name, text in lists.items()}
-    assert listed == {name.upper(): NAMES[name] for name in ("secret", "harmless", "always", "copies")}
