@@ -57,14 +57,6 @@ app.command(
     ),
 )
 app.command(
-    "localspec.bridge:bridge",
-    name="bridge",
-    help="Relay the daemon's wire protocol on stdin and stdout, one JSON-RPC message a line; for editors.",
-    help_epilogue="""Starts the daemon if none runs. Ends at the end of stdin, or with exit code 69 when \
-the connection to the daemon is lost; run it again to connect to a new daemon. The first message must be \
-`initialize`.""",
-)
-app.command(
     "localspec.lsp.serve:serve",
     name="lsp",
     help="Run a language server that completes code in an editor.",

@@ -141,8 +141,6 @@ def test_the_doctor_there(trap: Trap) -> None:
     trap.check()
 
 
-@pytest.mark.parametrize("program", ["bridge", "lsp"])
-def test_what_editors_start_there(trap: Trap, program: str) -> None:
-    trap.run(program, input="\n")
-    trap.works("daemon", "status") if program == "bridge" else None
+def test_what_editors_start_there(trap: Trap) -> None:
+    trap.run("lsp", input="\n")
     trap.check()
