@@ -73,6 +73,8 @@ class Pieces:
         if not await self._arrive():
             return None
         piece = self._waiting.popleft()
+        if self._waiting:  # others have a turn, and so has the end of a client that has not read
+            await asyncio.sleep(0)
         if isinstance(piece, BaseException):
             raise piece
         self._left -= isinstance(piece.event, Result)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 
@@ -61,6 +62,27 @@ def test_a_stream_begins_before_its_first_piece_and_shows_that_it_lives() -> Non
         ]
 
     assert run(scene()) == [(0, "a"), None, None, (1, "b"), (0, "whole"), (1, "whole")]
+
+
+def test_others_have_a_turn_between_pieces_that_wait() -> None:
+    async def scene() -> list[str]:
+        stream, seen = Stream[Result](1, lambda: None), list[str]()
+        for seq, text in enumerate("abc"):
+            stream.feed(StreamDelta(request=1, seq=seq, text=text, tokens=()))
+
+        async def read() -> None:
+            async for piece in Pieces([stream]):
+                assert piece is not None and isinstance(piece.event, StreamDelta)
+                seen.append(piece.event.text)
+
+        reading = asyncio.create_task(read())
+        while not seen:
+            await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.wait([reading])
+        return seen
+
+    assert run(scene()) == ["a"]
 
 
 def test_a_silent_chat_of_ollama_has_empty_pieces_that_its_client_reads() -> None:
