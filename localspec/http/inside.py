@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 from typing import Any, TypeVar
 
@@ -39,8 +40,10 @@ class Inside(Requests, Requester):
         return exchange.stream
 
     async def close(self, code: int = 0, reason: str = "") -> None:
-        """End all requests."""
-        await self.leave()
+        """End all requests; those whose worker is in a long step are not waited for."""
+        self._leaving = asyncio.create_task(self.leave())
+        if not self._live:
+            await self._leaving
 
     async def closed(self) -> None:
         await self.leave()

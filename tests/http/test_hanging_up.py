@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.http.server import HttpServer, _status
+from tests.http.server import HttpServer, _status, opened
 from tests.waiting import DEADLINE_S, run, until_sync
 
 CHAT = {"messages": [{"role": "user", "content": "stall"}], "model": "localspec"}
@@ -90,6 +90,15 @@ def test_the_place_of_a_request_is_free_when_its_answer_has_ended(echo: HttpServ
             answer = connection.getresponse()
             assert answer.status == 200 and answer.read()
     echo.until_idle()
+
+
+def test_one_whose_worker_is_in_a_long_step_leaves_its_place_to_others() -> None:
+    with opened(max_connections=2) as http:
+        with http.sent("/infill", {"model": "toy", "input_prefix": "deaf", "input_suffix": ""}):
+            http.until_busy()
+        body = {"model": "other", "prompt": "then word"}
+        until_sync(lambda: http.ask("POST", "/completion", body).status_code == 200, "its place is free")
+        assert http.running() == 1, "it goes on"
 
 
 @pytest.mark.slow
