@@ -94,10 +94,8 @@ def http(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:
         yield Finding("http", "ok", f"The HTTP server is open at {url}.")
     elif not config.enabled:
         yield Finding("http", "ok", f"The HTTP server is closed, as configured. To open it: {OPEN}.")
-    elif status is not None:
-        yield Finding("http", "warning", "The HTTP server is enabled, but closed.", AGAIN)
-    else:
-        yield Finding("http", "ok", "The HTTP server opens with the daemon: `localspec daemon start`.")
+    else:  # a daemon with other settings has a warning of its own
+        yield Finding("http", "ok", "The HTTP server is enabled; `localspec daemon restart` opens it.")
     if config.without_token and (config.enabled or url is not None):
         sentence = f"{WITHOUT_TOKEN}: {', '.join(config.without_token)}."
         yield Finding("http", "warning", sentence, "Run `localspec config set http.without_token '[]'`.")

@@ -13,10 +13,11 @@ import msgspec
 
 from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
 from localspec.models.model import model_at
+from localspec.protocol.jsonrpc import shortened
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import size
 
-CPU = "the CPU"
+CPU, LONGEST = "the CPU", 300
 PACKAGES = {"llama_cpp": ("llama_cpp",), "mlx": ("mlx", "mlx_lm", "tokenizers", "transformers")}
 
 
@@ -37,12 +38,11 @@ def look_at(backend: str) -> Report:
     """Load the backend, and let it compute."""
     try:
         return _mlx() if backend == "mlx" else _llama_cpp()
-    except ModuleNotFoundError as error:
-        name = (error.name or "").partition(".")[0]
-        return Report(error=_sentence(error), missing=name in PACKAGES[backend])
     except Exception as error:
         # Whatever a broken installation raises is the result.
-        return Report(error=_sentence(error))
+        text = shortened(" ".join(str(error).split()) or type(error).__name__, LONGEST)
+        lacks = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+        return Report(error=text, missing=lacks in PACKAGES[backend])
 
 
 def _llama_cpp() -> Report:
@@ -70,11 +70,6 @@ def _mlx() -> Report:
     device = native.device()
     versions = f"{backend.MlxBackend.name} {native.version()} with mlx-lm {metadata.version('mlx-lm')}"
     return Report(versions=versions, device=CPU if device == "cpu" else device)
-
-
-def _sentence(error: Exception) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 300 else f"{text[:300]} …"
 
 
 if __name__ == "__main__":
