@@ -439,9 +439,8 @@ class Engine:
         try:
             turns = msgspec.convert([msgspec.to_builtins(m) for m in messages], tuple[Message, ...])
         except msgspec.ValidationError as error:
-            raise InvalidOptions(
-                f"invalid chat message: {readable(error)}", "Give each message a role and content."
-            ) from None
+            message = f"invalid chat message: {readable(error)}"
+            raise InvalidOptions(message, "Give each message a role and content.") from None
         return self.stream(Request(prompt=ChatPrompt(turns), options=_options(options)))
 
     def complete(self, prefix: str, suffix: str, **options: Any) -> Result:
@@ -611,10 +610,9 @@ class Engine:
             return
         self._closed = True
         with delayed():
+            message = f"the engine of {self.target.model} was closed before the request ended"
             for sequence in self._scheduler.abandon():
-                sequence.error = EngineError(
-                    f"the engine of {self.target.model} was closed before the request ended", RELOAD
-                )
+                sequence.error = EngineError(message, RELOAD)
                 sequence.events.append(sequence.error)
             self._idle.interrupt()
             self._idle.finish()

@@ -495,9 +495,8 @@ def load(
     try:
         config = msgspec.convert(engine_values, EngineConfig)
     except msgspec.ValidationError as error:
-        raise InvalidOptions(
-            f"invalid setting: {readable(error)}", "See `help(localspec.load)` for the settings."
-        ) from None
+        message = f"invalid setting: {readable(error)}"
+        raise InvalidOptions(message, "See `help(localspec.load)` for the settings.") from None
     pair = choose_here(str(target), str(draft), load_config().model_dirs, backend=backend, config=config)
     engine = load_engine(pair, config=config, memory=memory)
     engine.options = options
