@@ -643,9 +643,10 @@ class Engine:
             if start <= sequence.whole < end:
                 # The next turn may start here.
                 self.target.mark(sequence.slot)
-            # What the grammar forces first is read with the prompt, as far as the rows stay equal.
-            room = min(self.target.capabilities.max_batch, widest_round(self.target, sequence)) - end + start
-            forced = sequence.forced()[: max(0, room)] if answers and sequence.constraint else []
+            forced: list[int] = []
+            if answers and sequence.constraint:  # is read with the prompt, as far as the rows stay equal
+                room = min(self.target.capabilities.max_batch, widest_round(self.target, sequence))
+                forced = sequence.forced()[: max(0, room - end + start)]
             piece = Span(sequence.slot, [*sequence.tokens[start:end], *forced], int(answers))
             with self._preemption.allowed(self._scheduler.deadline) if preemptible else nullcontext():
                 logits = self.target.forward([piece])

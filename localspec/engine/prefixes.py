@@ -262,9 +262,13 @@ class Prefixes:
     def _best(self, sequence: Sequence, candidates: Iterable[H]) -> tuple[H | None, int]:
         """Return the candidate that spares most tokens, of several that which loses least; and their
         number."""
-        lengths = ((self._usable(each, sequence), -len(each.tokens), each) for each in candidates)
-        spared, _, best = max(lengths, key=lambda length: length[:2], default=(0, 0, None))
-        return best if spared else None, spared
+        best: H | None = None
+        spared = 0
+        for each in sorted(candidates, key=lambda each: len(each.tokens)):
+            length = self._usable(each, sequence)
+            if length > spared:
+                best, spared = each, length
+        return best, spared
 
     def _usable(self, holder: Holder, sequence: Sequence) -> int:
         backend = self._backend

@@ -272,7 +272,9 @@ class RoundClock:
 
     def ended(self, played: Seq[Played]) -> None:
         """Account for the round, which is over."""
-        context, is_plain = max([p.before for p in played]), self._width == len(played)
+        context, is_plain = 0, self._width == len(played)
+        for p in played:
+            context = max(context, p.before)
         if len(played) == 1:
             # A round of several requests says little about the cost of one's widths.
             self._costs.observe(self._width, context, self._forwarded - self._proposed)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 from localspec.home import workspace_of_file
 from localspec.protocol.options import Options
@@ -54,10 +54,18 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         workspace = workspace_of_file(prompt.path)
     lossy = merged.verify == "threshold"
     reproducible = (temperature < COLD or merged.seed is not None) and not lossy
-    names = (each.name for each in fields(SamplingParams) if each.init)
-    given = {name: value for name in names if (value := getattr(merged, name)) is not None}
     return Settings(
-        sampling=SamplingParams(**given | {"temperature": temperature}),
+        sampling=SamplingParams(
+            temperature=temperature,
+            top_k=merged.top_k or 0,
+            top_p=1.0 if merged.top_p is None else merged.top_p,
+            min_p=merged.min_p or 0.0,
+            repeat_penalty=1.0 if merged.repeat_penalty is None else merged.repeat_penalty,
+            frequency_penalty=merged.frequency_penalty or 0.0,
+            presence_penalty=merged.presence_penalty or 0.0,
+            repeat_last_n=merged.repeat_last_n,
+            logit_bias=merged.logit_bias or (),
+        ),
         proposer=merged.proposer or "auto",
         k=merged.k,
         tau=(merged.threshold or DEFAULT_TAU) if lossy else None,
