@@ -13,7 +13,7 @@ from localspec.client.wire import Requester, error_of
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.relay import Exchange, Notified, Subscriber
 from localspec.daemon.requests import Requests
-from localspec.errors import LocalspecError
+from localspec.errors import EngineError, LocalspecError
 from localspec.protocol import jsonrpc, messages
 from localspec.protocol.frames import LIVE, Streamed
 from localspec.protocol.jsonrpc import Id, ProtocolFault
@@ -59,12 +59,17 @@ class InsideExchange(Exchange):
 
     def pass_on(self, event: Streamed) -> None:
         if event.method != LIVE:
-            kind = messages.NOTIFICATIONS[event.method]
-            self.stream.feed(msgspec.json.decode(self._request + event.params[1:], type=kind))
+            self._feed(self._request + event.params[1:], messages.NOTIFICATIONS[event.method])
 
     def delta(self, seq: int, params: bytes) -> None:
-        head = b'%b"seq":%d,' % (self._request, seq)
-        self.stream.feed(msgspec.json.decode(head + params[1:], type=messages.StreamDelta))
+        self._feed(b'%b"seq":%d,%b' % (self._request, seq, params[1:]), messages.StreamDelta)
+
+    def _feed(self, params: bytes, kind: Any) -> None:
+        try:
+            self.stream.feed(msgspec.json.decode(params, type=kind))
+        except msgspec.ValidationError as error:  # the worker's other requests go on
+            self.stream.finish(EngineError(f"an event of the worker is invalid: {error}"))
+            self.cancel()
 
     def notify(self, event: Notified) -> None:
         self.stream.feed(event)

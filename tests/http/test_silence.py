@@ -10,10 +10,12 @@ import ollama
 import pytest
 
 from localspec.client import Client, Stream
-from localspec.errors import ContextExceeded
+from localspec.daemon.relay import Subscriber
+from localspec.errors import ContextExceeded, EngineError
 from localspec.http import answers, openai
 from localspec.http.answers import Pieces
 from localspec.http.app import Address
+from localspec.http.inside import InsideExchange
 from localspec.http.ollama import ChatBody, _chunks, of_chat
 from localspec.protocol.messages import StreamDelta
 from localspec.protocol.requests import Result, Stats
@@ -104,3 +106,11 @@ def test_an_early_error_is_raised_before_the_stream_begins() -> None:
 
     with pytest.raises(ContextExceeded):
         run(scene())
+
+
+async def test_an_invalid_event_ends_its_request_alone() -> None:
+    exchange = InsideExchange(1, Subscriber())
+    exchange.delta(0, b'{"text":7,"tokens":[]}')
+    with pytest.raises(EngineError, match=r"is invalid: .*text"):
+        await exchange.stream.result()
+    assert exchange.cancelled
