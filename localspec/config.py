@@ -89,7 +89,7 @@ class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     hang_s: Seconds = 30.0
     """seconds without a step after which the worker of a running request is killed"""
     memory_mb: Count = 0
-    """megabytes that all loaded models may take together; 0: what is free"""
+    """megabytes of RAM that all loaded models may take together; 0: what is free"""
 
 
 Dialect = Literal["openai", "anthropic", "llama.cpp", "ollama"]

@@ -33,9 +33,10 @@ STEP = re.compile(r"\[(\d+)/(\d+)\]")
 FEATURES = re.compile(r"^(?:flags|Features)\s*:.*", re.MULTILINE)
 GPU = re.compile(r"bc(?:03|12)sc")
 """the classes of displays and of processors, in a PCI device's identifier"""
-FAULT = re.compile(r"(?i:\berror: )|CMake Error|Could NOT find")
-MOST_FAULTS = 3
-"""lines about errors that are shown of a build that failed"""
+FAULT = re.compile(r"(?i:\berror: )(?!subprocess-exited)|CMake Error")
+MOST_FAULTS = 4
+"""lines about errors that are shown of a build that failed; CMake states the cause below its first one"""
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 
 
 def install(lock: Path, wanted: str = "") -> None:
@@ -47,7 +48,8 @@ def install(lock: Path, wanted: str = "") -> None:
     except BackendUnavailable as error:
         if accelerator is None:
             raise
-        output.note(f"{error.message}\nllama.cpp is built for the CPU instead.")
+        again = f"Install what is missing, then run `make install ACCEL={accelerator.name}`."
+        output.note(f"{error.message}\nllama.cpp is built for the CPU instead. {again}")
         wheel = build(lock, ())
     if _is_installed(wheel):  # installed anew it would count as another build, of which nothing is measured
         return
@@ -87,15 +89,16 @@ def build(lock: Path, options: tuple[str, ...]) -> Path:
     ):
         for line in running.stdout or ():
             file.write(line)
-            if FAULT.search(line) and len(faults) < MOST_FAULTS:
-                faults.append(line)
+            shown = COLOUR.sub("", line).strip()
+            if shown and (FAULT.search(shown) or "CMake Error" in "".join(faults)):
+                faults.append(shown)
             if step := STEP.match(line.strip()):
                 done, all_steps = map(int, step.groups())
                 progress(f"llama.cpp: compiling, step {done} of {all_steps}", done / all_steps)
             elif "Configuring CMake" in line:
                 progress("llama.cpp: configuring", 0.0)
         if running.wait():
-            text = f"llama.cpp could not be compiled: {log}\n{''.join(faults)}".rstrip()
+            text = "\n".join((f"llama.cpp could not be compiled: {log}", *faults[:MOST_FAULTS]))
             raise BackendUnavailable(text, "Then run `make install` again.")
         (built,) = Path(place).glob("*.whl")
         return Path(shutil.copy(built, folder / f"{os.getpid()}.part")).replace(folder / built.name)

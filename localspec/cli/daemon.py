@@ -206,7 +206,8 @@ def describe(found: DaemonStatus) -> str:
 
 def _elsewhere(model: LoadedModel) -> str:
     parts = [describe_placement(model.placement)] if model.placement else []
-    parts += [f"{size(model.offloaded_bytes)} of weights on other devices"] if model.offloaded_bytes else []
+    parts += [f"{size(model.offloaded_bytes)} of weights there"] if model.offloaded_bytes else []
+    parts += [f"{counted(model.sequences, 'sequence')} of {model.n_ctx} tokens"]
     return "".join(f" {part}," for part in parts)
 
 

@@ -92,7 +92,7 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
         room = room_for(config).free(target) if has_device_code(target.format) else None
         placement = None
         try:
-            placement = plan_placement(target, config)
+            placement, config = plan_placement(target, config)
         except ModelTooLarge as error:  # the layers that are set
             output.note(f"localspec: {error.message}. {error.remedy}")
         free = free_memory() if room is None else room

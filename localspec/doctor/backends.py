@@ -19,10 +19,8 @@ from localspec.errors import INSTALL_MLX
 from localspec.models.machine import processor_name
 
 AGAIN = "Install it again: pip install --force-reinstall --no-cache-dir --no-deps"
-BUILD = (
-    "Build it for this processor: "
-    "pip install --force-reinstall --no-deps --no-binary llama-cpp-python llama-cpp-python"
-)
+BUILD = "Build it anew: `make install`, or the command for pipx or uv in docs/install.md."
+LATE = f"Run `localspec doctor` again: a GPU's driver may compile its programs at the first use. {BUILD}"
 PATIENCE_S = 60.0
 """seconds for a backend to load and compute one token"""
 
@@ -44,7 +42,7 @@ def llama_cpp(report: Report, accelerators: Collection[Accelerator]) -> Iterator
         sentence = "llama-cpp-python is not installed: GGUF files cannot be used."
         yield Finding("llama_cpp", "problem", sentence, "Install it: pip install llama-cpp-python")
     else:
-        remedy = BUILD if "SIGILL" in report.error else f"{AGAIN} llama-cpp-python"
+        remedy = LATE if "did not end" in report.error else BUILD
         yield Finding("llama_cpp", "problem", f"llama.cpp cannot be used: {report.error}.", remedy)
 
 

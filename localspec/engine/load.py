@@ -205,13 +205,13 @@ def _adapt_settings(target: Model, config: EngineConfig) -> EngineConfig:
     return config
 
 
-def plan_placement(target: Model, config: EngineConfig) -> Placement | None:
-    """Return the place of a model that would be loaded now; raises :class:`ModelError`."""
+def plan_placement(target: Model, config: EngineConfig) -> tuple[Placement | None, EngineConfig]:
+    """Return the place of a model that would be loaded now, and its settings; raises :class:`ModelError`."""
     config = _adapt_settings(target, config)
     there = None if nodes_of(target, config) else _device_bytes(target, config)
     if there is not None:
         config = divide(target, config, there, free_memory())
-    return placement_of(target, config)
+    return placement_of(target, config), config
 
 
 def placement_of(target: Model, config: EngineConfig) -> Placement | None:

@@ -89,7 +89,7 @@ def divide(target: Model, config: EngineConfig, there: int, here: int) -> Engine
         raise ModelTooLarge(
             f"{config.gpu_layers} layers of {target.name} (gpu_layers) need {size(needed)} of other devices, "
             f"where {size(there)} can be used",
-            "Set a smaller gpu_layers, or none: as many as fit.",
+            "Set a smaller gpu_layers, or none: as many as fit. If gpu_memory_mb is set, raise it.",
         )
     return plan
 

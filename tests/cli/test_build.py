@@ -24,7 +24,8 @@ with log.open("a") as file:
 if sys.argv[1] == "wheel":
     print("[1/2] Building CXX object")
     if {failing!r} in defined:
-        sys.exit("ERROR: no such shader")
+        print("\\033[31mCMake Error at ggml:178 (target_link_libraries):\\033[0m\\n\\n  no such shader\\n")
+        sys.exit("error: subprocess-exited-with-error")
     pathlib.Path(sys.argv[sys.argv.index("--wheel-dir") + 1], "llama.whl").touch()
 """
 VULKAN = Accelerator("vulkan", "Vulkan", "an AMD GPU", "", ("GGML_VULKAN=ON",))
@@ -92,7 +93,8 @@ def test_a_build_that_fails_is_replaced_by_one_for_the_cpu(
     assert len(runs(lock, monkeypatch, failing="VULKAN")) == 3
     shown = capsys.readouterr().err
     assert "built for Vulkan: an AMD GPU." in shown
-    assert "ERROR: no such shader\nllama.cpp is built for the CPU" in shown
+    said = "\nCMake Error at ggml:178 (target_link_libraries):\nno such shader\n"
+    assert said in shown and "built for the CPU instead. Install what is missing, then run `make" in shown
     lock.write_text("llama-cpp-python==2")
     with pytest.raises(BackendUnavailable, match=r"(?s)compiled: .*/build\.log\n.*no such shader"):
         runs(lock, monkeypatch, failing="LLAVA")

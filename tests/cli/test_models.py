@@ -30,7 +30,8 @@ def test_a_model_is_loaded_kept_and_unloaded(cli: Cli) -> None:
     worker = psutil.Process(loaded["pid"])
     status = cli("daemon", "status").stdout
     assert f"worker pid {worker.pid}" in status and re.search(
-        r" MB of memory \([\d.]+ MB planned for the model alone\), idle; will be unloaded in (99\d|1000) s",
+        r" MB of memory \([\d.]+ MB planned for the model alone\), 4 sequences of 2048 tokens, idle; will be "
+        r"unloaded in (99\d|1000) s",
         status,
     )
     (listed,) = [model for model in cli.json("models", "list")["models"] if model["loaded"]]
@@ -49,7 +50,7 @@ def test_the_place_of_a_model_is_shown_before_and_after_its_load(
     assert f"placement      planned: {gpu.WHERE}\n" in cli.process("models", "show", "bundled").stdout
     placed = cli.json("models", "load", "-m", "bundled", "--draft", "none")["placement"]
     assert placed == {"devices": ["Some GPU"], "layers": 5, "of": 7, "cpu_experts": 0}
-    assert f", {gpu.WHERE}, idle" in cli("daemon", "status").stdout
+    assert f", {gpu.WHERE}, 2 sequences of 2048 tokens, idle" in cli("daemon", "status").stdout
     assert f"placement      loaded: {gpu.WHERE}\n" in cli("models", "show", "bundled").stdout
     assert cli.json("models", "show", "bundled")["model"]["placement"] == placed
     cli("daemon", "stop")

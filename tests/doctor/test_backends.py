@@ -87,8 +87,14 @@ def only(found: Iterator[Finding]) -> Finding:
     [
         (USABLE, "ok", "x 1 runs on a GPU.", "None"),
         (MISSING, "problem", "not installed", "Install it: pip install llama-cpp-python"),
-        (KILLED, "problem", "ended by SIGILL", "--no-binary llama-cpp-python"),
-        (BROKEN, "problem", "a library is not there", "Install it again: pip install --force-reinstall"),
+        (KILLED, "problem", "ended by SIGILL", "Build it anew: `make install`, or the command"),
+        (BROKEN, "problem", "a library is not there", "Build it anew: `make install`, or the command"),
+        (
+            Report(error="its test did not end within 60 s"),
+            "problem",
+            "60 s",
+            "doctor` again: a GPU's driver",
+        ),
     ],
 )
 def test_the_line_of_llama_cpp(report: Report, level: str, sentence: str, remedy: str) -> None:

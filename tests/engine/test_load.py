@@ -256,11 +256,12 @@ def test_a_model_gets_the_sequences_and_layers_with_room_on_a_device(device: lis
         (one - 1, 2, "; 6 of 7 layers on Some GPU, as many as have room; no"),
         (0, 2, "; 0 of 7 layers on Some GPU, as many as have room; no"),
     ):
-        planned = plan_placement(model_at(TARGET), replace(config, prefill_chunk=0))
+        planned, settings = plan_placement(model_at(TARGET), replace(config, prefill_chunk=0))
         with load_engine(choose("bundled", "none"), config=config) as engine:
             assert engine.target.capabilities.max_sequences == engine.needs.sequences == sequences
             assert where in engine.reason and engine.config.chunk == DEVICE_CHUNK
             assert engine.placement == planned is not None
+            assert (settings.parallel, settings.n_ctx) == (sequences, 256)
     for device[0] in (0, one - 1):
         with pytest.raises(ModelTooLarge, match="are free"):
             load_engine(choose("bundled", "none"), config=config, free=one // 2)
