@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from localspec.client import Client
+from localspec.lsp.completions import VARIANTS
 from localspec.protocol.messages import Completions, Discovery, Trigger
 from tests.daemon.harness import client_of
 from tests.waiting import run
@@ -27,20 +28,19 @@ class Asking:
     def found(self) -> Discovery:
         return msgspec.json.decode((self._home / "runtime" / "daemon.json").read_bytes(), type=Discovery)
 
-    def completion(
-        self, file: Path, prefix: str, suffix: str = "", trigger: Trigger = "automatic", n: int = 1
-    ) -> Completions:
-        """Return the answer that an editor should get in a Python file."""
+    def completion(self, file: Path, prefix: str, trigger: Trigger = "automatic") -> Completions:
+        """Return the answer that an editor should get at the end of a Python file: the daemon keeps it."""
 
         async def ask(client: Client) -> Completions:
+            n = VARIANTS if trigger == "invoked" else 1
             where: dict[str, Any] = {"path": str(file), "language": "python", "trigger": trigger, "n": n}
-            return await client.complete(prefix, suffix, max_ms=MAX_MS, **where).result()
+            return await client.complete(prefix, "", max_ms=MAX_MS, **where).result()
 
         return self._with_client(ask)
 
-    def text(self, file: Path, prefix: str, suffix: str = "", trigger: Trigger = "automatic") -> str:
+    def text(self, file: Path, prefix: str, trigger: Trigger = "automatic") -> str:
         """The first item's text: there must be one."""
-        return self.completion(file, prefix, suffix, trigger).items[0].text
+        return self.completion(file, prefix, trigger).items[0].text
 
     def suggestions(self, event: str) -> float:
         """Return the number of suggestions with this event."""

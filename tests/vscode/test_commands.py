@@ -80,12 +80,15 @@ def test_a_language_is_excluded_and_let_in_again(editor: Editor, asking: Asking)
 
 
 def test_a_model_that_was_chosen_is_a_setting(editor: Editor) -> None:
-    settings = editor.home.parent / "data" / "User" / "settings.json"
+    def model() -> object:
+        settings = json.loads((editor.home.parent / "data" / "User" / "settings.json").read_text())
+        return settings.get("localspec.model")
+
     editor.command("localspec: Choose Model")
     editor.page.wait_for_selector("text=Which model should write completions?")
     editor.choose("stdlib-6m")
     editor.page.wait_for_selector("text=Completions now come from stdlib-6m")
-    until_sync(lambda: json.loads(settings.read_text())["localspec.model"] == "stdlib-6m", "it is kept")
+    until_sync(lambda: model() == "stdlib-6m", "it is kept")
     editor.open("chosen.py", BEFORE)
     editor.press("Alt+Backslash")
     editor.until_ghost()
@@ -95,7 +98,7 @@ def test_a_model_that_was_chosen_is_a_setting(editor: Editor) -> None:
     editor.choose("Choose Model")
     editor.page.wait_for_selector("text=Which model should write completions?")
     editor.choose("as configured")
-    until_sync(lambda: json.loads(settings.read_text())["localspec.model"] == "", "it is kept")
+    until_sync(lambda: model() == "", "it is kept")
 
 
 def test_a_workspace_is_learnt_and_forgotten(editor: Editor) -> None:

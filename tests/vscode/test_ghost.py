@@ -80,7 +80,7 @@ def test_what_is_dismissed_is_gone_until_something_is_typed(editor: Editor, aski
 def test_next_and_previous_go_through_what_the_daemon_has(editor: Editor, asking: Asking) -> None:
     first = invoked(editor, asking, "cycle.py")
     file = editor.workspace / "cycle.py"
-    texts = [item.text for item in asking.completion(file, BEFORE, trigger="invoked", n=3).items]
+    texts = [item.text for item in asking.completion(file, BEFORE, trigger="invoked").items]
     assert texts[0] == first and len(texts) > 1
     for key, shown in (
         *(("Alt+BracketRight", text) for text in (*texts[1:], first)),
@@ -95,7 +95,7 @@ def test_next_and_previous_go_through_what_the_daemon_has(editor: Editor, asking
 
 def test_brackets_that_the_editor_closes_belong_to_the_completion(editor: Editor, asking: Asking) -> None:
     file = editor.workspace / "brackets.py"
-    whole = asking.completion(file, BEFORE, trigger="invoked", n=3).items[0].text
+    whole = asking.text(file, BEFORE, trigger="invoked")
     begin = whole.index("(") - 1
     before, rest = BEFORE + whole[:begin], whole[begin:]
     editor.open("brackets.py", before)

@@ -66,10 +66,9 @@ export function activate(context: vscode.ExtensionContext): void {
       const other = (each: string): boolean => each !== language;
       await change<string[]>("excludedLanguages", (all) => (all.every(other) ? [...all, language] : all.filter(other)));
     },
-    trigger: async () => {
+    trigger: () => {
       completion.drop();
-      await server.start(true);
-      await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger");
+      return server.trigger();
     },
     restart: async () => {
       await server.stop();

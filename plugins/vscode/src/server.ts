@@ -5,13 +5,21 @@ import { homedir } from "node:os";
 import { join } from "node:path";
 
 import * as vscode from "vscode";
-import { ExecuteCommandRequest, LanguageClient, type Middleware, RevealOutputChannelOn, type ShowMessageRequestParams, State } from "vscode-languageclient/node";
+import {
+  ExecuteCommandRequest,
+  InlineCompletionRequest,
+  LanguageClient,
+  type Middleware,
+  RevealOutputChannelOn,
+  type ShowMessageRequestParams,
+  State,
+} from "vscode-languageclient/node";
 
 import { programName, serverSettings } from "./settings";
 import type { Report, Status } from "./status";
 
-/** Schemes of documents that users write in. */
-const SCHEMES = ["file", "untitled", "vscode-notebook-cell", "vscode-remote", "vscode-vfs"];
+/** Documents that users write in. */
+const SELECTOR = ["file", "untitled", "vscode-notebook-cell", "vscode-remote", "vscode-vfs"].map((scheme) => ({ scheme }));
 
 /** The client, whose own errors stand in the log alone. */
 class Client extends LanguageClient {
@@ -30,12 +38,17 @@ export class Server {
     private readonly log: vscode.LogOutputChannel,
   ) {}
 
-  /** The client of a server that runs; undefined if none can be started. Only the user has a failure repeated. */
-  start(isAsked = false): Promise<Client | undefined> {
-    if (isAsked && this.client === undefined && this.starting !== undefined) {
-      this.starting = this.starting.then((client) => client ?? this.open());
+  /** The client; undefined if the server cannot be started. At the user's request (`isAsked`) one that has failed is started again. */
+  async start(isAsked = false): Promise<Client | undefined> {
+    const starting = (this.starting ??= this.open());
+    const client = await starting;
+    if (!isAsked || client?.isRunning() || (await client?.start().then(() => true, () => false))) {
+      return client;
     }
-    return (this.starting ??= this.open());
+    if (this.starting === starting) {
+      this.starting = this.open();
+    }
+    return this.starting;
   }
 
   /** End the server; the daemon keeps running. */
@@ -50,6 +63,14 @@ export class Server {
     if (this.client?.isRunning()) {
       void this.client.sendNotification(method, params);
     }
+  }
+
+  /** Have the editor request items at the cursor, also for a text whose answer it has: that is one of another provider then. */
+  async trigger(): Promise<void> {
+    const feature = (await this.start(true))?.getFeature(InlineCompletionRequest.method);
+    feature?.clear();
+    feature?.register({ id: "localspec", registerOptions: { documentSelector: SELECTOR } });
+    await vscode.commands.executeCommand("editor.action.inlineSuggest.trigger");
   }
 
   /** Run a command of the server, which reports its failure. */
@@ -67,7 +88,7 @@ export class Server {
 
   private async open(): Promise<Client | undefined> {
     const client = new Client("localspec", "localspec", spawnServer, {
-      documentSelector: SCHEMES.map((scheme) => ({ scheme })),
+      documentSelector: SELECTOR,
       initializationOptions: serverSettings,
       middleware: this.middleware,
       outputChannel: this.log,
