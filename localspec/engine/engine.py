@@ -293,9 +293,8 @@ class Stream:
     def result(self) -> Result:
         """The result of the request, after the last chunk was read."""
         if self._result is None:
-            raise LocalspecError(
-                "the stream has not ended: it has no result yet", "Read it to its end, or call finish()."
-            )
+            message = "the stream has not ended: it has no result yet"
+            raise LocalspecError(message, "Read it to its end, or call finish().")
         return self._result
 
     def __iter__(self) -> Iterator[Delta]:

@@ -272,10 +272,8 @@ def add_draft(
 def _over_nodes(over_nodes: OverNodes | None, model: Model) -> OverNodes:
     _backend_of(model)  # raises if it cannot be imported
     if over_nodes is None:
-        raise InvalidOptions(
-            "a model over several machines runs in the daemon only",
-            "Leave out --no-daemon, or set none: `--opt nodes='[]'`, for GGUF `--opt rpc='[]'`.",
-        )
+        remedy = "Leave out --no-daemon, or set none: `--opt nodes='[]'`, for GGUF `--opt rpc='[]'`."
+        raise InvalidOptions("a model over several machines runs in the daemon only", remedy)
     return over_nodes
 
 

@@ -180,11 +180,8 @@ class PromptEncoder:
     def _template(self) -> ChatTemplate:
         vocabulary = self._vocabulary
         eos = b"" if vocabulary.eos is None else vocabulary.text_of(vocabulary.eos)
-        return ChatTemplate(
-            PLAIN if self._is_base else vocabulary.chat_template,
-            bos=vocabulary.bos_text,
-            eos=eos.decode("utf-8", "replace"),
-        )
+        template = PLAIN if self._is_base else vocabulary.chat_template
+        return ChatTemplate(template, bos=vocabulary.bos_text, eos=eos.decode("utf-8", "replace"))
 
     @cached_property
     def _is_base(self) -> bool:
@@ -236,10 +233,8 @@ class PromptEncoder:
         size = self._vocabulary.size
         unknown = next((token for token in prompt.tokens if not 0 <= token < size), None)
         if unknown is not None:
-            raise InvalidOptions(
-                f"the model has no token {unknown}",
-                f"Send token ids from 0 to {size - 1}, as `tokenize` returns them.",
-            )
+            remedy = f"Send token ids from 0 to {size - 1}, as `tokenize` returns them."
+            raise InvalidOptions(f"the model has no token {unknown}", remedy)
         return list(prompt.tokens)
 
     def _chat(self, prompt: ChatPrompt, max_tokens: int | None, *, cut: bool) -> Encoded:

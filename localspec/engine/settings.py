@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from typing import Any
 
 from localspec.home import workspace_of_file
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Prompt
 from localspec.speculation.sampling import COLD, SamplingParams
 
+SAMPLED = tuple(each.name for each in fields(SamplingParams) if each.init)
 DEFAULT_TAU = 0.3
 CHAT_TEMPERATURE = 0.7
 FIM_TOKENS = 256
@@ -54,18 +56,12 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         workspace = workspace_of_file(prompt.path)
     lossy = merged.verify == "threshold"
     reproducible = (temperature < COLD or merged.seed is not None) and not lossy
+    given: dict[str, Any] = {}
+    for name in SAMPLED:
+        if (value := getattr(merged, name)) is not None:
+            given[name] = value
     return Settings(
-        sampling=SamplingParams(
-            temperature=temperature,
-            top_k=merged.top_k or 0,
-            top_p=1.0 if merged.top_p is None else merged.top_p,
-            min_p=merged.min_p or 0.0,
-            repeat_penalty=1.0 if merged.repeat_penalty is None else merged.repeat_penalty,
-            frequency_penalty=merged.frequency_penalty or 0.0,
-            presence_penalty=merged.presence_penalty or 0.0,
-            repeat_last_n=merged.repeat_last_n,
-            logit_bias=merged.logit_bias or (),
-        ),
+        sampling=SamplingParams(**given | {"temperature": temperature}),
         proposer=merged.proposer or "auto",
         k=merged.k,
         tau=(merged.threshold or DEFAULT_TAU) if lossy else None,
