@@ -12,6 +12,7 @@ from localspec.cli import output
 from localspec.errors import INSTALL_MLX, LocalspecError, ModelError, ModelTooLarge
 from localspec.models.catalogue import BUNDLED
 from localspec.models.division import equal_layers, servers_of
+from localspec.models.machine import free_memory, has_device_code
 from localspec.models.model import NEEDS_MLX, Model, count, model_at, name_of, needs_mlx
 from localspec.models.needs import context_size
 from localspec.models.stores import TITLES
@@ -81,7 +82,6 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
     None if it is broken."""
     from localspec.engine.load import plan_placement, room_for
     from localspec.models.fit import plan_context
-    from localspec.models.machine import free_memory, has_device_code
 
     if model.problem is not None:
         return None

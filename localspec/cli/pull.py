@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -127,13 +128,19 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     from localspec.hub.choice import expected_speed, planned, proposed
     from localspec.hub.pull import room
 
-    free, dirs = room(memory_mb), load_config().model_dirs
-    cores, on_device = psutil.cpu_count(logical=False) or 1, has_device_code("gguf") or is_apple_silicon()
-    entry = proposed(free, cores, on_device=on_device)
+    there, dirs = None, load_config().model_dirs
+    if has_device_code("gguf") and not is_apple_silicon():
+        from localspec.backends.llama_cpp.native import free_bytes
+
+        there = free_bytes(load_config().engine)
+    cores, on_device = psutil.cpu_count(logical=False) or 1, there is not None or is_apple_silicon()
+    free = room(memory_mb) if there is None else there
+    entry = proposed(free, cores if there is None else math.inf, on_device=on_device)
     draft = None if flags.draft is False else entry.draft
     missing = [name for name in (entry.name, draft) if name and not is_here(name, dirs)]
     speed = "" if on_device else f", about {expected_speed(entry, cores):.0f} tokens a second"
-    machine = f"{size(free)} of memory free, {counted(cores, 'core')}, {'a' if on_device else 'no'} GPU"
+    place = "on the GPU" if there is not None else f"of memory, {'a' if on_device else 'no'} GPU"
+    machine = f"{size(free)} free {place}, {counted(cores, 'core')}"
     pair = f"{entry.name}, and {draft} as its draft model" if draft else entry.name
     memory = size(planned(entry))
     output.note(f"For this machine ({machine}): {pair}. For {entry.label}. Memory {memory}{speed}.")

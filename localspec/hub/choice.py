@@ -34,7 +34,7 @@ BYTES_PER_S = 15 * GB
 MOST_PER_S = 40 * GB
 """what the memory of a laptop gives all its cores"""
 DEVICE = 3
-"""times as many with a GPU, whose memory its driver alone knows"""
+"""times as many with a GPU that shares the memory"""
 MLX_FILES = (
     *("*.json", "model*.safetensors", "weights*.safetensors", "tokenizer.model", "*.tiktoken"),
     *("*.txt", "*.jinja"),
@@ -188,9 +188,10 @@ def needs(size: int) -> int:
     return size + size // 8 + PROCESS
 
 
-def proposed(free: int, cores: int, *, on_device: bool) -> Entry:
-    """The model of the catalogue to propose for ``free`` bytes of memory and so many cores: the largest one
-    for code that fits beside its draft model and is read fast enough, and is free for commercial use."""
+def proposed(free: int, cores: float, *, on_device: bool) -> Entry:
+    """The model of the catalogue to propose for ``free`` bytes of memory, and so many cores, any number for a
+    GPU's own memory: the largest one for code that fits beside its draft model, is read fast enough, and is
+    free for commercial use."""
     readable = (DEVICE if on_device else 1) * cores * BYTES_PER_CORE
 
     def fits(entry: Entry) -> bool:

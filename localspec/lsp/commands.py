@@ -86,7 +86,7 @@ async def choose_model(server: Server, arguments: list[Any]) -> str | None:
     name = (
         str(arguments[0])
         if arguments
-        else await _chosen(server, question, CONFIGURED, *(_name(each) for each in usable))
+        else await _chosen(server, question, *(_name(each) for each in usable), CONFIGURED)
     )
     if name is None:
         return None

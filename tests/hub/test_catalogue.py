@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
 from io import BytesIO
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from localspec.backends.llama_cpp import native
 from localspec.errors import DownloadBroken
 from localspec.hub import wheels
 from localspec.hub.choice import proposed
@@ -170,10 +172,12 @@ def test_a_full_disk_is_noticed_before(cli: Puller, monkeypatch: pytest.MonkeyPa
         (16, 4, False, "qwen2.5-coder:1.5b"),  # the next one is not for commercial use
         (16, 8, False, "qwen2.5-coder:7b"),
         (16, 8, True, "qwen2.5-coder:14b"),
+        (12, math.inf, True, "qwen2.5-coder:14b"),
+        (8, math.inf, True, "qwen2.5-coder:7b"),
         (0, 1, False, "qwen2.5-coder:0.5b"),
     ],
 )
-def test_a_model_for_the_machine_is_proposed(free_gb: int, cores: int, on_device: bool, name: str) -> None:
+def test_a_model_for_the_machine_is_proposed(free_gb: int, cores: float, on_device: bool, name: str) -> None:
     assert proposed(free_gb * GB, cores, on_device=on_device).name == name
 
 
@@ -184,7 +188,11 @@ def test_without_a_name_one_is_proposed_and_comes_if_wanted(
         monkeypatch.delitem(CATALOGUE, each)
     monkeypatch.setitem(CATALOGUE, "qwen2.5-coder:0.5b", ENTRY._replace(fim=True))
     done = cli("models", "pull")
-    assert done.returncode == 2 and "For this machine (" in done.stderr and "Add --yes" in done.stderr
+    assert done.returncode == 2 and " free of memory, no GPU, " in done.stderr and "Add --yes" in done.stderr
+    with monkeypatch.context() as patched:  # the GPU's memory is what counts
+        patched.setattr("localspec.cli.pull.has_device_code", lambda format: True)
+        patched.setattr(native, "free_bytes", lambda config: 24 * GB)
+        assert "For this machine (24.0 GB free on the GPU, " in cli("models", "pull").stderr
     assert cli.pull("--yes").read_bytes() == Q4
     done = cli("models", "pull")
     assert done.returncode == 0 and "Nothing to download: all of it is on this disk." in done.stderr

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+import psutil
 import pytest
 
 from tests.editors.found import ROOT, CodeServer, code_server
@@ -61,6 +62,7 @@ class Editor:
     """VS Code on one workspace, with one page to type in."""
 
     def __init__(self, root: Path, page: Any, url: str) -> None:
+        self.root = root
         self.workspace = root / "workspace"
         self.home = root / "home"
         self.page = page
@@ -181,15 +183,18 @@ def editing(root: Path) -> Iterator[Editor]:
     (root / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
     put_command(root)
     install(root, server)
-    with serving(root, server) as url, sync_api.sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=server.chromium, args=list(CHROMIUM))
-        page = browser.new_page(viewport=VIEW)
-        page.set_default_timeout(1000 * DEADLINE_S)
-        try:
+    try:
+        with serving(root, server) as url, sync_api.sync_playwright() as playwright:
+            browser = playwright.chromium.launch(executable_path=server.chromium, args=list(CHROMIUM))
+            page = browser.new_page(viewport=VIEW)
+            page.set_default_timeout(1000 * DEADLINE_S)
             yield Editor(root, page, url)
-        finally:
             browser.close()
-            localspec(root, "daemon", "stop")
+    finally:
+        until_sync(
+            lambda: not servers(root), "the extension's process ends"
+        )  # it would start the daemon again
+        localspec(root, "daemon", "stop")
 
 
 def command_of(root: Path) -> Path:
@@ -203,6 +208,19 @@ def put_command(root: Path) -> None:
     unfinished.write_text(f'#!/bin/sh\nexec {sys.executable} -m localspec "$@"\n')
     unfinished.chmod(0o755)
     unfinished.replace(command_of(root))
+
+
+def servers(root: Path) -> list[psutil.Process]:
+    """The language servers of an editor."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            is_server = process.cmdline()[-2:] == ["localspec", "lsp"]
+            if is_server and process.environ().get("LOCALSPEC_HOME") == str(root / "home"):
+                found.append(process)
+        except psutil.Error:  # it has ended, or is of another user
+            continue
+    return found
 
 
 def localspec(root: Path, *words: str) -> subprocess.CompletedProcess[str]:

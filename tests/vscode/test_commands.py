@@ -11,23 +11,10 @@ import pytest
 from tests.daemon.harness import gone
 from tests.memory.hostile_repository import repository
 from tests.vscode.asking import Asking
-from tests.vscode.editor import BEFORE, Editor, command_of, put_command
+from tests.vscode.editor import BEFORE, Editor, command_of, put_command, servers
 from tests.waiting import until_sync
 
 pytestmark = pytest.mark.slow
-
-
-def servers(editor: Editor) -> list[psutil.Process]:
-    """The language servers of this editor."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            is_server = process.cmdline()[-2:] == ["localspec", "lsp"]
-            if is_server and process.environ().get("LOCALSPEC_HOME") == str(editor.home):
-                found.append(process)
-        except psutil.Error:  # it has ended, or is of another user
-            continue
-    return found
 
 
 def kill(process: psutil.Process) -> None:
@@ -81,7 +68,7 @@ def test_a_language_is_excluded_and_let_in_again(editor: Editor, asking: Asking)
 
 def test_a_model_that_was_chosen_is_a_setting(editor: Editor) -> None:
     def model() -> object:
-        settings = json.loads((editor.home.parent / "data" / "User" / "settings.json").read_text())
+        settings = json.loads((editor.root / "data" / "User" / "settings.json").read_text())
         return settings.get("localspec.model")
 
     editor.command("localspec: Choose Model")
@@ -123,11 +110,11 @@ def test_where_the_cursor_comes_to_rest_the_model_reads_ahead(editor: Editor, as
 
 def test_the_daemon_is_restarted_with_the_server(editor: Editor, asking: Asking) -> None:
     editor.open("restarted.py", BEFORE)
-    pid, (server,) = asking.found().pid, servers(editor)
+    pid, (server,) = asking.found().pid, servers(editor.root)
     editor.command("localspec: Restart Daemon")
     editor.page.wait_for_selector("text=The daemon has started again")
     assert asking.found().pid != pid
-    until_sync(lambda: gone(server) and len(servers(editor)) == 1, "the server is another one")
+    until_sync(lambda: gone(server) and len(servers(editor.root)) == 1, "the server is another one")
     editor.focus("restarted.py")
     editor.press("Alt+Backslash")
     editor.until_ghost()
@@ -135,17 +122,16 @@ def test_the_daemon_is_restarted_with_the_server(editor: Editor, asking: Asking)
 
 def test_a_server_that_was_killed_is_started_again(editor: Editor) -> None:
     editor.open("killed.py", BEFORE)
-    (server,) = servers(editor)
+    (server,) = servers(editor.root)
     kill(server)
-    until_sync(lambda: len(servers(editor)) == 1, "another one has started")
+    until_sync(lambda: len(servers(editor.root)) == 1, "another one has started")
     editor.press("Alt+Backslash")
     editor.until_ghost()
 
 
 def test_a_missing_command_is_reported_once_and_found_once_it_is_there(editor: Editor) -> None:
-    root = editor.home.parent
     editor.command("Notifications: Clear All Notifications")
-    command_of(root).unlink()
+    command_of(editor.root).unlink()
     editor.start("missing.py", BEFORE)
     until_sync(
         lambda: "The command localspec was not found. Install localspec" in editor.facts(), "it is said"
@@ -153,16 +139,16 @@ def test_a_missing_command_is_reported_once_and_found_once_it_is_there(editor: E
     editor.type("lo")
     (notice,) = editor.notices()
     assert "The command localspec was not found. Install localspec" in notice
-    put_command(root)
+    put_command(editor.root)
     editor.press("Alt+Backslash")
     editor.until_ghost()
     editor.command("Notifications: Clear All Notifications")
 
 
 def test_a_window_that_is_gone_leaves_nothing_behind(editor: Editor, asking: Asking) -> None:
-    daemon, (before,) = asking.found().pid, servers(editor)
+    daemon, (before,) = asking.found().pid, servers(editor.root)
     editor.start("reloaded.py", BEFORE)
-    until_sync(lambda: gone(before) and len(servers(editor)) == 1, "the old window's server ends")
+    until_sync(lambda: gone(before) and len(servers(editor.root)) == 1, "the old window's server ends")
     assert asking.found().pid == daemon
     editor.press("Alt+Backslash")
     editor.until_ghost()
