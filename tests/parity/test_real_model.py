@@ -55,11 +55,12 @@ def chat(*texts: str) -> ChatPrompt:
 @pytest.mark.parametrize("sampling", SAMPLINGS)
 def test_every_proposer_says_what_plain_decoding_says(engine: Engine, sampling: str) -> None:
     options, accepted = SAMPLINGS[sampling], dict.fromkeys(PROPOSERS, 0)
+    exactness = "near-ties" if engine.target.capabilities.offloaded_bytes else "exact"
     for prompt in prompts(2):
         plain = asked(engine, prompt, cold=True, proposer="none", **options)
         for proposer, k in PROPOSERS.items():
             said = asked(engine, prompt, cold=True, proposer=proposer, k=k, **options)
-            assert (answer(said), said.stats.exactness) == (answer(plain), "exact")
+            assert (answer(said), said.stats.exactness) == (answer(plain), exactness)
             accepted[proposer] += said.stats.accepted
     assert all(accepted.values()), accepted
 
