@@ -108,10 +108,10 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
 def _over_servers(target: Model, config: EngineConfig) -> EngineConfig:
     """The settings with the number of layers that the servers of rpc have room for; an equal part for each
     machine where one cannot be asked now."""
-    from localspec.ranks.rpc import reached, shared
+    from localspec.ranks.rpc import reach_server, share_model
 
     try:
-        return shared(target, config, [reached(name, config) for name in config.rpc])
+        return share_model(target, config, [reach_server(name, config) for name in config.rpc])
     except LocalspecError as error:
         output.note(f"localspec: {error.message}: an equal part for each machine is assumed.")
         return replace(config, gpu_layers=equal_layers(target, config))

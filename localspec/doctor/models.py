@@ -21,7 +21,7 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks.link import Link
 from localspec.ranks.nodes import greet
-from localspec.ranks.rpc import reached
+from localspec.ranks.rpc import reach_server
 from localspec.wording import MB, size
 
 EDIT = "Correct it with `localspec config edit`; `localspec models list` shows the names."
@@ -73,7 +73,7 @@ def servers(config: Config) -> Iterator[Finding]:
             yield problem_of("rpc", error)
     for name, engine in named.items():
         try:
-            server = reached(name, engine, protocol)
+            server = reach_server(name, engine, protocol)
         except LocalspecError as error:
             yield problem_of("rpc", error, level="ok" if isinstance(error, EngineBusy) else "problem")
         else:

@@ -29,7 +29,7 @@ from localspec.errors import (
 )
 from localspec.memory.memory import Memory
 from localspec.models.directory import number_of
-from localspec.models.division import device_bytes, divide, nodes_of, part_of, rest_of, servers_of
+from localspec.models.division import device_bytes, divide_model, nodes_of, part_of, rest_of, servers_of
 from localspec.models.fit import needs_beside, needs_of, plan_context
 from localspec.models.gguf import GgufHeader
 from localspec.models.machine import free_memory, machine_name
@@ -210,7 +210,7 @@ def plan_placement(target: Model, config: EngineConfig) -> tuple[Placement | Non
     config = _adapt_settings(target, config)
     there = None if nodes_of(target, config) else _device_bytes(target, config)
     if there is not None:
-        config = divide(target, config, there, free_memory())
+        config = divide_model(target, config, there, free_memory())
     return placement_of(target, config), config
 
 
@@ -344,7 +344,7 @@ def _open_divided(
 
     def plan_load(there: int) -> tuple[EngineConfig, Needs]:
         here = free_memory() if free is None else free
-        plan = divide(pair.target, config, there, here)
+        plan = divide_model(pair.target, config, there, here)
         if pair.draft is not None and not config.parallel:  # it may take sequences of the target, not layers
             fewer = (msgspec.structs.replace(plan, parallel=n) for n in range(plan.parallel, 0, -1))
             beside = (each for each in fewer if count_bytes(each) + device_bytes(pair.draft, each) <= there)

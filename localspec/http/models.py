@@ -12,7 +12,7 @@ from typing import Any
 from localspec.client import Client
 from localspec.config import Config, load_config
 from localspec.errors import ModelError, ModelNotFound
-from localspec.models.library import find, settled
+from localspec.models.library import find, settle_name
 from localspec.models.model import place_of
 from localspec.models.template import PLAIN, texts_of
 from localspec.protocol.messages import ModelDescription
@@ -39,7 +39,7 @@ def configured() -> Config:
 def configured_model() -> str:
     """Return the name or path of the configured model. Raises :class:`InvalidOptions`."""
     config = configured()
-    return os.path.expanduser(settled(config.options.model or "", config.model_dirs))
+    return os.path.expanduser(settle_name(config.options.model or "", config.model_dirs))
 
 
 async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:

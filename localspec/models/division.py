@@ -70,7 +70,7 @@ def device_bytes(model: Model, config: EngineConfig) -> int:
     return part_of(model, config).needs(None, config).total
 
 
-def divide(target: Model, config: EngineConfig, there: int, here: int) -> EngineConfig:
+def divide_model(target: Model, config: EngineConfig, there: int, here: int) -> EngineConfig:
     """The settings to load a GGUF model with ``there`` bytes of other devices, and ``here`` bytes of this.
 
     All layers go there, or those that are set, with as many sequences as have room, at least one; otherwise

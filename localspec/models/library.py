@@ -1,7 +1,7 @@
 """The lookup of models by name or path, and the configuration's sections that apply to a model.
 
 A name of a bundled model means that model, a path the file or directory there, ``auto`` the default model
-(:func:`settled`). Every other name is looked up so:
+(:func:`settle_name`). Every other name is looked up so:
 
 1. A name in full, that of the list or of a store.
 2. A ``family:size``, such as ``qwen2.5-coder:7b``.
@@ -51,7 +51,7 @@ def find(name: str, model_dirs: tuple[str, ...] = (), *, format: Format | None =
     Raises :class:`ModelNotFound`, naming the nearest, :class:`ModelAmbiguous`, naming the matches, and
     :class:`ModelInvalid` for one that cannot be used.
     """
-    name = settled(name, model_dirs)
+    name = settle_name(name, model_dirs)
     if bundled := BUNDLED_NAMES.get(name.lower()):  # no other model can have these
         return Model(bundled_model(bundled), "gguf")
     path = _path(name)
@@ -78,7 +78,7 @@ def find_all(name: str, model_dirs: tuple[str, ...] = ()) -> list[Model]:
 
     Raises as :func:`find`.
     """
-    wanted, known = settled(name, model_dirs).lower(), recent_disk(model_dirs).found
+    wanted, known = settle_name(name, model_dirs).lower(), recent_disk(model_dirs).found
     family = [each for each in known if _is_of(each, wanted)]
     return family or [*in_formats(name, model_dirs), *meant(wanted, known)]
 
@@ -93,7 +93,7 @@ def places_of(name: str, model_dirs: tuple[str, ...] = ()) -> set[str]:
     return {each.place for each in in_formats(name, model_dirs)}
 
 
-def settled(name: str, model_dirs: tuple[str, ...] = ()) -> str:
+def settle_name(name: str, model_dirs: tuple[str, ...] = ()) -> str:
     """Return the name that ``auto`` stands for: the catalogue's default model where it is on this disk and
     usable, otherwise the bundled one. Another name is returned as it is."""
     if name != AUTO:
@@ -225,7 +225,7 @@ class Sections:
     def merged(self, given: Options) -> Options:
         """``given`` over all that the configuration sets, with a name for the model ``auto``; reads the disk
         for that, or if there are sections."""
-        model = settled(self._wanted(given), self.config.model_dirs)
+        model = settle_name(self._wanted(given), self.config.model_dirs)
         for name in self.of_model(model):
             given = given.over(self.config.models[name].options)
         return replace(given.over(self.config.options), model=model)

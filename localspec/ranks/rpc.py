@@ -22,7 +22,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, NodeLost
-from localspec.models.division import divide
+from localspec.models.division import divide_model
 from localspec.models.machine import free_memory
 from localspec.models.model import Model
 from localspec.models.needs import context_size
@@ -69,7 +69,7 @@ class Server(NamedTuple):
     beats: bool
 
 
-def reached(name: str, config: EngineConfig, protocol: str | None = None) -> Server:
+def reach_server(name: str, config: EngineConfig, protocol: str | None = None) -> Server:
     """The server of this name. Raises :class:`NodeLost` where none answers, :class:`EngineBusy` for one that
     has a client, and :class:`InvalidOptions` for an address that is not allowed, or another ``protocol``."""
     address = _allowed(name, config)
@@ -183,19 +183,19 @@ def _asked(asking: socket.socket) -> int:
     raise TimeoutError
 
 
-def shared(
+def share_model(
     model: Model, config: EngineConfig, servers: Sequence[Server], here: int | None = None
 ) -> EngineConfig:
     """The settings with the number of layers for these servers and this machine's GPUs, and as many sequences
-    as have room there and in ``here`` bytes, None: all that are free; see :func:`divide`. Experts stay with
-    their layers unless they are set: otherwise each layer would send its tokens here and back. The context is
-    not lowered."""
+    as have room there and in ``here`` bytes, None: all that are free; see :func:`divide_model`. Experts stay
+    with their layers unless they are set: otherwise each layer would send its tokens here and back. The
+    context is not lowered."""
     from localspec.backends.llama_cpp import native
 
     n_ctx = context_size(model.description.context, config)
     config = replace(config, cpu_experts=max(0, config.cpu_experts), n_ctx=n_ctx)
     free = int(USABLE * sum(each.free for each in servers)) + (native.free_bytes(config) or 0)
-    return divide(model, config, free, free_memory() if here is None else here)
+    return divide_model(model, config, free, free_memory() if here is None else here)
 
 
 def prepared(
@@ -205,14 +205,16 @@ def prepared(
     bytes that are free at the servers' addresses.
 
     ``lost`` is called, from any thread, with the error by which a server was lost: it must end this process,
-    as native code waits for the server, or aborts. Raises as :func:`reached` and :func:`shared`.
+    as native code waits for the server, or aborts. Raises as :func:`reach_server` and :func:`share_model`.
     """
     from localspec.backends.llama_cpp import rpc
 
     protocol = rpc.protocol()
-    by_address = {each.address: each for each in (reached(name, config, protocol) for name in config.rpc)}
+    by_address = {
+        each.address: each for each in (reach_server(name, config, protocol) for name in config.rpc)
+    }
     servers = [*by_address.values()]
-    planned = shared(model, config, servers, here)
+    planned = share_model(model, config, servers, here)
     rpc.on_abort(partial(_aborted, servers, lost))
     for server in servers:
         if server.beats:

@@ -8,7 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from localspec.errors import ModelTooLarge
-from localspec.models.division import divide, part_of, rest_of
+from localspec.models.division import divide_model, part_of, rest_of
 from localspec.models.gguf import GgufHeader
 from localspec.models.model import Model, model_at
 from localspec.protocol.requests import EngineConfig
@@ -20,7 +20,7 @@ MIB = 1 << 20
 
 def places(model: Model, config: EngineConfig, *free_mb: float) -> list[tuple[int, int, int]]:
     """Layers there, layers whose experts stay here, and sequences, with so many MB of other devices."""
-    plans = [divide(model, config, int(each * MB), 1000 * MB) for each in free_mb]
+    plans = [divide_model(model, config, int(each * MB), 1000 * MB) for each in free_mb]
     return [(plan.gpu_layers, max(0, plan.cpu_experts), plan.parallel) for plan in plans]
 
 
@@ -37,9 +37,9 @@ def test_what_does_not_fit_on_a_device_is_divided(tmp_path: Path) -> None:
     with pytest.raises(
         ModelTooLarge, match=r"2 layers of .* \(gpu_layers\) need .* where 1\.0 MB can be used"
     ):
-        divide(dense, replace(config, gpu_layers=2), MB, 1000 * MB)
+        divide_model(dense, replace(config, gpu_layers=2), MB, 1000 * MB)
     with pytest.raises(ModelTooLarge, match=r" need 14\.1 MB of other devices, where 12\.0 MB can"):
-        divide(dense, replace(config, gpu_layers=2, parallel=4), 12 * MB, 1000 * MB)
+        divide_model(dense, replace(config, gpu_layers=2, parallel=4), 12 * MB, 1000 * MB)
 
 
 def test_the_context_is_lowered_last() -> None:
@@ -49,7 +49,7 @@ def test_the_context_is_lowered_last() -> None:
     one = part_of(dense, replace(config, gpu_layers=2)).needs(None, usual).total
 
     def planned(config: EngineConfig, there: int, here: int) -> tuple[int, int]:
-        plan = divide(dense, config, there, here)
+        plan = divide_model(dense, config, there, here)
         return plan.gpu_layers, plan.n_ctx
 
     assert planned(config, 0, here) == (0, 0)

@@ -22,7 +22,7 @@ from localspec.models.needs import size_of
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import rpc
 from localspec.ranks.nodes import private_server
-from localspec.ranks.rpc import Server, reached, shared
+from localspec.ranks.rpc import Server, reach_server, share_model
 from localspec.wording import MB
 from tests.models.ggufs import TARGET
 
@@ -58,7 +58,7 @@ def listening(answer: Callable[[int], bytes]) -> Iterator[str]:
 
 def test_a_server_states_its_memory() -> None:
     with listening(ANSWERS.__getitem__) as address:
-        server = reached(address, PRIVATE, "7.0.0")
+        server = reach_server(address, PRIVATE, "7.0.0")
     assert (server.address, server.free, server.beats) == (address, 200 * MB, False)
 
 
@@ -74,7 +74,7 @@ def test_another_protocol_is_refused_before_the_library_sees_it(
     answer: Callable[[int], bytes], error: type[LocalspecError], why: str
 ) -> None:
     with listening(answer) as address, pytest.raises(error, match=why):
-        reached(address, PRIVATE, "6.1.0")
+        reach_server(address, PRIVATE, "6.1.0")
 
 
 def test_a_server_that_is_silent_or_not_there_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,10 +82,10 @@ def test_a_server_that_is_silent_or_not_there_is_lost(monkeypatch: pytest.Monkey
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
         with pytest.raises(NodeLost, match="is silent: it has a client, is stopped, or is none"):
-            reached(address, PRIVATE)
+            reach_server(address, PRIVATE)
     for name in (address, "127.0.0.1:99999", "mac..b:50052"):
         with pytest.raises(NodeLost, match="no RPC server answers|cannot be found"):
-            reached(name, PRIVATE)
+            reach_server(name, PRIVATE)
 
 
 def test_bytes_one_by_one_do_not_keep_it_waiting() -> None:
@@ -97,7 +97,7 @@ def test_bytes_one_by_one_do_not_keep_it_waiting() -> None:
 
 def test_a_public_address_is_refused_with_the_tunnel_to_use() -> None:
     with pytest.raises(InvalidOptions) as refused:
-        reached("8.8.8.8:50052", PRIVATE)
+        reach_server("8.8.8.8:50052", PRIVATE)
     assert "ssh -N" in refused.value.remedy
     assert "-L 50052:127.0.0.1:50052 8.8.8.8" in refused.value.remedy
     for address in ("8.8.8.8:50052", "0.0.0.0:50052"):
@@ -128,15 +128,15 @@ def test_servers_get_as_many_layers_as_they_have_room_for(monkeypatch: pytest.Mo
 
     def layers(free: int, wanted: int = -1) -> int:
         config = EngineConfig(n_ctx=256, rpc=SMALL.rpc, gpu_layers=wanted)
-        return shared(model, config, [Server("b:1", "10.0.0.2:1", free, 0.001, True)]).gpu_layers
+        return share_model(model, config, [Server("b:1", "10.0.0.2:1", free, 0.001, True)]).gpu_layers
 
     assert native.gpus() == [] and [layers(0), layers(1000 * MB), layers(1000 * MB, 99)] == [0, most, most]
     assert layers(1000 * MB, 2) == 2
-    assert [shared(model, EngineConfig(rpc=("b:1",)), [], n * MB).parallel for n in (0, 1000)] == [1, 2]
+    assert [share_model(model, EngineConfig(rpc=("b:1",)), [], n * MB).parallel for n in (0, 1000)] == [1, 2]
     with pytest.raises(ModelTooLarge, match="2 layers of stdlib-6m .* need .* where 0.0 kB can be used"):
         layers(0, 2)
     monkeypatch.setattr(GgufHeader, "has_experts", True)
-    assert shared(model, SMALL, [], 0).cpu_experts == 0
+    assert share_model(model, SMALL, [], 0).cpu_experts == 0
 
 
 def test_a_library_without_rpc_or_for_another_protocol_is_refused(
