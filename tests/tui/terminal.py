@@ -58,8 +58,8 @@ class Terminal:
         self._run("set-buffer", text, ";", "paste-buffer", "-p")
 
     def pane(self) -> str:
-        """Return the text on the terminal."""
-        return self._run("capture-pane", "-p")
+        """Return the text on the terminal, without the blanks at the ends of lines that tmux may pad."""
+        return re.sub(r" +$", "", self._run("capture-pane", "-p"), flags=re.MULTILINE)
 
     def until(self, condition: Callable[[str], bool], what: str) -> str:
         """Wait until the window satisfies ``condition``; returns what is seen then."""
