@@ -166,14 +166,15 @@ def test_a_path_may_have_spaces(editor: Editor, tmp_path: Path) -> None:
 
 
 def test_learning_that_never_began_can_be_begun_again(editor: Editor, tmp_path: Path) -> None:
-    program = tmp_path / "localspec"
+    program, learnt = tmp_path / "localspec", tmp_path / "learnt.py"
+    learnt.write_text("import os\n")
     editor.lua("vim.o.cmdheight = 5")
     editor.setup(command=str(program))
-    command(editor, f"prime {tmp_path}")
+    command(editor, f"prime {learnt}")
     editor.until_notice("was not found")
     program.write_text(f'#!/bin/sh\nexec {shlex.join(COMMAND)} "$@"\n')
     program.chmod(0o755)
-    command(editor, f"prime {tmp_path}")
+    command(editor, f"prime {learnt}")
     editor.until_notice("Learnt ")
 
 

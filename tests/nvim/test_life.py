@@ -72,7 +72,7 @@ def test_a_daemon_that_cannot_start_is_reported_once(editor: Editor, home: Path,
     editor.until_suggested(tmp_path / "a.py")
     config = home / "config" / "config.toml"
     right = config.read_text()
-    config.write_text(right + "[option]\nmodel = 1\n")
+    config.write_text(right + "[options]\nmodel = 1\n")
     try:
         victim = daemon()
         victim.kill()
