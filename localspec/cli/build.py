@@ -89,16 +89,16 @@ def build(lock: Path, options: tuple[str, ...]) -> Path:
     ):
         for line in running.stdout or ():
             file.write(line)
-            shown = COLOUR.sub("", line).strip()
-            if shown and (FAULT.search(shown) or "CMake Error" in "".join(faults)):
-                faults.append(shown)
-            if step := STEP.match(line.strip()):
+            line = COLOUR.sub("", line).strip()
+            if line and len(faults) < MOST_FAULTS and (FAULT.search(line) or "CMake Error" in str(faults)):
+                faults.append(line)
+            if step := STEP.match(line):
                 done, all_steps = map(int, step.groups())
                 progress(f"llama.cpp: compiling, step {done} of {all_steps}", done / all_steps)
             elif "Configuring CMake" in line:
                 progress("llama.cpp: configuring", 0.0)
         if running.wait():
-            text = "\n".join((f"llama.cpp could not be compiled: {log}", *faults[:MOST_FAULTS]))
+            text = "\n".join((f"llama.cpp could not be compiled: {log}", *faults))
             raise BackendUnavailable(text, "Then run `make install` again.")
         (built,) = Path(place).glob("*.whl")
         return Path(shutil.copy(built, folder / f"{os.getpid()}.part")).replace(folder / built.name)
