@@ -125,7 +125,7 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     """Propose a model for this machine, with its draft model; returns the names of those to download, none
     where both are here, or None if the user does not agree. Raises :class:`InvalidOptions` where no question
     is possible."""
-    from localspec.hub.choice import expected_speed, planned, proposed
+    from localspec.hub.choice import expected_speed, planned, propose_model
     from localspec.hub.pull import room
 
     there, dirs = None, load_config().model_dirs
@@ -135,7 +135,7 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
         there = free_bytes(load_config().engine)
     cores, on_device = psutil.cpu_count(logical=False) or 1, there is not None or is_apple_silicon()
     free = room(memory_mb) if there is None else there
-    entry = proposed(free, cores if there is None else math.inf, on_device=on_device)
+    entry = propose_model(free, cores if there is None else math.inf, on_device=on_device)
     draft = None if flags.draft is False else entry.draft
     missing = [name for name in (entry.name, draft) if name and not is_here(name, dirs)]
     speed = "" if on_device else f", about {expected_speed(entry, cores):.0f} tokens a second"

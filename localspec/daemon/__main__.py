@@ -11,9 +11,9 @@ import sys
 from functools import partial
 
 from localspec.daemon import server
-from localspec.http.server import served
+from localspec.http.server import serve_http
 
-main = partial(server.main, served)
+main = partial(server.main, serve_http)
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -37,7 +37,7 @@ def lacking() -> list[str]:
 
 
 @asynccontextmanager
-async def served(config: Config, daemon: Daemon) -> AsyncIterator[str]:
+async def serve_http(config: Config, daemon: Daemon) -> AsyncIterator[str]:
     """Serve HTTP while entered, each request as a client of the daemon; yields the address.
 
     Raises :class:`DaemonUnavailable` if a package is missing or the port cannot be opened.

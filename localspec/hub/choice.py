@@ -188,7 +188,7 @@ def needs(size: int) -> int:
     return size + size // 8 + PROCESS
 
 
-def proposed(free: int, cores: float, *, on_device: bool) -> Entry:
+def propose_model(free: int, cores: float, *, on_device: bool) -> Entry:
     """The model of the catalogue to propose for ``free`` bytes of memory, and so many cores, any number for a
     GPU's own memory: the largest one for code that fits beside its draft model, is read fast enough, and is
     free for commercial use."""

@@ -110,7 +110,7 @@ def _left_to_cgroup(own: Path, root: Path) -> int | None:
     name = next((line[3:] for line in lines if line.startswith("0::")), None)
     if name is None:
         return None
-    # Where the group's name leads out of what is mounted here, the mounted root is ours.
+    # A path with `..` names a group outside of this mount: then the limits of the mounted root hold.
     group = root / name.lstrip("/")
     groups = [each for each in (group, *group.parents) if each == root or root in each.parents]
     left = [found for each in groups if (found := _left_to(each)) is not None]

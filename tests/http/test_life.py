@@ -16,7 +16,7 @@ from localspec.client import connect
 from localspec.config import Config
 from localspec.daemon.daemon import Daemon
 from localspec.errors import DaemonUnavailable
-from localspec.http.server import served
+from localspec.http.server import serve_http
 from tests.client.conftest import own_home
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, write_config
 from tests.http.server import _status, opened, server_of
@@ -83,7 +83,7 @@ def test_a_port_that_others_have_is_named_and_the_daemon_goes_on() -> None:
 async def test_a_package_that_is_not_installed_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     with pytest.raises(DaemonUnavailable, match="the HTTP server lacks uvicorn") as raised:
-        async with served(Config(), Daemon(Config())):
+        async with serve_http(Config(), Daemon(Config())):
             pass
     assert raised.value.remedy.startswith("Install it") and "[http]" in raised.value.remedy
 

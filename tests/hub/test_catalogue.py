@@ -14,7 +14,7 @@ import pytest
 from localspec.backends.llama_cpp import native
 from localspec.errors import DownloadBroken
 from localspec.hub import wheels
-from localspec.hub.choice import proposed
+from localspec.hub.choice import propose_model
 from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry, Wheels
 from localspec.wording import GB
 from tests.cli.harness import ended
@@ -178,7 +178,7 @@ def test_a_full_disk_is_noticed_before(cli: Puller, monkeypatch: pytest.MonkeyPa
     ],
 )
 def test_a_model_for_the_machine_is_proposed(free_gb: int, cores: float, on_device: bool, name: str) -> None:
-    assert proposed(free_gb * GB, cores, on_device=on_device).name == name
+    assert propose_model(free_gb * GB, cores, on_device=on_device).name == name
 
 
 def test_without_a_name_one_is_proposed_and_comes_if_wanted(

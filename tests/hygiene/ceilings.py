@@ -67,7 +67,7 @@ FAULTS = {
     "inner imports of what is loaded": 0,
     "inner imports": 91,
     "constants below functions": 235,
-    "participles": 256,
+    "participles": 253,
     "class names of several modules": 52,
 }
 """numbers of faults (:mod:`.faults`), which only fall; goal: 40 inner imports"""

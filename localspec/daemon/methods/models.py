@@ -42,7 +42,7 @@ async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -
         daemon.pool.lease(key, exchange.model_progress, keep_alive_s=params.keep_alive_s) as lease,
     ):
         pass
-    return described(daemon.pool, lease.worker, lease.pair)
+    return describe_worker(daemon.pool, lease.worker, lease.pair)
 
 
 async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize) -> messages.Tokenized:
@@ -65,7 +65,7 @@ async def unload(daemon: Daemon, exchange: Exchange, params: messages.ModelUnloa
     return messages.Unloaded(tuple(await daemon.pool.unload(params.model)))
 
 
-def described(pool: Pool, worker: WorkerProcess, pair: Pair) -> messages.LoadedModel:
+def describe_worker(pool: Pool, worker: WorkerProcess, pair: Pair) -> messages.LoadedModel:
     """The description of a worker's loaded model, as it is used in ``pair``."""
     ready, held = worker.ready.result(), [each for each in worker.drafts if each.loaded]
     return messages.LoadedModel(

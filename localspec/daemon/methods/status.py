@@ -8,7 +8,7 @@ import time
 from localspec import home
 from localspec._version import __version__
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.methods.models import described, resident_bytes
+from localspec.daemon.methods.models import describe_worker, resident_bytes
 from localspec.daemon.relay import Exchange
 from localspec.errors import EngineBusy
 from localspec.protocol import messages
@@ -39,7 +39,7 @@ async def daemon_status(
         resident_bytes=resident_bytes(os.getpid()),
         connections=len(daemon.connections),
         running=len(daemon.busy),
-        models=tuple(described(daemon.pool, worker, worker.pair) for worker, _ in daemon.pool.loaded()),
+        models=tuple(describe_worker(daemon.pool, worker, worker.pair) for worker, _ in daemon.pool.loaded()),
         settings=daemon.settings.state(),
         http=daemon.http,
         http_problem=None if problem is None else problem.message,
