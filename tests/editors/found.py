@@ -17,8 +17,8 @@ PLACE = Path(os.environ.get("LOCALSPEC_EDITORS", ROOT / ".editors")).absolute()
 VSCODE = PLACE / "vscode"
 LSP_MODE = PLACE / "lsp-mode"
 NEOVIM_SUITES = {"trixie": PLACE / "neovim-0.10", "forky": PLACE / "neovim-0.12"}
-NEOVIMS = ("0.7", "0.10", "0.12")
-"""the versions that are tested: Debian 12's, 13's and 14's"""
+NEOVIMS = ("0.10", "0.12")
+"""the versions that are tested: Debian 13's and 14's"""
 
 
 class Program(NamedTuple):

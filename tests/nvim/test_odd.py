@@ -33,15 +33,16 @@ def quiet(editor: Editor) -> object:
 def test_an_answer_that_comes_too_late_is_not_shown(editor: Editor, tmp_path: Path, leave: str) -> None:
     editor.until_suggested(tmp_path / "a.py")
     (server,) = servers(editor)
-    editor.open(tmp_path / "b.py", "import os\n" + SINGLE[:-1] + "\n")
+    editor.open(tmp_path / "b.py", SINGLE[:-1])
     asked = len(editor.asked)
     server.suspend()  # so that it answers only afterwards
     editor.type(SINGLE[-1])
     editor.until(lambda: len(editor.asked) > asked, "it is asked")
-    editor.lua("require('localspec').set('automatic', false)")
+    editor.lua("vim.o.eventignore = 'all'")  # so that the request is not cancelled
     editor.lua("LATE = #SPOKEN; " + leave)
     server.resume()
     editor.until(lambda: editor.lua("return SPOKEN[LATE].items"), "it is answered")
+    editor.lua("vim.o.eventignore = ''")
     editor.settled()
     assert not editor.ghost
     assert not editor.lua("return require('localspec').is_visible()")

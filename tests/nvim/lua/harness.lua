@@ -1,4 +1,4 @@
---- Tests inside Neovim: `nvim --headless --clean -l`-like, but for 0.7: `-c "luafile harness.lua"`, with the
+--- Tests inside Neovim: `nvim --headless --clean -c "luafile harness.lua"`, with the
 --- files to run in $TESTS, one a line. Failures are written to stderr, and tell by the exit code.
 
 local failures, count = {}, 0

@@ -32,14 +32,9 @@ test("a line's end takes it all; further lines come below", function()
   equal(nil, drawn(buf))
 end)
 
-test("in the middle of a line what stands behind moves aside, or is drawn again", function()
+test("in the middle of a line what stands behind moves aside", function()
   local buf = buffer({ "f(日)\tx" }, { tabstop = 8 })
   ghost.draw(buf, 0, #"f(日", ", b")
   local mark = drawn(buf)
-  if ghost.HAS_INLINE then
-    equal({ "inline", { { ", b", "LocalspecSuggestion" } } }, { mark.virt_text_pos, mark.virt_text })
-  else
-    equal("overlay", mark.virt_text_pos)
-    equal({ { ", b", "LocalspecSuggestion" }, { ")        x", "LocalspecRest" } }, mark.virt_text)
-  end
+  equal({ "inline", { { ", b", "LocalspecSuggestion" } } }, { mark.virt_text_pos, mark.virt_text })
 end)

@@ -26,22 +26,11 @@ local function run(command, arguments, done)
   return own
 end
 
---- The nearest directory around this one that has a `.git`, which in worktrees and submodules is a file.
-local function root_of(directory)
-  local place, below = vim.loop.fs_realpath(directory) or directory, nil
-  while place ~= below do
-    if vim.loop.fs_stat(place .. "/.git") then
-      return place
-    end
-    place, below = vim.fn.fnamemodify(place, ":h"), place
-  end
-end
-
 --- The workspace: the git root of the file or of the current directory, or else the current directory.
 local function workspace()
-  local name, current = vim.api.nvim_buf_get_name(0), vim.fn.getcwd()
-  local is_file = name ~= "" and vim.bo.buftype == ""
-  return is_file and root_of(vim.fn.fnamemodify(name, ":h")) or root_of(current) or current
+  local current = vim.fn.getcwd()
+  local path = vim.fs.root(0, ".git") or vim.fs.root(current, ".git") or current
+  return vim.uv.fs_realpath(path) or path
 end
 
 --- Switch completions everywhere, in this buffer, or for its filetype; `wanted` maps the old state to the new one.
@@ -93,9 +82,7 @@ local ACTIONS = {
     vim.api.nvim_echo({ { "localspec: " .. message } }, true, {})
   end,
 
-  trigger = function()
-    completion.trigger()
-  end,
+  trigger = completion.trigger,
 
   restart = function()
     run("restartDaemon")

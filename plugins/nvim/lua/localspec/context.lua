@@ -10,7 +10,6 @@ local LARGEST = 1024 * 1024
 ---@field buf integer
 ---@field tick integer
 ---@field row integer 0-based
----@field col integer 0-based, in bytes
 ---@field first integer the first line
 ---@field last integer the line after the last one
 ---@field prefix string
@@ -18,20 +17,15 @@ local LARGEST = 1024 * 1024
 
 ---@return localspec.Context
 local function around(buf, row, col, first, last)
-  local lines = vim.api.nvim_buf_get_lines(buf, first, last, false)
-  local at = row - first + 1
-  local before = { unpack(lines, 1, at - 1) }
-  local behind = { lines[at]:sub(col + 1), unpack(lines, at + 1) }
-  before[at] = lines[at]:sub(1, col)
+  local bottom = math.min(last, vim.api.nvim_buf_line_count(buf)) - 1
   return {
     buf = buf,
     tick = vim.api.nvim_buf_get_changedtick(buf),
     row = row,
-    col = col,
     first = first,
     last = last,
-    prefix = table.concat(before, "\n"),
-    suffix = table.concat(behind, "\n"),
+    prefix = table.concat(vim.api.nvim_buf_get_text(buf, first, 0, row, col, {}), "\n"),
+    suffix = table.concat(vim.api.nvim_buf_get_text(buf, row, col, bottom, -1, {}), "\n"),
   }
 end
 
@@ -47,9 +41,6 @@ function M.typed_since(origin, buf, row, col)
   if buf ~= origin.buf or row < origin.row then
     return nil
   end
-  if row == origin.row and col == origin.col and vim.api.nvim_buf_get_changedtick(buf) == origin.tick then
-    return ""
-  end
   local now = around(buf, row, col, origin.first, origin.last + row - origin.row)
   if now.suffix == origin.suffix and vim.startswith(now.prefix, origin.prefix) then
     return now.prefix:sub(#origin.prefix + 1)
@@ -64,12 +55,9 @@ end
 
 --- Return true if a buffer is shown in diff mode.
 local function is_compared(buf)
-  for _, window in ipairs(vim.fn.win_findbuf(buf)) do
-    if vim.wo[window].diff then
-      return true
-    end
-  end
-  return false
+  return vim.iter(vim.fn.win_findbuf(buf)):any(function(window)
+    return vim.wo[window].diff
+  end)
 end
 
 --- Return true if text of this buffer may be sent: a loaded, modifiable file that is neither large nor excluded. The

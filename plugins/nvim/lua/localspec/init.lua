@@ -32,8 +32,8 @@ end
 --- Set up the plugin; may be called again with other settings. See `:help localspec-settings`.
 ---@param given table?
 function M.setup(given)
-  if vim.fn.has("nvim-0.7") == 0 then
-    return vim.notify("localspec: Neovim 0.7 or newer is needed", vim.log.levels.ERROR)
+  if vim.fn.has("nvim-0.10") == 0 then
+    return vim.notify("localspec: Neovim 0.10 or newer is needed", vim.log.levels.ERROR)
   end
   settings = require("localspec.settings").checked(given or {})
   require("localspec.ghost").define_highlights()

@@ -15,8 +15,7 @@ local ACTIONS = {
   trigger = { call = "trigger()", always = true },
 }
 
-local NONE = {}
----@type table<string, table> earlier mappings by key
+---@type table<string, table|false> earlier mappings by key; false: none
 local mapped = {}
 
 local function plug(name)
@@ -40,30 +39,20 @@ end
 
 --- The mapping that a key has in every buffer, if it has one.
 local function mapping_of(key)
-  for _, mapping in ipairs(vim.api.nvim_get_keymap("i")) do
-    if termcodes(mapping.lhs) == termcodes(key) then
-      return mapping
-    end
-  end
+  return vim.iter(vim.api.nvim_get_keymap("i")):find(function(mapping)
+    return termcodes(mapping.lhs) == termcodes(key)
+  end)
 end
 
 local function rhs_of(mapping)
   return (mapping.rhs or ""):gsub("<[Ss][Ii][Dd]>", ("<SNR>%d_"):format(mapping.sid))
 end
 
---- Map a name to the same as a mapping. (0.7 has no mapset.)
+--- Map a name to the same as a mapping.
 local function define(name, mapping)
-  local is_script = mapping.script == 1
-  vim.api.nvim_set_keymap("i", name, rhs_of(mapping), {
-    noremap = mapping.noremap == 1 and not is_script,
-    script = is_script,
-    expr = mapping.expr == 1,
-    silent = mapping.silent == 1,
-    nowait = mapping.nowait == 1,
-    callback = mapping.callback,
-    replace_keycodes = mapping.replace_keycodes == 1 or nil,
-    desc = mapping.desc,
-  })
+  local copy = vim.tbl_extend("force", mapping, { lhs = name, lhsraw = termcodes(name), mode = "i" })
+  copy.lhsrawalt = nil
+  vim.fn.mapset(copy)
 end
 
 --- The keys that a mapping gives now.
@@ -89,8 +78,8 @@ local function keep(mapping, key, name, itself)
       local now = keys_of(mapping)
       return vim.startswith(now, raw) and termcodes(itself) .. now:sub(#raw + 1) or now
     end
-    -- Not by vim.keymap.set, which in 0.7 always replaces key codes.
-    vim.api.nvim_set_keymap("i", name, "", { callback = keys, expr = true, silent = mapping.silent == 1 })
+    local options = { expr = true, remap = true, silent = mapping.silent == 1, replace_keycodes = false }
+    vim.keymap.set("i", name, keys, options)
   end
 end
 
@@ -100,7 +89,7 @@ local function map(key, name)
   local was, itself = "<Plug>(localspec-was-" .. plain .. ")", "<Plug>(localspec-itself-" .. plain .. ")"
   local before = mapping_of(key)
   keep(before, key, was, itself)
-  mapped[key] = before or NONE
+  mapped[key] = before or false
   vim.keymap.set("i", key, function()
     return (action.always or completion.is_visible()) and plug(name) or was
   end, { expr = true, remap = true, silent = true, replace_keycodes = true, desc = "localspec: " .. name:gsub("_", " ") })
@@ -115,7 +104,7 @@ local function unmap_all()
   for key, before in pairs(mapped) do
     if is_own(mapping_of(key)) then
       vim.keymap.del("i", key)
-      if before ~= NONE then
+      if before then
         define(key, before)
       end
     end
@@ -139,7 +128,7 @@ function M.act(name)
   if not action.always and not completion.is_visible() then
     return false
   end
-  vim.api.nvim_feedkeys(vim.api.nvim_replace_termcodes(plug(name), true, true, true), "im", false)
+  vim.api.nvim_feedkeys(termcodes(plug(name)), "im", false)
   return true
 end
 

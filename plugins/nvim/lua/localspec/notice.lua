@@ -2,17 +2,10 @@
 
 local M = {}
 
---- Return true if `vim.notify` is Neovim's own, which waits for a key if a text does not fit. From 0.12 on, the source
---- of Neovim's own functions is unknown.
-local function may_wait()
-  local source = debug.getinfo(vim.notify, "S").source
-  return source:find("vim/_", 1, true) ~= nil or source:find("^=?%?$") ~= nil
-end
-
---- `text`, cut to the room on the screen if a longer one would wait for a key.
+--- `text`, cut to the room on the screen: Neovim's own `vim.notify` waits for a key if a longer one is shown.
 local function fitting(text)
   local room = vim.o.columns * math.max(1, vim.o.cmdheight) - 30
-  if not may_wait() or vim.fn.strdisplaywidth(text) <= room then
+  if vim.fn.strdisplaywidth(text) <= room then
     return text
   end
   local more = "… (:Localspec status)"

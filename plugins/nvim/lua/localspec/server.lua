@@ -120,21 +120,11 @@ function M.is_ready(name, act, is_asked)
     return true
   end
   waiting[name] = act
-  if is_asked then
-    has_failed = false
-  end
+  has_failed = has_failed and not is_asked
   if not id and not has_failed then
     start()
   end
   return false
-end
-
---- Up to Neovim 0.7 this reports what it has done.
-local function detach(buf)
-  local notify = vim.notify
-  vim.notify = function() end
-  vim.lsp.buf_detach_client(buf, id)
-  vim.notify = notify
 end
 
 local function may_send(buf)
@@ -149,7 +139,7 @@ function M.follows(buf)
     if may and not is_attached then
       vim.lsp.buf_attach_client(buf, id)
     elseif is_attached and not may then
-      detach(buf)
+      vim.lsp.buf_detach_client(buf, id)
     end
   end
   return may
@@ -176,7 +166,7 @@ end
 function M.complete(trigger, answered)
   local params = vim.lsp.util.make_position_params(0, client.offset_encoding)
   params.context = { triggerKind = trigger }
-  -- With the buffer's own number: for 0, Neovim 0.7 does not send the last changes first.
+  -- With the buffer's own number: for 0, Neovim does not send the last changes first.
   local _, request = call("request", "textDocument/inlineCompletion", params, function(error, result)
     answered(not error and result and result.items or {})
   end, vim.api.nvim_get_current_buf())

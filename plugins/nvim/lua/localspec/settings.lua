@@ -32,15 +32,9 @@ local CHECKS = {
 }
 
 local function is_strings(value)
-  if type(value) ~= "table" or #value ~= vim.tbl_count(value) then
-    return false
-  end
-  for _, each in ipairs(value) do
-    if type(each) ~= "string" then
-      return false
-    end
-  end
-  return true
+  return vim.islist(value) and vim.iter(value):all(function(each)
+    return type(each) == "string"
+  end)
 end
 
 local function refuse(message)
@@ -52,10 +46,7 @@ local function unknown(key, names, place)
   refuse(("there is no setting %q%s, only: %s"):format(tostring(key), place, table.concat(names, ", ")))
 end
 
-local NAMES = { "model" }
-for name in pairs(DEFAULTS) do
-  NAMES[#NAMES + 1] = name
-end
+local NAMES = vim.list_extend({ "model" }, vim.tbl_keys(DEFAULTS))
 
 local function checked_keys(keys)
   if type(keys) == "boolean" then

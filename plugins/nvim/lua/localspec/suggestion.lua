@@ -15,10 +15,9 @@ Suggestion.__index = Suggestion
 
 ---@param sent {insertText: string}[] the server's items
 function Suggestion.new(sent)
-  local items = {}
-  for _, item in ipairs(sent) do
-    items[#items + 1] = { sent = item, text = item.insertText, before = "" }
-  end
+  local items = vim.tbl_map(function(item)
+    return { sent = item, text = item.insertText, before = "" }
+  end, sent)
   return setmetatable({ items = items, at = 1, typed = "" }, Suggestion)
 end
 
@@ -61,15 +60,12 @@ end
 --- The suggestion as if requested at the cursor's place now, with the items `sent` after the current one.
 ---@param sent {insertText: string}[]
 function Suggestion:joined(sent)
-  local item = self:item()
-  local joined = Suggestion.new(sent)
-  local items = { { sent = item.sent, text = self:rest(), before = item.before .. self.typed } }
-  for _, other in ipairs(joined.items) do
-    if other.text ~= items[1].text then
-      items[#items + 1] = other
-    end
-  end
-  joined.items = items
+  local item, joined = self:item(), Suggestion.new(sent)
+  local current = { sent = item.sent, text = self:rest(), before = item.before .. self.typed }
+  joined.items = vim.tbl_filter(function(other)
+    return other.text ~= current.text
+  end, joined.items)
+  table.insert(joined.items, 1, current)
   return joined
 end
 
