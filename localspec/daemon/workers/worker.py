@@ -247,12 +247,8 @@ class WorkerProcess(Resident):
         """The draft model of ``pair``, if it is held, in the state in which it was chosen."""
         return next((each for each in self.drafts if _draft_state(each.pair) == _draft_state(pair)), None)
 
-    def give_up_if_hung(self, now: float, away_s: float) -> None:
-        """Kill it, and fail its jobs at once, if it has work and makes no progress.
-
-        ``away_s``: seconds in which the daemon could not read its frames.
-        """
-        self._watch.away(away_s)
+    def give_up_if_hung(self, now: float) -> None:
+        """Kill it, and fail its jobs at once, if it has work and makes no progress."""
         if self._why or self._process is None or not self._jobs:
             return
         loading = not all(each.ready.done() for each in (self, *self.drafts))
