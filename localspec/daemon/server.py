@@ -159,15 +159,8 @@ class Listeners:
         await Connection(connection, self._daemon).serve()
 
 
-CHECK_S = 2.0
-
-
 class Announcement:
-    """The discovery file at ``path``.
-
-    A home may be deleted while its daemon runs, and another one be created at the same path. Clients then no
-    longer find this daemon, and the files in the new home belong to its successor.
-    """
+    """The discovery file at ``path``."""
 
     def __init__(self, found: Discovery, path: Path) -> None:
         self._socket = Path(found.socket)
@@ -183,17 +176,12 @@ class Announcement:
             raise (of_system(error, what) or error) from None
 
     def withdraw(self) -> None:
-        """Delete the discovery file and the socket, unless they belong to another daemon by now."""
-        if self.is_there():
-            self.path.unlink(missing_ok=True)
-            self._socket.unlink(missing_ok=True)
-
-    def is_there(self) -> bool:
-        """True unless the file or its socket was deleted, or the file is another daemon's."""
-        try:
-            return self._socket.exists() and self.path.read_text(errors="replace") == self._text
-        except OSError as error:  # another one is no loss: too few descriptors, or a failing disk
-            return not isinstance(error, (FileNotFoundError, NotADirectoryError))
+        """Delete the discovery file and the socket, unless they belong to another daemon: a home may be
+        deleted while its daemon runs, and another one be created at the same path."""
+        with suppress(OSError):
+            if self.path.read_text(errors="replace") == self._text:
+                self.path.unlink()
+                self._socket.unlink()
 
 
 PATIENCE_S = 5.0
@@ -279,7 +267,7 @@ class Server:
             await self._listen()
             on_ready()
             log.info("localspec %s listens on %s, TCP: %s", __version__, daemon.socket, daemon.url or "off")
-            await self._until_stopped()
+            await daemon.stopping.wait()
 
     async def _open_http(self, stack: AsyncExitStack) -> None:
         daemon = self._daemon
@@ -291,16 +279,6 @@ class Server:
                 raise DaemonUnavailable(error.message, error.remedy.replace(RESTART, RUN)) from None
             daemon.http_problem = error
             log.error("HTTP server: %s. %s", error.message, error.remedy)
-
-    async def _until_stopped(self) -> None:
-        """Wait for a requested stop, or until clients cannot find this daemon any more."""
-        assert self._announcement is not None
-        while self._announcement.is_there():
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._daemon.stopping.wait(), CHECK_S)
-                return
-        path = self._announcement.path
-        log.error("%s was deleted or replaced: this daemon ends, as clients cannot find it", path)
 
     async def _listen(self) -> None:
         daemon, listeners = self._daemon, self._listeners

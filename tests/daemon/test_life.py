@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import resource
 import shutil
 import signal
 import socket
@@ -22,11 +21,11 @@ from filelock import FileLock
 
 from localspec import home as homes
 from localspec._version import __version__
-from localspec.daemon.server import CHECK_S, Announcement, claim
+from localspec.daemon.server import Announcement, claim
 from localspec.errors import DaemonUnavailable, ExitCode
 from localspec.protocol.messages import Discovery
 from tests.daemon.conftest import StartDaemon
-from tests.daemon.harness import ECHO_DAEMON, REAL_DAEMON, DaemonProcess, code, gone, raw, write_config
+from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, code, gone, raw, write_config
 from tests.daemon.test_history import stored
 from tests.waiting import DEADLINE_S, run, until_sync
 
@@ -238,9 +237,6 @@ def test_a_token_that_was_open_or_damaged_is_replaced(start: StartDaemon, damage
     assert mode(path) == 0o600
 
 
-NOTICED_S = CHECK_S + 10.0
-
-
 async def answered(daemon: DaemonProcess, prompt: str) -> str:
     async with raw(daemon) as client:
         return str((await client.result(1, "generate", prompt=prompt, options={"max_tokens": 4}))["text"])
@@ -252,48 +248,20 @@ def delete(home: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("command", [ECHO_DAEMON, REAL_DAEMON], ids=["echo", "real"])
-def test_a_daemon_whose_home_is_deleted_ends_and_leaves_nothing(home: Path, command: tuple[str, ...]) -> None:
-    daemon = DaemonProcess(home, command=(*command, "--log"))
-    assert run(answered(daemon, "hello"))
-    workers = daemon.workers()
-    assert workers
-    delete(home)
-    began = time.monotonic()
-    code = daemon.process.wait(DEADLINE_S)
-    assert code == 0
-    assert time.monotonic() - began < NOTICED_S
-    assert all(map(gone, workers))
-    left = [str(path) for path in home.rglob("*") if path.is_file()]
-    assert left == [], "it writes into a home that was deleted"
-
-
-@pytest.mark.slow
 def test_what_stands_in_the_place_of_a_deleted_home_is_left_alone(home: Path) -> None:
-    """The next daemon has begun in it by the time the first one ends."""
+    """The next daemon has begun in it before the first one ends."""
     first = DaemonProcess(home)
     delete(home)
     home.mkdir(mode=0o700)
     second = DaemonProcess(home)
     try:
         assert second.found.socket == first.found.socket and second.found.pid != first.found.pid
+        first.process.send_signal(signal.SIGTERM)
         assert first.process.wait(DEADLINE_S) == 0
         assert second.discovery_path.exists() and Path(second.socket).exists()
         assert run(answered(second, "hello")) == "hello "
     finally:
         assert second.stop() == 0
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["daemon.sock", "daemon.json"])
-def test_a_daemon_that_clients_cannot_find_makes_room_for_another(
-    home: Path, start: StartDaemon, name: str
-) -> None:
-    daemon = start()
-    (home / "runtime" / name).unlink()
-    assert daemon.process.wait(DEADLINE_S) == 0
-    again = start()
-    assert run(answered(again, "hello")) == "hello "
 
 
 @pytest.fixture(params=["path", "abstract"])
@@ -337,26 +305,14 @@ def announcement(tmp_path: Path) -> Announcement:
     return made
 
 
-def test_a_process_without_descriptors_has_lost_nothing(announcement: Announcement) -> None:
-    before = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (0, before[1]))
-    try:
-        is_there = announcement.is_there()
-    finally:
-        resource.setrlimit(resource.RLIMIT_NOFILE, before)
-    assert is_there
-
-
-@pytest.mark.parametrize("change", ["no socket", "no file", "another's file"])
+@pytest.mark.parametrize("change", ["no file", "another's file"])
 def test_an_announcement_that_is_lost_leaves_the_files_of_another_alone(
     announcement: Announcement, tmp_path: Path, change: str
 ) -> None:
-    assert announcement.is_there()
     if change == "another's file":
         (tmp_path / "daemon.json").write_text("{}")
     else:
-        (tmp_path / ("daemon.sock" if change == "no socket" else "daemon.json")).unlink()
+        (tmp_path / "daemon.json").unlink()
     left = list(tmp_path.iterdir())
-    assert not announcement.is_there()
     announcement.withdraw()
     assert list(tmp_path.iterdir()) == left
