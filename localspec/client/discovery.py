@@ -24,7 +24,7 @@ from localspec.protocol.messages import Discovery
 
 COMMAND = process.python("localspec.daemon")
 START_S = 30.0
-"""longest wait for a daemon to listen, and for another client to start it"""
+"""longest wait for a daemon to listen"""
 SERVICE_S = 10.0
 """longest wait for a service to start it; after that this client does"""
 SERVICE_STEP_S = 0.1
@@ -61,23 +61,13 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> None:
     """Start a daemon, detached, unless one listens already.
 
     Blocks until it is ready. Raises :class:`DaemonUnavailable` with the end of its log if it does not
-    start, and :class:`InvalidOptions` for a broken configuration. Of several clients that start it at once,
-    one does and the others wait.
+    start, and :class:`InvalidOptions` for a broken configuration. Of several that are started at once, one
+    listens and the others end.
     """
-    # Needed only here, and slow to load: most commands find a daemon that runs.
-    from filelock import FileLock, Timeout
-
     load_config()
     try:
-        with FileLock(home.runtime_dir() / "starting.lock", timeout=START_S):
-            if (find() is None or not runs()) and not _start_service():
-                _spawn(command)
-    except Timeout:
-        lock = home.runtime_dir() / "starting.lock"
-        raise DaemonUnavailable(
-            f"another process has been starting the daemon for {START_S:.0f} s (it holds {lock})",
-            "Wait a minute. If it still has the file then, end it: `fuser` on the file prints its pid.",
-        ) from None
+        if (find() is None or not runs()) and not _start_service():
+            _spawn(command)
     except OSError as error:
         failed = of_system(error, "the daemon cannot be started")
         raise failed or DaemonUnavailable(f"the daemon cannot be started: {error}", DISK) from None

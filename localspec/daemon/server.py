@@ -22,7 +22,6 @@ from pathlib import Path
 from typing import Any, cast
 
 import msgspec
-import psutil
 from filelock import FileLock, Timeout
 from websockets.asyncio.server import Server as Listening
 from websockets.asyncio.server import ServerConnection, serve, unix_serve
@@ -40,14 +39,11 @@ from localspec.daemon.daemon import Daemon
 from localspec.daemon.logs import OneLine, keep_small, redirect
 from localspec.daemon.workers.pool import COMMAND, Program
 from localspec.errors import DaemonUnavailable, ExitCode, LocalspecError, of_system
-from localspec.home import read_regular
 from localspec.protocol.messages import FULL, PROTOCOL, SUBPROTOCOL, Discovery
 from localspec.wording import printable
 
 log = logging.getLogger(__name__)
 
-OWN_FILES = 24
-"""sockets, databases and logs of the daemon itself, and the pipes of a process that it starts"""
 WANTED_FILES = 4096
 
 
@@ -58,12 +54,6 @@ def raise_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-def connections_at_most(most: int) -> int:
-    """The number of concurrent connections that the limit leaves files for, from 1 to ``most``."""
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return most if soft == resource.RLIM_INFINITY else max(1, min(most, soft - OWN_FILES))
 
 
 OPEN_S = 3.0
@@ -78,7 +68,7 @@ class Listeners:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
         self._origins = frozenset(daemon.config.http.origins)
-        self._most = connections_at_most(daemon.config.daemon.max_connections)
+        self._most = daemon.config.daemon.max_connections
         """the number of clients that may be connected"""
         self._servers: list[Listening] = []
 
@@ -184,11 +174,9 @@ class Announcement:
                 self._socket.unlink()
 
 
-PATIENCE_S = 5.0
+PATIENCE_S = 20.0
 """seconds to wait for the lock of a daemon that is starting or stopping"""
 STEP_S = 0.1
-LARGEST = 1 << 20
-"""bytes of an announcement"""
 
 
 def claim() -> FileLock | None:
@@ -197,30 +185,21 @@ def claim() -> FileLock | None:
     Waits for a daemon that is starting or stopping, and raises :class:`DaemonUnavailable` if that takes too
     long. A discovery file left behind by a killed daemon is removed.
     """
-    lock = FileLock(home.runtime_dir() / "daemon.lock")
+    lock, announced = FileLock(home.runtime_dir() / "daemon.lock"), home.discovery_path()
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         try:
             lock.acquire(timeout=STEP_S)
         except Timeout:
-            if _announced():
+            if announced.exists():
                 return None
         else:
-            home.discovery_path().unlink(missing_ok=True)
+            announced.unlink(missing_ok=True)
             return lock
     raise DaemonUnavailable(
         f"another daemon holds the lock {lock.lock_file}, but has not listened for {PATIENCE_S:.0f} s",
         f"Find it with `fuser {shlex.quote(lock.lock_file)}`, then end it.",
     )
-
-
-def _announced() -> bool:
-    """Return True if the daemon that holds the lock listens: the announcement is of a living process."""
-    try:
-        found = msgspec.json.decode(read_regular(home.discovery_path(), LARGEST) or b"", type=Discovery)
-    except (OSError, msgspec.MsgspecError):
-        return False
-    return psutil.pid_exists(found.pid)
 
 
 DRAIN_S = 1.0

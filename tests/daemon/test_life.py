@@ -189,10 +189,10 @@ def test_a_second_daemon_finds_the_first_and_exits(daemon: DaemonProcess, flags:
 def test_a_lock_without_an_owner_is_reported(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(home))
     monkeypatch.setattr("localspec.daemon.server.PATIENCE_S", 0.3)
-    stale = Discovery(2**22 + 1, "0", 1, "/nowhere", None, "token")
-    homes.write_private(homes.discovery_path(), msgspec.json.encode(stale).decode())
     with FileLock(home / "runtime" / "daemon.lock"), pytest.raises(DaemonUnavailable, match="holds the lock"):
         claim()
+    stale = Discovery(2**22 + 1, "0", 1, "/nowhere", None, "token")
+    homes.write_private(homes.discovery_path(), msgspec.json.encode(stale).decode())
     lock = claim()
     assert lock is not None
     lock.release()
