@@ -32,19 +32,13 @@ class Settings:
     def __init__(self, config: Config) -> None:
         self._path = config_path()
         self._read = _encoded(config)
-        self._seen: object = None
-        self._state: SettingsState | None = None
 
     def state(self) -> SettingsState:
-        """The file's state compared with these settings; it is read again only if it was changed."""
-        seen = home.stamp_of(self._path)
-        if self._state is None or seen != self._seen:
-            self._seen = seen
-            try:
-                self._state = "current" if _encoded(load_config(self._path)) == self._read else "changed"
-            except InvalidOptions:
-                self._state = "broken"
-        return self._state
+        """The file's state compared with these settings."""
+        try:
+            return "current" if _encoded(load_config(self._path)) == self._read else "changed"
+        except InvalidOptions:
+            return "broken"
 
 
 def _encoded(config: Config) -> bytes:
