@@ -9,7 +9,6 @@ from collections.abc import Coroutine, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
-from localspec.daemon.pace import Pace
 from localspec.daemon.relay import Receiver
 from localspec.daemon.suggestions import Query
 
@@ -54,7 +53,8 @@ class Editor:
     """One client's completions."""
 
     def __init__(self) -> None:
-        self.pace = Pace()
+        self.answer_s = 0.0
+        """seconds that the model works on an answer, the last ones first"""
         self.requests: dict[str, Receiver] = {}
         self.ahead: dict[str, Receiver] = {}
         """prefetches, and requests that warm a prompt up"""

@@ -1,4 +1,4 @@
-"""The delay of automatic completions by the speeds of a user and a model."""
+"""The delay of automatic completions on a slow model."""
 
 from __future__ import annotations
 
@@ -6,66 +6,7 @@ import time
 
 import pytest
 
-from localspec.daemon.pace import GAP_S, GAPS, LONGEST_S, PAUSE_S, Pace
 from tests.daemon.harness import Raw
-
-
-def typing(gap: float, answer: float, keys: int = 60) -> Pace:
-    """A user who types a key each ``gap``, on a model that answers in ``answer``."""
-    pace = Pace()
-    for key in range(keys):
-        pace.requested(key * gap)
-        pace.answered(answer, whole=True)
-    return pace
-
-
-def test_at_first_nothing_waits() -> None:
-    assert Pace().wait == 0
-
-
-@pytest.mark.parametrize("answer", [0.0, 0.02, 0.149])
-def test_an_answer_that_comes_between_two_keys_is_begun_at_once(answer: float) -> None:
-    assert typing(0.15, answer).wait == 0
-
-
-def test_a_slower_one_waits_the_longer_the_longer_it_takes() -> None:
-    waits = [typing(0.15, answer).wait for answer in (0.15, 0.2, 0.25, 0.3, 5.0)]
-    assert waits == sorted(waits) and waits[0] == pytest.approx(0, abs=0.001)
-    assert waits[1] == pytest.approx(0.05, abs=0.01)
-    assert waits[-1] == pytest.approx(GAPS * 0.15, rel=0.01)
-
-
-def test_a_slow_typist_waits_for_no_longer_than_a_pause() -> None:
-    assert typing(0.5, 5.0).wait == LONGEST_S
-
-
-def test_a_pause_is_no_typing() -> None:
-    thoughtful = Pace()
-    for second in range(100):
-        thoughtful.requested(second * 2 * PAUSE_S)
-    thoughtful.answered(100.0, whole=True)
-    fresh = Pace()
-    fresh.answered(100.0, whole=True)
-    assert thoughtful.wait == fresh.wait <= GAPS * GAP_S
-
-
-def test_what_was_given_up_tells_how_long_it_takes_at_least() -> None:
-    pace = typing(0.15, 0.0)
-    pace.answered(0.01, whole=False)
-    assert pace.wait == 0
-    pace.answered(0.4, whole=False)
-    waited = pace.wait
-    assert waited > 0.2
-    pace.answered(0.001, whole=False)
-    assert pace.wait == waited, "one that was given up early says nothing"
-
-
-def test_a_model_that_has_to_be_loaded_first_is_not_slow_for_long() -> None:
-    pace = typing(0.15, 0.05)
-    pace.answered(60.0, whole=True)
-    for _ in range(10):
-        pace.answered(0.05, whole=True)
-    assert pace.wait == 0
 
 
 @pytest.mark.slow

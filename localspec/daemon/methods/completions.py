@@ -13,7 +13,6 @@ from localspec.completion.finishing import finished
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.editors import Prefetched, newest
 from localspec.daemon.methods.generation import first_deadline, generate, merged, nothing, waited
-from localspec.daemon.pace import Pace
 from localspec.daemon.relay import Exchange
 from localspec.daemon.suggestions import Found, Query, Shown
 from localspec.daemon.workers.pool import key_of
@@ -24,6 +23,10 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Priority, Request
 
 UNFINISHED = ("deadline", "cancelled")
+GAP_S, PAUSE_S = 0.2, 0.3
+"""seconds between two keystrokes, and those after which the user has probably paused"""
+SHARE, LONGEST_S = 0.2, 1.0
+"""weight of the newest answer in the average of their seconds, and most seconds of one"""
 PAUSE_SHARE = 0.25
 """part of the time until the deadline that a delay may take; the rest is for the answer"""
 VARIED = 0.7
@@ -38,8 +41,6 @@ async def inline(
     """Answer with whole items, not with a stream: only a finished completion can be shown."""
     began = asyncio.get_running_loop().time()
     editor = daemon.editors.of(exchange.client)
-    if params.trigger == "automatic":
-        editor.pace.requested(began)
     with newest(editor.requests, params.path, exchange):
         deadline = first_deadline(params, began)
         query = await _query(daemon, params)
@@ -47,8 +48,8 @@ async def inline(
         path = params.path
         found = None if path is None else await _known(daemon, exchange, query, path, deadline)
         if found is None:
-            if not query.invoked:
-                await _paused(exchange, editor.pace, began, deadline)
+            if editor.answer_s > GAP_S and not query.invoked:
+                await _pause(exchange, began, deadline)
             answer = await _complete(daemon, exchange, query, params, began)
         else:
             answer = _answer_known(daemon, query, found, params.n)
@@ -122,12 +123,12 @@ async def _known(
     return found
 
 
-async def _paused(exchange: Exchange, pace: Pace, began: float, deadline: float | None) -> None:
+async def _pause(exchange: Exchange, began: float, deadline: float | None) -> None:
     """Wait until the user has probably stopped typing; a newer request ends it."""
     longest = math.inf if deadline is None else PAUSE_SHARE * (deadline - began)
     with contextlib.suppress(TimeoutError):  # the request is over then, which the caller checks
         async with exchange.waiting(deadline):
-            await asyncio.sleep(min(pace.wait, longest))
+            await asyncio.sleep(min(PAUSE_S, longest))
 
 
 async def _complete(
@@ -152,7 +153,9 @@ async def _complete(
         raise
     whole = not any(result.finish_reason in UNFINISHED for result in raw)
     if is_loaded:  # else the time includes the load
-        daemon.editors.of(exchange.client).pace.answered(now() - began, whole=whole)
+        editor, took = daemon.editors.of(exchange.client), min(now() - began, LONGEST_S)
+        average = editor.answer_s + SHARE * (took - editor.answer_s)
+        editor.answer_s = average if whole else max(took, editor.answer_s)
     results = [finished(result, query.gap) for result in raw]
     texts = tuple(dict.fromkeys(result.text for result in results if result.text))
     if whole and query.path is not None:
