@@ -6,7 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import psutil
@@ -17,7 +17,7 @@ from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay import Events
 from localspec.daemon.workers.pool import Pool, Program, key_of
 from localspec.daemon.workers.worker import Job, Key, WorkerProcess
-from localspec.errors import EngineCrashed, InvalidOptions, ModelAmbiguous, ShuttingDown
+from localspec.errors import EngineCrashed, InvalidOptions, ShuttingDown
 from localspec.protocol.frames import DELTA, PROGRESS, Loading, Streamed
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, Request, TextPrompt
@@ -106,35 +106,22 @@ WRONG = Options(grammar="(" * 100_000)
 """a form that is not valid, and longer than a pipe holds"""
 
 
-async def stop_forms(pool: Pool) -> psutil.Process:
-    """Stop the process that tries forms, and has tried one."""
-    others = psutil.Process().children()
-    with pytest.raises(InvalidOptions):
-        await pool.check_form(ECHO, WRONG)
-    (forms,) = set(psutil.Process().children()) - set(others)
-    forms.suspend()
-    return forms
-
-
 async def test_a_form_whose_turn_comes_after_the_load_is_left_to_the_worker() -> None:
     async with pool_of() as pool:
-        forms = await stop_forms(pool)
-        first, second = (asyncio.create_task(pool.check_form(ECHO, WRONG)) for _ in range(2))
-        async with pool.lease(ECHO, ignore):
-            forms.resume()
-            await soon(asyncio.gather(first, return_exceptions=True))
-            await soon(second)
+        async with pool._form_turn:
+            waiting = asyncio.create_task(pool.check_form(ECHO, WRONG))
+            async with pool.lease(ECHO, ignore):
+                pass
+        await soon(waiting)
 
 
-async def test_the_process_that_tries_forms_ends_idle_or_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_process_that_tries_forms_ends_with_that() -> None:
     others = psutil.Process().children()
     async with pool_of() as pool:
-        await stop_forms(pool)
-        monkeypatch.setattr("localspec.daemon.workers.pool.FORMS_STAY_S", 0.1)
-        for _ in range(2):  # in the stopped process, and in a new one, which may end before it has begun
-            with suppress(InvalidOptions):
+        for _ in range(2):
+            with pytest.raises(InvalidOptions):
                 await soon(pool.check_form(ECHO, WRONG))
-        await until(lambda: psutil.Process().children() == others, "it has ended")
+            assert psutil.Process().children() == others
 
 
 async def test_closing_ends_every_worker_and_fails_its_jobs() -> None:
@@ -171,32 +158,6 @@ async def test_closing_during_a_load_ends_it(tmp_path: Path) -> None:
     await pool.close()
     with pytest.raises(ShuttingDown):
         await soon(waiting)
-
-
-@pytest.mark.slow
-async def test_of_several_models_that_a_name_may_mean_the_one_is_unloaded_that_is_loaded(
-    tmp_path: Path,
-) -> None:
-    for name in ("tiny-one", "tiny-other", "tiny-third"):
-        (tmp_path / f"{name}.gguf").write_bytes(small())
-
-    async def load(pool: Pool, name: str) -> str:
-        path = str(tmp_path / f"{name}.gguf")
-        async with pool.lease(Key(path, "none", "auto"), ignore):
-            return path
-
-    async with pool_of(config=Config(model_dirs=(str(tmp_path),))) as pool:
-        with pytest.raises(ModelAmbiguous, match="tiny"):
-            await pool.unload("tiny")
-        one = await load(pool, "tiny-one")
-        assert await pool.unload("tiny") == [one]
-        one, other = await load(pool, "tiny-one"), await load(pool, "tiny-other")
-        with pytest.raises(ModelAmbiguous, match="tiny"):
-            await pool.unload("tiny")
-        # One that is meant and is not loaded stands for no other.
-        assert await pool.unload("tiny-third") == []
-        assert await pool.unload("tiny-ot") == [other]
-        assert await pool.unload("TINY") == [one]
 
 
 async def test_a_file_that_has_changed_is_loaded_anew(tmp_path: Path) -> None:

@@ -21,14 +21,12 @@ from localspec.daemon.relay import Events
 from localspec.daemon.workers.turns import Turns
 from localspec.daemon.workers.worker import HeldDraft, Key, Resident, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown, from_dict
-from localspec.models import library
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
 from localspec.models.division import servers_of
 from localspec.models.fit import needs_beside
-from localspec.models.index import recent_disk
-from localspec.models.library import Sections, meant, places_of
+from localspec.models.library import Sections, places_of
 from localspec.models.machine import free_memory, has_device_code
-from localspec.models.model import FORMATS, Model
+from localspec.models.model import Model
 from localspec.models.needs import Needs
 from localspec.models.pair import Drafter, Pair, Room, choose, is_apple_silicon
 from localspec.protocol.frames import Drafted, Forget, Load, Loading, Ready
@@ -50,8 +48,8 @@ CHANGED = "a file of it has changed"
 """the reason why a worker takes no more requests"""
 FORMS = Child("localspec.constraints.constraint")
 """the process that tries the forms of requests whose model is not loaded"""
-FORM_S, FORMS_STAY_S = 0.25, 20.0
-"""processor time that such a form may take; and the time after which the process ends, idle or stopped"""
+FORM_S = 0.25
+"""processor time that such a form may take"""
 TICK_S = 1.0
 """longest interval between two checks of the workers, in seconds"""
 
@@ -90,15 +88,12 @@ def key_of(options: Options) -> Key:
     return Key(model, options.draft or "auto", options.backend or "auto")
 
 
-def _places_among(name: str, model_dirs: tuple[str, ...], places: set[str]) -> set[str]:
-    """The places of the models that ``name`` stands for, preferring models in one of ``places``. Raises
-    :class:`ModelError`."""
-    there = [
-        each for each in meant(name, recent_disk(model_dirs).found) if not each.places.isdisjoint(places)
-    ]
-    if not there:
-        return places_of(name, model_dirs)
-    return {place for format in FORMATS for place in library.chosen(name, there, format).places}
+def _try_form(options: Options) -> bytes | None:
+    """Return the error of a form, as JSON, from a process that ends with that; for a thread."""
+    try:
+        return FORMS.do((msgspec.json.encode(options), FORM_S))
+    finally:
+        FORMS.close()
 
 
 class Pool:
@@ -118,7 +113,6 @@ class Pool:
         """loads and ends of workers that go on if the request that began them is cancelled"""
         self._looking: asyncio.Task[None] | None = None
         self._form_turn = asyncio.Lock()
-        self._forms_end: asyncio.TimerHandle | None = None
         self._closed = False
 
     @asynccontextmanager
@@ -152,15 +146,8 @@ class Pool:
         takes more than :data:`FORM_S` is left to the worker, and all that comes when there is one."""
         if options.has_form and self._worker_of(key) is None:
             async with self._form_turn:
-                if self._worker_of(key) is None and (error := await self._try_form(options)):
+                if self._worker_of(key) is None and (error := await asyncio.to_thread(_try_form, options)):
                     raise from_dict(msgspec.json.decode(error))
-
-    async def _try_form(self, options: Options) -> bytes | None:
-        loop = asyncio.get_running_loop()
-        if self._forms_end is not None:
-            self._forms_end.cancel()
-        self._forms_end = loop.call_later(FORMS_STAY_S, lambda: loop.run_in_executor(None, FORMS.close))
-        return await asyncio.to_thread(FORMS.do, (msgspec.json.encode(options), FORM_S))
 
     @asynccontextmanager
     async def _used(
@@ -319,9 +306,8 @@ class Pool:
         named = [each for each in workers if model in (each.model, *(key.model for key in each.pairs))]
         if named:
             return named
-        places = {each: each.pair.target.place for each in workers}
-        found = await asyncio.to_thread(_places_among, model, self._config.model_dirs, set(places.values()))
-        return [each for each in workers if places[each] in found]
+        places = await asyncio.to_thread(places_of, model, self._config.model_dirs)
+        return [each for each in workers if each.pair.target.place in places]
 
     # Starting.
 
