@@ -178,10 +178,8 @@ async def test_a_file_that_has_changed_is_loaded_anew(tmp_path: Path) -> None:
             async with pool.lease(Key(f"{path.parent}/./tiny.gguf", "none", "auto"), ignore) as (third, *_):
                 assert third is not second
             assert (await soon(submit(second, "one two", []).end)).text == "one two "
-        assert pool.idle_left_s(second) == 0.0 and pool.idle_left_s(third) is not None
         async with pool.lease(key, ignore) as (again, *_):
             assert again is third
-        await until(lambda: not second.usable, "the outdated worker has ended")
 
 
 async def test_an_idle_model_leaves_the_server_that_another_one_needs(tmp_path: Path) -> None:

@@ -44,8 +44,6 @@ MAX_NAMES = 64
 """keys kept of one worker, found without reading the disk; paths can be spelt in any number of ways"""
 QUIET_S = 2.0
 """seconds without requests after which the other models may measure themselves, and learn"""
-CHANGED = "a file of it has changed"
-"""the reason why a worker takes no more requests"""
 FORMS = Child("localspec.constraints.constraint")
 """the process that tries the forms of requests whose model is not loaded"""
 FORM_S = 0.25
@@ -222,35 +220,30 @@ class Pool:
 
     # Finding.
 
-    def _open(self) -> list[WorkerProcess]:
-        """The workers that take requests."""
-        return [each for each in self._workers if each.usable and not each.outdated]
-
     def _worker_of(self, key: Key) -> WorkerProcess | None:
-        return next((each for each in self._open() if key in each.pairs), None)
+        return next((each for each in self._workers if each.usable and key in each.pairs), None)
 
     async def _known(self, key: Key) -> tuple[WorkerProcess, Pair] | None:
-        """The worker and the pair that ``key`` was found to mean; None if a file of it has changed since."""
+        """The worker and the pair that ``key`` was found to mean; None if the worker is idle, and a file of
+        the pair has changed since."""
         worker = self._worker_of(key)
         if worker is None:
             return None
         pair = worker.pairs[key]
-        if worker.loaded and not await asyncio.to_thread(lambda: pair.is_current):
+        if worker.loaded and not worker.users and not await asyncio.to_thread(lambda: pair.is_current):
             worker.pairs.pop(key, None)
             return None
-        return (worker, pair) if worker in self._open() else None
+        return (worker, pair) if worker in self._workers and worker.usable else None
 
     async def _chosen(self, key: Key) -> tuple[WorkerProcess, Pair]:
         """The pair that ``key`` means, and the worker of its target, perhaps loaded by another name; or a new
-        one. A worker of a file that has changed takes no more requests."""
+        one."""
         idle = self._idle()
         beside = {each.pair.target.place: self._free([*idle, each]) for each in self._workers}
         free = self._free(idle)
         pair, engine = await asyncio.to_thread(self._choose, key, lambda place: beside.get(place, free))
-        worker = next((each for each in self._open() if each.holds(pair.target)), None)
-        if worker is not None and worker.pair.target.signature != pair.target.signature:
-            worker.outdated, worker = CHANGED, None
-        worker = worker or self._start(key, pair, engine)
+        held = (each for each in self._workers if each.usable and each.holds(pair.target))
+        worker = next(held, None) or self._start(key, pair, engine)
         if len(worker.pairs) >= MAX_NAMES:
             del worker.pairs[next(iter(worker.pairs))]
         worker.pairs[key] = pair
@@ -290,9 +283,6 @@ class Pool:
         needs = await asyncio.to_thread(sized)
         held = worker.draft_of(pair)  # another request may have begun it meanwhile
         if held is None:
-            for other in worker.drafts:
-                if other.place == draft.place:
-                    other.outdated = CHANGED
             leaving = self._evict([needs.total], self._idle())
             self._remove(leaving)
             # Now: one that comes later and finds no room must not take this one's.
@@ -359,11 +349,12 @@ class Pool:
                     worker.drafts.remove(each)
 
     def _make_room(self, pair: Pair, servers: set[str]) -> list[Resident]:
-        """Remove the idle workers that are outdated or on ``servers``, which have one client at a time, and
-        those idle models that :meth:`_evict` finds for a pair, or else for its target; returns them."""
-        idle = self._idle()
+        """Remove the idle workers of an earlier state of the target's file, or on ``servers``, which have one
+        client at a time, and those idle models that :meth:`_evict` finds for a pair, or else for its target;
+        returns them."""
+        idle, place = self._idle(), pair.target.place
         workers = [each for each in idle if isinstance(each, WorkerProcess)]
-        leaving: list[Resident] = [each for each in workers if each.outdated or each.servers & servers]
+        leaving: list[Resident] = [w for w in workers if w.pair.target.place == place or w.servers & servers]
         more = len(self._workers) - len(leaving) - MAX_WORKERS + 1
         left = [worker for worker in workers if worker not in leaving]
         if more > len(left):
@@ -408,7 +399,7 @@ class Pool:
     # Looking after.
 
     async def _look_after(self) -> None:
-        """Until no worker is left: kill those that hang, unload those idle for too long or outdated."""
+        """Until no worker is left: kill those that hang, unload those idle for too long."""
         limits = self._config.daemon
         tick_s = min(TICK_S, limits.hang_s / 4, (limits.idle_unload_s or TICK_S) / 4)
         while self._workers:
@@ -418,7 +409,7 @@ class Pool:
                 worker.give_up_if_hung(time.monotonic())
             for each in self._residents():
                 if self.idle_left_s(each) == 0.0 and each in self._residents():
-                    log.info("%s is unloaded: %s", each.model, each.outdated or "it was idle for too long")
+                    log.info("%s is unloaded: it was idle for too long", each.model)
                     self._remove([each])
                     self._begin(self._dismiss([each]))  # not awaited: a worker that hangs does not answer
 

@@ -109,8 +109,6 @@ class Resident(ABC):
         self.last_used = time.monotonic()
         self.drafts: list[HeldDraft] = []
         """the draft models beside it"""
-        self.outdated = ""
-        """the reason why it takes no more requests, and ends after those that it has; empty: it takes them"""
         self.keep_alive_s: float | None = None
         """longest idle time in seconds, if a client has set one; 0: for ever"""
 
@@ -121,8 +119,6 @@ class Resident(ABC):
 
     def idle_left_s(self, limit_s: float, now: float) -> float | None:
         """Seconds until it has idled for too long; None: it is in use, or may idle for ever."""
-        if self.outdated and not self.users:
-            return 0.0
         limit_s = limit_s if self.keep_alive_s is None else self.keep_alive_s
         if self.users or not limit_s or not self.loaded:
             return None
@@ -239,9 +235,10 @@ class WorkerProcess(Resident):
         return self.ready.result().model if self.loaded else self.key.model
 
     def holds(self, target: Model) -> bool:
-        """Return True if it has this target's file, or will have, on the same backend."""
+        """Return True if it has this target's file in this state, or will have, on the same backend."""
         held = self.pair.target
-        return (held.place, held.description.backend) == (target.place, target.description.backend)
+        is_file = (held.place, held.signature) == (target.place, target.signature)
+        return is_file and held.description.backend == target.description.backend
 
     def draft_of(self, pair: Pair) -> HeldDraft | None:
         """The draft model of ``pair``, if it is held, in the state in which it was chosen."""
