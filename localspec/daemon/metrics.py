@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from localspec.protocol.options import KINDS
-from localspec.protocol.requests import Result, Stats
+from localspec.protocol.requests import Result
 
-BOUND_TOKENS = 64
-"""least tokens of an answer from which a speed is computed"""
 TOTALS = {
     "prompt_seconds_total": "time from the end of queueing to the first token",
     "timed_prompt_tokens_total": "prompt tokens that were read in prompt_seconds",
@@ -19,7 +15,6 @@ TOTALS = {
     # A counter must not fall, and a gauge of the difference would have no rate.
     "time_saved_seconds_total": "decoding time saved by requests that were faster",
     "time_lost_seconds_total": "decoding time lost by requests that were slower",
-    "slower_requests_total": "requests that plain decoding would have ended sooner",
     "accepted_chars_total": "characters of completions accepted",
     "worker_crashes_total": "workers that ended unexpectedly",
     "slow_clients_total": "clients dropped because they did not read",
@@ -36,7 +31,6 @@ LATER = {
     "rounds_total": "rounds, by proposer or by the reason for no draft",
     "completions_total": "completions answered, by source of the answer",
     "suggestions_total": "feedback on completions, by event",
-    "no_loss_bound": f"smallest plain time / time taken of a request with {BOUND_TOKENS} tokens or more",
 }
 """meanings of the totals that have no value, or none of a label, before the first"""
 PROPOSERS = frozenset(kind.name for kind in KINDS)
@@ -79,11 +73,16 @@ class Metrics:
             self.add("proposing_seconds_total", share.seconds, proposer=name)
         for choice, rounds in result.stats.choices.items():
             self.add("rounds_total", rounds, choice=label_of(choice))
-        self._count_time(result.completion_tokens, result.stats)
+        saved = result.stats.time_saved_s
+        # With proposer none all rounds are plain: the difference is noise of the clock.
+        if saved is not None and any(label_of(choice) != OFF for choice in result.stats.choices):
+            self.add("time_saved_seconds_total", max(saved, 0.0))
+            self.add("time_lost_seconds_total", max(-saved, 0.0))
 
     def _count_speed(self, result: Result) -> None:
         stats, answered = result.stats, result.completion_tokens
-        self._keep("longest_tokens", max, result.prompt_tokens + answered)
+        longest = self._values["longest_tokens"]
+        longest[""] = max(longest[""], float(result.prompt_tokens + answered))
         if stats.ttft_s is not None:
             # An answer without a token has no such time, so its prompt must not count in the rate.
             self.add("prompt_seconds_total", max(0.0, stats.ttft_s - stats.queued_s))
@@ -91,22 +90,6 @@ class Metrics:
         if stats.decode_tokens_per_s:
             self.add("decode_seconds_total", (answered - 1) / stats.decode_tokens_per_s)
             self.add("timed_tokens_total", answered - 1)
-
-    def _count_time(self, tokens: int, stats: Stats) -> None:
-        saved, speed = stats.time_saved_s, stats.decode_tokens_per_s
-        # With proposer none all rounds are plain: the difference is noise of the clock.
-        if saved is None or all(label_of(choice) == OFF for choice in stats.choices):
-            return
-        self.add("time_saved_seconds_total", max(saved, 0.0))
-        self.add("time_lost_seconds_total", max(-saved, 0.0))
-        self.add("slower_requests_total", saved < 0)
-        if tokens >= BOUND_TOKENS and speed:
-            taken = (tokens - 1) / speed
-            self._keep("no_loss_bound", min, max(taken + saved, 0.0) / taken)
-
-    def _keep(self, name: str, choose: Callable[[float, float], float], value: float) -> None:
-        """Keep the smallest or the largest value of a gauge."""
-        self._values[name][""] = float(choose(self._values[name].get("", value), value))
 
     def totals(self) -> dict[str, float]:
         """Every sample, keyed as Prometheus writes it: ``localspec_tokens_total{kind="prompt"}``."""
