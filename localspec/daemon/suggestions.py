@@ -5,9 +5,8 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
-from collections import OrderedDict
 from functools import cached_property
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
 import msgspec
 
@@ -25,7 +24,6 @@ TYPED = 128
 TAIL = 256
 """characters before an item that are learnt with it"""
 DIGEST = 16
-T = TypeVar("T")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,35 +81,20 @@ class Shown:
     accepted: int = 0
 
 
-class Recent(Generic[T]):
-    """A cache by keys that drops the least recently used value."""
-
-    def __init__(self, size: int) -> None:
-        self._size = size
-        self._values: OrderedDict[object, T] = OrderedDict()
-
-    def get(self, key: object) -> T | None:
-        if key in self._values:
-            self._values.move_to_end(key)
-        return self._values.get(key)
-
-    def put(self, key: object, value: T) -> None:
-        self._values[key] = value
-        self._values.move_to_end(key)
-        if len(self._values) > self._size:
-            self._values.popitem(last=False)
-
-
 class Suggestions:
     """The answers of this daemon, by the text before and after the cursor."""
 
     def __init__(self) -> None:
-        self._answers: Recent[Kept] = Recent(KEPT)
-        self._shown: Recent[Shown] = Recent(SHOWN)
+        self._answers: dict[tuple[bytes, bytes], Kept] = {}
+        self._shown: dict[str, Shown] = {}
 
     def keep(self, query: Query, texts: tuple[str, ...]) -> None:
         """Store an answer, which may have no texts."""
-        self._answers.put((_digest(query.prefix), query.rest), Kept(texts, query.count))
+        key = _digest(query.prefix), query.rest
+        self._answers.pop(key, None)  # the newest is the last one
+        self._answers[key] = Kept(texts, query.count)
+        if len(self._answers) > KEPT:
+            del self._answers[next(iter(self._answers))]
 
     def find(self, query: Query) -> Found | None:
         """The answer to the same request, or the longest rest of one along which the user has typed since."""
@@ -137,7 +120,9 @@ class Suggestions:
         # Without `remember` no text before the cursor is kept.
         before = "" if query.options.remember is False else query.prefix[-TAIL:]
         for item in items:
-            self._shown.put(item.id, Shown(before, item.text, query.path, query.options))
+            self._shown[item.id] = Shown(before, item.text, query.path, query.options)
+            if len(self._shown) > SHOWN:
+                del self._shown[next(iter(self._shown))]
         return items
 
     def shown(self, item: str) -> Shown:
