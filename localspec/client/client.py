@@ -350,7 +350,7 @@ async def connect(
 
     ``start`` also replaces an idle daemon that is older than this client, or whose ``config.toml`` has
     changed. ``on_start`` is called before ``command`` is started, with the reason if another daemon has ended
-    for it. Raises :class:`DaemonUnavailable`, :class:`Unauthorized`, :class:`VersionSkew`.
+    for it. Raises :class:`DaemonUnavailable`, :class:`QueueFull`, :class:`VersionSkew`.
     """
     client, why = None, ""
     if discovery.find() is not None:

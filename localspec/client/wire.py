@@ -24,7 +24,6 @@ from localspec.errors import (
     InvalidOptions,
     LocalspecError,
     QueueFull,
-    Unauthorized,
     from_dict,
 )
 from localspec.protocol import jsonrpc, messages
@@ -211,8 +210,8 @@ LONGEST_REFUSAL = 500
 async def open_socket() -> ClientConnection:
     """Connect and shake hands over the home's Unix socket.
 
-    Raises :class:`DaemonUnavailable` if no daemon answers, :class:`Unauthorized` if it refuses this client,
-    and :class:`QueueFull` if it has no connection left.
+    Raises :class:`DaemonUnavailable` if no daemon answers, and :class:`QueueFull` if it has no connection
+    left.
     """
     # Not the path in the discovery file, where another user may listen by now: this one is checked.
     place = str(home.socket_path())
@@ -220,8 +219,6 @@ async def open_socket() -> ClientConnection:
         return await unix_connect(place, **SETTINGS)
     except InvalidStatus as error:
         sentence = (error.response.body or b"").decode(errors="replace").strip()[:LONGEST_REFUSAL]
-        if error.response.status_code in (401, 403):
-            raise Unauthorized(f"the daemon refused the connection: {sentence}") from None
         if sentence == messages.FULL:
             raise QueueFull("the daemon's limit of open connections is reached", FULL_REMEDY) from None
         status = error.response.status_code
