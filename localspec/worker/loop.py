@@ -315,18 +315,20 @@ class Worker:
                 what = f"{type(error).__name__}: {error}"
                 raise EngineError(f"the request could not be read: {what}") from None
 
+        def end(result: Callable[[], T]) -> None:
+            try:
+                then(result)
+            except LocalspecError as error:
+                self._send(id, Failed(error.as_dict()))
+
         if is_long:
-            self._apart.begin(id, fate, found, then)
+            self._apart.begin(id, fate, found, end)
         else:
-            self._pulse.step(lambda: then(lambda: found(lambda _: None)))
+            self._pulse.step(lambda: end(lambda: found(lambda _: None)))
 
     def _submit(self, frame: Submit, fate: Fate, encode: Callable[[], Encoded]) -> None:
-        try:
-            found = (lambda: Encoded([], frozenset())) if fate.dropped else encode
-            sequence = self._requests[frame.id] = self._engine.submit(frame.request, found, frame.draft)
-        except LocalspecError as error:
-            self._send(frame.id, Failed(error.as_dict()))
-            return
+        found = (lambda: Encoded([], frozenset())) if fate.dropped else encode
+        sequence = self._requests[frame.id] = self._engine.submit(frame.request, found, frame.draft)
         sequence.forgotten = fate.forgotten
         if fate.cancelled:
             self._engine.cancel(sequence.id)
@@ -346,12 +348,9 @@ class Worker:
         return Tokenized(tuple(tokens), tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ())
 
     def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], Tokenized]) -> None:
-        try:
-            if fate.cancelled:
-                raise Gone("the tokenization was cancelled", "Send it again if it is still needed.")
-            self._send(frame.id, encode())
-        except LocalspecError as error:
-            self._send(frame.id, Failed(error.as_dict()))
+        if fate.cancelled:
+            raise Gone("the tokenization was cancelled", "Send it again if it is still needed.")
+        self._send(frame.id, encode())
 
     def _send_events(self) -> None:
         """Send the events of all requests to the daemon."""
