@@ -369,12 +369,9 @@ def _run(
 
 
 async def _serve(server: Server, ready_fd: int | None, *, bounded: bool) -> None:
-    keeping = asyncio.create_task(keep_small()) if bounded else None
-    try:
-        await server.run(on_ready=lambda: _report_ready(ready_fd))
-    finally:
-        if keeping is not None:
-            keeping.cancel()
+    # Ends with the event loop.
+    _keeping = asyncio.create_task(keep_small()) if bounded else None
+    await server.run(on_ready=lambda: _report_ready(ready_fd))
 
 
 def _report_ready(ready_fd: int | None) -> None:
