@@ -267,10 +267,10 @@ MOST_ENDED = 64
 class Stream(Receiver):
     """One generation, its deltas numbered from 0, sent to its follower.
 
-    It goes on without one for ``patience`` seconds.
+    That of a session goes on without one for the ``grace`` of ``streams``.
     """
 
-    def __init__(self, streams: Streams, *, session: str | None, patience: float) -> None:
+    def __init__(self, streams: Streams, session: str | None) -> None:
         super().__init__()
         self._streams = streams
         self.id = secrets.token_hex(16)
@@ -278,7 +278,6 @@ class Stream(Receiver):
         self.message: int | None = None
         """the id of the answer's message; None until its turn has begun"""
         self.task: asyncio.Task[Result]
-        self._patience = patience
         self._deltas: deque[bytes] = deque()
         """the params of the last deltas, as in :class:`Streamed`"""
         self._size = 0
@@ -361,10 +360,10 @@ class Stream(Receiver):
         self._leave("the client's connection was lost")
         if self.task.done():
             return
-        if self._patience:
-            self._alarm = asyncio.get_running_loop().call_later(self._patience, self._give_up)
-        else:
+        if self.session is None or not self._streams.grace:
             self.cancel()
+        else:
+            self._alarm = asyncio.get_running_loop().call_later(self._streams.grace, self._give_up)
 
     def _give_up(self) -> None:
         self._streams.drop(self)
@@ -396,11 +395,9 @@ class Streams:
         self._known: dict[str, Stream] = {}
         self._ended: dict[str, asyncio.TimerHandle] = {}
 
-    async def run(
-        self, exchange: Exchange, work: Work, *, session: str | None = None, patience: float = 0
-    ) -> Result:
+    async def run(self, exchange: Exchange, work: Work, session: str | None = None) -> Result:
         """Run ``work`` as a stream that ``exchange`` follows from its start; returns the result."""
-        stream = Stream(self, session=session, patience=patience)
+        stream = Stream(self, session)
         exchange.notify(StreamStarted(exchange.id, stream.id))
         exchange.notify(StreamProgress(exchange.id, "queued", 0.0))
         # It takes the place of its request.

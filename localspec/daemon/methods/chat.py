@@ -178,7 +178,6 @@ async def _take_turn(daemon: Daemon, exchange: Exchange, params: ChatTurn, turn:
         exchange,
         lambda stream: answer(daemon, stream, session, turn, options, params.tools),
         session=session.id,
-        patience=daemon.streams.grace,
     )
 
 
