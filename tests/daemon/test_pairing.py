@@ -50,7 +50,7 @@ async def load(pool: Pool, path: Path, draft: str = "auto") -> None:
 
 
 def drafts(pool: Pool) -> list[str]:
-    return sorted(Path(each.place).stem for worker, _ in pool.loaded() for each in worker.drafts)
+    return sorted(Path(each.draft.place).stem for worker, _ in pool.loaded() for each in worker.drafts)
 
 
 def loaded(pool: Pool) -> set[str]:

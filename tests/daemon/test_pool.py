@@ -15,8 +15,9 @@ import pytest
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay import Events
+from localspec.daemon.workers.job import Job
 from localspec.daemon.workers.pool import Pool, Program, key_of
-from localspec.daemon.workers.worker import Job, Key, WorkerProcess
+from localspec.daemon.workers.worker import Key, WorkerProcess
 from localspec.errors import EngineCrashed, InvalidOptions, ShuttingDown
 from localspec.protocol.frames import DELTA, PROGRESS, Loading, Streamed
 from localspec.protocol.options import Options

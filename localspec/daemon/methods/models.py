@@ -20,7 +20,7 @@ from localspec.protocol.options import Options
 
 async def list_all(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
     workers = daemon.pool.loaded()
-    drafts = ((each.place, ready.backend) for w, ready in workers for each in w.drafts if each.loaded)
+    drafts = ((each.draft.place, ready.backend) for w, ready in workers for each in w.drafts if each.loaded)
     loaded = dict.fromkeys(drafts) | {(w.pair.target.place, r.backend): r.placement for w, r in workers}
     # In a thread, which is not cancelled: a model may be on a disk that responds late or never.
     disk = await asyncio.to_thread(read_disk, daemon.config.model_dirs)
@@ -77,7 +77,7 @@ def describe_worker(pool: Pool, worker: WorkerProcess, pair: Pair) -> messages.L
         backend=ready.backend,
         idle_left_s=pool.idle_left_s(worker),
         path=pair.target.place,
-        drafts=tuple(messages.LoadedDraft(each.model, each.place, each.users) for each in held),
+        drafts=tuple(messages.LoadedDraft(each.model, each.draft.place, each.users) for each in held),
         reason=f"{ready.reason}; {pair.drafter.why}",
         n_ctx=ready.n_ctx,
         offloaded_bytes=ready.offloaded_bytes,

@@ -18,8 +18,9 @@ from localspec.child import Child
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
 from localspec.daemon.relay import Events
+from localspec.daemon.workers.resident import HeldDraft, Resident
 from localspec.daemon.workers.turns import Turns
-from localspec.daemon.workers.worker import HeldDraft, Key, Resident, WorkerProcess
+from localspec.daemon.workers.worker import Key, WorkerProcess
 from localspec.errors import EngineBusy, ShuttingDown, from_dict
 from localspec.models.catalogue import BUNDLED, BUNDLED_TARGET
 from localspec.models.division import servers_of
@@ -267,12 +268,14 @@ class Pool:
 
     async def _draft_of(self, worker: WorkerProcess, key: Key, pair: Pair) -> HeldDraft | None:
         """The draft model of ``pair`` in its worker, which loads it if need be; None if it has none."""
-        draft, held = pair.draft, worker.draft_of(pair)
+        if (draft := pair.draft) is None:
+            return None
+        held = worker.find_draft(draft)
         while held is not None and held.pair.drafter.asked != pair.drafter.asked and not held.loaded:
             # One that was named may fail, and its error is not this request's; or the other way round.
             await asyncio.wait([held.ready])
-            held = worker.draft_of(pair)
-        if draft is None or held is not None:
+            held = worker.find_draft(draft)
+        if held is not None:
             return held
         ready: Ready = worker.ready.result()
 
@@ -281,13 +284,13 @@ class Pool:
             return needs_beside(pair.target, draft, engine, ready.sequences)
 
         needs = await asyncio.to_thread(sized)
-        held = worker.draft_of(pair)  # another request may have begun it meanwhile
+        held = worker.find_draft(draft)  # another request may have begun it meanwhile
         if held is None:
             leaving = self._evict([needs.total], self._idle())
             self._remove(leaving)
             # Now: one that comes later and finds no room must not take this one's.
             free = max(0, self._free(leaving))
-            held = HeldDraft(pair, draft, needs, worker)
+            held = HeldDraft(pair, draft, needs, worker.begin)
             worker.drafts.append(held)
             self._begin(self._load_draft(held, leaving, free))
         return held
@@ -330,7 +333,8 @@ class Pool:
 
     async def _load_draft(self, held: HeldDraft, leaving: Collection[Resident], free: int) -> None:
         await self._dismiss(leaving)
-        await held.open(free)
+        if not await held.open(free):
+            self._remove([held])
 
     async def _dismiss(self, residents: Collection[Resident]) -> None:
         """End these, and wait for those that are ending already."""

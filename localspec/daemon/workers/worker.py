@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import signal
 import socket
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import msgspec
 
+from localspec.daemon.workers.job import Job
 from localspec.daemon.workers.link import Link
+from localspec.daemon.workers.resident import HeldDraft, Resident
 from localspec.daemon.workers.turns import Share, Turns
 from localspec.daemon.workers.watch import Watch
 from localspec.errors import (
@@ -27,11 +27,10 @@ from localspec.errors import (
     of_system,
 )
 from localspec.models.model import Model
-from localspec.models.needs import Needs
 from localspec.models.pair import Pair
 from localspec.process import surroundings
 from localspec.protocol import frames
-from localspec.protocol.frames import Drafted, Load, Loading, Signature, Streamed
+from localspec.protocol.frames import Load, Loading, Streamed
 from localspec.protocol.requests import Done, Failed, Priority, Request
 
 log = logging.getLogger(__name__)
@@ -58,125 +57,6 @@ class Key(NamedTuple):
     model: str
     draft: str
     backend: str
-
-
-class Job:
-    """A frame that a worker answers: events go to ``on_event`` as they come, the end is awaited in ``end``.
-
-    ``priority``: the class of a request that takes part in the turns on the CPU.
-    """
-
-    def __init__(
-        self,
-        worker: WorkerProcess,
-        id: int,
-        on_event: Callable[[Any], None],
-        priority: Priority | None = None,
-        end: asyncio.Future[Any] | None = None,
-    ) -> None:
-        self.end = end or _future()
-        """gets a :class:`Result`, or the answer to another frame"""
-        self.on_event = on_event
-        self.id, self.priority = id, priority
-        self.begun, self.is_unread = False, False
-        """whether an event has come; whether its frame was lost with a worker that had not read it"""
-        self._worker = worker
-
-    def cancel(self) -> None:
-        """Request the end, which comes as a result with the text so far."""
-        self._worker.send(frames.Cancel(self.id))
-
-    async def result(self) -> Any:
-        """Wait for the end, and request it if the waiting task is cancelled."""
-        try:
-            return await self.end
-        except asyncio.CancelledError:
-            self.cancel()
-            raise
-
-
-class Resident(ABC):
-    """A model in memory, or on its way there: of ``needs``, for some ``users``.
-
-    ``ready`` gets the result of its load, or the error; ``listeners`` get its progress.
-    """
-
-    def __init__(self, needs: Needs) -> None:
-        self.needs = needs
-        self.ready: asyncio.Future[Any] = _future()
-        self.listeners: list[Callable[[Loading], None]] = []
-        self.users = 0
-        self.last_used = time.monotonic()
-        self.drafts: list[HeldDraft] = []
-        """the draft models beside it"""
-        self.keep_alive_s: float | None = None
-        """longest idle time in seconds, if a client has set one; 0: for ever"""
-
-    @property
-    def loaded(self) -> bool:
-        """True if the load has succeeded."""
-        return self.ready.done() and not self.ready.cancelled() and self.ready.exception() is None
-
-    def idle_left_s(self, limit_s: float, now: float) -> float | None:
-        """Seconds until it has idled for too long; None: it is in use, or may idle for ever."""
-        limit_s = limit_s if self.keep_alive_s is None else self.keep_alive_s
-        if self.users or not limit_s or not self.loaded:
-            return None
-        return max(0.0, self.last_used + limit_s - now)
-
-    def progress(self, frame: Loading) -> None:
-        """Report the progress of its load."""
-        for listener in tuple(self.listeners):
-            listener(frame)
-
-    @property
-    @abstractmethod
-    def model(self) -> str:
-        """The model's name."""
-
-    @abstractmethod
-    async def stop(self) -> None:
-        """Free its memory."""
-
-
-class HeldDraft(Resident):
-    """The draft model of ``pair`` in the worker of its target; ``ready`` gets Drafted."""
-
-    def __init__(self, pair: Pair, draft: Model, needs: Needs, worker: WorkerProcess) -> None:
-        super().__init__(needs)
-        self.pair, self.place = pair, draft.place
-        self.number = 0
-        self._name, self._worker = draft.name, worker
-
-    @property
-    def model(self) -> str:
-        return self._name
-
-    async def open(self, free: int) -> None:
-        """Load it within ``free`` bytes. One that fails, or is left out, is held no longer."""
-        try:
-            job = self._worker.begin(
-                lambda id: frames.LoadDraft(id, self.pair.as_frame(), free), self.progress
-            )
-            self.number = job.id
-            drafted: Drafted = await job.end
-        except LocalspecError as error:
-            self._leave()
-            self.ready.set_exception(error)
-            return
-        if drafted.loaded:
-            self.needs = Needs(draft=drafted.planned_bytes, mapped=drafted.mapped_bytes)
-        else:
-            self._leave()
-        self.ready.set_result(drafted)
-
-    async def stop(self) -> None:
-        with contextlib.suppress(LocalspecError):  # its worker has ended
-            await self._worker.begin(lambda id: frames.DropDraft(id, self.number)).end
-
-    def _leave(self) -> None:
-        if self in self._worker.drafts:
-            self._worker.drafts.remove(self)
 
 
 class WorkerProcess(Resident):
@@ -240,9 +120,10 @@ class WorkerProcess(Resident):
         is_file = (held.place, held.signature) == (target.place, target.signature)
         return is_file and held.description.backend == target.description.backend
 
-    def draft_of(self, pair: Pair) -> HeldDraft | None:
-        """The draft model of ``pair``, if it is held, in the state in which it was chosen."""
-        return next((each for each in self.drafts if _draft_state(each.pair) == _draft_state(pair)), None)
+    def find_draft(self, draft: Model) -> HeldDraft | None:
+        """This draft model, if it is held, in the state in which it was chosen."""
+        held = (each for each in self.drafts if each.draft == draft)
+        return next((each for each in held if each.draft.signature == draft.signature), None)
 
     def give_up_if_hung(self, now: float) -> None:
         """Kill it, and fail its jobs at once, if it has work and makes no progress."""
@@ -286,7 +167,7 @@ class WorkerProcess(Resident):
             return
         log.info("worker %d loads %s", self._process.pid, self.key.model)
         self._watch.moved(time.monotonic())
-        self._jobs[frames.LOAD] = Job(self, frames.LOAD, self.progress, end=self.ready)
+        self._jobs[frames.LOAD] = Job(self.send, frames.LOAD, self.progress, end=self.ready)
         self.send(load)
         self._reading = asyncio.create_task(self._read(self._link, self._process))
         if self._why is not None:
@@ -331,7 +212,7 @@ class WorkerProcess(Resident):
         if not self._jobs:
             self._watch.moved(time.monotonic())
         self._last_id = id
-        job = self._jobs[id] = Job(self, id, on_event, priority)
+        job = self._jobs[id] = Job(self.send, id, on_event, priority)
         if priority is not None:
             self._share.begin(priority)
         if self._link is not None:
@@ -457,17 +338,6 @@ class WorkerProcess(Resident):
     def _kill(self) -> None:
         if self._process is not None and self._process.returncode is None:
             self._process.kill()
-
-
-def _draft_state(pair: Pair) -> tuple[Model, Signature] | None:
-    return None if pair.draft is None else (pair.draft, pair.draft.signature)
-
-
-def _future() -> asyncio.Future[Any]:
-    """A future whose error may never be awaited, without a warning of asyncio."""
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    future.add_done_callback(lambda done: None if done.cancelled() else done.exception())
-    return future
 
 
 def _signal_name(number: int) -> str:
