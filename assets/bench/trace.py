@@ -31,7 +31,7 @@ OPTIMISED = 1
 """flag of the code of a function; that of a class's body has none"""
 ENDS = {
     "client/wire.py:request": ("client", "cli/main.py:main"),
-    "daemon/workers/link.py:write": ("daemon", "daemon/connection.py:_receive_all"),
+    "daemon/workers/worker.py:begin": ("daemon", "daemon/connection.py:_receive_all"),
     "backends/llama_cpp/backend.py:forward": ("worker", "worker/loop.py:run"),
 }
 """the functions at which the prompt leaves a process, and the first one of its way there"""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import signal
 import socket
@@ -13,7 +14,6 @@ from typing import Any, NamedTuple
 import msgspec
 
 from localspec.daemon.workers.job import Job
-from localspec.daemon.workers.link import Link
 from localspec.daemon.workers.resident import HeldDraft, Resident
 from localspec.daemon.workers.turns import Share, Turns
 from localspec.daemon.workers.watch import Watch
@@ -95,7 +95,8 @@ class WorkerProcess(Resident):
         self._watch = Watch(hang_s, time.monotonic())
         self._share = Share(turns, self.send)
         self._process: asyncio.subprocess.Process | None = None
-        self._link: Link | None = None
+        self._reader: asyncio.StreamReader | None = None
+        self._writer: asyncio.StreamWriter | None = None
         self._reading: asyncio.Task[None] | None = None
 
     @property
@@ -106,8 +107,13 @@ class WorkerProcess(Resident):
     def usable(self) -> bool:
         """True if it is loading or loaded."""
         failed = self.ready.done() and not self.loaded
-        is_closed = self._link is not None and self._link.ended.done()
-        return not (failed or is_closed or self._why)
+        return not (failed or self._is_closed or self._why)
+
+    @property
+    def _is_closed(self) -> bool:
+        """True if the worker's end of the socket is closed."""
+        reader = self._reader
+        return reader is not None and (reader.at_eof() or reader.exception() is not None)
 
     @property
     def model(self) -> str:
@@ -159,7 +165,7 @@ class WorkerProcess(Resident):
                     start_new_session=True,
                     **surroundings(),
                 )
-            self._link = await Link.open(ours, self._receive)
+            self._reader, self._writer = await asyncio.open_connection(sock=ours)
         except OSError as error:
             ours.close()
             what = f"the worker process of {self.key.model} could not be started"
@@ -169,7 +175,7 @@ class WorkerProcess(Resident):
         self._watch.moved(time.monotonic())
         self._jobs[frames.LOAD] = Job(self.send, frames.LOAD, self.progress, end=self.ready)
         self.send(load)
-        self._reading = asyncio.create_task(self._read(self._link, self._process))
+        self._reading = asyncio.create_task(self._read(self._reader, self._process))
         if self._why is not None:
             await self.stop()
 
@@ -199,7 +205,7 @@ class WorkerProcess(Resident):
         Raises the reason why the worker ends or has ended, and :class:`InvalidOptions` for a message that no
         frame can hold; then no job is registered.
         """
-        if self._why is not None or (self._link is not None and self._link.ended.done()):
+        if self._why is not None or self._is_closed:
             raise self._why or EngineCrashed(f"the worker process of {self.model} has ended")
         id = self._last_id + 1
         try:
@@ -215,14 +221,14 @@ class WorkerProcess(Resident):
         job = self._jobs[id] = Job(self.send, id, on_event, priority)
         if priority is not None:
             self._share.begin(priority)
-        if self._link is not None:
-            self._link.write(frame)
+        if self._writer is not None:
+            self._writer.write(frame)
         return job
 
     def send(self, message: frames.ToWorker) -> None:
         """Queue a frame; a frame to an ended worker is lost, and its jobs have failed already."""
-        if self._link is not None:
-            self._link.write(frames.encode_frame(message))
+        if self._writer is not None:
+            self._writer.write(frames.encode_frame(message))
 
     def rest(self, *, allowed: bool) -> None:
         """Let it do the chores of an idle model, or not."""
@@ -243,9 +249,9 @@ class WorkerProcess(Resident):
             self._kill()
             await self._reading
 
-    async def _read(self, link: Link, process: asyncio.subprocess.Process) -> None:
+    async def _read(self, reader: asyncio.StreamReader, process: asyncio.subprocess.Process) -> None:
         try:
-            await link.ended
+            await self._receive_all(reader)
         except OSError:  # the worker's end of the socket is closed, and not all was read there
             for job in self._jobs.values():
                 job.is_unread = not job.begun
@@ -272,6 +278,16 @@ class WorkerProcess(Resident):
         if code == -signal.SIGALRM:
             self._why = NodeLost(f"the nodes of {self.key.model} did not connect to it", UNREACHED_REMEDY)
         self._end(self._why or EngineCrashed(f"the worker process of {self.key.model} {how}", remedy))
+
+    async def _receive_all(self, reader: asyncio.StreamReader) -> None:
+        """Take frames until the worker closes its end. Raises :class:`msgspec.DecodeError` for a damaged one,
+        and :class:`OSError`."""
+        with contextlib.suppress(asyncio.IncompleteReadError):
+            while True:
+                (length,) = frames.HEADER.unpack(await reader.readexactly(frames.HEADER.size))
+                if length > frames.MAX_FRAME:
+                    raise msgspec.DecodeError(f"a frame of {length} bytes")
+                self._receive(frames.from_worker_decoder.decode(await reader.readexactly(length)))
 
     def _receive(self, frame: frames.FromWorker) -> None:
         now = time.monotonic()
@@ -322,8 +338,8 @@ class WorkerProcess(Resident):
 
     def _end(self, error: LocalspecError) -> None:
         self._why = error
-        if self._link is not None:
-            self._link.close()
+        if self._writer is not None:
+            self._writer.close()
         self._fail(error)
         self._on_end(self)
 
