@@ -251,12 +251,8 @@ class Client:
         params = wire.SessionFork(session=session, message=message)
         return (await self.request("session/fork", wire.SessionForked, params)).session
 
-    async def close_session(self, session: str) -> None:
-        """Cancel the running answers of a session; a private session is deleted."""
-        await self.request("session/close", wire.Nothing, wire.SessionId(session=session))
-
     async def delete_session(self, session: str) -> None:
-        """Delete a session and its messages."""
+        """Cancel the running answers of a session, and delete it with its messages."""
         await self.request("session/delete", wire.Nothing, wire.SessionId(session=session))
 
     async def models(self) -> tuple[wire.ModelDescription, ...]:

@@ -54,7 +54,7 @@ class Editor:
 
     def __init__(self) -> None:
         self.answer_s = 0.0
-        """seconds that the model works on an answer, the last ones first"""
+        """average seconds that the model has worked on the last answers"""
         self.requests: dict[str, Receiver] = {}
         self.ahead: dict[str, Receiver] = {}
         """prefetches, and requests that warm a prompt up"""

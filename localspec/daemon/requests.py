@@ -26,7 +26,6 @@ HANDLERS: dict[str, Handler] = {
     "session/open": chat.open_new,
     "session/list": chat.list_some,
     "session/get": chat.get,
-    "session/close": chat.close,
     "session/delete": chat.delete,
     "session/rename": chat.rename,
     "session/configure": chat.configure,

@@ -315,7 +315,6 @@ METHODS: dict[str, type[Params]] = {
     "session/open": SessionOpen,
     "session/list": SessionQuery,
     "session/get": SessionId,
-    "session/close": SessionId,
     "session/delete": SessionId,
     "session/rename": SessionRename,
     "session/configure": SessionConfigure,

@@ -270,7 +270,7 @@ async def test_sessions_are_searched_set_copied_and_ended(home: Path, client: Cl
     assert (await client.session(copy)).options == Options(model="other")
     assert {found.session for found in await client.sessions("A NAME")} == {session, copy}
     assert len(await client.sessions(limit=1)) == 1 and not await client.sessions(offset=2)
-    await client.close_session(copy)
+    await client.delete_session(copy)
     await client.delete_session(session)
     with pytest.raises(SessionNotFound):
         await client.session(session)

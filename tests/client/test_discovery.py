@@ -190,7 +190,7 @@ async def test_a_daemon_with_a_private_session_is_left_alone(home: Path) -> None
     # The client of a running request may have lost the connection, and come back.
     async with await echo() as other:
         assert (await other.status()).pid == first and "private" in other.kept_for
-        await other.close_session(session)
+        await other.delete_session(session)
     async with await echo() as other:
         assert (await other.status()).pid != first
 

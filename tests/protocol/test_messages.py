@@ -38,7 +38,6 @@ EXAMPLES: dict[str, dict[str, Any]] = {
     "session/open": {"system": "Be brief.", "private": True, "options": {"k": 4}},
     "session/list": {"query": "x", "limit": 5, "offset": 5},
     "session/get": {"session": "s"},
-    "session/close": {"session": "s"},
     "session/delete": {"session": "s"},
     "session/rename": {"session": "s", "title": "t"},
     "session/configure": {"session": "s", "options": {"k": 4}},

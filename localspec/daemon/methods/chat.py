@@ -99,26 +99,10 @@ async def fork(daemon: Daemon, exchange: Exchange, params: wire.SessionFork) -> 
     return wire.SessionForked(copy.id)
 
 
-async def close(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> Nothing:
-    """Cancel the running answers of a session; a private session is deleted."""
-    session = await daemon.history.session(params.session)
-    if session.private:
-        await _delete(daemon, session)
-    else:
-        await daemon.streams.end(session.id)
-    return Nothing()
-
-
 async def delete(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> Nothing:
-    session = await daemon.history.session(params.session)
-    await _delete(daemon, session)
-    daemon.publish(session, "deleted")
-    return Nothing()
-
-
-async def _delete(daemon: Daemon, session: Session) -> None:
     """Delete a session from the history first, so that no new turn begins; then cancel its answers, and drop
     its caches and what was learnt from it."""
+    session = await daemon.history.session(params.session)
     source = session.source
     await daemon.history.use(session, lambda store: store.delete(session.id))
     await daemon.streams.end(session.id)
@@ -126,6 +110,8 @@ async def _delete(daemon: Daemon, session: Session) -> None:
     await asyncio.to_thread(home.delete_chat_caches, source)
     if not session.private:
         await memory.forget_chat(daemon, source)
+    daemon.publish(session, "deleted")
+    return Nothing()
 
 
 async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: str) -> wire.Pairing:
