@@ -149,31 +149,6 @@ class Listeners:
         await Connection(connection, self._daemon).serve()
 
 
-class Announcement:
-    """The discovery file at ``path``."""
-
-    def __init__(self, found: Discovery, path: Path) -> None:
-        self._socket = Path(found.socket)
-        self.path = path
-        self._text = msgspec.json.encode(found).decode() + "\n"
-
-    def make(self) -> None:
-        """Write the discovery file."""
-        try:
-            home.write_private(self.path, self._text)
-        except OSError as error:
-            what = f"clients cannot find the daemon, as {self.path} cannot be written"
-            raise (of_system(error, what) or error) from None
-
-    def withdraw(self) -> None:
-        """Delete the discovery file and the socket, unless they belong to another daemon: a home may be
-        deleted while its daemon runs, and another one be created at the same path."""
-        with suppress(OSError):
-            if self.path.read_text(errors="replace") == self._text:
-                self.path.unlink()
-                self._socket.unlink()
-
-
 PATIENCE_S = 20.0
 """seconds to wait for the lock of a daemon that is starting or stopping"""
 STEP_S = 0.1
@@ -224,7 +199,8 @@ class Server:
         self._daemon = Daemon(config, worker)
         self._daemon.http_flag = self._must_open_http = http
         self._listeners = Listeners(self._daemon)
-        self._announcement: Announcement | None = None
+        self._announced: tuple[Path, ...] = ()
+        """the files by which clients find the daemon"""
 
     async def run(self, on_ready: Callable[[], None] = lambda: None) -> None:
         """Serve until SIGTERM, SIGINT or ``daemon/shutdown``; ``on_ready`` is called once it listens.
@@ -265,8 +241,13 @@ class Server:
         daemon.url = await listeners.listen_tcp()
         token_file = None if daemon.url is None else str(home.token_path())
         found = Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, token_file)
-        self._announcement = Announcement(found, home.discovery_path())
-        self._announcement.make()
+        # Computed once: that creates the directory, which would come back after its deletion.
+        self._announced = path, _ = home.discovery_path(), home.socket_path()
+        try:
+            home.write_private(path, msgspec.json.encode(found).decode() + "\n")
+        except OSError as error:
+            what = f"clients cannot find the daemon, as {path} cannot be written"
+            raise (of_system(error, what) or error) from None
 
     # Stopping.
 
@@ -279,8 +260,9 @@ class Server:
         daemon.stopping.set()
         # Before any client can see it end: a client that starts the service then gets a new daemon.
         notify_supervisor("STOPPING=1")
-        if self._announcement is not None:
-            self._announcement.withdraw()
+        for path in self._announced:
+            with suppress(OSError):
+                path.unlink()
         self._listeners.close()
         until = time.monotonic() + DRAIN_S
         while daemon.busy and time.monotonic() < until:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import socket
 import stat
@@ -21,13 +20,13 @@ from filelock import FileLock
 
 from localspec import home as homes
 from localspec._version import __version__
-from localspec.daemon.server import Announcement, claim
+from localspec.daemon.server import claim
 from localspec.errors import DaemonUnavailable, ExitCode
 from localspec.protocol.messages import Discovery
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess, code, gone, raw, write_config
 from tests.daemon.test_history import stored
-from tests.waiting import DEADLINE_S, run, until_sync
+from tests.waiting import DEADLINE_S, until_sync
 
 MIB = 1024 * 1024
 
@@ -100,12 +99,12 @@ async def test_a_signal_stops_it_gracefully_and_keeps_the_chat_that_it_cuts_shor
 ENDED_AT_ONCE = """
 import os, signal
 from localspec.daemon.__main__ import main
-from localspec.daemon.server import Announcement
-make = Announcement.make
-def make_and_be_stopped(self):
-    make(self)
+from localspec.daemon.server import Server
+listen = Server._listen
+async def listen_and_be_stopped(self):
+    await listen(self)
     os.kill(os.getpid(), signal.SIGTERM)
-Announcement.make = make_and_be_stopped
+Server._listen = listen_and_be_stopped
 raise SystemExit(main([]))
 """
 
@@ -242,28 +241,6 @@ async def answered(daemon: DaemonProcess, prompt: str) -> str:
         return str((await client.result(1, "generate", prompt=prompt, options={"max_tokens": 4}))["text"])
 
 
-def delete(home: Path) -> None:
-    """Delete a home that its daemon writes into: the rename takes it away at one moment."""
-    shutil.rmtree(home.rename(home.with_name(f"{home.name}-deleted")))
-
-
-@pytest.mark.slow
-def test_what_stands_in_the_place_of_a_deleted_home_is_left_alone(home: Path) -> None:
-    """The next daemon has begun in it before the first one ends."""
-    first = DaemonProcess(home)
-    delete(home)
-    home.mkdir(mode=0o700)
-    second = DaemonProcess(home)
-    try:
-        assert second.found.socket == first.found.socket and second.found.pid != first.found.pid
-        first.process.send_signal(signal.SIGTERM)
-        assert first.process.wait(DEADLINE_S) == 0
-        assert second.discovery_path.exists() and Path(second.socket).exists()
-        assert run(answered(second, "hello")) == "hello "
-    finally:
-        assert second.stop() == 0
-
-
 @pytest.fixture(params=["path", "abstract"])
 def notices(
     home: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
@@ -293,26 +270,3 @@ def test_it_tells_when_it_listens_or_one_runs_already_and_when_it_stops(
 def test_no_supervisor_has_to_listen(start: StartDaemon, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NOTIFY_SOCKET", str(home / "nowhere"))
     assert start().stop() == 0
-
-
-@pytest.fixture
-def announcement(tmp_path: Path) -> Announcement:
-    socket = tmp_path / "daemon.sock"
-    socket.touch()
-    found = Discovery(pid=os.getpid(), version="0", protocol=1, socket=str(socket), url=None, token_file=None)
-    made = Announcement(found, tmp_path / "daemon.json")
-    made.make()
-    return made
-
-
-@pytest.mark.parametrize("change", ["no file", "another's file"])
-def test_an_announcement_that_is_lost_leaves_the_files_of_another_alone(
-    announcement: Announcement, tmp_path: Path, change: str
-) -> None:
-    if change == "another's file":
-        (tmp_path / "daemon.json").write_text("{}")
-    else:
-        (tmp_path / "daemon.json").unlink()
-    left = list(tmp_path.iterdir())
-    announcement.withdraw()
-    assert list(tmp_path.iterdir()) == left
