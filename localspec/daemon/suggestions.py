@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import secrets
+from collections import deque
 from functools import cached_property
 from typing import NamedTuple
 
@@ -63,10 +64,21 @@ class Found(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """The distinct texts of an answer for which ``wanted`` were requested."""
+    """The distinct texts of an answer for which ``wanted`` were requested, after a prefix of ``length``
+    characters with this ``hash``; ``rest`` is that of its query."""
 
     texts: tuple[str, ...]
     wanted: int
+    length: int
+    hash: int
+    rest: bytes
+
+    def typed_since(self, query: Query) -> str | None:
+        """The end of the prefix of ``query``, which was typed since; None if this is no answer before it."""
+        typed = query.prefix[self.length :]
+        if self.rest != query.rest or self.wanted < query.count or len(typed) > TYPED:
+            return None
+        return typed if hash(query.prefix[: self.length]) == self.hash else None
 
 
 @dataclasses.dataclass
@@ -85,34 +97,27 @@ class Suggestions:
     """The answers of this daemon, by the text before and after the cursor."""
 
     def __init__(self) -> None:
-        self._answers: dict[tuple[bytes, bytes], Kept] = {}
+        self._answers: deque[Kept] = deque(maxlen=KEPT)
         self._shown: dict[str, Shown] = {}
 
     def keep(self, query: Query, texts: tuple[str, ...]) -> None:
         """Store an answer, which may have no texts."""
-        key = _digest(query.prefix), query.rest
-        self._answers.pop(key, None)  # the newest is the last one
-        self._answers[key] = Kept(texts, query.count)
-        if len(self._answers) > KEPT:
-            del self._answers[next(iter(self._answers))]
+        prefix = query.prefix
+        self._answers.append(Kept(texts, query.count, len(prefix), hash(prefix), query.rest))
 
     def find(self, query: Query) -> Found | None:
         """The answer to the same request, or the longest rest of one along which the user has typed since."""
         best: Found | None = None
-        for typed, digest in _prefixes(query.prefix):
-            texts = self._texts(digest, query) or ()
-            rests = tuple(text[len(typed) :] for text in texts if text.startswith(typed))
+        for kept in reversed(self._answers):
+            if (typed := kept.typed_since(query)) is None:
+                continue
+            rests = tuple(text[len(typed) :] for text in kept.texts if text.startswith(typed))
             rests = tuple(rest for rest in rests if rest.strip())
-            if rests and (best is None or len(rests[0]) > len(best.texts[0])):
+            if rests and (best is None or not best.texts or len(rests[0]) > len(best.texts[0])):
                 best = Found(rests, "type-through" if typed else "cache")
-        if best is None and self._texts(_digest(query.prefix), query) is not None:
-            return Found((), "cache")
+            elif best is None and not typed:
+                best = Found((), "cache")
         return best
-
-    def _texts(self, digest: bytes, query: Query) -> tuple[str, ...] | None:
-        """The texts kept for a digest; None if there are none, or fewer were requested than are now."""
-        kept = self._answers.get((digest, query.rest))
-        return None if kept is None or kept.wanted < query.count else kept.texts
 
     def show(self, query: Query, texts: tuple[str, ...]) -> tuple[CompletionItem, ...]:
         """Items of these texts, for which feedback is accepted."""
@@ -134,23 +139,3 @@ class Suggestions:
                 "Send feedback for recent completions only.",
             )
         return shown
-
-
-def _digest(text: str) -> bytes:
-    return hashlib.blake2b(_bytes(text), digest_size=DIGEST).digest()
-
-
-def _bytes(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")
-
-
-def _prefixes(prefix: str) -> list[tuple[str, bytes]]:
-    """The splits of ``prefix`` into a digest of an earlier prefix and the text typed since; the prefix is
-    hashed once."""
-    start = max(0, len(prefix) - TYPED)
-    hashed = hashlib.blake2b(_bytes(prefix[:start]), digest_size=DIGEST)
-    found = [(prefix[start:], hashed.digest())]
-    for at in range(start, len(prefix)):
-        hashed.update(_bytes(prefix[at]))
-        found.append((prefix[at + 1 :], hashed.copy().digest()))
-    return found
