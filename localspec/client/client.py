@@ -349,9 +349,8 @@ async def connect(
     for it. Raises :class:`DaemonUnavailable`, :class:`QueueFull`, :class:`VersionSkew`.
     """
     client, why = None, ""
-    if discovery.find() is not None:
-        with contextlib.suppress(DaemonUnavailable):  # it was killed
-            client = await initialized(await open_socket(), name)
+    with contextlib.suppress(DaemonUnavailable):  # none listens
+        client = await initialized(await open_socket(), name)
     if client is not None:
         if not (start and client.replaceable and client.welcome.settings != "broken"):
             return client

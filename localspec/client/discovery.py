@@ -66,7 +66,7 @@ def start_daemon(command: tuple[str, ...] = COMMAND) -> None:
     """
     load_config()
     try:
-        if (find() is None or not runs()) and not _start_service():
+        if not runs() and not _start_service():
             _spawn(command)
     except OSError as error:
         failed = of_system(error, "the daemon cannot be started")
@@ -108,7 +108,7 @@ def _start_service() -> bool:
             )
         except (OSError, subprocess.SubprocessError):
             return False
-        if find() is not None and runs():
+        if runs():
             return True
         time.sleep(SERVICE_STEP_S)
     return False
