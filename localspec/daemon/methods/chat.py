@@ -183,19 +183,18 @@ class Answer:
         self._session = session
         self._row = row
         self._text = ""
-        self._unread: list[bytes] = []
-        """the params of the deltas after that text"""
 
     def take(self, event: Streamed) -> None:
         if event.method == DELTA:
-            self._unread.append(event.params)
+            delta = msgspec.json.decode(event.params, type=Text)
+            self._text += delta.text if delta.channel == "answer" else ""
         self._stream.take(event)
 
     async def end(self, result: Result | None) -> None:
         """Store the answer, or the text so far as failed. A failure is logged, and the stream goes on."""
         try:
             if result is None:
-                await self._write("failed")
+                await self._write("failed", self._text)
             else:
                 status: Status = "cancelled" if result.finish_reason == "cancelled" else "complete"
                 await self._write(status, result.text, result.calls)
@@ -220,18 +219,15 @@ class Answer:
             raise
 
     async def _checkpoint(self) -> None:
+        stored = ""
         with contextlib.suppress(LocalspecError):  # the last write reports the error
             while True:
                 await asyncio.sleep(CHECKPOINT_S)
-                if self._unread:
-                    await self._write("streaming")
+                if self._text != stored:
+                    stored = self._text
+                    await self._write("streaming", stored)
 
-    async def _write(self, status: Status, text: str | None = None, calls: tuple[ToolCall, ...] = ()) -> None:
-        if text is None:
-            unread, self._unread = self._unread, []
-            deltas = (msgspec.json.decode(params, type=Text) for params in unread)
-            self._text += "".join(delta.text for delta in deltas if delta.channel == "answer")
-            text = self._text
+    async def _write(self, status: Status, text: str, calls: tuple[ToolCall, ...] = ()) -> None:
         await self._daemon.history.use(
             self._session, lambda store: store.write_answer(self._row, text, status, calls)
         )
