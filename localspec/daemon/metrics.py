@@ -28,23 +28,14 @@ LATER = {
     "drafted_tokens_total": "tokens drafted, by proposer",
     "accepted_tokens_total": "drafted tokens that were accepted, by proposer",
     "proposing_seconds_total": "time spent drafting, by proposer",
-    "rounds_total": "rounds, by proposer or by the reason for no draft",
+    "rounds_total": "rounds, by proposer; other: those without a draft",
     "completions_total": "completions answered, by source of the answer",
     "suggestions_total": "feedback on completions, by event",
 }
 """meanings of the totals that have no value, or none of a label, before the first"""
 PROPOSERS = frozenset(kind.name for kind in KINDS)
-OFF = "off"
-REASONS = {
-    "no draft found": "nothing",
-    "was not worth": "not_worth",
-    "drafting would cost more": "not_worth",
-    "exactness = strict": "strict",
-    "is not sure enough": "unsure",
-    "is reading the context": "reading",
-    "proposer is none": OFF,
-}
-"""labels of the reasons for no draft, by a part of the reason's sentence"""
+PLAIN = "proposer is none"
+"""the reason for no draft in rounds of plain decoding that was requested"""
 
 
 class Metrics:
@@ -72,10 +63,10 @@ class Metrics:
             self.add("accepted_tokens_total", share.accepted, proposer=name)
             self.add("proposing_seconds_total", share.seconds, proposer=name)
         for choice, rounds in result.stats.choices.items():
-            self.add("rounds_total", rounds, choice=label_of(choice))
+            self.add("rounds_total", rounds, choice=choice if choice in PROPOSERS else "other")
         saved = result.stats.time_saved_s
         # With proposer none all rounds are plain: the difference is noise of the clock.
-        if saved is not None and any(label_of(choice) != OFF for choice in result.stats.choices):
+        if saved is not None and not all(PLAIN in choice for choice in result.stats.choices):
             self.add("time_saved_seconds_total", max(saved, 0.0))
             self.add("time_lost_seconds_total", max(-saved, 0.0))
 
@@ -107,10 +98,3 @@ class Metrics:
             lines += [f"# HELP {full} {meaning}", f"# TYPE {full} {kind}"]
             lines += [f"{full}{labels} {value}" for labels, value in self._values[name].items()]
         return "\n".join(lines) + "\n"
-
-
-def label_of(choice: str) -> str:
-    """The label of a round: its proposer, or the reason for no draft, as one of a few words."""
-    if choice in PROPOSERS:
-        return choice
-    return next((label for part, label in REASONS.items() if part in choice), "other")
