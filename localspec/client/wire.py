@@ -10,8 +10,8 @@ import asyncio
 import contextlib
 import itertools
 import time
-from collections.abc import Callable
-from typing import Any, Generic, Protocol, TypeVar, get_args
+from collections.abc import AsyncIterator, Callable
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 from websockets.asyncio.client import ClientConnection, unix_connect
@@ -38,32 +38,10 @@ from localspec.protocol.messages import (
 from localspec.protocol.requests import LiveEvent
 
 T = TypeVar("T")
-E = TypeVar("E")
 Event = StreamProgress | StreamDelta | ModelProgress | SpeculationDegraded
 
 UNREAD = 1024
 """most live events that wait for a slow reader; beyond that the oldest are dropped"""
-
-
-class Reading(Generic[E]):
-    """An iterator over the events of ``kinds``; closing it ends the request, leaving its loop does not."""
-
-    def __init__(self, stream: Stream[Any], *kinds: type[E]) -> None:
-        self._stream = stream
-        self._kinds = kinds
-
-    def __aiter__(self) -> Reading[E]:
-        return self
-
-    async def __anext__(self) -> E:
-        while True:
-            event = await self._stream.next_event()
-            if isinstance(event, self._kinds):
-                return event
-
-    async def aclose(self) -> None:
-        """End the request and wait for the end, also if no event was read."""
-        await self._stream.aclose()
 
 
 class Stream(Generic[T]):
@@ -89,23 +67,19 @@ class Stream(Generic[T]):
         # An error that is never read must not be logged by asyncio.
         self._end.add_done_callback(lambda end: None if end.cancelled() else end.exception())
 
-    def __aiter__(self) -> Reading[StreamDelta]:
+    async def __aiter__(self) -> AsyncIterator[StreamDelta]:
         """The text as it comes; ends with the request, and raises the request's error."""
-        return Reading(self, StreamDelta)
+        async for event in self.events():
+            if isinstance(event, StreamDelta):
+                yield event
 
-    def events(self) -> Reading[Event]:
+    async def events(self) -> AsyncIterator[Event]:
         """All events of the request: loading, queueing, prefill, text."""
-        return Reading(self, *get_args(Event))
-
-    async def next_event(self) -> Event:
-        """The next event. Raises the request's error, and :class:`StopAsyncIteration` at the end."""
-        event = await self._events.get()
-        if event is None:
-            self._events.put_nowait(None)
-            if self._end.done():
-                self._end.result()
-            raise StopAsyncIteration
-        return event
+        while (event := await self._events.get()) is not None:
+            yield event
+        self._events.put_nowait(None)
+        if self._end.done():
+            self._end.result()
 
     def forward(self, take: Callable[[Event | T | BaseException], None]) -> None:
         """Have ``take`` called with each event, those that wait first, and at last with the result or the
