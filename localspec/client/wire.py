@@ -143,20 +143,15 @@ class Stream(Generic[T]):
 
 
 class Subscription:
-    """An async iterator of live events, each read once; it ends with the connection."""
+    """Live events to iterate over, each read once; they end with the connection."""
 
     def __init__(self) -> None:
         self._events: asyncio.Queue[LiveEvent | None] = asyncio.Queue(UNREAD)
 
-    def __aiter__(self) -> Subscription:
-        return self
-
-    async def __anext__(self) -> LiveEvent:
-        event = await self._events.get()
-        if event is None:
-            self.feed(None)
-            raise StopAsyncIteration
-        return event
+    async def __aiter__(self) -> AsyncIterator[LiveEvent]:
+        while (event := await self._events.get()) is not None:
+            yield event
+        self.feed(None)
 
     def feed(self, event: LiveEvent | None) -> None:
         """Add an event; None ends the iteration after the events that wait. Called by the client."""

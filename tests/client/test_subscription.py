@@ -14,7 +14,7 @@ from tests.waiting import soon
 
 
 async def test_events_come_in_order_and_rounds_name_their_stream(home: Path, client: Client) -> None:
-    events = await client.subscribe("round", "model")
+    events = aiter(await client.subscribe("round", "model"))
     stream = client.generate("one two")
     await stream.result()
     assert await soon(anext(events)) == ModelEvent("bundled", "loaded")
@@ -29,7 +29,7 @@ async def test_a_new_subscription_takes_the_place_of_the_old_one(home: Path, cli
     new = await client.subscribe("session")
     opened = await client.open().result()
     assert [event async for event in old] == []
-    assert await soon(anext(new)) == SessionEvent(opened.session, "opened")
+    assert await soon(anext(aiter(new))) == SessionEvent(opened.session, "opened")
 
 
 async def test_it_ends_with_the_connection_however_often_it_is_asked(home: Path) -> None:
