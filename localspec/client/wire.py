@@ -42,6 +42,20 @@ Event = StreamProgress | StreamDelta | ModelProgress | SpeculationDegraded
 
 UNREAD = 1024
 """most live events that wait for a slow reader; beyond that the oldest are dropped"""
+OPEN_S = 5.0
+FULL_REMEDY = "Close other clients, or raise daemon.max_connections and run `localspec daemon restart`."
+SETTINGS: dict[str, Any] = {
+    "subprotocols": [Subprotocol(messages.SUBPROTOCOL)],
+    "compression": None,
+    "max_size": None,
+    "open_timeout": OPEN_S,
+    # The system closes the socket of an ended daemon; a daemon that is merely suspended keeps it.
+    "ping_interval": None,
+    "close_timeout": 1,
+    "user_agent_header": None,
+}
+LONGEST_REFUSAL = 500
+"""characters of a refusal's text"""
 
 
 class Stream(Generic[T]):
@@ -158,22 +172,6 @@ class Subscription:
         if self._events.full():
             self._events.get_nowait()
         self._events.put_nowait(event)
-
-
-OPEN_S = 5.0
-FULL_REMEDY = "Close other clients, or raise daemon.max_connections and run `localspec daemon restart`."
-SETTINGS: dict[str, Any] = {
-    "subprotocols": [Subprotocol(messages.SUBPROTOCOL)],
-    "compression": None,
-    "max_size": None,
-    "open_timeout": OPEN_S,
-    # The system closes the socket of an ended daemon; a daemon that is merely suspended keeps it.
-    "ping_interval": None,
-    "close_timeout": 1,
-    "user_agent_header": None,
-}
-LONGEST_REFUSAL = 500
-"""characters of a refusal's text"""
 
 
 async def open_socket() -> ClientConnection:

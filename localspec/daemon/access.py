@@ -32,6 +32,10 @@ ORIGIN = re.compile(r"([a-z][a-z0-9+.-]*://)[^\s/,*]+")
 SOCKET_PATH = "/"
 HEALTH_PATH = "/healthz"
 METRICS_PATH = "/metrics"
+HOST = "127.0.0.1"
+TOKEN = re.compile(r"[0-9a-f]{64}")
+CLOSE_S = 0.5
+"""longest duration of the closing handshake, in seconds"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,9 +93,6 @@ def _is_authenticated(headers: Headers, gate: Gate) -> bool:
     return token is not None and is_token([*bearers(headers.get_all("Authorization")), *offered], token)
 
 
-HOST = "127.0.0.1"
-
-
 def listen(port: int) -> socket.socket:
     """Open a TCP socket that listens at ``port``, 0 for any free port. Raises :class:`OSError`.
 
@@ -107,9 +108,6 @@ def address(listening: socket.socket) -> str:
     """The host and port of a socket in the form of URLs."""
     host, port = listening.getsockname()
     return f"{host}:{port}"
-
-
-TOKEN = re.compile(r"[0-9a-f]{64}")
 
 
 def read_or_create(path: Path) -> str:
@@ -137,10 +135,6 @@ def read(path: Path) -> str | None:
     except OSError:
         return None
     return token if TOKEN.fullmatch(token) else None
-
-
-CLOSE_S = 0.5
-"""longest duration of the closing handshake, in seconds"""
 
 
 class Socket(ServerConnection):

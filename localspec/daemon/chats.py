@@ -82,6 +82,16 @@ LISTED = """
 """
 
 NEXT_USE = "(SELECT coalesce(max(used), 0) + 1 FROM sessions)"
+T = TypeVar("T")
+DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
+STUCK = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
+"""errors of a full disk where SQLite cannot write a file beside the database"""
+ROOM = 1 << 16
+"""bytes of the smallest such file, the index of the write-ahead log"""
+DAMAGE_REMEDY = "Run `localspec daemon restart`: that sets the file aside and begins a new one."
+FAILURE_REMEDY = "End other programs that use it, and check its permissions, then try again."
+
+log = logging.getLogger(__name__)
 
 
 class Session(msgspec.Struct, frozen=True, kw_only=True):
@@ -357,19 +367,6 @@ def _encoded(value: object) -> str:
 def _title(content: str) -> str:
     line = next((line.strip() for line in content.splitlines() if line.strip()), "")
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
-
-
-log = logging.getLogger(__name__)
-
-T = TypeVar("T")
-
-DAMAGED = (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT)
-STUCK = (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN)
-"""errors of a full disk where SQLite cannot write a file beside the database"""
-ROOM = 1 << 16
-"""bytes of the smallest such file, the index of the write-ahead log"""
-DAMAGE_REMEDY = "Run `localspec daemon restart`: that sets the file aside and begins a new one."
-FAILURE_REMEDY = "End other programs that use it, and check its permissions, then try again."
 
 
 class History:

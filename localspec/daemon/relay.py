@@ -33,6 +33,15 @@ OVERFLOW = 16
 
 Notified = StreamStarted | StreamProgress | ModelProgress
 METHODS_OF = {kind: method for method, kind in NOTIFICATIONS.items()}
+Work = Callable[["Stream"], Coroutine[Any, Any, Result]]
+KEPT_BYTES = 1024 * 1024
+"""bytes of a stream's deltas that are kept for clients that resume it"""
+DELTA_BYTES = 64
+"""approximate size of a kept delta besides its params"""
+MOST_ENDED = 64
+"""ended streams that are kept at most"""
+
+log = logging.getLogger(__name__)
 
 
 class Subscriber:
@@ -250,18 +259,6 @@ class WireExchange(Exchange):
 def _head(method: str, id: bytes) -> bytes:
     """The beginning of a notification, up to the first member of its params after the request."""
     return b'{"jsonrpc":"2.0","method":"%b","params":{"request":%b,' % (method.encode(), id)
-
-
-log = logging.getLogger(__name__)
-
-Work = Callable[["Stream"], Coroutine[Any, Any, Result]]
-
-KEPT_BYTES = 1024 * 1024
-"""bytes of a stream's deltas that are kept for clients that resume it"""
-DELTA_BYTES = 64
-"""approximate size of a kept delta besides its params"""
-MOST_ENDED = 64
-"""ended streams that are kept at most"""
 
 
 class Stream(Receiver):

@@ -45,6 +45,21 @@ from localspec.wording import printable
 log = logging.getLogger(__name__)
 
 WANTED_FILES = 4096
+OPEN_S = 3.0
+"""seconds that a handshake may take"""
+HANDSHAKES = 32
+"""connections of one listening socket that may be shaking hands while all places are taken"""
+PATIENCE_S = 20.0
+"""seconds to wait for the lock of a daemon that is starting or stopping"""
+STEP_S = 0.1
+DRAIN_S = 1.0
+"""seconds for which answers go on when the daemon stops"""
+DRAIN_STEP_S = 0.02
+RESTART, RUN = "`localspec daemon restart`", "`localspec daemon run --http`"
+END_S = 1.0
+"""longest wait for the end of the requests that are cancelled after that"""
+Serve = Callable[[Config, Daemon], AbstractAsyncContextManager[str]]
+"""serves HTTP while entered and yields its address; raises :class:`DaemonUnavailable`"""
 
 
 def raise_limit() -> None:
@@ -54,12 +69,6 @@ def raise_limit() -> None:
     if soft != resource.RLIM_INFINITY and soft < wanted:
         with contextlib.suppress(OSError, ValueError):
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-
-
-OPEN_S = 3.0
-"""seconds that a handshake may take"""
-HANDSHAKES = 32
-"""connections of one listening socket that may be shaking hands while all places are taken"""
 
 
 class Listeners:
@@ -149,11 +158,6 @@ class Listeners:
         await Connection(connection, self._daemon).serve()
 
 
-PATIENCE_S = 20.0
-"""seconds to wait for the lock of a daemon that is starting or stopping"""
-STEP_S = 0.1
-
-
 def claim() -> FileLock | None:
     """Take the lock of the one daemon; returns None if another one is listening already.
 
@@ -175,17 +179,6 @@ def claim() -> FileLock | None:
         f"another daemon holds the lock {lock.lock_file}, but has not listened for {PATIENCE_S:.0f} s",
         f"Find it with `fuser {shlex.quote(lock.lock_file)}`, then end it.",
     )
-
-
-DRAIN_S = 1.0
-"""seconds for which answers go on when the daemon stops"""
-DRAIN_STEP_S = 0.02
-RESTART, RUN = "`localspec daemon restart`", "`localspec daemon run --http`"
-END_S = 1.0
-"""longest wait for the end of the requests that are cancelled after that"""
-
-Serve = Callable[[Config, Daemon], AbstractAsyncContextManager[str]]
-"""serves HTTP while entered and yields its address; raises :class:`DaemonUnavailable`"""
 
 
 class Server:

@@ -37,6 +37,10 @@ from localspec.protocol.options import Options, names_draft
 from localspec.protocol.requests import Channel, ChatPrompt, Message, Request, Result, ToolCall, Tools
 from localspec.tools.words import ask_in_words, limit_to_words
 
+CHECKPOINT_S = 1.0
+
+log = logging.getLogger(__name__)
+
 
 async def open_new(daemon: Daemon, exchange: Exchange, params: wire.SessionOpen) -> wire.SessionOpened:
     """Open a session; loads the model first, so that no session is left behind if it cannot be loaded."""
@@ -130,11 +134,6 @@ async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: s
 def _kept(options: Options, merged: Options) -> Options:
     """The options that a session keeps: with a draft model, also the model that it was paired with."""
     return replace(options, model=merged.model) if names_draft(options) else options
-
-
-log = logging.getLogger(__name__)
-
-CHECKPOINT_S = 1.0
 
 
 async def send(daemon: Daemon, exchange: Exchange, params: ChatSend) -> Result:
