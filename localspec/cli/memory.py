@@ -68,8 +68,6 @@ def _lines(table: TableStats) -> Iterator[str]:
     more = [f"and from {len(names) - SHOWN_SOURCES} more"] if len(names) > SHOWN_SOURCES else []
     if names:
         yield f"  {', '.join(names[:SHOWN_SOURCES] + more)}"
-    for name in table.quarantined:
-        yield f"  set aside: {name}"
 
 
 @app.command(

@@ -10,7 +10,7 @@ from localspec.errors import MemoryCorrupt, NewerFormat
 from localspec.home import plain
 
 MAGIC = b"LSNGRAM\0"
-VERSION = 2
+VERSION = 3
 HEADER_BYTES = 4096
 ENTRY_BYTES = 16
 MIN_BITS, MAX_BITS = 4, 26

@@ -37,12 +37,13 @@ def vocabularies(directory: Path, notice: Notice) -> Iterator[TableFiles]:
 
 
 def stats(directory: Path, notice: Notice) -> list[TableStats]:
-    """All tables, the user-wide one of each vocabulary first. Raises :class:`StorageError`."""
-    return [
+    """All tables that can be used, the user-wide one of each vocabulary first."""
+    tables = (
         _table_stats(files, name, notice)
         for files in vocabularies(directory, notice)
         for name in sorted(files.names(), key=lambda name: (name != USER, name))
-    ]
+    )
+    return [table for table in tables if table is not None]
 
 
 def forget(
@@ -82,21 +83,19 @@ def _name(directory: Path, notice: Notice, workspace: str) -> str:
     return own if has_own or root is None else name_of(str(root))
 
 
-def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats:
-    table = None
+def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats | None:
+    """The statistics of a table; None if it cannot be used."""
     try:
         table = files.open(name)
     except OSError as error:
         notice(f"the table {name} cannot be opened: {error.strerror}")
-    quarantined = tuple(path.name for path in files.set_aside(name))
+        return None
     if table is None:
-        workspace = None if name == USER else name
-        where = str(files.folder / name)
-        return TableStats(workspace=workspace, vocab_fp=files.vocab_fp, path=where, quarantined=quarantined)
-    entries, state, header = table.entries(), table.state, table.header
+        return None
+    tags_of_entries, state, header = table.tags(), table.state, table.header
     table.close()
     names = {tag_of(source): source for source in files.sources(name).names()}
-    tags, counts = np.unique(entries.tags, return_counts=True)
+    tags, counts = np.unique(tags_of_entries, return_counts=True)
     by_source = {names.get(int(t), f"#{int(t)}"): int(n) for t, n in zip(tags, counts, strict=True)}
     return TableStats(
         workspace=header.workspace or None,
@@ -104,12 +103,11 @@ def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats:
         path=str(table.path),
         bytes=header.file_bytes,
         capacity=1 << header.bits,
-        entries=len(entries.tokens),
-        occupancy=len(entries.tokens) / (1 << header.bits),
+        entries=len(tags_of_entries),
+        occupancy=len(tags_of_entries) / (1 << header.bits),
         tokens=state.tokens,
         last_use=state.last_use or None,
         sources=dict(sorted(by_source.items(), key=lambda item: -item[1])),
-        quarantined=quarantined,
     )
 
 
@@ -122,8 +120,6 @@ LESSON = 16
 """tokens added to the length of each waiting text"""
 CLOSE_S = 2.0
 """longest time to learn the waiting texts when an engine ends"""
-OPEN_TABLES = 16
-"""tables kept mapped for the next request; a table in use stays mapped anyway"""
 FAULTS = (LocalspecError, OSError, ValueError, struct.error)
 """the errors that a file's content can cause"""
 
@@ -145,7 +141,7 @@ class Memory:
 
     ``directory`` holds a folder per vocabulary; files are opened at their first use and created when there
     is something to learn. ``piece`` returns a token's bytes. ``notice`` is called once with each message for
-    the user: a file set aside, a full disk. No method raises because of a file.
+    the user: a damaged file, a full disk. No method raises because of a file.
     """
 
     orders: Sequence[int] = ORDERS
@@ -303,8 +299,7 @@ class Memory:
             if self._is_forgotten(tag_of(lesson.source), moment.since):
                 return None
             make = partial(self._files.open_or_create, moment.table, lesson.workspace)
-            table = yield from apart(make)
-            self._keep(moment.table, table)
+            table = self._tables[moment.table] = yield from apart(make)
         if table is None or moment.epoch not in (None, table.epoch):
             return None
         if lesson.source not in self._sources_of(moment.table):
@@ -333,17 +328,8 @@ class Memory:
         if table is None or table.is_forgotten:
             table = self._files.open(name)
         if table is not None:
-            self._keep(name, table)
+            self._tables[name] = table
         return table
-
-    def _keep(self, name: str, table: NgramTable) -> None:
-        """Keep a table open, and release the least recently used beyond :data:`OPEN_TABLES`."""
-        self._tables.pop(name, None)
-        self._tables[name] = table
-        while len(self._tables) > OPEN_TABLES:
-            oldest = next(iter(self._tables))
-            del self._tables[oldest]
-            self._sources.pop(oldest, None)
 
     def _try(self, act: Callable[[], T]) -> T | None:
         """The result of ``act``; None after one of the :data:`FAULTS`, which is reported."""

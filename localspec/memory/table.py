@@ -1,7 +1,7 @@
 """A table of n-grams in a mapped file, shared by every process that has it open.
 
 Its keys are hashes of the last n tokens. Insertion takes no lock. An entry is two words, and the first is the
-key XORed with the token of the second: a torn or overwritten entry matches nothing (Hyatt and Mann, "A
+hash XORed with the token of the second: a torn or overwritten entry matches nothing (Hyatt and Mann, "A
 lock-less transposition-table implementation for parallel search", 2002). A lost or wrong entry costs a
 rejected draft at most.
 """
@@ -22,7 +22,7 @@ from typing import NamedTuple
 import numpy as np
 
 from localspec.errors import MemoryCorrupt
-from localspec.memory.hashing import WORD, Words, salt_of
+from localspec.memory.hashing import WORD, Words
 from localspec.memory.header import (
     COUNTERS,
     COUNTERS_AT,
@@ -75,24 +75,13 @@ class Recall(NamedTuple):
     """for :meth:`NgramTable.credit`"""
 
 
-class Entries(NamedTuple):
-    """The used entries of a table as parallel arrays; ``hashes`` are without salt."""
-
-    hashes: Words
-    tokens: Words
-    orders: Words
-    tags: Words
-    scores: Words
-
-
 class NgramTable:
-    """A hash table in buckets of four entries; the upper bits of the key select the bucket."""
+    """A hash table in buckets of four entries; the upper bits of a hash select the bucket."""
 
     def __init__(self, path: Path, mapped: mmap.mmap, header: Header) -> None:
         self.path, self.header = path, header
         self._map = mapped
         self._shift = 64 - header.bits + BUCKET.bit_length() - 1
-        self._known_epoch, self._salt = self.epoch, salt_of(self.epoch)
 
     @classmethod
     def open(cls, path: Path, *, name: str, vocab_fp: str) -> NgramTable:
@@ -136,12 +125,11 @@ class NgramTable:
         ``hashes`` are those of :func:`hashes_of`, longest order first; the entries hold their orders. The
         token is below 2**24 even in a damaged file; the caller checks that the vocabulary has it.
         """
-        salt, shift, mapped = self._current_salt(), self._shift, self._map
-        for value in hashes:
-            key = value * salt & WORD
+        shift, mapped = self._shift, self._map
+        for key in hashes:
             offset = HEADER_BYTES + (key >> shift << 6)
             k0, v0, k1, v1, k2, v2, k3, v3 = _bucket(mapped, offset)
-            # The key XORed with the low half of the value: only an entry that was written as a whole matches.
+            # XORed with the low half of the value: only an entry that was written as a whole matches.
             lanes = [0] if k0 ^ v0 & LOW == key else []
             if k1 ^ v1 & LOW == key:
                 lanes.append(1)
@@ -182,12 +170,11 @@ class NgramTable:
         table is aged; it grows by 1 if another source taught it last, and is at least 1.
         ``tag`` becomes its source in both cases.
         """
-        keys = hashes * np.uint64(self._current_salt())
         lows = tokens | np.uint64(order << ORDER_AT)
         clock, shift, mapped = self._clock, self._shift, self._map
         fresh = tag << TAG_AT | FRESH_SCORE << SCORE_AT | (clock & BYTE) << STAMP_AT
         for check, bucket, low in zip(
-            (keys ^ lows).tolist(), (keys >> np.uint64(shift)).tolist(), lows.tolist(), strict=True
+            (hashes ^ lows).tolist(), (hashes >> np.uint64(shift)).tolist(), lows.tolist(), strict=True
         ):
             offset = HEADER_BYTES + (bucket << 6)
             words = _bucket(mapped, offset)
@@ -207,17 +194,14 @@ class NgramTable:
         learnt = state.tokens + tokens & WORD
         COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted & WORD, learnt, time.time())
 
-    def entries(self) -> Entries:
-        """All entries with a score above 0."""
-        words = self._words().reshape(-1, 2).copy()
-        values, hashes = words[:, 1], self._keys(words) * np.uint64(pow(self._current_salt(), -1, WORD + 1))
+    def tags(self) -> Words:
+        """The sources of all entries with a score above 0."""
+        values = self._words()[1::2]
         used = (values >> np.uint64(SCORE_AT) & np.uint64(BYTE)) > 0
-        fields = ((0, TOKEN), (ORDER_AT, BYTE), (TAG_AT, TAG), (SCORE_AT, BYTE))
-        parts = [values[used] >> np.uint64(at) & np.uint64(mask) for at, mask in fields]
-        return Entries(hashes[used], *parts)
+        return values[used] >> np.uint64(TAG_AT) & np.uint64(TAG)
 
     def forget_all(self) -> None:
-        """Make every entry unmatchable and every process leave the table at once, then overwrite it."""
+        """Make every process leave the table, then overwrite it."""
         _epoch.pack_into(self._map, STATE_AT, FORGOTTEN)
         COUNTERS.pack_into(self._map, COUNTERS_AT, 0, 0, 0, time.time())
         self._words()[:] = 0
@@ -239,12 +223,6 @@ class NgramTable:
         with contextlib.suppress(BufferError):
             self._map.close()
 
-    def _current_salt(self) -> int:
-        epoch = _epoch.unpack_from(self._map, STATE_AT)[0]
-        if epoch != self._known_epoch:
-            self._known_epoch, self._salt = epoch, salt_of(epoch)
-        return self._salt
-
     @property
     def _clock(self) -> int:
         found: int = _tick(self._map, COUNTERS_AT)[0]
@@ -252,11 +230,6 @@ class NgramTable:
 
     def _words(self) -> Words:
         return np.frombuffer(self._map, "<u8", offset=HEADER_BYTES)
-
-    @staticmethod
-    def _keys(words: Words) -> Words:
-        keys: Words = words[..., 0] ^ words[..., 1] & np.uint64(LOW)
-        return keys
 
 
 def _make_private(path: Path) -> None:

@@ -31,7 +31,6 @@ LONGEST_PATH = 4096
 USER = "user"
 """the name of the user-wide table"""
 FILE = re.compile(rf"\.?(?P<name>{USER}|w-[0-9a-f]{{24}})\..+")
-ASIDE = ".ngm.quarantine-"
 
 
 def name_of(workspace: str | None) -> str:
@@ -65,13 +64,8 @@ class TableFiles:
         self._notice, self._bits = notice, bits
 
     def names(self) -> list[str]:
-        """The names of all tables, also of those that were set aside, or left nothing but the list of their
-        sources."""
+        """The names of all tables, also of those that left nothing but the list of their sources."""
         return sorted({name for name, _ in self._files()})
-
-    def set_aside(self, name: str) -> list[Path]:
-        """The quarantined files of this name."""
-        return sorted(path for owner, path in self._files() if owner == name and ASIDE in path.name)
 
     def sources(self, name: str) -> Sources:
         return Sources(self.folder / f"{name}.sources")
@@ -89,8 +83,8 @@ class TableFiles:
         return None
 
     def open_or_create(self, name: str, workspace: str | None) -> NgramTable:
-        """As :meth:`open`, but create a missing table, empty. A file that is not a table is set aside, and
-        leftovers of killed processes are removed.
+        """As :meth:`open`, but create a missing table, empty. A file that is not a table and leftovers of
+        killed processes are removed.
 
         Raises :class:`StorageError`, of which :class:`DiskFull` and :class:`NewerFormat` are subclasses.
         """
@@ -190,7 +184,8 @@ class TableFiles:
         except NewerFormat as error:
             raise NewerFormat(f"{path} is not used as n-gram memory: {error.message}") from None
         except MemoryCorrupt as error:
-            self._quarantine(path, error)
+            self._notice(f"{path} is not used as n-gram memory, and is removed: {error.message}.")
+            _unlink(path)
             return None
         if not table.is_forgotten:
             return table
@@ -223,17 +218,6 @@ class TableFiles:
                 raise DiskFull(f"there is no room for {room} of n-gram memory in {self.folder}") from None
             raise
         return self._map(name)
-
-    def _quarantine(self, path: Path, error: MemoryCorrupt) -> None:
-        n = 1
-        while os.path.lexists(aside := path.with_name(f"{path.name}.quarantine-{n}")):
-            n += 1
-        try:
-            path.rename(aside)
-            fate = f"It is kept as {aside.name}"
-        except OSError as obstacle:
-            fate = f"It cannot be set aside: {obstacle.strerror}"
-        self._notice(f"{path} is not used as n-gram memory: {error.message}. {fate}.")
 
     def _map(self, name: str) -> NgramTable:
         return NgramTable.open(self._path(name), name=name, vocab_fp=self.vocab_fp)

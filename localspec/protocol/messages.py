@@ -523,24 +523,23 @@ class Metrics(msgspec.Struct, frozen=True):
 
 
 class TableStats(msgspec.Struct, frozen=True, kw_only=True):
-    """One table, or the damaged files that were set aside in its place."""
+    """One table."""
 
     workspace: str | None
-    """path; the table's name if only a damaged file is left; None: the user-wide table"""
+    """path; None: the user-wide table"""
     vocab_fp: str
     path: str
-    bytes: int = 0
-    capacity: int = 0
+    bytes: int
+    capacity: int
     """most entries"""
-    entries: int = 0
-    occupancy: float = 0.0
-    tokens: int = 0
+    entries: int
+    occupancy: float
+    tokens: int
     """tokens learnt since it was made; a text learnt twice counts twice"""
     last_use: float | None = None
     """seconds since 1970; None: never"""
     sources: dict[str, int] = {}
     """entries by source; those of a source whose name was lost are under the tag's number"""
-    quarantined: tuple[str, ...] = ()
 
 
 class MemoryStats(msgspec.Struct, frozen=True):

@@ -73,7 +73,7 @@ async def test_a_full_disk_is_a_typed_error(start: StartDaemon) -> None:
 
 
 @pytest.mark.slow
-async def test_a_damaged_table_is_set_aside_and_the_log_tells(start: StartDaemon, home: Path) -> None:
+async def test_a_damaged_table_is_removed_and_the_log_tells(start: StartDaemon, home: Path) -> None:
     daemon = start()
     async with raw(daemon) as client:
         await prime(client, texts=[{"path": "/x", "text": TEXT}])
@@ -81,7 +81,7 @@ async def test_a_damaged_table_is_set_aside_and_the_log_tells(start: StartDaemon
         file.write_bytes(b"damaged" + file.read_bytes()[7:])
         await prime(client, texts=[{"path": "/y", "text": TEXT}])
         (table,) = await tables(client)
-        assert table["quarantined"] == [f"{file.name}.quarantine-1"]
+        assert table["sources"].keys() == {"file:/y"}
         await until(lambda: "is not used as n-gram memory" in daemon.log(), "the log tells")
         assert "scale" not in daemon.log()
 

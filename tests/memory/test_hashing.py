@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.memory.hashing import ORDERS, WORD, hashes_in, hashes_of, salt_of
+from localspec.memory.hashing import ORDERS, hashes_in, hashes_of, rolled
 from tests.memory.tables import words
 
 TOKENS = st.lists(st.integers(0, 2**24 - 1), max_size=40)
@@ -32,16 +32,18 @@ def test_short_contexts_give_the_short_orders() -> None:
     assert [len(hashes_of(list(range(n)))) for n in (0, 2, 3, 5, 8, 15, 16, 99)] == [0, 0, 1, 2, 3, 3, 4, 4]
 
 
-def test_salts_are_odd_and_unlike_their_neighbours() -> None:
-    salts = [salt_of(epoch) for epoch in range(1000)]
-    assert len(set(salts)) == 1000 and all(salt & 1 and salt <= WORD for salt in salts)
+def test_a_hash_is_rolled_to_the_next_token() -> None:
+    text = [7 * i % 23 for i in range(40)]
+    for end in range(16, 40):
+        before, after = hashes_of(text[:end])[0], hashes_of(text[: end + 1])[0]
+        assert rolled(before, text[end - 16], text[end], 16) == after
 
 
 def test_keys_of_similar_texts_spread_evenly() -> None:
     """Chi-square over the buckets of a table, for n-grams that differ in one small token."""
     rng = random.Random(3)
     contexts = [[a, b, rng.randrange(4)] for a in range(128) for b in range(128)]
-    keys = [hashes_of(context)[0] * salt_of(5) & WORD for context in contexts]
+    keys = [hashes_of(context)[0] for context in contexts]
     counts = np.bincount([key >> 56 for key in keys], minlength=256)
     expected = len(keys) / 256
     # 255 degrees of freedom: mean 255, deviation 22.6.

@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from localspec.memory.hashing import hashes_of
-from localspec.memory.memory import OPEN_TABLES, Memory, forget, stats
+from localspec.memory.memory import Memory, forget, stats
 from localspec.memory.ngrams import Grams, Lesson
 from localspec.memory.table import NgramTable
-from localspec.memory.table_files import name_of
 from tests.memory.tables import FP, memory_in, python, recalled, refuse, remember
 
 TEXT = [(7 * i * i + 3 * i) % 1000 for i in range(60)]
@@ -111,7 +110,7 @@ def test_a_notice_is_given_once(tmp_path: Path) -> None:
     assert memory.tables(None) == ()
     remember(memory, TEXT)
     remember(memory, OTHER)
-    assert recalled(memory, TEXT) and len(notices) == 1 and "quarantine" in notices[0]
+    assert recalled(memory, TEXT) and len(notices) == 1 and "is removed" in notices[0]
     memory.close()
 
 
@@ -217,17 +216,4 @@ def test_what_is_no_path_has_no_table(tmp_path: Path, workspace: str) -> None:
     remember(memory, TEXT)
     remember(memory, TEXT, workspace)
     assert len(memory.tables(workspace)) == 1 == len(notices)
-    memory.close()
-
-
-def test_only_the_tables_used_last_are_kept_mapped(tmp_path: Path) -> None:
-    memory = memory_in(tmp_path / "m")
-    remember(memory, TEXT, "/0")
-    (held,) = memory.tables("/0")
-    for number in range(1, 2 * OPEN_TABLES):
-        remember(memory, OTHER, f"/{number}")
-        assert memory.tables("/1")
-    assert len(memory._tables) == OPEN_TABLES and name_of("/1") in memory._tables
-    assert held.find(hashes_of(TEXT[:40])) is not None, "it is still in use"
-    assert recalled(memory, TEXT, "/0")
     memory.close()

@@ -1,4 +1,4 @@
-"""The files: what is no table is set aside, rights are private, a full disk is an error and no crash."""
+"""The files: what is no table is removed, rights are private, a full disk is an error and no crash."""
 
 from __future__ import annotations
 
@@ -48,11 +48,6 @@ def other_name(path: Path) -> None:
     os.replace(other.path, path)
 
 
-def directory(path: Path) -> None:
-    path.unlink()
-    path.mkdir()
-
-
 def fifo(path: Path) -> None:
     path.unlink()
     os.mkfifo(path)
@@ -86,7 +81,6 @@ HOSTILE: dict[str, Damage] = {
     "foreign": lambda path: path.write_bytes(b"SQLite format 3\0" * 400),
     "other vocabulary": other_vocabulary,
     "other workspace": other_name,
-    "directory": directory,
     "dangling": dangling,
     "link to itself": loop,
     "fifo": fifo,
@@ -95,7 +89,7 @@ HOSTILE: dict[str, Damage] = {
 
 
 @pytest.mark.parametrize("damage", HOSTILE.values(), ids=HOSTILE.keys())
-def test_what_is_no_table_is_set_aside_and_a_new_one_started(tmp_path: Path, damage: Damage) -> None:
+def test_what_is_no_table_is_removed_and_a_new_one_started(tmp_path: Path, damage: Damage) -> None:
     table = table_in(tmp_path)
     table.insert(words([5]), words([1]), 3, 1)
     table.close()
@@ -104,9 +98,7 @@ def test_what_is_no_table_is_set_aside_and_a_new_one_started(tmp_path: Path, dam
     files = TableFiles(tmp_path / FP, notices.append, bits=6)
     assert files.open("user") is None
     fresh = files.open_or_create("user", None)
-    (aside,) = files.set_aside("user")
-    assert aside.name.startswith("user.ngm.quarantine-") and len(notices) == 1
-    assert aside.name in notices[0] and str(table.path) in notices[0]
+    assert len(notices) == 1 and str(table.path) in notices[0]
     assert fresh.find([5]) is None
     files.open_or_create("user", None)
     assert len(notices) == 1
@@ -247,7 +239,7 @@ def test_a_deleted_home_is_not_created_again(tmp_path: Path, change: Callable[[T
 
 
 def test_a_newer_versions_file_is_left_for_it(tmp_path: Path) -> None:
-    """One run of an older version must not set everything aside."""
+    """One run of an older version must not remove everything."""
     table = table_in(tmp_path)
     table.close()
     newer(table.path)
@@ -257,7 +249,7 @@ def test_a_newer_versions_file_is_left_for_it(tmp_path: Path) -> None:
     assert files.open("user") is None
     with pytest.raises(NewerFormat, match=f"version {VERSION + 1}"):
         files.open_or_create("user", None)
-    assert table.path.read_bytes() == content and files.set_aside("user") == []
+    assert table.path.read_bytes() == content
     files.forget("user")
     assert not table.path.exists()
 

@@ -10,7 +10,7 @@ import pytest
 from localspec.errors import InvalidOptions
 from localspec.memory.memory import Memory, forget, stats, vocabularies
 from localspec.memory.sources import Sources
-from localspec.memory.table_files import USER, TableFiles, name_of
+from localspec.memory.table_files import USER, name_of
 from tests.memory.tables import FP, no_piece, refuse, remember
 
 ONE = [(7 * i * i + 3 * i) % 1000 for i in range(60)]
@@ -63,7 +63,7 @@ def test_a_table_is_listed_with_its_size_and_its_sources_by_weight(tmp_path: Pat
     assert sum(found.sources.values()) == found.entries
     assert found.occupancy == found.entries / found.capacity
     assert found.bytes == Path(found.path).stat().st_size
-    assert found.tokens == 60 + 30 + 8 - 3 * 3 and found.last_use is not None and found.quarantined == ()
+    assert found.tokens == 60 + 30 + 8 - 3 * 3 and found.last_use is not None
 
 
 def test_entries_whose_source_has_lost_its_name_have_a_number(tmp_path: Path) -> None:
@@ -131,17 +131,6 @@ def test_nothing_of_what_was_forgotten_is_left_on_the_disk(tmp_path: Path) -> No
     assert any(b"/secret/place" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
     forget(tmp_path, refuse, workspace="/secret/place")
     assert not any(b"/secret" in path.read_bytes() for path in tmp_path.rglob("*") if path.is_file())
-
-
-def test_forgetting_all_forgets_what_was_set_aside(tmp_path: Path) -> None:
-    taught(tmp_path, (ONE, None, "run"))
-    files = TableFiles(tmp_path / FP, refuse)
-    aside = tmp_path / FP / f"{name_of('/w')}.ngm.quarantine-3"
-    aside.write_bytes(b"damaged")
-    assert files.set_aside(name_of("/w")) == [aside]
-    assert [table.workspace for table in stats(tmp_path, refuse)] == [None, name_of("/w")]
-    assert forget(tmp_path, refuse) == 2
-    assert not aside.exists() and tables(tmp_path) == []
 
 
 # What is left of what, and what is no path.
