@@ -11,13 +11,7 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 
 from localspec.errors import ModelInvalid, TokenizerMismatch
-from localspec.models.directory import (
-    TokenTexts,
-    is_directory_model,
-    read_settings,
-    read_tokenizer,
-    text_of_token,
-)
+from localspec.models.directory import TokenTexts, is_directory_model, read_tokenizer
 from localspec.models.gguf import GgufHeader, read_header, shown
 
 Decoder = Callable[[str], bytes]
@@ -27,12 +21,6 @@ FITS: dict[Fit, str] = {"exact": "same vocabulary", "compatible": "compatible vo
 """the results of a comparison, for messages"""
 MAX_SIZE_DIFFERENCE = 128
 FIRST_COMPARED = 5
-BOS_BY_KIND = ("llama", "bert")
-BOS_BY_PRETOKENIZER = (
-    *("llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"),
-    *("jina-v5-nano", "tekken", "chameleon"),
-)
-"""pre-tokenizers for which llama.cpp adds BOS though the file does not say so (src/llama-vocab.cpp)"""
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = 1, 2, 3, 4, 5, 6
 _NO_LATIN_1 = 0xFFFF
@@ -78,56 +66,25 @@ def sentencepiece(text: str) -> bytes:
 
 
 class Tokens(NamedTuple):
-    """A vocabulary as it is compared: the bytes of all real tokens by id, the number of tokens in a row of
-    logits, the tokenizer's kind, BOS if it is added, EOS."""
+    """A vocabulary as it is compared: the bytes of all real tokens by id, and the number of tokens in a row
+    of logits."""
 
     texts: Mapping[int, bytes]
     size: int
-    kind: str = ""
-    bos: int | None = None
-    eos: int | None = None
 
 
 def read_tokens(path: Path) -> Tokens:
     """Read a model's vocabulary for comparison; raises :class:`ModelError`, also where it has none."""
-    tokens = _of_directory(path) if is_directory_model(path) else _of_file(path)
+    if is_directory_model(path):
+        read = read_tokenizer(path)
+        texts = _tokens(read)
+        tokens = Tokens(texts, read.size or len(texts))
+    else:
+        header = read_header(path)
+        tokens = Tokens(gguf_tokens(header), header.n_tokens)
     if not tokens.texts:
         raise ModelInvalid(f"{path} has no vocabulary")
     return tokens
-
-
-def _of_file(path: Path) -> Tokens:
-    header = read_header(path)
-    found = header.metadata
-    kind = str(found.get("tokenizer.ggml.model", ""))
-    by_default = kind in BOS_BY_KIND or found.get("tokenizer.ggml.pre") in BOS_BY_PRETOKENIZER
-    bos = found.get("tokenizer.ggml.bos_token_id")
-    return Tokens(
-        texts=gguf_tokens(header),
-        size=header.n_tokens,
-        kind=kind,
-        bos=bos if found.get("tokenizer.ggml.add_bos_token", by_default) else None,
-        eos=found.get("tokenizer.ggml.eos_token_id"),
-    )
-
-
-def _of_directory(path: Path) -> Tokens:
-    read = read_tokenizer(path)
-    texts = _tokens(read)
-    ids = {text: token for token, text in texts.items()}
-    settings = read_settings(path)
-
-    def id_of(name: str) -> int | None:
-        text = text_of_token(settings.get(name))
-        return None if text is None else ids.get(text.encode("utf-8", "replace"))
-
-    return Tokens(
-        texts=texts,
-        size=read.size or len(texts),
-        kind="byte-level" if read.byte_level else "SentencePiece",
-        bos=None if settings.get("add_bos_token") is False else id_of("bos_token"),
-        eos=id_of("eos_token"),
-    )
 
 
 def vocab_fp(tokens: Mapping[int, bytes]) -> str:
@@ -190,17 +147,13 @@ def _is_padding(token: int, text: str) -> bool:
 def check_pair(target: Tokens, draft: Tokens) -> Fit:
     """Compare two vocabularies; raise :class:`TokenizerMismatch` naming the first difference.
 
-    The rule for those that differ is llama.cpp's (common/speculative.cpp): the same kind, the same BOS and
-    EOS, a size difference of at most 128, equal text for every id from 5 on.
+    The rule for those that differ is that of llama.cpp (common/speculative.cpp) for sizes and texts: a
+    difference of at most 128, and equal text for every id from 5 on. A draft model reads the target's tokens
+    by id: which of them its own tokenizer would add does not matter.
     """
     if target.texts == draft.texts:
         return "exact"
     check_sizes(target.size, draft.size)
-    for name in ("kind", "bos", "eos"):
-        own, targets = getattr(draft, name), getattr(target, name)
-        if own != targets:
-            label = "kind of tokenizer" if name == "kind" else name.upper()
-            raise TokenizerMismatch(f"the draft model's {label} is {own}, the target's is {targets}")
     wanted, found = target.texts.get, draft.texts.get
     for token in range(FIRST_COMPARED, min(target.size, draft.size)):
         if wanted(token) != found(token):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -13,8 +12,8 @@ from localspec.models.vocabulary import FIRST_COMPARED, MAX_SIZE_DIFFERENCE, Tok
 WORDS = [b"w%d" % n for n in range(200)]
 
 
-def tokens(words: Sequence[bytes], **more: Any) -> Tokens:
-    return Tokens(dict(enumerate(words)), len(words))._replace(**more)
+def tokens(words: Sequence[bytes]) -> Tokens:
+    return Tokens(dict(enumerate(words)), len(words))
 
 
 def pair(target: Sequence[bytes], draft: Sequence[bytes]) -> str:
@@ -25,12 +24,9 @@ def changed(at: int) -> list[bytes]:
     return [*WORDS[:at], b"other", *WORDS[at + 1 :]]
 
 
-@pytest.mark.parametrize("changes", [{}, {"size": 500}, {"bos": 3, "eos": 4}])
-def test_where_all_tokens_are_equal_rows_without_one_and_ends_do_not_matter(changes: dict[str, Any]) -> None:
-    assert (
-        check_pair(tokens(WORDS, bos=1, eos=2), tokens(tuple(WORDS), bos=1, eos=2)._replace(**changes))
-        == "exact"
-    )
+@pytest.mark.parametrize("size", [200, 500])
+def test_where_all_tokens_are_equal_rows_without_one_do_not_matter(size: int) -> None:
+    assert check_pair(tokens(WORDS), tokens(tuple(WORDS))._replace(size=size)) == "exact"
 
 
 @pytest.mark.parametrize("at", range(FIRST_COMPARED))
@@ -67,21 +63,3 @@ def test_sizes_may_not_differ_more() -> None:
         pair(longer, WORDS)
     with pytest.raises(TokenizerMismatch, match="vocabulary has 329 tokens, the target's 200$"):
         pair(WORDS, longer)
-
-
-@pytest.mark.parametrize(
-    ("changes", "reason"),
-    [
-        ({"bos": 1}, "BOS is 1, the target's is None"),
-        ({"eos": 3}, "EOS is 3, the target's is 2"),
-        ({"kind": "llama"}, "kind of tokenizer is llama, the target's is gpt2"),
-    ],
-)
-def test_bos_eos_and_kind_must_be_the_same_where_the_texts_differ(
-    changes: dict[str, Any], reason: str
-) -> None:
-    target = tokens(WORDS, eos=2, kind="gpt2")
-    draft = tokens(changed(2), eos=2, kind="gpt2")
-    assert check_pair(target, draft) == "compatible"
-    with pytest.raises(TokenizerMismatch, match=reason):
-        check_pair(target, draft._replace(**changes))
