@@ -27,8 +27,8 @@ LIBRARIES: dict[Format, dict[str, str]] = {
 NATIVE = (".so", ".dylib", ".dll", ".metallib")
 DEVICES = re.compile("cuda|hip|vulkan|metal|sycl|musa|cann|opencl", re.IGNORECASE)
 """names of device libraries, as they stand in the names of native libraries"""
-CGROUPS = Path("/sys/fs/cgroup")
-OWN_CGROUP = Path("/proc/self/cgroup")
+CONTAINER = Path("/sys/fs/cgroup")
+"""the control group (version 2) of a container; outside of one it has no limit"""
 
 
 def build_for(format: Format) -> str:
@@ -96,28 +96,13 @@ def _text(path: Path) -> str:
 
 def free_memory() -> int:
     """Bytes of memory that are available on this machine, or within the container's limit."""
-    left = _left_to_cgroup(OWN_CGROUP, CGROUPS)
+    left = left_to(CONTAINER)
     available = int(psutil.virtual_memory().available)
     return available if left is None else min(available, left)
 
 
-def _left_to_cgroup(own: Path, root: Path) -> int | None:
-    """Bytes left by the limits of version 2's control groups, from our own up to the root; None: no limit."""
-    try:
-        lines = own.read_text().splitlines()
-    except OSError:
-        return None
-    name = next((line[3:] for line in lines if line.startswith("0::")), None)
-    if name is None:
-        return None
-    # A path with `..` names a group outside of this mount: then the limits of the mounted root hold.
-    group = root / name.lstrip("/")
-    groups = [each for each in (group, *group.parents) if each == root or root in each.parents]
-    left = [found for each in groups if (found := _left_to(each)) is not None]
-    return min(left, default=None)
-
-
-def _left_to(group: Path) -> int | None:
+def left_to(group: Path) -> int | None:
+    """Bytes left by the limit of a control group; None: no limit."""
     try:
         limit, used = int((group / "memory.max").read_text()), int((group / "memory.current").read_text())
         kept = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())

@@ -21,7 +21,7 @@ from localspec.engine.learning import Learning
 from localspec.errors import ModelInvalid
 from localspec.models import machine, records
 from localspec.models.gguf import read_header
-from localspec.models.machine import build_for, driver, free_memory, library_build, native_files
+from localspec.models.machine import build_for, driver, free_memory, left_to, library_build, native_files
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.costs import PRIORS, prior_for
@@ -44,28 +44,17 @@ def group(folder: Path, **files: str) -> None:
         (folder / f"memory.{name}").write_text(text)
 
 
-def left(tmp_path: Path, name: str) -> int | None:
-    (tmp_path / "cgroup").write_text(f"1:memory:/other\n0::{name}\n")
-    return machine._left_to_cgroup(tmp_path / "cgroup", tmp_path / "root")
+def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
+    group(tmp_path, max="1000\n", current="900\n", stat="anon 500\nactive_file 40\ninactive_file 60\n")
+    assert left_to(tmp_path) == 200
+    group(tmp_path, max="300\n", current="350\n", stat="anon 350\n")
+    assert left_to(tmp_path) == 0
 
 
-def test_the_tightest_limit_of_the_control_groups_counts(tmp_path: Path) -> None:
-    root = tmp_path / "root"
-    group(root, max="max\n", current="5\n", stat="")
-    assert left(tmp_path, "/a/b") is None
-    group(root / "a", max="1000\n", current="900\n", stat="anon 500\nactive_file 40\ninactive_file 60\n")
-    assert left(tmp_path, "/a/b") == left(tmp_path, "/a") == 200
-    group(root / "a" / "b", max="300\n", current="250\n", stat="anon 250\n")
-    assert left(tmp_path, "/a/b") == 50
-    group(root / "a" / "b", max="300\n", current="350\n", stat="anon 350\n")
-    assert left(tmp_path, "/a/b") == 0
-    assert left(tmp_path, "/") is None
-
-
-def test_without_control_groups_the_machine_counts(tmp_path: Path) -> None:
-    assert machine._left_to_cgroup(tmp_path / "none", tmp_path) is None
-    (tmp_path / "cgroup").write_text("1:memory:/docker\n")
-    assert machine._left_to_cgroup(tmp_path / "cgroup", tmp_path) is None
+def test_without_a_limit_the_machine_counts(tmp_path: Path) -> None:
+    assert left_to(tmp_path / "none") is None
+    group(tmp_path, max="max\n", current="5\n", stat="")
+    assert left_to(tmp_path) is None
     assert 0 < free_memory() <= psutil.virtual_memory().total
 
 
