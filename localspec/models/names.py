@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from itertools import count
+from collections.abc import Collection, Sequence
+from itertools import chain, count
 from pathlib import Path, PurePath
 from typing import NamedTuple
 
@@ -138,12 +138,11 @@ def _numbered(names: Sequence[str | None], called: Sequence[Collection[str]]) ->
     for place, ids in enumerate(called):
         for id in ids:
             owners[id.lower()].add(place)
-    taken, given = {*RESERVED, *names, *owners}, set[str | None](RESERVED)
-    numbers = defaultdict[str | None, Iterator[int]](lambda: count(2))
-    own = list[str | None]()
+    given, own = set(RESERVED), list[str | None]()
     for place, name in enumerate(names):
-        is_anothers = name in given or not owners.get(name or "", {place}) <= {place}
-        numbered = (f"{name}-{n}" for n in numbers[name])
-        own.append(next(each for each in numbered if each not in taken) if name and is_anothers else name)
-        given.add(own[-1])
+        if name is not None:
+            numbered = chain([name], (f"{name}-{n}" for n in count(2)))
+            name = next(each for each in numbered if each not in given and owners[each] <= {place})
+            given.add(name)
+        own.append(name)
     return own

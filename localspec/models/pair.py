@@ -14,11 +14,12 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import BackendUnavailable, InvalidOptions, ModelError, ModelInvalid, ModelNotFound
 from localspec.models.catalogue import BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
-from localspec.models.division import nodes_of, share_of
+from localspec.models.division import nodes_of
+from localspec.models.fit import needs_of
 from localspec.models.index import forget_recent, known_beside
 from localspec.models.library import find, in_formats
 from localspec.models.model import BACKENDS, FORMATS, KINDS, Model, count, has_mlx, model_from, place_of
-from localspec.models.needs import Needs, Size, lower_contexts, size_of
+from localspec.models.needs import Needs, lower_contexts, size_of
 from localspec.models.records import Tried, known_of
 from localspec.models.vocabulary import FITS, Fit, Tokens, check_pair, check_sizes, read_tokens
 from localspec.protocol.frames import PairFile
@@ -146,11 +147,9 @@ def _needs(target: Model, drafter: Drafter, config: EngineConfig) -> tuple[Needs
     """The memory that both need with as few sequences as possible: no other model leaves for more of them.
     And the least ones. Zeros where a header cannot be read."""
     try:
-        own = share_of(target, config)
-        draft = None if drafter.model is None else size_of(drafter.model, config)
-        asked = draft if drafter.asked else None
-        lower = lower_contexts(target, config)
-        return own.needs(draft, config, 0), tuple(own.needs(asked, each, 0) for each in lower)
+        asked = drafter.model if drafter.asked else None
+        least = tuple(needs_of(target, asked, each, 0) for each in lower_contexts(target, config))
+        return needs_of(target, drafter.model, config, 0), least
     except ModelError:
         return NOTHING, ()
 
@@ -251,7 +250,6 @@ class _Pairing:
         if self._target.problem is not None:
             size_of(target, room.config)  # raises what is wrong with it
         self._tokens: Tokens | None = None
-        self._size: Size | None = None
         self._tried = {model: self._known(model) for model in known.values()}
         self.others = sorted(known.values(), key=self._promise)
 
@@ -261,7 +259,8 @@ class _Pairing:
         if never := self._never(model):
             return Candidate(model, "refused", ratio, family, never)
         try:
-            verdict, needs = self._verdict(model), self._needs(model)
+            verdict = self._verdict(model)
+            needs = needs_of(self._target, model, self._room.config, self._free).total
         except ModelError as error:
             return Candidate(model, "refused", ratio, family, error.message)
         tried = self._tried[model]
@@ -325,11 +324,6 @@ class _Pairing:
             check_sizes(*sizes)
         self._tokens = self._tokens or read_tokens(self._target.path)
         return check_pair(self._tokens, read_tokens(model.path))
-
-    def _needs(self, model: Model) -> int:
-        config = self._room.config
-        self._size = self._size or share_of(self._target, config)
-        return self._size.needs(size_of(model, config), config, self._free).total
 
     def _drawback(self, ratio: float, tried: Tried, needs: int) -> str:
         """The reason why a model would not help; empty where none is known."""

@@ -72,11 +72,11 @@ def stores_of(model_dirs: Iterable[str] = ()) -> Iterator[Store]:
     for directory in model_dirs:
         yield Store(CONFIGURED, Path(os.path.expanduser(directory)), scan_folder)
     yield Store("huggingface", hub_cache(), scan_hub)
-    caches = _home() / "Library" / "Caches" if sys.platform == "darwin" else _cache()
+    caches = Path.home() / "Library" / "Caches" if sys.platform == "darwin" else _cache()
     yield Store("llama.cpp", _named("LLAMA_CACHE") or caches / "llama.cpp", scan_llama_cpp)
     yield Store("lmstudio", _lm_studio(), scan_folder)
     ollama = _named("OLLAMA_MODELS")
-    yield Store("ollama", ollama or _home() / ".ollama" / "models", scan_ollama)
+    yield Store("ollama", ollama or Path.home() / ".ollama" / "models", scan_ollama)
     if ollama is None and sys.platform == "linux":
         yield Store("ollama", SERVICE, scan_ollama, OLLAMAS_GROUP)
 
@@ -96,12 +96,8 @@ def _named(variable: str) -> Path | None:
     return Path(os.path.expanduser(os.path.expandvars(value))) if value else None
 
 
-def _home() -> Path:
-    return Path(os.path.expanduser("~"))
-
-
 def _cache() -> Path:
-    return _named("XDG_CACHE_HOME") or _home() / ".cache"
+    return _named("XDG_CACHE_HOME") or Path.home() / ".cache"
 
 
 class _LmStudio(msgspec.Struct):
@@ -110,9 +106,9 @@ class _LmStudio(msgspec.Struct):
 
 def _lm_studio() -> Path:
     """LM Studio's models: where its settings say, or in its own directory."""
-    home = _home() / ".cache" / "lm-studio"
+    home = Path.home() / ".cache" / "lm-studio"
     if not os.path.isdir(home):  # Path.is_dir raises where a directory above cannot be read
-        home = _home() / ".lmstudio"
+        home = Path.home() / ".lmstudio"
     try:
         settings = home / "settings.json"
         named = decode_json(read_bounded(settings, MAX_SETTINGS), _LmStudio, settings).downloads
@@ -247,7 +243,7 @@ class _Manifest(msgspec.Struct):
 
 
 def scan_ollama(root: Path) -> Iterator[Found]:
-    """Every model of an Ollama store; links that lead out of it are not followed."""
+    """Every model of an Ollama store."""
     manifests = root / "manifests"  # which Ollama makes with the first model
     os.listdir(manifests if os.path.lexists(manifests) else root)  # raises where it cannot be read
     for name in sorted(glob.glob("*/*/*/*", root_dir=manifests)):
@@ -261,8 +257,6 @@ def _of_manifest(root: Path, manifest: Path, name: str) -> Found:
     def bad(problem: str, remedy: str = f"Pull it again: `ollama pull {shlex.quote(id)}`.") -> Found:
         return Found(manifest, id, problem=problem, remedy=remedy)
 
-    if not _is_inside(root, manifest):
-        return bad(f"{manifest} leads out of Ollama's directory")
     try:
         content = decode_json(read_bounded(manifest, MAX_SETTINGS), _Manifest, manifest)
     except ModelError as error:
@@ -274,13 +268,6 @@ def _of_manifest(root: Path, manifest: Path, name: str) -> Found:
     if digest is None:
         return bad(f"{manifest} names {named[:80]!r}, which is not a digest")
     blob = root / "blobs" / f"sha256-{digest[1].lower()}"
-    if not _is_inside(root, blob):
-        return bad(f"{blob} leads out of Ollama's directory")
     if not os.path.exists(blob):
         return bad(f"its download is incomplete: {blob} is missing")
     return Found(blob, id, digest=digest[1].lower())
-
-
-def _is_inside(root: Path, path: Path) -> bool:
-    """True if all links of ``path`` lead to places in ``root``."""
-    return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(root))
