@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-import zlib
 from typing import NamedTuple
 
 from localspec.errors import MemoryCorrupt, NewerFormat
@@ -15,12 +14,12 @@ HEADER_BYTES = 4096
 ENTRY_BYTES = 16
 MIN_BITS, MAX_BITS = 4, 26
 
-PRELUDE = struct.Struct("<8sII")
-"""magic, version, crc of the fields"""
-FIELDS = struct.Struct("<II32s64sH")
-"""entry size, log2 of the number of entries, name, vocab_fp, bytes of the workspace's path"""
+PRELUDE = struct.Struct("<8sI")
+"""magic, version"""
+FIELDS = struct.Struct("<IH")
+"""log2 of the number of entries, bytes of the workspace's path"""
 STATE_AT = 3072
-"""offset of the state, which changes in place and is outside the crc; before it: the fields and the path"""
+"""offset of the state, which changes in place; before it: the fields and the path"""
 STATE = struct.Struct("<QIQQd")
 COUNTERS_AT = STATE_AT + 8
 COUNTERS = struct.Struct("<IQQd")
@@ -51,8 +50,6 @@ class Header(NamedTuple):
 
     bits: int
     """log2 of the number of entries"""
-    name: str
-    vocab_fp: str
     workspace: str
     """a path, cut to :data:`PATH_ROOM` bytes; empty: the user-wide table"""
 
@@ -63,35 +60,28 @@ class Header(NamedTuple):
     def pack(self, state: State) -> bytes:
         """The whole page."""
         path = plain(self.workspace).encode()[:PATH_ROOM]
-        texts = self.name.encode(), self.vocab_fp.encode()
-        fields = FIELDS.pack(ENTRY_BYTES, self.bits, *texts, len(path)) + path
+        fields = FIELDS.pack(self.bits, len(path)) + path
         fields = fields.ljust(STATE_AT - PRELUDE.size, b"\0")
-        page = PRELUDE.pack(MAGIC, VERSION, zlib.crc32(fields)) + fields + STATE.pack(*state)
+        page = PRELUDE.pack(MAGIC, VERSION) + fields + STATE.pack(*state)
         return page.ljust(HEADER_BYTES, b"\0")
 
 
 def read_header(page: bytes, file_bytes: int) -> Header:
-    """Check a file's first page against itself and the file's size.
+    """Check a file's first page against the file's size.
 
     Raises :class:`MemoryCorrupt` for the first defect, or its subclass :class:`NewerFormat`.
     """
     if len(page) < HEADER_BYTES:
         raise MemoryCorrupt("the file is too short")
-    magic, version, crc = PRELUDE.unpack_from(page)
+    magic, version = PRELUDE.unpack_from(page)
     if magic != MAGIC:
         raise MemoryCorrupt("the file is not an n-gram table")
-    if zlib.crc32(page[PRELUDE.size : STATE_AT]) != crc:
-        raise MemoryCorrupt("the file's header is damaged")
     if version != VERSION:
         kind = NewerFormat if version > VERSION else MemoryCorrupt
         raise kind(f"the file's format is version {version}, not {VERSION}")
-    entry, bits, name, vocab_fp, length = FIELDS.unpack_from(page, PRELUDE.size)
+    bits, length = FIELDS.unpack_from(page, PRELUDE.size)
     workspace = plain(page[PATH_AT : PATH_AT + length].decode("utf-8", "surrogateescape"))
-    header = Header(bits, _text(name), _text(vocab_fp), workspace)
-    if entry != ENTRY_BYTES or not MIN_BITS <= bits <= MAX_BITS or header.file_bytes != file_bytes:
+    header = Header(bits, workspace)
+    if not MIN_BITS <= bits <= MAX_BITS or header.file_bytes != file_bytes:
         raise MemoryCorrupt("the file's size is not that of its header")
     return header
-
-
-def _text(padded: bytes) -> str:
-    return padded.rstrip(b"\0").decode("utf-8", "replace")

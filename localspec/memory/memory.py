@@ -17,7 +17,6 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from localspec.errors import LocalspecError
-from localspec.home import workspace_of
 from localspec.memory.hashing import ORDERS, hashes_of, rolled
 from localspec.memory.ngrams import Grams, Lesson, steps
 from localspec.memory.sources import Sources, apart, tag_of
@@ -51,9 +50,8 @@ def forget(
 ) -> int:
     """Forget a workspace, a source, a source in a workspace, or, without either, everything.
 
-    ``workspace`` is the path of a workspace or of anything in it. Returns the number of tables (or, for a
-    source, of entries) that were forgotten. Raises :class:`StorageError`, or :class:`InvalidOptions` for an
-    invalid path.
+    ``workspace`` is the path of a workspace. Returns the number of tables (or, for a source, of entries) that
+    were forgotten. Raises :class:`StorageError`, or :class:`InvalidOptions` for an invalid path.
     """
     selected = _selected(directory, notice, workspace)
     if source is not None:
@@ -70,17 +68,9 @@ def count(directory: Path, notice: Notice, *, workspace: str | None = None) -> i
 
 def _selected(directory: Path, notice: Notice, workspace: str | None) -> list[tuple[TableFiles, str]]:
     """The tables of a workspace in all vocabularies; None: all tables."""
-    wanted = None if workspace is None else _name(directory, notice, workspace)
+    wanted = None if workspace is None else name_of(workspace)
     named = ((files, name) for files in vocabularies(directory, notice) for name in files.names())
     return [(files, name) for files, name in named if wanted in (None, name)]
-
-
-def _name(directory: Path, notice: Notice, workspace: str) -> str:
-    """The name of the tables of ``workspace``; if it has none, of those of its git repository."""
-    own = name_of(workspace)  # first: it raises for an invalid path
-    root = workspace_of(Path(workspace))
-    has_own = any(own in files.names() for files in vocabularies(directory, notice))
-    return own if has_own or root is None else name_of(str(root))
 
 
 def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats | None:
@@ -99,7 +89,7 @@ def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats | N
     by_source = {names.get(int(t), f"#{int(t)}"): int(n) for t, n in zip(tags, counts, strict=True)}
     return TableStats(
         workspace=header.workspace or None,
-        vocab_fp=header.vocab_fp,
+        vocab_fp=files.vocab_fp,
         path=str(table.path),
         bytes=header.file_bytes,
         capacity=1 << header.bits,
@@ -158,8 +148,6 @@ class Memory:
         """the last LocalspecError that a file caused; None if there was none"""
         self.withheld = 0
         """tokens that were not learnt because they look like secrets"""
-        self.lost = 0
-        """tokens that were not learnt because too many waited, or the engine ended first"""
         self._piece, self._report = piece, notice
         self._reported: set[str] = set()
         self._files = TableFiles(directory / vocab_fp, self._notice)
@@ -250,7 +238,7 @@ class Memory:
         return lesson, moment
 
     def _lose(self, reason: str) -> None:
-        self.lost += len(self._next()[0].tokens)
+        self._next()
         self._notice(f"some texts were not learnt: {reason}")
 
     def _step(self) -> bool:

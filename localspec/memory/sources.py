@@ -7,17 +7,14 @@ the thread that serves requests.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from threading import Timer
 from typing import Generic, TypeVar
 
 import msgspec
@@ -30,8 +27,6 @@ LIST_S = 60.0
 """seconds that listing a repository may take"""
 CHECK_S = 2.0
 """seconds that the check of one file may take"""
-MOST_BYTES = 64 << 20
-"""bytes of output"""
 SETTINGS = ("core.fsmonitor=false", f"core.hooksPath={os.devnull}", "safe.bareRepository=explicit")
 """what no configuration of a repository overrides"""
 WITHOUT = "Install git, or name the files to learn instead of their directory."
@@ -68,7 +63,7 @@ def ignores(top: Path, path: Path) -> bool:
 
 def _run(folder: Path, *arguments: str, given: bytes = b"", limit_s: float) -> tuple[int, bytes]:
     """The exit code and the output of git in a folder; raises :class:`InvalidOptions` without git and beyond
-    the limits."""
+    the limit."""
     # Not from a relative entry of PATH, which could be the repository itself.
     places = [place for place in os.environ.get("PATH", "").split(os.pathsep) if os.path.isabs(place)]
     git = shutil.which("git", path=os.pathsep.join(places))
@@ -77,41 +72,20 @@ def _run(folder: Path, *arguments: str, given: bytes = b"", limit_s: float) -> t
     given_to_git = [name for name in os.environ if name.startswith("GIT_")]
     settings = [part for setting in SETTINGS for part in ("-c", setting)]
     try:
-        process = subprocess.Popen(
+        done = subprocess.run(
             [git, "--no-pager", "-C", str(folder), *settings, *arguments],
-            stdin=subprocess.PIPE,
+            input=given,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
-            start_new_session=True,
+            timeout=limit_s,
+            check=False,
             **surroundings(without=given_to_git, added=ENVIRONMENT),
         )
+    except subprocess.TimeoutExpired:
+        raise InvalidOptions(f"git did not answer within {limit_s:g} s in {folder}", SMALLER) from None
     except OSError as error:
         raise InvalidOptions(f"git cannot be run: {error.strerror}", WITHOUT) from None
-    timer = Timer(limit_s, _end, (process,))
-    timer.start()
-    try:
-        assert process.stdin is not None and process.stdout is not None
-        with process.stdout as source:
-            with contextlib.suppress(BrokenPipeError), process.stdin as target:
-                target.write(given)
-            output = source.read(MOST_BYTES + 1)
-        if len(output) > MOST_BYTES:
-            raise InvalidOptions(f"git lists more than {MOST_BYTES >> 20} MiB of names in {folder}", SMALLER)
-        code = process.wait()
-        if code == -signal.SIGKILL:
-            raise InvalidOptions(f"git did not answer within {limit_s:g} s in {folder}", SMALLER)
-        return code, output
-    finally:
-        timer.cancel()
-        _end(process)
-        process.wait()
-
-
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Kill git and what it started."""
-    if process.poll() is None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
+    return done.returncode, done.stdout
 
 
 WAIT_S = 0.0005

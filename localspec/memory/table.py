@@ -12,7 +12,6 @@ import contextlib
 import errno
 import mmap
 import os
-import stat
 import struct
 import time
 from collections.abc import Sequence
@@ -43,7 +42,7 @@ FRESH_SCORE = 3
 MAX_SCORE = 255
 REJECTED = 2
 
-UNUSABLE = (errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP, errno.ENXIO)
+UNUSABLE = (errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP)
 """errors of opening that are caused by the file itself"""
 LATEST_S = 1e11
 """far in the future; a later last use is damage"""
@@ -84,25 +83,18 @@ class NgramTable:
         self._shift = 64 - header.bits + BUCKET.bit_length() - 1
 
     @classmethod
-    def open(cls, path: Path, *, name: str, vocab_fp: str) -> NgramTable:
-        """Map a file. Raises :class:`MemoryCorrupt` if it is not this table."""
+    def open(cls, path: Path) -> NgramTable:
+        """Map a file. Raises :class:`MemoryCorrupt` if it is not a table."""
         try:
-            fd = os.open(path, os.O_RDWR | os.O_NONBLOCK)
+            fd = os.open(path, os.O_RDWR)
         except OSError as error:
-            is_dangling = error.errno == errno.ENOENT and path.is_symlink()
-            if error.errno in UNUSABLE or is_dangling:
+            if error.errno in UNUSABLE:
                 raise MemoryCorrupt(f"the file cannot be opened: {error.strerror}") from None
             raise
         with os.fdopen(fd, "rb", buffering=0) as file:
-            status = os.fstat(fd)
-            if not stat.S_ISREG(status.st_mode):
-                raise MemoryCorrupt("the file is not a regular file")
-            header = read_header(file.read(HEADER_BYTES), status.st_size)
-            if (header.name, header.vocab_fp) != (name, vocab_fp):
-                raise MemoryCorrupt("the file belongs to another vocabulary or workspace")
-            if status.st_mode & 0o077:
-                _make_private(path)
-            return cls(path, mmap.mmap(fd, status.st_size), header)
+            size = os.fstat(fd).st_size
+            header = read_header(file.read(HEADER_BYTES), size)
+            return cls(path, mmap.mmap(fd, size), header)
 
     @property
     def epoch(self) -> int:
@@ -230,15 +222,6 @@ class NgramTable:
 
     def _words(self) -> Words:
         return np.frombuffer(self._map, "<u8", offset=HEADER_BYTES)
-
-
-def _make_private(path: Path) -> None:
-    try:
-        path.chmod(0o600)
-    except PermissionError as error:
-        raise MemoryCorrupt(
-            f"other users can read it, and its mode cannot be changed: {error.strerror}"
-        ) from None
 
 
 def _aged(word: int, clock: int) -> int:

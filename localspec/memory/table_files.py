@@ -195,7 +195,7 @@ class TableFiles:
 
     def _create(self, name: str, workspace: str | None) -> NgramTable:
         """Write a complete, empty file under its name, or none. Raises :class:`DiskFull`."""
-        header = Header(self._bits, name, self.vocab_fp, "" if workspace is None else _real(workspace))
+        header = Header(self._bits, "" if workspace is None else _real(workspace))
         path = self._path(name)
         scratch = path.with_suffix(".tmp")
         try:
@@ -220,7 +220,7 @@ class TableFiles:
         return self._map(name)
 
     def _map(self, name: str) -> NgramTable:
-        return NgramTable.open(self._path(name), name=name, vocab_fp=self.vocab_fp)
+        return NgramTable.open(self._path(name))
 
     def _path(self, name: str) -> Path:
         return self.folder / f"{name}.ngm"

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -27,7 +25,7 @@ from localspec.memory.header import (
     read_header,
 )
 
-HEADER = Header(6, "w-0123456789abcdef01234567", "fedcba9876543210", "/home/me/Straße \\xff")
+HEADER = Header(6, "/home/me/Straße \\xff")
 STATE_THEN = State(epoch=2**64 - 1, clock=5, inserted=2**40, tokens=2**41, last_use=1.5e9)
 
 
@@ -35,12 +33,6 @@ def damaged(at: int, value: bytes) -> bytes:
     page = bytearray(HEADER.pack(STATE_THEN))
     page[at : at + len(value)] = value
     return bytes(page)
-
-
-def mended(page: bytes) -> bytes:
-    """The same with a checksum that fits."""
-    magic, version, _ = PRELUDE.unpack_from(page)
-    return PRELUDE.pack(magic, version, zlib.crc32(page[PRELUDE.size : STATE_AT])) + page[PRELUDE.size :]
 
 
 def test_a_page_is_read_as_it_was_written() -> None:
@@ -66,10 +58,7 @@ def test_what_changes_in_place_is_no_damage() -> None:
         (bytes(HEADER_BYTES), "not an n-gram table"),
         (damaged(0, b"GGUF"), "not an n-gram table"),
         (damaged(8, bytes([VERSION + 1])), f"version {VERSION + 1}, not {VERSION}"),
-        (damaged(12, b"\0\0\0\0"), "header is damaged"),
-        (damaged(PRELUDE.size + 4, b"\x07"), "header is damaged"),
-        (damaged(PATH_AT, b"X"), "header is damaged"),
-        (damaged(STATE_AT - 1, b"X"), "header is damaged"),
+        (damaged(PRELUDE.size, b"\x07"), "size is not that of its header"),
     ],
 )
 def test_the_first_thing_that_is_wrong_is_named(page: bytes, sentence: str) -> None:
@@ -86,7 +75,7 @@ def test_a_file_of_another_size_is_no_table(more: int) -> None:
 
 @pytest.mark.parametrize("bits", [0, MIN_BITS - 1, MAX_BITS + 1, 40])
 def test_a_size_that_no_table_has(bits: int) -> None:
-    """Though checksum and file agree with it."""
+    """Though the file agrees with it."""
     header = HEADER._replace(bits=bits)
     with pytest.raises(MemoryCorrupt, match="size"):
         read_header(header.pack(STATE_THEN), header.file_bytes)
@@ -112,6 +101,6 @@ def test_any_page_is_a_header_or_a_typed_error(noise: bytes, size: int) -> None:
     """With a start that passes the first checks, so that the fields are read."""
     page = damaged(PRELUDE.size, noise)
     try:
-        assert read_header(mended(page), size).file_bytes == size
+        assert read_header(page, size).file_bytes == size
     except MemoryCorrupt as error:
         assert error.message == "the file's size is not that of its header"

@@ -24,7 +24,7 @@ def test_no_more_waits_than_can_be_learnt(length: int, tmp_path: Path) -> None:
     for number in range(texts):
         memory.learn(Lesson([number] * length, None, f"chat:{number}"))
     waiting = [len(lesson.tokens) for lesson, _ in memory._lessons]
-    assert sum(waiting) <= WAITING and memory.lost == texts * length - sum(waiting) > 0
+    assert sum(waiting) <= WAITING and len(waiting) < texts
     assert len(notices) == 1 and "not learnt" in notices[0]
     memory._lessons.clear()
     memory.close()
@@ -33,7 +33,7 @@ def test_no_more_waits_than_can_be_learnt(length: int, tmp_path: Path) -> None:
 def test_one_text_that_is_longer_is_learnt(tmp_path: Path) -> None:
     memory = memory_in(tmp_path)
     memory.learn(Lesson(range(WAITING + 1), None, "file:a"))
-    assert len(memory._lessons) == 1 and memory.lost == 0
+    assert len(memory._lessons) == 1
     memory._lessons.clear()
     memory.close()
 
@@ -49,7 +49,6 @@ def test_the_end_takes_a_bounded_time_and_tells_what_is_lost(
         memory.learn(Lesson([rng.randrange(50_000) for _ in range(10_000)], None, f"run {number}"))
     monkeypatch.setattr(memory_module, "CLOSE_S", 0.05)
     memory.close()
-    assert memory.lost >= 100_000, "it would have taken many times as long"
     assert notices == ["some texts were not learnt: the engine ended first"]
     assert files_in(tmp_path).open("user") is not None
 

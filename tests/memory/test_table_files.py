@@ -17,7 +17,6 @@ import pytest
 from localspec.errors import NewerFormat, StorageError
 from localspec.memory.header import HEADER_BYTES, STATE, STATE_AT, VERSION
 from localspec.memory.sources import tag_of
-from localspec.memory.table import NgramTable
 from localspec.memory.table_files import TableFiles, name_of
 from tests.memory.tables import FP, files_in, python, table_in, words
 
@@ -32,30 +31,6 @@ def newer(path: Path) -> None:
 
 def truncated(path: Path) -> None:
     path.write_bytes(path.read_bytes()[:-64])
-
-
-def other_vocabulary(path: Path) -> None:
-    content = path.read_bytes()
-    table = NgramTable.open(path, name="user", vocab_fp=FP)
-    page = table.header._replace(vocab_fp="f" * 16).pack(table.state)
-    table.close()
-    path.write_bytes(page + content[HEADER_BYTES:])
-
-
-def other_name(path: Path) -> None:
-    other = table_in(path.parent.parent, "/somewhere")
-    other.close()
-    os.replace(other.path, path)
-
-
-def fifo(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def dangling(path: Path) -> None:
-    path.unlink()
-    path.symlink_to(path.parent / "nowhere")
 
 
 def loop(path: Path) -> None:
@@ -79,11 +54,7 @@ HOSTILE: dict[str, Damage] = {
     "truncated": truncated,
     "older": older,
     "foreign": lambda path: path.write_bytes(b"SQLite format 3\0" * 400),
-    "other vocabulary": other_vocabulary,
-    "other workspace": other_name,
-    "dangling": dangling,
     "link to itself": loop,
-    "fifo": fifo,
     "unreadable": unreadable,
 }
 
@@ -124,14 +95,6 @@ def test_files_and_directories_are_their_owners_only(tmp_path: Path) -> None:
     for path in paths:
         wanted = 0o700 if path.is_dir() else 0o600
         assert stat.S_IMODE(path.stat().st_mode) == wanted, path
-
-
-@pytest.mark.skipif(os.name != "posix", reason="rights of POSIX")
-def test_a_file_that_others_can_read_is_made_private(tmp_path: Path) -> None:
-    table = table_in(tmp_path)
-    table.path.chmod(0o644)
-    table_in(tmp_path)
-    assert stat.S_IMODE(table.path.stat().st_mode) == 0o600
 
 
 def test_the_file_is_written_in_full_before_it_is_mapped(tmp_path: Path) -> None:
@@ -269,7 +232,7 @@ def test_a_path_that_is_no_unicode_has_one_name(tmp_path: Path) -> None:
     odd = tmp_path / os.fsdecode(b"w\xff")
     table = table_in(tmp_path / "memory", str(odd))
     assert table.header.workspace == f"{tmp_path}/w\\udcff" and table.header.workspace.encode()
-    assert name_of(table.header.workspace) == name_of(str(odd)) == table.header.name
+    assert name_of(table.header.workspace) == name_of(str(odd))
 
 
 def test_a_source_is_forgotten_only_where_it_taught(tmp_path: Path) -> None:

@@ -80,18 +80,6 @@ def test_telling_makes_no_files_and_counts_as_no_use(tmp_path: Path) -> None:
     assert (stats(tmp_path, refuse), sorted(tmp_path.rglob("*"))) == before
 
 
-def test_a_directory_in_a_repository_means_the_repository(tmp_path: Path) -> None:
-    root = tmp_path / "repo"
-    (root / ".git").mkdir(parents=True)
-    (root / "src").mkdir()
-    place = tmp_path / "memory"
-    lessons = [(ONE, str(root), "run"), (TWO, str(tmp_path / "other"), "run"), (ONE, None, "run")]
-    taught(place, *lessons)
-    assert forget(place, refuse, workspace=str(root / "src")) == 1
-    assert {workspace for workspace, _ in tables(place)} == {None, str(tmp_path / "other")}
-    assert forget(place, refuse, workspace=str(root / "src")) == 0
-
-
 def test_a_workspace_inside_a_repository_is_forgotten_with_it_only_by_its_own_name(tmp_path: Path) -> None:
     """Both have a table if a user named the inner one; the outer name leaves the inner table."""
     root = tmp_path / "repo"
