@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 import struct
 from typing import NamedTuple
 
 from localspec.errors import MemoryCorrupt, NewerFormat
 from localspec.home import plain
+from localspec.memory.hashing import WORD
 
 MAGIC = b"LSNGRAM\0"
 VERSION = 3
@@ -34,7 +36,7 @@ class State(NamedTuple):
     """The fields that change during a table's life."""
 
     epoch: int
-    """chosen at random, or :data:`FORGOTTEN`"""
+    """chosen at random, anew when a source is forgotten, or :data:`FORGOTTEN`"""
     clock: int = 0
     """counts the times that half the table's size was inserted: the unit of age"""
     inserted: int = 0
@@ -43,6 +45,10 @@ class State(NamedTuple):
     """tokens learnt"""
     last_use: float = 0.0
     """seconds since 1970"""
+
+
+def choose_epoch() -> int:
+    return 1 + secrets.randbelow(WORD)
 
 
 class Header(NamedTuple):

@@ -119,7 +119,7 @@ T = TypeVar("T")
 
 class Moment(NamedTuple):
     """The time of a text, for comparison with forgetting: its table, the table's epoch if there was a table,
-    and seconds since 1970."""
+    and seconds since 1970, for texts that were forgotten by this process."""
 
     table: str
     epoch: int | None
@@ -158,8 +158,8 @@ class Memory:
         self._steps: Iterator[None] = iter(())
         self._erasures: set[tuple[str, str]] = set()
         """the tables and the sources whose entries are to be erased in them"""
-        self._forgotten: dict[int, float] = {}
-        """the time at which each tag was forgotten by this process, in seconds since 1970"""
+        self._forgotten: dict[str, float] = {}
+        """the time at which each source was forgotten by this process, in seconds since 1970"""
 
     def tables(self, workspace: str | None) -> tuple[NgramTable, ...]:
         """The workspace's own table, then the user-wide one, as far as they exist and can be opened.
@@ -184,10 +184,8 @@ class Memory:
         name = self._try(partial(name_of, workspace))
         if name is None:
             return None
-        table = self._tables.get(name)
-        # A table that was forgotten before this text came is not the one to learn it.
-        epoch = None if table is None or table.is_forgotten else table.epoch
-        return Moment(name, epoch, time.time())
+        table = self._try(partial(self._opened, name))
+        return Moment(name, None if table is None else table.epoch, time.time())
 
     def learn(self, lesson: Lesson, moment: Moment | None = None) -> None:
         """Queue a text; :meth:`work` inserts it unless its source or table was forgotten after ``moment``, by
@@ -208,7 +206,7 @@ class Memory:
 
         Files that are not open here are left to :func:`localspec.memory.memory.forget`.
         """
-        self._forgotten[tag_of(source)] = time.time()
+        self._forgotten[source] = time.time()
         self._erasures |= {(name, source) for name in self._tables if source in self._sources_of(name)}
 
     def work(self, for_s: float = STEP_S) -> bool:
@@ -226,7 +224,7 @@ class Memory:
         while self._lessons:
             self._lose("the engine ended first")
         for name, source in self._erasures:
-            self._try(partial(self._files.erase, name, source))
+            self._try(partial(self._files.forget_source, name, source))
         for table in self._tables.values():
             self._try(table.flush)
             table.close()
@@ -246,7 +244,7 @@ class Memory:
             next(self._steps)
         except StopIteration:
             if self._erasures:
-                self._steps = apart(partial(self._files.erase, *self._erasures.pop()))
+                self._steps = apart(partial(self._files.forget_source, *self._erasures.pop(), waiting=False))
             elif self._lessons:
                 self._steps = self._teach(*self._next())
             else:
@@ -260,20 +258,20 @@ class Memory:
 
     def _teach(self, lesson: Lesson, moment: Moment) -> Iterator[None]:
         """Insert a text, unless it was forgotten meanwhile: its table, or its source."""
-        since, tag = moment.since, tag_of(lesson.source)
-        table: NgramTable | None = None
+        tag, epoch, table = tag_of(lesson.source), moment.epoch, None
         for grams in steps(lesson.tokens, self._piece, self._withhold, lesson.earlier):
             if grams and table is None:
                 table = yield from self._prepared(lesson, moment)
                 if table is None:
                     return
-            if self._is_forgotten(tag, since) or (table is not None and table.is_forgotten):
+                epoch = table.epoch
+            if self._is_forgotten(lesson, moment) or (table is not None and table.epoch != epoch):
                 return
             if grams and table is not None:
                 self._insert(table, grams, tag)
-                if self._files.forgotten.is_since(tag, since):
-                    # The source was forgotten between the two checks: these entries came after the erasure.
-                    yield from apart(partial(self._files.erase, moment.table, lesson.source))
+                if table.epoch != epoch:
+                    # Something was forgotten between the two checks: these entries came after the erasure.
+                    yield from apart(partial(self._files.forget_source, moment.table, lesson.source))
                     return
             yield
 
@@ -284,21 +282,22 @@ class Memory:
         """
         table = self._opened(moment.table)
         if moment.epoch is None and table is None:
-            if self._is_forgotten(tag_of(lesson.source), moment.since):
+            if self._is_forgotten(lesson, moment):
                 return None
             make = partial(self._files.open_or_create, moment.table, lesson.workspace)
             table = self._tables[moment.table] = yield from apart(make)
         if table is None or moment.epoch not in (None, table.epoch):
             return None
         if lesson.source not in self._sources_of(moment.table):
-            yield from apart(partial(self._files.note, moment.table, lesson.source, since=moment.since))
+            yield from apart(partial(self._files.note, moment.table, lesson.source))
         return table
 
     def _withhold(self, tokens: int) -> None:
         self.withheld += tokens
 
-    def _is_forgotten(self, tag: int, since: float) -> bool:
-        return self._forgotten.get(tag, 0.0) >= since or self._files.forgotten.is_since(tag, since)
+    def _is_forgotten(self, lesson: Lesson, moment: Moment) -> bool:
+        """Return True if this process has forgotten the source since."""
+        return self._forgotten.get(lesson.source, 0.0) >= moment.since
 
     def _insert(self, table: NgramTable, grams: list[Grams], tag: int) -> None:
         for order, hashes, tokens in grams:

@@ -11,11 +11,10 @@ import hashlib
 import os
 import shutil
 import subprocess
-import time
 from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 import msgspec
 
@@ -103,8 +102,6 @@ def apart(work: Callable[[], T]) -> Generator[None, None, T]:
 
 
 TAGS = 0xFFFF
-REMEMBERED_S = 24 * 3600.0
-"""seconds for which forgotten tags are kept: no text waits longer to be learnt"""
 
 
 def tag_of(source: str) -> int:
@@ -113,38 +110,33 @@ def tag_of(source: str) -> int:
     return 1 + int.from_bytes(digest[:4], "big") % TAGS
 
 
-class _Cached(Generic[T]):
-    """A file's parsed content, read again only when the file was replaced or has changed."""
+class Sources:
+    """A private file of one JSON string a line, which is read again only when it was replaced or has changed.
+    Changing it needs the lock of the folder."""
 
-    def __init__(self, path: Path, parse: Callable[[bytes], T]) -> None:
-        self._path, self._parse = path, parse
+    def __init__(self, path: Path) -> None:
+        self._path = path
         self._stamp: object = None
-        self._value = parse(b"")
+        self._names: dict[str, None] = {}
 
-    def get(self) -> T:
+    def names(self) -> list[str]:
+        """The names, oldest first, each once; malformed lines are left out."""
+        return list(self._read())
+
+    def __contains__(self, name: str) -> bool:
+        return plain(name) in self._read()
+
+    def _read(self) -> dict[str, None]:
         stamp = stamp_of(self._path)
         try:
             if stamp is None or stamp != self._stamp:
                 # At worst the stamp is older than the content: then the file is read once more.
-                self._value, self._stamp = self._parse(self._path.read_bytes()), stamp
+                lines = self._path.read_bytes().split(b"\n")
+                self._names = dict.fromkeys(name for line in lines if (name := _name(line)) is not None)
+                self._stamp = stamp
         except OSError:
-            self._value, self._stamp = self._parse(b""), None
-        return self._value
-
-
-class Sources:
-    """A private file of one JSON string a line. Changing it needs the lock of the folder."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._names = _Cached(path, _parse_names)
-
-    def names(self) -> list[str]:
-        """The names, oldest first, each once; malformed lines are left out."""
-        return list(self._names.get())
-
-    def __contains__(self, name: str) -> bool:
-        return plain(name) in self._names.get()
+            self._names, self._stamp = {}, None
+        return self._names
 
     def add(self, name: str) -> None:
         """Append the name if it is not there yet. Raises :class:`OSError`."""
@@ -159,40 +151,6 @@ class Sources:
         if name in self:
             kept = (each for each in self.names() if each != plain(name))
             write_private(self._path, "".join(f"\n{_line(each).decode()}" for each in kept))
-
-
-class Forgotten:
-    """The times at which tags were forgotten: texts that have waited since before are not learnt.
-
-    A private file of one JSON object, for all tables of a vocabulary. It holds no names.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._times = _Cached(path, _parse_times)
-
-    def add(self, tag: int) -> None:
-        """Note that a tag is forgotten now; needs the lock of the folder. Raises :class:`OSError`."""
-        now = time.time()
-        times = {each: at for each, at in self._times.get().items() if now - REMEMBERED_S < at <= now}
-        write_private(self._path, msgspec.json.encode(times | {tag: now}).decode())
-
-    def is_since(self, tag: int, then: float) -> bool:
-        """Return True if the tag was forgotten after ``then``; a future time is of a clock set back, and
-        does not count."""
-        at = self._times.get().get(tag)
-        return at is not None and then <= at <= time.time()
-
-
-def _parse_names(content: bytes) -> dict[str, None]:
-    return dict.fromkeys(name for line in content.split(b"\n") if (name := _name(line)) is not None)
-
-
-def _parse_times(content: bytes) -> dict[int, float]:
-    try:
-        return msgspec.json.decode(content, type=dict[int, float])
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return {}
 
 
 def _line(name: str) -> bytes:

@@ -32,6 +32,7 @@ from localspec.memory.header import (
     STATE_AT,
     Header,
     State,
+    choose_epoch,
     read_header,
 )
 
@@ -191,6 +192,10 @@ class NgramTable:
         values = self._words()[1::2]
         used = (values >> np.uint64(SCORE_AT) & np.uint64(BYTE)) > 0
         return values[used] >> np.uint64(TAG_AT) & np.uint64(TAG)
+
+    def renew(self) -> None:
+        """Have no process insert what waits to be learnt."""
+        _epoch.pack_into(self._map, STATE_AT, choose_epoch())
 
     def forget_all(self) -> None:
         """Make every process leave the table, then overwrite it."""

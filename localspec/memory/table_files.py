@@ -10,7 +10,6 @@ import contextlib
 import hashlib
 import os
 import re
-import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -18,9 +17,8 @@ from filelock import FileLock, Timeout
 
 from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, NewerFormat, StorageError
 from localspec.home import plain, private_dir
-from localspec.memory.hashing import WORD
-from localspec.memory.header import Header, State
-from localspec.memory.sources import Forgotten, Sources, tag_of
+from localspec.memory.header import Header, State, choose_epoch
+from localspec.memory.sources import Sources, tag_of
 from localspec.memory.table import NgramTable
 from localspec.wording import size
 
@@ -60,7 +58,6 @@ class TableFiles:
 
     def __init__(self, folder: Path, notice: Callable[[str], None], *, bits: int = BITS) -> None:
         self.folder, self.vocab_fp = folder, folder.name
-        self.forgotten = Forgotten(folder / "forgotten")
         self._notice, self._bits = notice, bits
 
     def names(self) -> list[str]:
@@ -102,39 +99,31 @@ class TableFiles:
                 if owner == name:
                     _unlink(path)
 
-    def forget_source(self, name: str, source: str) -> int:
-        """Overwrite what a table learnt from one source; returns the number of entries.
+    def forget_source(self, name: str, source: str, *, waiting: bool = True) -> int:
+        """Overwrite what a table learnt from one source, then remove the name by which it is found; returns
+        the number of entries.
 
-        Texts of it that wait to be learnt, in any process, are dropped.
+        ``waiting``: texts that wait to be learnt into this table, in any process, are dropped too.
         """
         with self.lock():
-            # Stamped first: a process that inserts and then sees no stamp inserted before the erasure.
-            self.forgotten.add(tag_of(source))
-            return self._erase(name, source)
+            sources, tag = self.sources(name), tag_of(source)
+            # Entries of another source may have the same tag. Those without a name are of a killed process.
+            is_anothers = source not in sources and any(tag_of(other) == tag for other in sources.names())
+            table = None if is_anothers else self._settle(name)
+            if table is None:
+                return 0
+            if waiting:
+                # First: a process that inserts and then finds the old epoch inserted before the erasure.
+                table.renew()
+            erased = table.forget(tag)
+            table.close()
+            sources.remove(source)
+            return erased
 
-    def erase(self, name: str, source: str) -> int:
-        """As :meth:`forget_source`, for a source that was forgotten before; later texts may be learnt."""
+    def note(self, name: str, source: str) -> None:
+        """Store the name of a source."""
         with self.lock():
-            return self._erase(name, source)
-
-    def note(self, name: str, source: str, *, since: float) -> None:
-        """Store the name of a source, unless it was forgotten after ``since``."""
-        with self.lock():
-            if not self.forgotten.is_since(tag_of(source), since):
-                self.sources(name).add(source)
-
-    def _erase(self, name: str, source: str) -> int:
-        """Erase the entries, then the name by which they are found; needs the lock."""
-        sources, tag = self.sources(name), tag_of(source)
-        # Entries of another source may have the same tag. Those without a name are of a killed process.
-        is_anothers = source not in sources and any(tag_of(other) == tag for other in sources.names())
-        table = None if is_anothers else self._settle(name)
-        if table is None:
-            return 0
-        forgotten = table.forget(tag)
-        table.close()
-        sources.remove(source)
-        return forgotten
+            self.sources(name).add(source)
 
     @contextlib.contextmanager
     def lock(self, timeout: float = LOCK_S) -> Iterator[None]:
@@ -174,7 +163,7 @@ class TableFiles:
         Raises :class:`NewerFormat`.
         """
         path = self._path(name)
-        for pattern in (f"{name}.tmp", f".{name}.sources.*", ".forgotten.*"):
+        for pattern in (f"{name}.tmp", f".{name}.sources.*"):
             for leftover in self.folder.glob(pattern):
                 _unlink(leftover)
         try:
@@ -207,7 +196,7 @@ class TableFiles:
                 else:
                     file.write(bytes(header.file_bytes))
                     file.seek(0)
-                file.write(header.pack(State(epoch=1 + secrets.randbelow(WORD))))
+                file.write(header.pack(State(choose_epoch())))
                 file.flush()
                 os.fsync(fd)
             os.replace(scratch, path)

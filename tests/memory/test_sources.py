@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
 
-from localspec.memory.sources import Forgotten, Sources, tag_of
+from localspec.memory.sources import Sources, tag_of
 
 
 def test_names_are_kept_once_and_in_order(tmp_path: Path) -> None:
@@ -55,14 +54,3 @@ def test_names_are_read_again_only_when_the_file_has_changed(
 def test_tags_fit_their_bits_and_tell_sources_apart() -> None:
     tags = {tag_of(f"chat:{n}") for n in range(1000)}
     assert len(tags) > 980 and min(tags) >= 1 and max(tags) <= 0xFFFF
-
-
-@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"x": 1}', b'{"7": 1e300}', b"\xff"])
-def test_damaged_times_of_forgetting_forget_nothing(tmp_path: Path, content: bytes) -> None:
-    (tmp_path / "forgotten").write_bytes(content)
-    forgotten = Forgotten(tmp_path / "forgotten")
-    now = time.time()
-    assert not forgotten.is_since(7, now - 1)
-    forgotten.add(7)
-    assert Forgotten(tmp_path / "forgotten").is_since(7, now - 1) and not forgotten.is_since(8, 0)
-    assert not forgotten.is_since(7, time.time() + 1)

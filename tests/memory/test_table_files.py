@@ -183,7 +183,7 @@ def test_a_wait_too_long_for_the_lock_is_an_error(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        lambda files: files.note("user", "chat:1", since=0.0),
+        lambda files: files.note("user", "chat:1"),
         lambda files: files.forget_source("user", "chat:1"),
         lambda files: files.forget("user"),
         lambda files: files.open_or_create("user", None),
