@@ -53,17 +53,9 @@ def _format_now(form: str) -> str:
     return datetime.now().strftime(form)
 
 
-def _as_json(
-    value: object,
-    ensure_ascii: bool = False,
-    indent: int | str | None = None,
-    separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
-) -> str:
+def _as_json(value: object, ensure_ascii: bool = False, **options: Any) -> str:
     """JSON as transformers and llama.cpp write it: Jinja's own filter sorts keys and escapes HTML."""
-    return json.dumps(
-        value, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys
-    )
+    return json.dumps(value, ensure_ascii=ensure_ascii, **options)
 
 
 ENVIRONMENT = ImmutableSandboxedEnvironment(
