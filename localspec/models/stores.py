@@ -33,7 +33,6 @@ SERVICE = Path("/usr/share/ollama/.ollama/models")
 OLLAMAS_GROUP = "Run `sudo usermod -aG ollama $USER`, then log in again."
 MAX_SETTINGS = 4 * 1024 * 1024
 MAX_ENTRIES = 200_000
-MAX_DEPTH = 24
 REPOSITORY = "models--"
 """beginning of a repository's directory in the hub's cache"""
 SHA256 = re.compile(r"(?:sha256[:-])?([0-9a-fA-F]{64})")
@@ -159,9 +158,8 @@ def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
             if (key := (status.st_dev, status.st_ino)) not in seen:
                 seen.add(key)
                 yield folder, {*below, *names}
-                if len(folder.parts) - len(root.parts) < MAX_DEPTH:
-                    below.sort()
-                    continue
+                below.sort()
+                continue
         below.clear()
 
 
