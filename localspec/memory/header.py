@@ -22,9 +22,9 @@ FIELDS = struct.Struct("<IH")
 """log2 of the number of entries, bytes of the workspace's path"""
 STATE_AT = 3072
 """offset of the state, which changes in place; before it: the fields and the path"""
-STATE = struct.Struct("<QIQQd")
+STATE = struct.Struct("<QIQQ")
 COUNTERS_AT = STATE_AT + 8
-COUNTERS = struct.Struct("<IQQd")
+COUNTERS = struct.Struct("<IQQ")
 """the part of the state after the epoch"""
 PATH_AT = PRELUDE.size + FIELDS.size
 PATH_ROOM = STATE_AT - PATH_AT
@@ -43,8 +43,6 @@ class State(NamedTuple):
     """entries inserted or seen again"""
     tokens: int = 0
     """tokens learnt"""
-    last_use: float = 0.0
-    """seconds since 1970"""
 
 
 def choose_epoch() -> int:

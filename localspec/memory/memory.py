@@ -77,6 +77,7 @@ def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats | N
     """The statistics of a table; None if it cannot be used."""
     try:
         table = files.open(name)
+        changed = None if table is None else table.path.stat().st_mtime
     except OSError as error:
         notice(f"the table {name} cannot be opened: {error.strerror}")
         return None
@@ -96,7 +97,7 @@ def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats | N
         entries=len(tags_of_entries),
         occupancy=len(tags_of_entries) / (1 << header.bits),
         tokens=state.tokens,
-        last_use=state.last_use or None,
+        last_use=changed,
         sources=dict(sorted(by_source.items(), key=lambda item: -item[1])),
     )
 

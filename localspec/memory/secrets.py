@@ -77,13 +77,9 @@ def is_secret(name: str) -> bool:
     name = name.lower()
     while name.endswith(COPIES):
         name = name[: -max(len(end) for end in COPIES if name.endswith(end))]
-    if len(name) > LONGEST or _is_one_of("always", name):
+    if len(name) > LONGEST or _pattern("always").match(name):
         return True
-    return _is_one_of("secret", name) and not _is_one_of("harmless", name)
-
-
-def _is_one_of(kind: str, name: str) -> bool:
-    return _pattern(kind).match(name) is not None
+    return _pattern("secret").match(name) is not None and not _pattern("harmless").match(name)
 
 
 @cache

@@ -13,7 +13,6 @@ import errno
 import mmap
 import os
 import struct
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -45,8 +44,6 @@ REJECTED = 2
 
 UNUSABLE = (errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP)
 """errors of opening that are caused by the file itself"""
-LATEST_S = 1e11
-"""far in the future; a later last use is damage"""
 
 TOKEN = 0xFFFFFF
 LOW = 0xFFFFFFFF
@@ -104,9 +101,7 @@ class NgramTable:
 
     @property
     def state(self) -> State:
-        found = State._make(STATE.unpack_from(self._map, STATE_AT))
-        # No checksum covers it: an invalid time (NaN compares as False) counts as never.
-        return found if 0 <= found.last_use < LATEST_S else found._replace(last_use=0.0)
+        return State._make(STATE.unpack_from(self._map, STATE_AT))
 
     @property
     def is_forgotten(self) -> bool:
@@ -185,7 +180,7 @@ class NgramTable:
         clock = state.clock + inserted // step - state.inserted // step
         # The epoch is not written: another process may be setting it.
         learnt = state.tokens + tokens & WORD
-        COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted & WORD, learnt, time.time())
+        COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted & WORD, learnt)
 
     def tags(self) -> Words:
         """The sources of all entries with a score above 0."""
@@ -200,7 +195,7 @@ class NgramTable:
     def forget_all(self) -> None:
         """Make every process leave the table, then overwrite it."""
         _epoch.pack_into(self._map, STATE_AT, FORGOTTEN)
-        COUNTERS.pack_into(self._map, COUNTERS_AT, 0, 0, 0, time.time())
+        COUNTERS.pack_into(self._map, COUNTERS_AT, 0, 0, 0)
         self._words()[:] = 0
         self._map.flush()
 

@@ -537,7 +537,7 @@ class TableStats(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int
     """tokens learnt since it was made; a text learnt twice counts twice"""
     last_use: float | None = None
-    """seconds since 1970; None: never"""
+    """the last change of its file, in seconds since 1970"""
     sources: dict[str, int] = {}
     """entries by source; those of a source whose name was lost are under the tag's number"""
 
