@@ -96,12 +96,12 @@ def _text(path: Path) -> str:
 
 def free_memory() -> int:
     """Bytes of memory that are available on this machine, or within the container's limit."""
-    left = left_to(CONTAINER)
+    left = read_group_room(CONTAINER)
     available = int(psutil.virtual_memory().available)
     return available if left is None else min(available, left)
 
 
-def left_to(group: Path) -> int | None:
+def read_group_room(group: Path) -> int | None:
     """Bytes left by the limit of a control group; None: no limit."""
     try:
         limit, used = int((group / "memory.max").read_text()), int((group / "memory.current").read_text())

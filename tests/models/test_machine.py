@@ -21,7 +21,14 @@ from localspec.engine.learning import Learning
 from localspec.errors import ModelInvalid
 from localspec.models import machine, records
 from localspec.models.gguf import read_header
-from localspec.models.machine import build_for, driver, free_memory, left_to, library_build, native_files
+from localspec.models.machine import (
+    build_for,
+    driver,
+    free_memory,
+    library_build,
+    native_files,
+    read_group_room,
+)
 from localspec.models.model import model_at
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.costs import PRIORS, prior_for
@@ -46,15 +53,15 @@ def group(folder: Path, **files: str) -> None:
 
 def test_the_limit_of_a_container_counts(tmp_path: Path) -> None:
     group(tmp_path, max="1000\n", current="900\n", stat="anon 500\nactive_file 40\ninactive_file 60\n")
-    assert left_to(tmp_path) == 200
+    assert read_group_room(tmp_path) == 200
     group(tmp_path, max="300\n", current="350\n", stat="anon 350\n")
-    assert left_to(tmp_path) == 0
+    assert read_group_room(tmp_path) == 0
 
 
 def test_without_a_limit_the_machine_counts(tmp_path: Path) -> None:
-    assert left_to(tmp_path / "none") is None
+    assert read_group_room(tmp_path / "none") is None
     group(tmp_path, max="max\n", current="5\n", stat="")
-    assert left_to(tmp_path) is None
+    assert read_group_room(tmp_path) is None
     assert 0 < free_memory() <= psutil.virtual_memory().total
 
 
