@@ -22,9 +22,9 @@ FIELDS = struct.Struct("<IH")
 """log2 of the number of entries, bytes of the workspace's path"""
 STATE_AT = 3072
 """offset of the state, which changes in place; before it: the fields and the path"""
-STATE = struct.Struct("<QIQQ")
+STATE = struct.Struct("<QQQ")
 COUNTERS_AT = STATE_AT + 8
-COUNTERS = struct.Struct("<IQQ")
+COUNTERS = struct.Struct("<QQ")
 """the part of the state after the epoch"""
 PATH_AT = PRELUDE.size + FIELDS.size
 PATH_ROOM = STATE_AT - PATH_AT
@@ -37,8 +37,6 @@ class State(NamedTuple):
 
     epoch: int
     """chosen at random, anew when a source is forgotten, or :data:`FORGOTTEN`"""
-    clock: int = 0
-    """counts the times that half the table's size was inserted: the unit of age"""
     inserted: int = 0
     """entries inserted or seen again"""
     tokens: int = 0

@@ -56,7 +56,7 @@ _entry = struct.Struct("<QQ").pack_into
 _value = struct.Struct("<Q").unpack_from
 _tag_score_stamp = struct.Struct("<HBB").pack_into
 _score_stamp = struct.Struct("<BB").pack_into
-_epoch, _tick = struct.Struct("<Q"), struct.Struct("<I").unpack_from
+_epoch = struct.Struct("<Q")
 VALUE_AT, TAIL_AT, SCORE_BYTE_AT = 8, 12, 14
 
 
@@ -175,12 +175,10 @@ class NgramTable:
 
     def count(self, tokens: int, entries: int) -> None:
         """Add to the counters of what was learnt; concurrent counts of two processes may be lost."""
-        state, step = self.state, 1 << self.header.bits - 1
-        inserted = state.inserted + entries
-        clock = state.clock + inserted // step - state.inserted // step
+        state = self.state
         # The epoch is not written: another process may be setting it.
-        learnt = state.tokens + tokens & WORD
-        COUNTERS.pack_into(self._map, COUNTERS_AT, clock & LOW, inserted & WORD, learnt)
+        inserted, learnt = state.inserted + entries & WORD, state.tokens + tokens & WORD
+        COUNTERS.pack_into(self._map, COUNTERS_AT, inserted, learnt)
 
     def tags(self) -> Words:
         """The sources of all entries with a score above 0."""
@@ -195,7 +193,7 @@ class NgramTable:
     def forget_all(self) -> None:
         """Make every process leave the table, then overwrite it."""
         _epoch.pack_into(self._map, STATE_AT, FORGOTTEN)
-        COUNTERS.pack_into(self._map, COUNTERS_AT, 0, 0, 0)
+        COUNTERS.pack_into(self._map, COUNTERS_AT, 0, 0)
         self._words()[:] = 0
         self._map.flush()
 
@@ -217,8 +215,9 @@ class NgramTable:
 
     @property
     def _clock(self) -> int:
-        found: int = _tick(self._map, COUNTERS_AT)[0]
-        return found
+        """The times that half the table's size was inserted: the unit of age."""
+        inserted: int = _value(self._map, COUNTERS_AT)[0]
+        return inserted >> self.header.bits - 1
 
     def _words(self) -> Words:
         return np.frombuffer(self._map, "<u8", offset=HEADER_BYTES)

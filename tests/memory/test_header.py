@@ -26,7 +26,7 @@ from localspec.memory.header import (
 )
 
 HEADER = Header(6, "/home/me/Straße \\xff")
-STATE_THEN = State(epoch=2**64 - 1, clock=5, inserted=2**40, tokens=2**41)
+STATE_THEN = State(epoch=2**64 - 1, inserted=2**40, tokens=2**41)
 
 
 def damaged(at: int, value: bytes) -> bytes:
