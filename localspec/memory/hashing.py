@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,6 +13,8 @@ MULTIPLIER = 6364136223846793005
 """Knuth's multiplier (MMIX) of the rolling hash"""
 WORD = (1 << 64) - 1
 INVERSE = pow(MULTIPLIER, -1, 1 << 64)
+HIGHEST = pow(MULTIPLIER, ORDERS[0], 1 << 64)
+"""the factor of the newest token in a hash of the longest order"""
 
 Words = NDArray[np.uint64]
 
@@ -38,15 +39,9 @@ def hashes_of(context: Sequence[int], orders: Sequence[int] = ORDERS) -> tuple[i
     return tuple(reversed(found))
 
 
-@cache
-def power(n: int) -> int:
-    """MULTIPLIER to the n."""
-    return pow(MULTIPLIER, n, 1 << 64)
-
-
-def rolled(value: int, oldest: int, newest: int, n: int) -> int:
-    """The hash of n tokens, one token further: ``oldest`` left them, ``newest`` came."""
-    return (value * INVERSE - oldest - 1 + (newest + 1) * power(n)) & WORD
+def rolled(value: int, oldest: int, newest: int) -> int:
+    """The longest order's hash, one token further: ``oldest`` left it, ``newest`` came."""
+    return (value * INVERSE - oldest - 1 + (newest + 1) * HIGHEST) & WORD
 
 
 def hashes_in(tokens: Words) -> dict[int, Words]:

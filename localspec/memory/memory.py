@@ -136,6 +136,8 @@ class Memory:
     """
 
     orders: Sequence[int] = ORDERS
+    hashes_of = staticmethod(hashes_of)
+    rolled = staticmethod(rolled)
 
     def __init__(
         self,
@@ -157,8 +159,6 @@ class Memory:
         self._lessons: deque[tuple[Lesson, Moment]] = deque()
         self._waiting = 0
         self._steps: Iterator[None] = iter(())
-        self._erasures: set[tuple[str, str]] = set()
-        """the tables and the sources whose entries are to be erased in them"""
         self._forgotten: dict[str, float] = {}
         """the time at which each source was forgotten by this process, in seconds since 1970"""
 
@@ -171,14 +171,6 @@ class Memory:
         names = [self._try(partial(name_of, place)) for place in places]
         tables = [None if name is None else self._try(partial(self._opened, name)) for name in names]
         return tuple(table for table in tables if table is not None)
-
-    def hashes_of(self, context: Sequence[int]) -> tuple[int, ...]:
-        """The hashes of the last n tokens, longest order first, for :meth:`NgramTable.find`."""
-        return hashes_of(context)
-
-    def rolled(self, value: int, oldest: int, newest: int) -> int:
-        """The longest order's hash, one token further: ``oldest`` left it, ``newest`` came."""
-        return rolled(value, oldest, newest, ORDERS[0])
 
     def moment(self, workspace: str | None) -> Moment | None:
         """The current moment, for a text that is learnt later; None for a workspace without a table name."""
@@ -203,12 +195,9 @@ class Memory:
             self._lose("too many were waiting")
 
     def forget(self, source: str) -> None:
-        """Drop the waiting texts of a source, and let :meth:`work` erase its entries in the open tables.
-
-        Files that are not open here are left to :func:`localspec.memory.memory.forget`.
-        """
+        """Drop the waiting texts of a source. Its entries are left to
+        :func:`localspec.memory.memory.forget`."""
         self._forgotten[source] = time.time()
-        self._erasures |= {(name, source) for name in self._tables if source in self._sources_of(name)}
 
     def work(self, for_s: float = STEP_S) -> bool:
         """Insert, by default for about a millisecond at most; returns True if anything is left to do."""
@@ -219,13 +208,11 @@ class Memory:
         return False
 
     def close(self) -> None:
-        """Insert the queued texts for at most :data:`CLOSE_S`, and report those dropped; erase what was
-        forgotten; flush, unmap. Tables handed out before cannot be used any more."""
+        """Insert the queued texts for at most :data:`CLOSE_S`, and report those dropped; flush, unmap. Tables
+        handed out before cannot be used any more."""
         self.work(CLOSE_S)
         while self._lessons:
             self._lose("the engine ended first")
-        for name, source in self._erasures:
-            self._try(partial(self._files.forget_source, name, source))
         for table in self._tables.values():
             self._try(table.flush)
             table.close()
@@ -244,12 +231,9 @@ class Memory:
         try:
             next(self._steps)
         except StopIteration:
-            if self._erasures:
-                self._steps = apart(partial(self._files.forget_source, *self._erasures.pop(), waiting=False))
-            elif self._lessons:
-                self._steps = self._teach(*self._next())
-            else:
+            if not self._lessons:
                 return False
+            self._steps = self._teach(*self._next())
         except FAULTS as error:
             self._complain(error)
         except Exception:

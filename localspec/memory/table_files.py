@@ -99,11 +99,11 @@ class TableFiles:
                 if owner == name:
                     _unlink(path)
 
-    def forget_source(self, name: str, source: str, *, waiting: bool = True) -> int:
+    def forget_source(self, name: str, source: str) -> int:
         """Overwrite what a table learnt from one source, then remove the name by which it is found; returns
         the number of entries.
 
-        ``waiting``: texts that wait to be learnt into this table, in any process, are dropped too.
+        Texts that wait to be learnt into this table, in any process, are dropped.
         """
         with self.lock():
             sources, tag = self.sources(name), tag_of(source)
@@ -112,9 +112,8 @@ class TableFiles:
             table = None if is_anothers else self._settle(name)
             if table is None:
                 return 0
-            if waiting:
-                # First: a process that inserts and then finds the old epoch inserted before the erasure.
-                table.renew()
+            # First: a process that inserts and then finds the old epoch inserted before the erasure.
+            table.renew()
             erased = table.forget(tag)
             table.close()
             sources.remove(source)

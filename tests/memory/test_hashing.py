@@ -36,7 +36,7 @@ def test_a_hash_is_rolled_to_the_next_token() -> None:
     text = [7 * i % 23 for i in range(40)]
     for end in range(16, 40):
         before, after = hashes_of(text[:end])[0], hashes_of(text[: end + 1])[0]
-        assert rolled(before, text[end - 16], text[end], 16) == after
+        assert rolled(before, text[end - 16], text[end]) == after
 
 
 def test_keys_of_similar_texts_spread_evenly() -> None:

@@ -182,6 +182,7 @@ def test_what_waits_is_forgotten_before_there_is_a_file(tmp_path: Path, steps: i
     for _ in range(steps):
         memory._step()
     memory.forget("chat:1")
+    forget(tmp_path, refuse, source="chat:1")
     memory.learn(Lesson(OTHER, None, "chat:2"))
     while memory.work():
         pass

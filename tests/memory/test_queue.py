@@ -53,28 +53,15 @@ def test_the_end_takes_a_bounded_time_and_tells_what_is_lost(
     assert files_in(tmp_path).open("user") is not None
 
 
-def test_what_is_to_be_erased_is_erased_at_the_end_though_there_is_no_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    memory = memory_in(tmp_path, lambda notice: None)
-    remember(memory, CHAT[:100], source="chat:1")
-    memory.learn(Lesson(CHAT, None, "chat:2"))
-    memory._step()
-    memory.forget("chat:1")
-    monkeypatch.setattr(memory_module, "CLOSE_S", 0.0)
-    memory.close()
-    assert "chat:1" not in files_in(tmp_path).sources("user").names()
-
-
 def forget_while_learning(memory: Memory, folder: Path, text: Sequence[int], steps: int, by: str) -> None:
-    """Learn a text of chat 1 for ``steps`` steps; then forget the chat by the engine or by a command."""
+    """Learn a text of chat 1 for ``steps`` steps; then forget the chat by a command, told to the engine or
+    not."""
     memory.learn(Lesson(text, None, "chat:1"))
     for _ in range(steps):
         memory._step()
     if by == "engine":
         memory.forget("chat:1")
-    else:
-        forget(folder, refuse, source="chat:1")
+    forget(folder, refuse, source="chat:1")
 
 
 def share_recalled(memory: Memory, text: Sequence[int], places: range) -> float:
