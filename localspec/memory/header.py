@@ -16,17 +16,15 @@ HEADER_BYTES = 4096
 ENTRY_BYTES = 16
 MIN_BITS, MAX_BITS = 4, 26
 
-PRELUDE = struct.Struct("<8sI")
-"""magic, version"""
-FIELDS = struct.Struct("<IH")
-"""log2 of the number of entries, bytes of the workspace's path"""
+FIELDS = struct.Struct("<8sIIH")
+"""magic, version, log2 of the number of entries, bytes of the workspace's path"""
 STATE_AT = 3072
 """offset of the state, which changes in place; before it: the fields and the path"""
 STATE = struct.Struct("<QQQ")
 COUNTERS_AT = STATE_AT + 8
 COUNTERS = struct.Struct("<QQ")
 """the part of the state after the epoch"""
-PATH_AT = PRELUDE.size + FIELDS.size
+PATH_AT = FIELDS.size
 PATH_ROOM = STATE_AT - PATH_AT
 FORGOTTEN = 0
 """the epoch of a table that processes must no longer use"""
@@ -62,10 +60,8 @@ class Header(NamedTuple):
     def pack(self, state: State) -> bytes:
         """The whole page."""
         path = plain(self.workspace).encode()[:PATH_ROOM]
-        fields = FIELDS.pack(self.bits, len(path)) + path
-        fields = fields.ljust(STATE_AT - PRELUDE.size, b"\0")
-        page = PRELUDE.pack(MAGIC, VERSION) + fields + STATE.pack(*state)
-        return page.ljust(HEADER_BYTES, b"\0")
+        page = FIELDS.pack(MAGIC, VERSION, self.bits, len(path)) + path
+        return (page.ljust(STATE_AT, b"\0") + STATE.pack(*state)).ljust(HEADER_BYTES, b"\0")
 
 
 def read_header(page: bytes, file_bytes: int) -> Header:
@@ -75,13 +71,12 @@ def read_header(page: bytes, file_bytes: int) -> Header:
     """
     if len(page) < HEADER_BYTES:
         raise MemoryCorrupt("the file is too short")
-    magic, version = PRELUDE.unpack_from(page)
+    magic, version, bits, length = FIELDS.unpack_from(page)
     if magic != MAGIC:
         raise MemoryCorrupt("the file is not an n-gram table")
     if version != VERSION:
         kind = NewerFormat if version > VERSION else MemoryCorrupt
         raise kind(f"the file's format is version {version}, not {VERSION}")
-    bits, length = FIELDS.unpack_from(page, PRELUDE.size)
     workspace = plain(page[PATH_AT : PATH_AT + length].decode("utf-8", "surrogateescape"))
     header = Header(bits, workspace)
     if not MIN_BITS <= bits <= MAX_BITS or header.file_bytes != file_bytes:
