@@ -259,12 +259,10 @@ def _of_manifest(root: Path, manifest: Path, name: str) -> Found:
         content = decode_json(read_bounded(manifest, MAX_SETTINGS), _Manifest, manifest)
     except ModelError as error:
         return bad(error.message)
-    named = next((each.digest for each in content.layers or () if each.media_type == OLLAMAS_MODEL), None)
-    if named is None:
-        return bad(WITHOUT_FILE, "Choose another model.")
+    named = next((each.digest for each in content.layers or () if each.media_type == OLLAMAS_MODEL), "")
     digest = SHA256.fullmatch(named)
     if digest is None:
-        return bad(f"{manifest} names {named[:80]!r}, which is not a digest")
+        return bad(WITHOUT_FILE, "Choose another model.")
     blob = root / "blobs" / f"sha256-{digest[1].lower()}"
     if not os.path.exists(blob):
         return bad(f"its download is incomplete: {blob} is missing")

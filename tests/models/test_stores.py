@@ -211,11 +211,11 @@ def test_models_of_others_have_their_makers_name(home: Home) -> None:
 @pytest.mark.parametrize(
     ("digest", "problem"),
     [
-        ("sha256:../../../etc/passwd", "which is not a digest"),
-        ("sha256:" + "0" * 63, "which is not a digest"),
-        ("md5:" + "0" * 64, "which is not a digest"),
+        ("sha256:../../../etc/passwd", "no GGUF file"),
+        ("sha256:" + "0" * 63, "no GGUF file"),
+        ("md5:" + "0" * 64, "no GGUF file"),
         ("sha256:" + "0" * 64, "is missing"),
-        ("SHA256-" + "0" * 64, "which is not a digest"),
+        ("SHA256-" + "0" * 64, "no GGUF file"),
     ],
 )
 def test_a_digest_that_is_none_leads_nowhere(home: Home, digest: str, problem: str) -> None:
