@@ -75,7 +75,7 @@ def servers(config: Config) -> Iterator[Finding]:
         try:
             server = reach_server(name, engine, protocol)
         except LocalspecError as error:
-            yield problem_of("rpc", error, level="ok" if isinstance(error, EngineBusy) else "problem")
+            yield problem_of("rpc", error, level="warning" if isinstance(error, EngineBusy) else "problem")
         else:
             took = f"{1000 * server.seconds:.2f} ms there and back"
             yield Finding("rpc", "ok", f"{name} answers: {took}, {size(server.free)} of memory.")

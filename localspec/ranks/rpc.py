@@ -1,8 +1,7 @@
-"""llama.cpp's RPC servers, which hold layers of a GGUF model: reached, watched, planned with, and served.
+"""llama.cpp's RPC servers, which hold layers of a GGUF model: reached, planned with, and served.
 
-A server answers one client at a time, and nothing at all to a second one. So that one of ``localspec rpc
-serve`` can be watched while it computes, it also answers datagrams at the same port, each by its memory that
-is free. What connects to nothing, or loses its connection, is aborted by llama.cpp's library.
+A server answers one client at a time, and nothing at all to a second one. What connects to nothing, or loses
+its connection, is aborted by llama.cpp's library; the system gives up connections that are cut off.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import ipaddress
 import os
-import secrets
 import socket
 import struct
 import threading
@@ -21,36 +19,26 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
-from localspec.errors import EngineBusy, ExitCode, InvalidOptions, LocalspecError, NodeLost
+from localspec.errors import EngineBusy, ExitCode, InvalidOptions, NodeLost
 from localspec.models.division import divide_model
 from localspec.models.machine import free_memory
 from localspec.models.model import Model
 from localspec.models.needs import context_size
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks.nodes import CONNECT_S, private_server
-from localspec.ranks.peer import PERIOD_S, Lost, Silence
+from localspec.ranks.peer import Lost
 
 GET_DEVICE_MEMORY, HELLO, DEVICE_COUNT = 11, 14, 15
 CAPABILITIES = bytes(24)
 """what a client offers beside TCP: nothing"""
 REQUEST, LENGTH = struct.Struct("<BQ"), struct.Struct("<Q")
 VERSION, COUNT, MEMORY = struct.Struct("<BBBx24x"), struct.Struct("<I"), struct.Struct("<QQ")
-ASKED, ANSWERED = struct.Struct("<8s8s"), struct.Struct("<8sQ")
-"""datagrams: a mark and a nonce, and the nonce with the bytes that are free"""
-MARK = b"localspc"
-ASK_S, ASKS = 0.3, 3
 MOST_DEVICES = 64
 USABLE = 0.9
 """share of a server's free memory that is planned with"""
-KEPT = {
-    "TCP_KEEPIDLE": 5,
-    "TCP_KEEPALIVE": 5,
-    "TCP_KEEPINTVL": 1,
-    "TCP_KEEPCNT": 5,
-    "TCP_USER_TIMEOUT": 10_000,
-}
-"""options by which a system gives up a client that is cut off, in seconds, a count, and ms"""
-MOST_FILES = 256
+FREE_OF_ALL = 0.7
+"""share of all memory of a machine without a GPU that is taken as free: its server states no other number"""
+LISTENS_S = 0.05
 REMEDY = (
     "Make sure that machine runs and is reached, then send the request again: all servers are asked "
     "anew. To go on without them: `localspec config set rpc --unset`."
@@ -59,30 +47,20 @@ TUNNEL = "ssh -N -o ServerAliveInterval=2 -o ServerAliveCountMax=2 -L {port}:127
 
 
 class Server(NamedTuple):
-    """A server at ``address``, by its number; ``seconds``: a request there and back; ``beats``: it answers
-    datagrams."""
+    """A server at ``address``, by its number; ``seconds``: a request there and back."""
 
     name: str
     address: str
     free: int
     seconds: float
-    beats: bool
 
 
 def reach_server(name: str, config: EngineConfig, protocol: str | None = None) -> Server:
     """The server of this name. Raises :class:`NodeLost` where none answers, :class:`EngineBusy` for one that
-    has a client, and :class:`InvalidOptions` for an address that is not allowed, or another ``protocol``."""
+    is silent, and :class:`InvalidOptions` for an address that is not allowed, or another ``protocol``."""
     address = _allowed(name, config)
     try:
-        connection = socket.create_connection(_place(address), CONNECT_S)
-    except TimeoutError:  # the system holds only two further clients
-        raise _silent(name, address) from None
-    except OSError as error:
-        raise NodeLost(
-            f"no RPC server answers at {name}: {error}", f"Run `localspec rpc serve {name}` there."
-        ) from None
-    with connection:
-        try:
+        with socket.create_connection(_place(address), CONNECT_S) as connection:
             call = partial(_call, connection, time.monotonic() + CONNECT_S)
             found = ".".join(map(str, VERSION.unpack(call(HELLO, CAPABILITIES, VERSION.size))))
             if protocol is not None and found != protocol:
@@ -94,23 +72,20 @@ def reach_server(name: str, config: EngineConfig, protocol: str | None = None) -
             (count,) = COUNT.unpack(call(DEVICE_COUNT, b"", COUNT.size))
             seconds = time.perf_counter() - started
             devices = map(COUNT.pack, range(min(count, MOST_DEVICES)))
-            sizes = [call(GET_DEVICE_MEMORY, each, MEMORY.size) for each in devices]
-        except TimeoutError:
-            raise _silent(name, address) from None
-        except (OSError, ValueError) as error:
-            raise NodeLost(f"what listens at {name} is no RPC server: {error}", REMEDY) from None
-    stated = asked(address)
-    free = sum(MEMORY.unpack(each)[0] for each in sizes) if stated is None else stated
-    return Server(name, address, free, seconds, stated is not None)
-
-
-def _silent(name: str, address: str) -> LocalspecError:
-    if asked(address) is None:
-        return NodeLost(f"RPC server {name} is silent: it has a client, is stopped, or is none", REMEDY)
-    return EngineBusy(
-        f"RPC server {name} serves one client at a time, and has one, such as this machine's daemon",
-        "Unload the model that uses it, here or there (`localspec models unload`), or serve at another port.",
-    )
+            sizes = [MEMORY.unpack(call(GET_DEVICE_MEMORY, each, MEMORY.size)) for each in devices]
+    except TimeoutError:  # also of the connection: the system holds only two further clients
+        raise EngineBusy(
+            f"RPC server {name} is silent: it serves one client at a time, and has one, or is stopped",
+            "Unload the model that uses it, here or there (`localspec models unload`), or start it again.",
+        ) from None
+    except OSError as error:
+        raise NodeLost(
+            f"no RPC server answers at {name}: {error}", f"Run `localspec rpc serve {name}` there."
+        ) from None
+    except ValueError as error:
+        raise NodeLost(f"what listens at {name} is no RPC server: {error}", REMEDY) from None
+    free = sum(free if free < total else int(FREE_OF_ALL * total) for free, total in sizes)
+    return Server(name, address, free, seconds)
 
 
 def _allowed(name: str, config: EngineConfig) -> str:
@@ -156,33 +131,6 @@ def _read(connection: socket.socket, until: float, length: int) -> bytes:
     return data
 
 
-def asked(address: str) -> int | None:
-    """The bytes that are free at a server; None if it does not answer datagrams."""
-    with contextlib.suppress(OSError), _datagrams(address, ASK_S) as asking:
-        for _ in range(ASKS):
-            with contextlib.suppress(TimeoutError):
-                return _asked(asking)
-    return None
-
-
-def _datagrams(address: str, timeout_s: float) -> socket.socket:
-    asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    asking.settimeout(timeout_s)
-    asking.connect(_place(address))
-    return asking
-
-
-def _asked(asking: socket.socket) -> int:
-    nonce = secrets.token_bytes(8)
-    asking.send(ASKED.pack(MARK, nonce))
-    until = time.monotonic() + PERIOD_S
-    while time.monotonic() < until:  # others can send datagrams without an end
-        answer = asking.recv(ANSWERED.size + 1)
-        if len(answer) == ANSWERED.size and answer.startswith(nonce):
-            return int(ANSWERED.unpack(answer)[1])
-    raise TimeoutError
-
-
 def share_model(
     model: Model, config: EngineConfig, servers: Sequence[Server], here: int | None = None
 ) -> EngineConfig:
@@ -201,11 +149,11 @@ def share_model(
 def prepared(
     model: Model, config: EngineConfig, lost: Lost, here: int | None
 ) -> tuple[EngineConfig, dict[str, int]]:
-    """Reach the servers of a GGUF model, have them watched, and return the settings to load it with, and the
-    bytes that are free at the servers' addresses.
+    """Reach the servers of a GGUF model, and return the settings to load it with, and the bytes that are free
+    at the servers' addresses.
 
-    ``lost`` is called, from any thread, with the error by which a server was lost: it must end this process,
-    as native code waits for the server, or aborts. Raises as :func:`reach_server` and :func:`share_model`.
+    ``lost`` is called, from any thread, with the error by which a server was lost, before llama.cpp aborts
+    this process. Raises as :func:`reach_server` and :func:`share_model`.
     """
     from localspec.backends.llama_cpp import rpc
 
@@ -216,9 +164,6 @@ def prepared(
     servers = [*by_address.values()]
     planned = share_model(model, config, servers, here)
     rpc.on_abort(partial(_aborted, servers, lost))
-    for server in servers:
-        if server.beats:
-            threading.Thread(target=_watch, args=(server, lost), name=server.name, daemon=True).start()
     return planned, {each.address: each.free for each in servers}
 
 
@@ -234,63 +179,21 @@ def _listens(address: str) -> bool:
     return False
 
 
-def _watch(server: Server, lost: Lost) -> None:
-    """Ask a server every :data:`PERIOD_S`, and give it up after a silence, or when nothing listens."""
-    silence = Silence(server.name)
-    with _datagrams(server.address, PERIOD_S) as asking:
-        while (error := silence.look()) is None:
-            try:
-                _asked(asking)
-                silence.heard()
-            except TimeoutError:
-                continue
-            except ConnectionRefusedError:
-                error = NodeLost(f"RPC server {server.name} has ended")
-                break
-            except OSError:
-                pass  # no route: the silence shows it
-            time.sleep(PERIOD_S)
-    lost(NodeLost(error.message, REMEDY))
-
-
 def serve(address: str, show: Callable[[str, str], None]) -> None:
     """Serve this machine's GPUs, or else its CPU, at ``HOST:PORT``, until Ctrl-C; ``show`` gets the address,
     and the command of a tunnel to it. Raises :class:`InvalidOptions` and :class:`BackendUnavailable`."""
-    from localspec.backends.llama_cpp import native, rpc
+    from localspec.backends.llama_cpp import rpc
 
     run = rpc.server(address)
     private_server(address).close()
-    host, port = _place(address)
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as answering:
-        answering.bind((host, port))
-        show(address, TUNNEL.format(host="THIS-MACHINE", port=port))
 
-        def serving() -> None:
-            run()
-            os._exit(ExitCode.ERROR)  # it has said why
+    def serving() -> None:
+        run()
+        os._exit(ExitCode.ERROR)  # it has said why
 
-        threading.Thread(target=serving, daemon=True).start()
-        answering.settimeout(PERIOD_S)
-        while True:
-            _give_up_cut_clients((host, port))
-            with contextlib.suppress(OSError):  # of a client that has ended
-                request, client = answering.recvfrom(ASKED.size + 1)
-                if len(request) == ASKED.size and request.startswith(MARK):
-                    free = native.free_bytes(EngineConfig())
-                    free = free_memory() if free is None else free
-                    answering.sendto(ANSWERED.pack(request[len(MARK) :], free), client)
-
-
-def _give_up_cut_clients(place: tuple[str, int]) -> None:
-    """Have the system end connections of clients that are cut off, for which the library waits for ever."""
-    for number in range(3, MOST_FILES):
-        try:
-            each = socket.socket(fileno=number)
-        except OSError:
-            continue
-        with contextlib.suppress(OSError):
-            if each.type == socket.SOCK_STREAM and each.getsockname() == place:
-                each.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-                for name in filter(partial(hasattr, socket), KEPT):
-                    each.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEPT[name])
-        each.detach()
+    thread = threading.Thread(target=serving, daemon=True)
+    thread.start()
+    while not rpc.keep_alive([address]):  # before it listens
+        time.sleep(LISTENS_S)
+    show(address, TUNNEL.format(host="THIS-MACHINE", port=_place(address)[1]))
+    thread.join()

@@ -14,7 +14,14 @@ import pytest
 
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp import rpc as library
-from localspec.errors import BackendUnavailable, InvalidOptions, LocalspecError, ModelTooLarge, NodeLost
+from localspec.errors import (
+    BackendUnavailable,
+    EngineBusy,
+    InvalidOptions,
+    LocalspecError,
+    ModelTooLarge,
+    NodeLost,
+)
 from localspec.models.division import share_of
 from localspec.models.gguf import GgufHeader
 from localspec.models.model import model_at
@@ -59,7 +66,24 @@ def listening(answer: Callable[[int], bytes]) -> Iterator[str]:
 def test_a_server_states_its_memory() -> None:
     with listening(ANSWERS.__getitem__) as address:
         server = reach_server(address, PRIVATE, "7.0.0")
-    assert (server.address, server.free, server.beats) == (address, 200 * MB, False)
+    assert (server.address, server.free) == (address, 200 * MB)
+    whole = struct.pack("<QQ", 200 * MB, 200 * MB)  # a machine without a GPU
+    with listening({**ANSWERS, rpc.GET_DEVICE_MEMORY: whole}.__getitem__) as address:
+        assert reach_server(address, PRIVATE).free == 280 * MB
+
+
+def test_connections_that_are_cut_off_are_given_up() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        address = f"127.0.0.1:{listener.getsockname()[1]}"
+        assert library.keep_alive([address]) == 1
+        with socket.create_connection(listener.getsockname()) as client:
+            accepted, _ = listener.accept()
+            assert library.keep_alive([address]) == 2
+            with accepted:
+                for each in (client, accepted):
+                    assert each.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+                    assert each.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT) == 5
+    assert library.keep_alive([address]) == 0
 
 
 @pytest.mark.parametrize(
@@ -77,11 +101,13 @@ def test_another_protocol_is_refused_before_the_library_sees_it(
         reach_server(address, PRIVATE, "6.1.0")
 
 
-def test_a_server_that_is_silent_or_not_there_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_silent_server_is_busy_and_one_that_is_not_there_lost(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(rpc, "CONNECT_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         address = f"127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(NodeLost, match="is silent: it has a client, is stopped, or is none"):
+        with pytest.raises(EngineBusy, match="is silent: it serves one client at a time, and has one, or is"):
             reach_server(address, PRIVATE)
     for name in (address, "127.0.0.1:99999", "mac..b:50052"):
         with pytest.raises(NodeLost, match="no RPC server answers|cannot be found"):
@@ -128,7 +154,7 @@ def test_servers_get_as_many_layers_as_they_have_room_for(monkeypatch: pytest.Mo
 
     def layers(free: int, wanted: int = -1) -> int:
         config = EngineConfig(n_ctx=256, rpc=SMALL.rpc, gpu_layers=wanted)
-        return share_model(model, config, [Server("b:1", "10.0.0.2:1", free, 0.001, True)]).gpu_layers
+        return share_model(model, config, [Server("b:1", "10.0.0.2:1", free, 0.001)]).gpu_layers
 
     assert native.gpus() == [] and [layers(0), layers(1000 * MB), layers(1000 * MB, 99)] == [0, most, most]
     assert layers(1000 * MB, 2) == 2

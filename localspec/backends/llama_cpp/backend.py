@@ -484,6 +484,8 @@ class LlamaCppBackend:
                 devices = rpc.devices(servers) if servers else {}
                 self._load_weights(path, config, devices, progress or (lambda fraction: None), interrupted)
                 self._start(model, config, header)
+            if servers:
+                rpc.keep_alive(servers)
         except BaseException:
             self.free()
             raise

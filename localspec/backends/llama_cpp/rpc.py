@@ -9,7 +9,8 @@ from __future__ import annotations
 import ctypes
 import os
 import re
-from collections.abc import Callable, Mapping
+import socket
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,15 @@ VERSION = re.compile(r"RPC_PROTO_(?:MAJOR|MINOR|PATCH)_VERSION +(\d+)")
 KNOWN = "7"
 """the protocol's major version whose commands :mod:`localspec.ranks.rpc` sends"""
 BUILD = "Install localspec by `make install`; docs/install.md has the command for pipx and uv."
+
+KEEPALIVE = {
+    "TCP_KEEPIDLE": 5,
+    "TCP_KEEPALIVE": 5,
+    "TCP_KEEPINTVL": 1,
+    "TCP_KEEPCNT": 5,
+    "TCP_USER_TIMEOUT": 10_000,
+}
+"""options by which a system gives up a connection that is cut off, in seconds, a count, and ms"""
 
 Aborted = Callable[[str], None]
 
@@ -61,6 +71,23 @@ def devices(servers: Mapping[str, int]) -> dict[int, int]:
         sizes = {each: native.free_of(each) for each in (device_at(registry, i) for i in range(n))}
         found |= {each: free * size // max(1, sum(sizes.values())) for each, size in sizes.items()}
     return found | {each: native.free_of(each) for each in native.gpus()}
+
+
+def keep_alive(addresses: Collection[str]) -> int:
+    """Have the system end this process's connections to these servers, and those that a server here accepts
+    at one of them from now on, when they are cut off: the library waits for ever. Returns their number."""
+    # Accepted connections inherit the options of the socket that listens.
+    found = [
+        each
+        for each in psutil.Process().net_connections("tcp4")
+        if "{}:{}".format(*(each.raddr or each.laddr)) in addresses
+    ]
+    for each in found:
+        with socket.socket(fileno=os.dup(each.fd)) as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            for name in filter(partial(hasattr, socket), KEEPALIVE):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), KEEPALIVE[name])
+    return len(found)
 
 
 def on_abort(aborted: Aborted) -> None:
