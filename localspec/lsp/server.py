@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 from lsprotocol import types
 from msgspec import Meta
-from pygls.exceptions import JsonRpcException
+from pygls.exceptions import JsonRpcException, JsonRpcMethodNotFound
 from pygls.lsp.server import LanguageServer
 from pygls.protocol import (
     JsonRPCNotification,
@@ -32,8 +33,10 @@ from localspec.protocol.options import readable, unknown_key
 if TYPE_CHECKING:
     from localspec.client import Client
 
-PAUSES_S = (0, 1, 2, 5, 10, 30)
-"""seconds after each failure in a row; then always the last"""
+log = logging.getLogger(__name__)
+
+PAUSE_S = 5.0
+"""seconds after a failure in which no further connection is tried"""
 
 
 class Link:
@@ -42,7 +45,6 @@ class Link:
     def __init__(self) -> None:
         self._client: Client | None = None
         self._connecting: asyncio.Task[Client] | None = None
-        self._failures = 0
         self.failure: LocalspecError | None = None
         """error of the last attempt to connect, if it failed"""
         self._again_at = 0.0
@@ -76,14 +78,12 @@ class Link:
                 await self._client.close()  # lost, but not closed yet
             self._client = await connect(name="localspec lsp")
         except LocalspecError as error:
-            pause = PAUSES_S[min(self._failures, len(PAUSES_S) - 1)]
-            self._again_at = asyncio.get_running_loop().time() + pause
-            self._failures += 1
+            self._again_at = asyncio.get_running_loop().time() + PAUSE_S
             self.failure = error
             raise
         finally:
             self._connecting = None
-        self._failures, self.failure = 0, None
+        self.failure = None
         return self._client
 
     async def close(self) -> None:
@@ -118,7 +118,7 @@ class Protocol(LanguageServerProtocol):
 
     @lsp_method(types.EXIT)
     def lsp_exit(self, *_: object) -> None:  # type: ignore[override]
-        self._server.stop(0 if self._shutdown else 1)
+        raise SystemExit(0 if self._shutdown else 1)
 
 
 def converter() -> Any:
@@ -126,7 +126,9 @@ def converter() -> Any:
     and accepts them without parameters."""
     made = default_converter()  # type: ignore[no-untyped-call]
     for unknown in (JsonRPCNotification, JsonRPCRequestMessage):
-        made.register_structure_hook(unknown, lambda found, kind: kind(**{"params": None, **found}))
+        made.register_structure_hook(
+            unknown, lambda found, kind: kind(**{**found, "params": found.get("params") or {}})
+        )
     return made
 
 
@@ -202,13 +204,6 @@ class Server(LanguageServer):
         self.suggestions = Suggestions(self._report_feedback)
         self._reported: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
-        self.ended: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        """the exit code, at the server's end"""
-
-    def stop(self, code: int) -> None:
-        """End the server with this exit code; only the first call counts."""
-        if not self.ended.done():
-            self.ended.set_result(code)
 
     # Settings of the user.
 
@@ -271,7 +266,10 @@ class Server(LanguageServer):
         return Work(self.work_done_progress if can_show else None, title, cancel)
 
     def report_server_error(self, error: Exception, source: Any) -> None:
-        """Show nothing of an internal error: it is in the log, and would be shown at every key."""
+        """Log an error, and show nothing: it would be shown at every key."""
+        if not isinstance(error, JsonRpcMethodNotFound):  # which is answered
+            is_ours = source is not JsonRpcException
+            log.error("a message from the editor failed: %.200r", error, exc_info=is_ours)
 
     # Background tasks.
 
