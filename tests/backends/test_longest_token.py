@@ -1,4 +1,4 @@
-"""Texts cut behind special tokens: the same tokens as llama.cpp's own of the whole, in linear time."""
+"""The most bytes of text that one token of a GGUF model stands for."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from localspec.backends.llama_cpp import vocabulary as module
-from localspec.backends.llama_cpp.vocabulary import MOST, WHOLE, LlamaVocabulary, Partition, Strips
+from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from tests.real_models import SOURCE
 
@@ -81,21 +80,16 @@ def texts_of(vocabulary: LlamaVocabulary) -> list[str]:
 
 
 def check(vocabulary: LlamaVocabulary, text: str, special: bool) -> None:
-    data = text.encode()
-    found = vocabulary._encode(text, special=special)
-    assert found == vocabulary._tokens(data, special=special)
     if vocabulary.longest is not None:
-        assert len(data) <= vocabulary.longest * len(found)
+        assert len(text.encode()) <= vocabulary.longest * len(vocabulary.encode(text, special=special))
 
 
 @pytest.mark.parametrize("name", ["bundled", "sentencepiece", "stripping"])
 @given(data=st.data(), special=st.booleans())
 @ASKED
-def test_cut_texts_give_the_tokens_of_the_whole(
-    places: dict[str, Path], monkeypatch: pytest.MonkeyPatch, name: str, data: st.DataObject, special: bool
+def test_no_token_stands_for_more(
+    places: dict[str, Path], name: str, data: st.DataObject, special: bool
 ) -> None:
-    monkeypatch.setattr(module, "WHOLE", 4)
-    monkeypatch.setattr(module, "MOST", 2)
     vocabulary = vocabulary_at(places[name])
     pieces = st.sampled_from([*texts_of(vocabulary), *TEXTS])
     check(vocabulary, "".join(data.draw(st.lists(pieces, max_size=40))), special)
@@ -107,11 +101,9 @@ def test_cut_texts_give_the_tokens_of_the_whole(
 )
 @given(data=st.data(), special=st.booleans())
 @ASKED
-def test_cut_texts_give_the_tokens_of_the_whole_in_real_vocabularies(
-    path: Path, monkeypatch: pytest.MonkeyPatch, data: st.DataObject, special: bool
+def test_no_token_stands_for_more_in_real_vocabularies(
+    path: Path, data: st.DataObject, special: bool
 ) -> None:
-    monkeypatch.setattr(module, "WHOLE", 4)
-    monkeypatch.setattr(module, "MOST", 2)
     vocabulary = vocabulary_at(path)
     names = texts_of(vocabulary)
     pieces = st.sampled_from([*names[:: max(1, len(names) // 500)], *TEXTS])
@@ -121,20 +113,3 @@ def test_cut_texts_give_the_tokens_of_the_whole_in_real_vocabularies(
 def test_both_kinds_of_strips_are_met(places: dict[str, Path]) -> None:
     assert vocabulary_at(places["stripping"]).longest is None
     assert vocabulary_at(places["sentencepiece"]).longest == len("<|endoftext|>")
-
-
-@pytest.mark.parametrize("between", ["", "a", " word"])
-def test_llama_cpp_is_given_few_special_tokens_at_once(between: str) -> None:
-    vocabulary = vocabulary_at(bundled_model(BUNDLED_TARGET))
-    text = f"<|im_end|>{between}".encode() * 100_000
-    pieces = list(vocabulary._partitions[True].pieces(text))
-    assert b"".join(pieces) == text
-    assert max(piece.count(b"<|im_end|>") for piece in pieces) <= MOST
-    assert max(map(len, pieces)) <= WHOLE + len("<|im_end|> word")
-
-
-def test_what_only_llama_cpp_can_order_is_left_whole() -> None:
-    text = b"abcab" * 2000
-    special = {b"abc": Strips(), b"cab": Strips(), b"<x>": Strips()}
-    assert list(Partition(special).pieces(text)) == [text]
-    assert len(list(Partition({b"abc": Strips()}).pieces(text))) > 1
