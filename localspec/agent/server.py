@@ -33,8 +33,8 @@ START_S, CALL_S = 60.0, 120.0
 REPLY_S, END_S = 2.0, 1.0
 """seconds for the answer to a ping after a cancelled call, and for a program's end after that of its stdin;
 one that takes longer is killed"""
-LONGEST_MESSAGE, MOST_LINES = 16 * MB, 100_000
-"""a program that writes more than these before an answer is ended"""
+LONGEST_MESSAGE = 16 * MB
+"""a program that writes a longer one is ended"""
 LONGEST_RESULT = 100_000
 """characters of a result; beyond that its middle is left out"""
 MOST_TOOLS = 128
@@ -209,15 +209,9 @@ class Server:
         """Send a request and wait for its answer; answers to earlier ones are skipped."""
         self._id = id = self._id + 1
         await self._send(request(id, method, params))
-        for _ in range(MOST_LINES):
-            message = await self._receive()
+        while (message := await self._receive()).method is not None or message.id != id:
             if message.method is not None and message.id is not None:
                 await self._send(result(message.id, {}))  # a ping: no capability offers more
-            elif message.method is None and message.id == id:
-                break
-        else:
-            await self._end()
-            raise ToolError(f"{self.name} is ended: it wrote {MOST_LINES:,} lines without an answer")
         if message.error is not None:
             raise ToolError(f"{self.name}: {shortened(str(message.error.get('message')), LONGEST_FAULT)}")
         try:

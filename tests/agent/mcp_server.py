@@ -24,8 +24,6 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
     text = params.get("arguments", {}).get("text", "")
     if text == "structured":
         return {"content": None, "structuredContent": {"hour": 12}}
-    if text == "flood":
-        print(end="\n" * 1_000_000)
     repeated = {"large": 2_000_000, "huge": 5_000_000}.get(text, 1)
     return {"content": [{"type": "text", "text": text * repeated}, {"type": "image", "data": ""}]}
 

@@ -169,7 +169,6 @@ async def test_results_that_break_the_protocol(tmp_path: Path) -> None:
             ("structured", '{"hour": 12}'),
             ("a latin", "a \ufffd\n[image]"),
             ("NaN", "error: fine breaks the protocol: JSON is malformed: invalid character (byte 76)"),
-            ("flood", "error: fine is ended: it wrote 100,000 lines without an answer"),
             ("a", "a\n[image]"),
         ):
             assert await called(box, "echo", json.dumps({"text": text})) == outcome

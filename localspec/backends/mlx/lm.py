@@ -21,28 +21,14 @@ def _limits_left_alone() -> Iterator[None]:
 
 
 with _limits_left_alone():
-    from mlx_lm.models.cache import (
-        ArraysCache,
-        CacheList,
-        ChunkedKVCache,
-        ConcatenateKVCache,
-        KVCache,
-        QuantizedKVCache,
-        RotatingKVCache,
-        make_prompt_cache,
-    )
-    from mlx_lm.utils import _get_classes, load_model, maybe_set_recommended_wired_limit
-
-__all__ = [
-    "ArraysCache",
-    "CacheList",
-    "ChunkedKVCache",
-    "ConcatenateKVCache",
-    "KVCache",
-    "QuantizedKVCache",
-    "RotatingKVCache",
-    "_get_classes",
-    "load_model",
-    "make_prompt_cache",
-    "maybe_set_recommended_wired_limit",
-]
+    from mlx_lm.models.cache import ArraysCache as ArraysCache
+    from mlx_lm.models.cache import CacheList as CacheList
+    from mlx_lm.models.cache import ChunkedKVCache as ChunkedKVCache
+    from mlx_lm.models.cache import ConcatenateKVCache as ConcatenateKVCache
+    from mlx_lm.models.cache import KVCache as KVCache
+    from mlx_lm.models.cache import QuantizedKVCache as QuantizedKVCache
+    from mlx_lm.models.cache import RotatingKVCache as RotatingKVCache
+    from mlx_lm.models.cache import make_prompt_cache as make_prompt_cache
+    from mlx_lm.utils import _get_classes as _get_classes
+    from mlx_lm.utils import load_model as load_model
+    from mlx_lm.utils import maybe_set_recommended_wired_limit as maybe_set_recommended_wired_limit

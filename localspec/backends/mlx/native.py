@@ -20,8 +20,6 @@ from localspec.models.directory import ModelDirectory, number_of
 
 CONNECT_S = 10
 """seconds in which all ranks must connect, which they begin at once"""
-OPENED = ("generation_config.json", "hf_quant_config.json")
-"""files that mlx-lm reads beside those that were checked already"""
 PIECES = 40
 """number of pieces in which weights are read and progress is reported"""
 
@@ -93,10 +91,6 @@ def load_model(
 
     Raises :class:`ModelInvalid` with mlx-lm's reason, :class:`OutOfMemory`.
     """
-    for name in OPENED:
-        path = directory.path / name
-        if path.exists() and not path.is_file():  # mlx-lm would wait for a pipe's writer
-            raise ModelInvalid(f"{path} is not a plain file")
     try:
         model = load_mlx(directory.path, lazy=True, trust_remote_code=False)[0]
         if group is not None:
