@@ -26,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 from localspec._version import __version__
 
 if TYPE_CHECKING:
-    from localspec.backends.toy import ToyBackend as ToyBackend
     from localspec.client.client import Client as Client
     from localspec.client.client import connect as connect
     from localspec.engine.engine import Engine as Engine
@@ -61,7 +60,6 @@ _HOMES = {
     "Stats": "protocol.requests",
     "Stream": "engine.engine",
     "Token": "protocol.requests",
-    "ToyBackend": "backends.toy",
     "connect": "client.client",
     "load": "engine.load",
 }

@@ -13,13 +13,13 @@ import pytest
 
 from localspec.backends.base import Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.toy import ToyBackend, ToyLogits, markov
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence
 from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
 from localspec.models.model import model_at
 from localspec.process import delayed
 from localspec.protocol.requests import EngineConfig, Request, Result
+from tests.toy import ToyBackend, ToyLogits, markov
 
 
 def handler() -> Callable[[int, FrameType | None], Any]:

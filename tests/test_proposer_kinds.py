@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from localspec.backends.toy import ToyBackend
 from localspec.engine.learning import Learning
 from localspec.engine.round import REMEDIES, Parts, fallback_of, make, make_all
 from localspec.protocol.options import AUTO, DRAFT, KINDS, LOOKUP, NONE, Options, choices, meanings
 from localspec.protocol.requests import EngineConfig
+from tests.toy import ToyBackend
 from tests.toys import scripted
 
 ROOT = Path(__file__).parents[1]

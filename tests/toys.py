@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from localspec.backends.toy import END, Rule, ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, Result, Stats, TextPrompt
 from localspec.speculation.proposer import Proposer
+from tests.toy import END, Rule, ToyBackend, ToyVocabulary, markov
 
 
 def scripted(*texts: bytes) -> Rule:

@@ -16,7 +16,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from localspec.backends.toy import ToyBackend
 from localspec.engine.learning import Learning
 from localspec.engine.round import LONGEST_K, Parts, make
 from localspec.memory.memory import Memory
@@ -29,6 +28,7 @@ from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.noise import Noise
 from localspec.speculation.proposer import Ask, Draft, Nothing, Proposer, Savings, nothing, shared_length
 from localspec.speculation.sampling import Sampler, SamplingParams
+from tests.toy import ToyBackend
 
 HINDSIGHT = "hindsight"
 DRAFT = DraftModel.name

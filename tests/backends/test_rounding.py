@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.backends.base import PRESUMED, WIDTHS, Probe, Rounding, Span, measure_rounding, set_rounding
-from localspec.backends.toy import ToyBackend, ToyLogits, markov
+from tests.toy import ToyBackend, ToyLogits, markov
 
 
 def found_in(backend: ToyBackend) -> Rounding:

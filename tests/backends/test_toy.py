@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from localspec.backends.base import Backend, Span
-from localspec.backends.toy import ToyBackend, markov
 from localspec.errors import EngineError
 from tests.conformance.backend import BackendConformance
+from tests.toy import ToyBackend, markov
 
 
 class TestToy(BackendConformance):

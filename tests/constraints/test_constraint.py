@@ -12,10 +12,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from localspec.backends.toy import END, ToyVocabulary
 from localspec.constraints.constraint import MOST_DIGITS, Constraint, Grammars, grammar_of, grammar_of_schema
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import LONGEST_GRAMMAR, Options, parse_options
+from tests.toy import END, ToyVocabulary
 
 MERGED = ["ab", "abc", '{"', '":', ' "', '", "', '"}', "name", "na", "age", "12", "123", ": ", "true", "},"]
 

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
-from localspec.backends.toy import ToyVocabulary
 from localspec.child import Child
 from localspec.constraints import trial
+from tests.toy import ToyVocabulary
 
 CHAIN = "\n".join(f'r{i}: "w{i}" r{(i + 1) % 5000}' for i in range(5000))
 COMMON = " & ".join(f"/(.|\\n)*w{i}(.|\\n)*/" for i in range(100))

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.engine.channels import Channels
 from localspec.engine.engine import Engine, Stream
 from localspec.errors import InvalidOptions
@@ -15,6 +14,7 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Delta, Message, Request, Token, Tool
 from localspec.tools.families import FAMILIES, HERMES, MOST_CALLS, Family, Form
 from localspec.tools.grammar import Marked, answer_grammar
+from tests.toy import ToyBackend, ToyVocabulary
 from tests.toys import scripted
 
 CALL = '<tool_call>\n{"name": "now", "arguments": {"zone": "UTC"}}\n</tool_call>'

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.backends.toy import markov
 from localspec.engine import round as module
 from localspec.engine.engine import Engine
 from localspec.engine.round import Played, RoundClock
@@ -13,6 +12,7 @@ from localspec.engine.sequence import Emitted, Sequence
 from localspec.protocol.requests import Round
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.proposer import NOTHING, Draft
+from tests.toy import markov
 from tests.toys import request, toy_engine
 
 MS = {1: 10.0, 2: 12.0, 4: 20.0, 5: 25.0}

@@ -9,10 +9,10 @@ from msgspec.structs import replace
 
 import localspec
 from localspec.backends.base import measure_rounding, set_rounding
-from localspec.backends.toy import Rule, ToyBackend
 from localspec.engine.engine import Engine, Stream
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, FimPrompt, Request, Result
+from tests.toy import Rule, ToyBackend
 from tests.toys import coarse, scripted, small_markov, toy_engine
 
 BODY = "def f(x):\n    y = x\n\n    return y\n\n\ndef g(x):\n    return x\n" * 2

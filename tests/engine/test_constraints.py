@@ -9,11 +9,11 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
 from localspec.errors import EngineError, InvalidOptions
 from localspec.protocol.requests import Delta, EngineConfig, Request
+from tests.toy import ToyBackend, ToyVocabulary, markov
 from tests.toys import request, run_all
 
 CITY = {

@@ -6,8 +6,8 @@ import time
 
 from msgspec.structs import replace
 
-from localspec.backends.toy import markov
 from localspec.protocol.requests import Result
+from tests.toy import markov
 from tests.toys import request, run_all, toy_engine
 from tests.waiting import until_sync
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from localspec.backends.toy import FIM_MIDDLE, Rule, ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, FimPrompt, Request
 from localspec.speculation.verify import EarlyEnd
+from tests.toy import FIM_MIDDLE, Rule, ToyBackend, ToyVocabulary
 from tests.toys import answer, coarse, run_all, share_always, small_markov
 
 GAPS = ("abcab", "feda", "aabbccdd")

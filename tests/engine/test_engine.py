@@ -10,11 +10,11 @@ from types import FrameType
 import pytest
 
 from localspec.backends.base import Span
-from localspec.backends.toy import ToyBackend, ToyLogits, markov
 from localspec.engine.engine import Engine
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.protocol.requests import Degraded, Progress, Result
 from localspec.speculation.proposer import Ask, Draft, Proposer
+from tests.toy import ToyBackend, ToyLogits, markov
 from tests.toys import answer, request, rested, run_all, scripted, small_markov, toy_engine
 
 SONG = b"la la la la la la la la la. la la la!"

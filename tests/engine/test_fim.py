@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from localspec.backends.base import FimTokens
-from localspec.backends.toy import ToyVocabulary
 from localspec.engine.fim import MARK, fim_format
 from localspec.engine.prompt import PromptEncoder
 from localspec.errors import FimUnsupported
 from localspec.protocol.requests import File, FimPrompt
+from tests.toy import ToyVocabulary
 
 QWEN = ("<|fim_prefix|>", "<|fim_suffix|>", "<|fim_middle|>", "<|repo_name|>", "<|file_sep|>", "<|fim_pad|>")
 STARCODER = ("<fim_prefix>", "<fim_suffix>", "<fim_middle>")

@@ -11,12 +11,12 @@ import psutil
 import pytest
 
 from localspec.backends.base import CONTEXT, PIECE, SETTLING, WIDTHS, Probe
-from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.errors import EngineBusy
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.costs import CostCurve
+from tests.toy import ToyBackend, markov
 from tests.toys import request, rested, run_all, small_markov
 
 WIDEST = max(WIDTHS)

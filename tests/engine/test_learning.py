@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from localspec.backends.base import ANY_WIDTH, PRESUMED, Rounding
-from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine import idle
 from localspec.engine.account import Account
 from localspec.engine.engine import Engine
@@ -23,6 +22,7 @@ from localspec.speculation.controller import CAUTIOUS_K, Calibration, Controller
 from localspec.speculation.costs import CostCurve
 from tests.conformance.proposer import ask
 from tests.speculation.test_controller import TRUTH, Coin, play
+from tests.toy import ToyBackend, ToyVocabulary, markov
 from tests.toys import request, rested, run_all, scripted, small_markov
 
 SONG = b"la la la li la la la lo la la la li la la la lo"

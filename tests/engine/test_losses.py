@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 
 from localspec.backends.base import PRESUMED, Span, set_rounding
-from localspec.backends.toy import ToyBackend, ToyLogits, ToyVocabulary
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.speculation.costs import CostCurve
+from tests.toy import ToyBackend, ToyLogits, ToyVocabulary
 
 UNIT = 0.01
 """seconds of a narrow forward: next to them, asking for drafts is nothing"""

@@ -9,11 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from localspec.backends.base import ANY_WIDTH, WIDTHS
-from localspec.backends.toy import END, ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence, widest_round
 from localspec.protocol.requests import Degraded, EngineConfig, Request
 from tests.hostile import family
+from tests.toy import END, ToyBackend, ToyVocabulary
 from tests.toys import answer, request, run_all, small_markov
 
 SIZE = ToyVocabulary.size

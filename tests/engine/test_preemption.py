@@ -8,10 +8,10 @@ from collections.abc import Sequence as Seq
 import pytest
 
 from localspec.backends.base import Interrupted, Span
-from localspec.backends.toy import ToyBackend, ToyLogits, markov
 from localspec.engine.engine import PATIENT, Engine, Preemption
 from localspec.protocol.options import Options
 from localspec.protocol.requests import FimPrompt, Request, Result, TextPrompt
+from tests.toy import ToyBackend, ToyLogits, markov
 from tests.toys import run_all
 
 SHORT = Options(max_tokens=4, temperature=0.0)

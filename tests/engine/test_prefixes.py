@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, Request, Result, TextPrompt, TokenPrompt
+from tests.toy import ToyBackend, ToyVocabulary, markov
 from tests.toys import request, run_all, share_always
 
 LONG = "once upon a time there was a cache that remembered all that it was said by anyone; "

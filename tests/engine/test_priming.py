@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.primer import PIECE, WAITING, Primer
@@ -17,6 +16,7 @@ from localspec.memory.ngrams import Lesson
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Request
 from tests.memory.hostile_repository import repository
+from tests.toy import ToyBackend, ToyVocabulary
 from tests.toys import rested, run_all, scripted
 
 

@@ -10,7 +10,6 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from localspec.backends.base import any_of
-from localspec.backends.toy import END, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
 from localspec.engine.prompt import GUARD, Markup, PromptEncoder, arguments_of
 from localspec.errors import ContextExceeded, InvalidOptions, from_dict
 from localspec.protocol.requests import (
@@ -23,6 +22,7 @@ from localspec.protocol.requests import (
     Tool,
     ToolCall,
 )
+from tests.toy import END, FIM_MIDDLE, FIM_PREFIX, FIM_SUFFIX, ToyVocabulary
 
 ENCODER = PromptEncoder(ToyVocabulary(), 100)
 

@@ -6,13 +6,13 @@ from collections.abc import Sequence as Seq
 
 import pytest
 
-from localspec.backends.toy import ToyBackend
 from localspec.engine.engine import Engine
 from localspec.engine.round import DEFAULT_K, LONGEST_K
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
 from localspec.protocol.requests import Degraded, EngineConfig, Round, Stats
 from localspec.speculation.proposer import Ask, Draft, Proposer
+from tests.toy import ToyBackend
 from tests.toys import answer, request, run_all, scripted
 
 ROUND = b"abcdefgh" * 40

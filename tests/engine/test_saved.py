@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.load import load
@@ -18,6 +17,7 @@ from localspec.engine.prefixes import Saved
 from localspec.home import chat_cache_name, chat_caches_dir
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, Result, TextPrompt
+from tests.toy import ToyBackend, markov
 from tests.toys import rested, run_all
 
 TALE = "a chat that was interrupted by the evening, and is gone on with in the morning. "

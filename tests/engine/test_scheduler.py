@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from localspec.backends.base import Span
-from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Scheduler
 from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded
@@ -18,6 +17,7 @@ from localspec.errors import EngineError
 from localspec.protocol.options import Options
 from localspec.protocol.requests import CLASSES, Priority, Request, TextPrompt
 from localspec.speculation.costs import CostCurve
+from tests.toy import ToyBackend, markov
 
 DEAR = {1: 1.0, 2: 2.4, 3: 2.7, 4: 3.4, 8: 4.4, 16: 6.8}
 """a processor on which two rows cost more than twice one, and four little more than two"""

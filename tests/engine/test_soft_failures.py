@@ -9,7 +9,6 @@ import pytest
 
 from localspec.backends.base import Logits, Rounding, Span, set_rounding
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.prefixes import Saved
@@ -19,6 +18,7 @@ from localspec.models.model import model_at
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, Priority, Request, Result, TextPrompt
 from tests.backends.test_llama_hybrid import model
+from tests.toy import ToyBackend, ToyVocabulary, markov
 from tests.toys import request, rested, run_all, share_always
 
 TALE = "what is read here is read again and again, with another end each time it is read. "

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from localspec.backends.toy import ToyBackend, markov
 from localspec.engine.engine import Engine
 from localspec.errors import EngineError
+from tests.toy import ToyBackend, markov
 
 
 @pytest.fixture

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, EngineConfig, Message, Request, Result, Tool
+from tests.toy import ToyBackend, ToyVocabulary
 from tests.toys import run_all, scripted, small_markov
 
 HI = (Message("user", "hi"),)

@@ -42,7 +42,7 @@ def copy(folder: Path, module: str, text: str) -> Path:
         (folder / "localspec" / layer).mkdir(parents=True)
         (folder / "localspec" / layer / "__init__.py").touch()
     plain = ("accelerator", "child", "config", "errors", "home", "process", "protocol", "thread", "wording")
-    for name in ("__init__", *plain, "backends/toy", "backends/llama_cpp"):
+    for name in ("__init__", *plain, "backends/base", "backends/llama_cpp"):
         (folder / "localspec" / f"{name}.py").touch()
     (folder / "localspec" / module).write_text(text)
     return folder
@@ -50,7 +50,7 @@ def copy(folder: Path, module: str, text: str) -> Path:
 
 TOO_MANY = [
     ("engine/round.py", "def late():\n    import localspec.worker", "Layers"),
-    ("speculation/x.py", "import localspec.backends.toy", "Speculation sees"),
+    ("speculation/x.py", "import tests.toy", "Speculation sees"),
     ("engine/x.py", "import asyncio", "The engine and everything under it"),
     ("daemon/x.py", "import numpy", "Daemon and client stay light"),
     ("protocol.py", "import localspec.config", "Layers"),

@@ -11,12 +11,12 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.backends.toy import Rule, ToyBackend, ToyVocabulary
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Request, TextPrompt
 from tests.parity.play import Priced
+from tests.toy import Rule, ToyBackend, ToyVocabulary
 from tests.toys import answer, run_all
 
 P = ((0.4, 0.3, 0.3), (0.1, 0.6, 0.3), (0.25, 0.25, 0.5))

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from typing import Any, NamedTuple, Protocol, cast
 
 from localspec.backends.base import Backend
-from localspec.backends.toy import ToyBackend
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
@@ -22,6 +21,7 @@ from localspec.protocol.requests import EngineConfig, Request, TextPrompt
 from localspec.speculation.costs import CostCurve
 from tests.hostile import Dying, Hostile, family
 from tests.parity.cases import FAST, KINDS, PRICES, Asked, Case, ToyModel
+from tests.toy import ToyBackend
 from tests.toys import answer, coarse, respelt, share_always, small_markov
 
 STRICT: dict[str, Any] = {"exactness": "strict"}

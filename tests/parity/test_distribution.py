@@ -16,7 +16,6 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from localspec.backends.toy import ToyBackend
 from localspec.speculation.controller import Calibration, Controller
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.noise import Noise, Stream
@@ -24,6 +23,7 @@ from localspec.speculation.proposer import Ask, Draft, Proposer, Savings
 from localspec.speculation.sampling import Sampler, SamplingParams
 from tests.parity.chains import Three, chain
 from tests.parity.play import Priced
+from tests.toy import ToyBackend
 
 DEPTH = 3
 """tokens that are drafted at most"""

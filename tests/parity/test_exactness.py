@@ -14,10 +14,10 @@ import pytest
 from numpy.typing import NDArray
 
 from localspec.backends.base import Span, measure_rounding, set_rounding
-from localspec.backends.toy import ToyBackend, ToyLogits
 from localspec.engine.engine import Engine
 from tests.parity.cases import FAST, Asked, Case, ToyModel
 from tests.parity.play import Tally, Toys, play
+from tests.toy import ToyBackend, ToyLogits
 from tests.toys import answer, request, run_all, share_always, small_markov
 
 GREEDY = {"temperature": 0.0, "max_tokens": 30}

@@ -14,7 +14,6 @@ import pytest
 
 from localspec.backends.base import Backend, Span
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.toy import ToyBackend, ToyLogits
 from localspec.engine.engine import Engine
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from localspec.models.model import model_at
@@ -23,6 +22,7 @@ from localspec.protocol.requests import EngineConfig, FimPrompt, Prompt, Request
 from tests.parity.loaded import SOURCES, measured, quantised
 from tests.parity.loaded_mlx import loaded_mlx
 from tests.parity.play import emptied
+from tests.toy import ToyBackend, ToyLogits
 from tests.toys import answer, run_all, small_markov
 
 STRICT: tuple[dict[str, Any], ...] = (

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from localspec.backends.base import Span
-from localspec.backends.toy import ToyBackend
 from localspec.engine.engine import Engine
 from localspec.errors import EngineBusy, EngineError, LocalspecError, NodeLost
 from localspec.protocol.frames import encode_frame
@@ -21,6 +20,7 @@ from localspec.ranks.backend import Ranks
 from localspec.ranks.follower import CHECKED, digest_of, replay
 from localspec.ranks.frames import Choices, Frame
 from localspec.ranks.peer import Peer
+from tests.toy import ToyBackend
 from tests.toys import answer, request, run_all, small_markov
 
 CONFIG = EngineConfig(prefill_chunk=4)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from localspec.backends.toy import END
 from localspec.constraints.constraint import grammar_of_schema
 from localspec.errors import InvalidOptions
 from tests.constraints.test_constraint import BYTES, is_answer
+from tests.toy import END
 
 pytestmark = pytest.mark.slow
 

@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.speculation.controller import Calibration, Controller, EarlyStop, best_length
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.ngrams import PromptLookup
 from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer, Savings, nothing
 from tests.conformance.proposer import ProposerConformance, ask
+from tests.toy import ToyBackend, ToyVocabulary
 from tests.toys import small_markov
 
 FLAT = {w: 1.0 + 0.02 * w for w in range(1, 40)}

@@ -7,13 +7,13 @@ import random
 
 import pytest
 
-from localspec.backends.toy import ToyBackend, ToyVocabulary, markov
 from localspec.errors import EngineError
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.sampling import SamplingParams
 from tests.conformance.proposer import GREEDY, WARM, ProposerConformance, ask
+from tests.toy import ToyBackend, ToyVocabulary, markov
 from tests.toys import small_markov
 
 SIZE = ToyVocabulary.size

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.backends.toy import ToyLogits
 from localspec.speculation.noise import Noise, Stream
 from localspec.speculation.proposer import Draft
 from localspec.speculation.sampling import Distribution, Sampler, SamplingParams
@@ -25,6 +24,7 @@ from localspec.speculation.verify import (
     most_probable,
     verify,
 )
+from tests.toy import ToyLogits
 
 DRAWS = 100_000
 # 99.9 % points of chi-square, by degrees of freedom.

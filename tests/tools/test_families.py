@@ -13,7 +13,6 @@ import pytest
 from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper
 from msgspec.structs import replace
 
-from localspec.backends.toy import ToyVocabulary
 from localspec.engine.prompt import Markup
 from localspec.errors import InvalidOptions
 from localspec.models.template import ChatTemplate
@@ -21,6 +20,7 @@ from localspec.protocol.requests import ChatPrompt, Message, Tool, ToolCall
 from localspec.tools.families import BARE, HERMES, MOST_CALLS, Family, Form, family_of, thought_of, turns_for
 from localspec.tools.grammar import Marked, answer_grammar
 from localspec.tools.parser import Parser
+from tests.toy import ToyVocabulary
 
 CITY = {"type": "string"}
 WEATHER = Tool(

@@ -10,7 +10,6 @@ from typing import BinaryIO
 
 import pytest
 
-from localspec.backends.toy import ToyBackend, ToyVocabulary
 from localspec.daemon.workers.worker import STOP_S
 from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
@@ -38,6 +37,7 @@ from localspec.worker.pulse import Pulse
 from localspec.worker.threads import LONG, takes_long
 from tests.constraints.test_trial import COMMON, HOSTILE
 from tests.memory.tables import memory_in, refuse
+from tests.toy import ToyBackend, ToyVocabulary
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read
 

@@ -1,7 +1,7 @@
 """A tiny deterministic model in memory whose distributions are known exactly.
 
-Public, for tests of localspec and of other programs: it obeys the whole contract, records the forwards
-computed, and raises an error where a real backend would corrupt its cache.
+It obeys the whole contract of a backend, records the forwards computed, and raises an error where a real one
+would corrupt its cache.
 """
 
 from __future__ import annotations
