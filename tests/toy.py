@@ -46,7 +46,6 @@ class ToyVocabulary:
     special_tokens = frozenset(SPECIAL)
     marks: frozenset[int] = frozenset()
     fim: FimTokens | None = FimTokens(FIM_PREFIX, FIM_SUFFIX, FIM_MIDDLE)
-    longest: int | None = max(map(len, SPECIAL.values()))
     chat_template: str | None = "{% for m in messages %}{{ m.role }}: {{ m.content }}<|end|>{% endfor %}"
 
     def encode(self, text: str, *, special: bool) -> list[int]:

@@ -176,10 +176,6 @@ class Vocabulary(Protocol):
     def fim(self) -> FimTokens | None: ...
 
     @property
-    def longest(self) -> int | None:
-        """The most bytes of text that one token stands for; None where there is no such bound."""
-
-    @property
     def chat_template(self) -> str | None:
         """The model's own Jinja template; None if its files have none."""
 

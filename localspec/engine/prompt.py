@@ -131,6 +131,8 @@ class Markup:
 
 ANSWER_SHARE = 4
 """a prompt that must be cut leaves this fraction of the context, 1 / ANSWER_SHARE, for the answer"""
+LONGEST_TOKEN = 128
+"""characters of blanks that are one token of some vocabularies; texts have about four a token"""
 MARKUP = 64
 """tokens of markup and earlier text that go with each new message of a chat"""
 
@@ -219,11 +221,9 @@ class PromptEncoder:
         return ContextExceeded(message, remedy, **details)
 
     def _tokens(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
-        """Return the tokens of ``text``. Raises :class:`ContextExceeded` if so many bytes can never fit."""
-        # Only for long texts: at its first use ``longest`` reads all tokens of the vocabulary.
-        longest = self._vocabulary.longest if len(text) > self._n_ctx else None
-        if longest is not None and len(text) > self._n_ctx * longest:
-            raise self._exceeded(-(-len(text.encode("utf-8", "replace")) // longest), "at least ")
+        """Return the tokens of ``text``. Raises :class:`ContextExceeded` for one far too long."""
+        if len(text) > self._n_ctx * LONGEST_TOKEN:
+            raise self._exceeded(-(-len(text) // LONGEST_TOKEN), "at least ")
         return encode(text)
 
     def _plain(self, prompt: TextPrompt | TokenPrompt) -> list[int]:
@@ -265,8 +265,8 @@ class PromptEncoder:
             return False
 
         first, longest = 0, max((len(turn.content) for turn in turns if turn.role == "tool"), default=0)
-        if cut and longest > self._n_ctx and (most := self._vocabulary.longest):
-            longest = min(longest, self._n_ctx * most)  # more never fits, and may be too much for a template
+        if cut:  # more never fits, and may be too much for a template
+            longest = min(longest, self._n_ctx * LONGEST_TOKEN)
         if cut and not fits(first, longest):
             while longest and not fits(starts[-1], longest):
                 longest //= 2

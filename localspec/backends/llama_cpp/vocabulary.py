@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator
-from functools import cached_property, partial
+from functools import partial
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
@@ -17,7 +17,6 @@ NO_TOKEN = -1
 CONTROL, USERS = lib.LLAMA_TOKEN_ATTR_CONTROL, lib.LLAMA_TOKEN_ATTR_USER_DEFINED
 MARK = re.compile(r"[<\[].*[>\]]")
 """the name of a user-defined token that is markup where a chat template has it"""
-STRIPS = lib.LLAMA_TOKEN_ATTR_LSTRIP | lib.LLAMA_TOKEN_ATTR_RSTRIP
 
 
 class LlamaVocabulary:
@@ -40,20 +39,6 @@ class LlamaVocabulary:
         self.marks = frozenset(self._marks())
         self._typed = self._typed_names()
         self._pieces: dict[int, bytes] = {}
-
-    @cached_property
-    def longest(self) -> int | None:
-        bounded = lib.llama_vocab_type(self._vocab) in (lib.LLAMA_VOCAB_TYPE_SPM, lib.LLAMA_VOCAB_TYPE_BPE)
-        if not bounded or any(attr & STRIPS for attr in self._attrs):
-            return None
-        # A token's text in the file is at least as long as the text it stands for.
-        written = [(len(lib.llama_vocab_get_text(self._vocab, t)), t) for t in range(self.size)]
-        longest = 1
-        for length, token in sorted(written, reverse=True):
-            if length <= longest:
-                break
-            longest = max(longest, len(self.text_of(token)))
-        return longest
 
     @property
     def chat_template(self) -> str | None:

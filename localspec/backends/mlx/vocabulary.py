@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -37,8 +36,6 @@ REPOS = ("<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>")
 SEPARATORS = ("<|file_sep|>",)
 SHOWN = ("<|channel|>", "<|message|>", "<|start|>", "<|constrain|>")
 """tokens of gpt-oss that are special, but part of the text"""
-SHORTENED = {"NoneType": 1, "NFC": 3}
-"""for some normalizers, the factor by which a text can be longer than its normalized form"""
 RECOMMENDED = ("temperature", "top_k", "top_p", "min_p")
 """names in generation_config.json that are also names of options"""
 
@@ -75,17 +72,6 @@ class MlxVocabulary:
         self._typed = TypedNames(typed)
         self.chat_template = chat_template(directory.path, settings)
         self.defaults = _recommended(generation)
-
-    @cached_property
-    def longest(self) -> int | None:
-        """Bytes as in :attr:`Vocabulary.longest`; None if the tokenizer may drop text, or has a token for
-        unknown text."""
-        times = SHORTENED.get(type(self._tokenizer.normalizer).__name__)
-        added = self._tokenizer.get_added_tokens_decoder().values()
-        unknown = getattr(self._tokenizer.model, "unk_token", None)
-        if times is None or unknown is not None or any(token.lstrip or token.rstrip for token in added):
-            return None
-        return times * max(map(len, self._texts.values()), default=1)
 
     def _bos(self, name: str) -> int | None:
         """The token ``name``, if the tokenizer itself puts it before a text."""
