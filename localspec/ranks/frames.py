@@ -84,9 +84,7 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """The receiver answers with :class:`Pong`; ``load`` is there to be carried."""
-
-    load: bytes = b""
+    """The receiver answers with :class:`Pong`."""
 
 
 class Pong(msgspec.Struct, frozen=True, array_like=True, tag=16):

@@ -21,6 +21,7 @@ from localspec.ranks.frames import Beat, Choices, Frame, Ping, Pong, Refused
 PERIOD_S = 1.0
 SILENT_S = 5.0
 """seconds of silence after which a rank is given up"""
+PINGS = 8
 GREETING_S = 60.0
 """seconds for a step of the greeting: a node has a process to start, and libraries to import"""
 
@@ -107,12 +108,15 @@ class Peer:
             raise NodeLost(f"node {self.name} sent {type(frame).__name__} instead of {kind.__name__}")
         return frame
 
-    def round_trip(self, load: bytes = b"") -> float:
-        """Return the seconds that a frame with ``load`` takes to the peer, and an empty one back."""
-        started = time.perf_counter()
-        self.send(Ping(load))
-        self.expect(Pong)
-        return time.perf_counter() - started
+    def measure_latency(self) -> float:
+        """Return the seconds that a frame takes to the peer and back, at best; raises :class:`NodeLost`."""
+        seconds = []
+        for _ in range(PINGS):
+            started = time.perf_counter()
+            self.send(Ping())
+            self.expect(Pong)
+            seconds.append(time.perf_counter() - started)
+        return min(seconds)
 
     def loss_within(self, seconds: float) -> LocalspecError | None:
         """Wait so long for the error by which the peer is lost, and return it."""

@@ -6,7 +6,6 @@ its connection, is aborted by llama.cpp's library; the system gives up connectio
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
 import os
 import socket
@@ -163,20 +162,9 @@ def prepared(
     }
     servers = [*by_address.values()]
     planned = share_model(model, config, servers, here)
-    rpc.on_abort(partial(_aborted, servers, lost))
+    names = " or ".join(each.name for each in servers)
+    rpc.on_abort(partial(lost, NodeLost(f"the connection to RPC server {names} broke", REMEDY)))
     return planned, {each.address: each.free for each in servers}
-
-
-def _aborted(servers: Sequence[Server], lost: Lost, message: str) -> None:
-    silent = [each.name for each in servers if not _listens(each.address)]
-    names = ", ".join(silent or [each.name for each in servers])
-    lost(NodeLost(f"the connection to RPC server {names} broke", REMEDY))
-
-
-def _listens(address: str) -> bool:
-    with contextlib.suppress(OSError), socket.create_connection(_place(address), 1.0):
-        return True
-    return False
 
 
 def serve(address: str, show: Callable[[str, str], None]) -> None:

@@ -37,8 +37,6 @@ KEEPALIVE = {
 }
 """options by which a system gives up a connection that is cut off, in seconds, a count, and ms"""
 
-Aborted = Callable[[str], None]
-
 
 def protocol() -> str:
     """The version of the protocol that the installed library speaks, by its header; raises
@@ -90,14 +88,12 @@ def keep_alive(addresses: Collection[str]) -> int:
     return len(found)
 
 
-def on_abort(aborted: Aborted) -> None:
-    """Call ``aborted``, from any thread, with the message by which this library aborts the process, which
-    still ends after it; others' go to stderr."""
+def on_abort(aborted: Callable[[], None]) -> None:
+    """Call ``aborted``, from any thread, when this library aborts the process, which still ends after it."""
 
     def call(text: bytes) -> None:
-        message = text.decode("utf-8", "replace").strip()
-        if "ggml-rpc" in message:
-            aborted(message)
+        if b"ggml-rpc" in text:
+            aborted()
         os.write(2, text)
 
     global _on_abort
