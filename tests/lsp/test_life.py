@@ -129,13 +129,6 @@ def test_one_socket_may_be_stdin_and_stdout(fresh: Path) -> None:
         assert process.wait(DEADLINE_S) == 0
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("garbage", [b"Content-Length: 5\r\n\r\nab", b"x" * 1_000_000, b"a: b\r\n\r\n\0"])
-def test_it_ends_behind_what_is_no_message(fresh: Path, garbage: bytes) -> None:
-    done = subprocess.run(COMMAND, input=garbage, capture_output=True, timeout=DEADLINE_S)
-    assert (done.returncode, done.stdout) == (0, b"")
-
-
 def test_a_terminal_is_refused_as_no_editor(fresh: Path) -> None:
     terminal = pexpect.spawn(COMMAND[0], list(COMMAND[1:]), encoding="utf-8", timeout=DEADLINE_S)
     terminal.expect("is for editors.*plugins/lsp/README.md")
