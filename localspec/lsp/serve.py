@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 import os
 import signal
 import stat
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, TextIO
 
 from lsprotocol import types
@@ -28,8 +27,6 @@ Params = Mapping[str, Any]
 
 def initialize(ls: Server, params: types.InitializeParams) -> None:
     ls.begin(params)
-    if params.process_id is not None:
-        ls.spawn(end_with(params.process_id, lambda: os._exit(0)))
 
 
 def initialized(ls: Server, params: types.InitializedParams) -> None:
@@ -117,9 +114,6 @@ def _item(params: Params) -> str | None:
         return None
 
 
-EDITOR_EVERY_S = 3.0
-
-
 def serve() -> int:
     """Serve completions to an editor over stdin and stdout, as a language server; returns the exit code."""
     if not (is_pipe(sys.stdin) and is_pipe(sys.stdout)):
@@ -143,18 +137,3 @@ def is_pipe(file: TextIO | None) -> bool:
     """True if a file is a pipe or a socket."""
     mode = 0 if file is None else os.fstat(file.fileno()).st_mode
     return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
-
-
-async def end_with(editor: int, end: Callable[[], None], every_s: float = EDITOR_EVERY_S) -> None:
-    """Call ``end`` once the process ``editor`` has ended. One that does not exist is not waited for: the
-    number of an editor outside of this container, or of WSL, is of another namespace."""
-    import psutil  # late: the editor waits for the server's start
-
-    try:
-        process = psutil.Process(editor)
-    except (psutil.Error, ValueError):
-        return
-    with contextlib.suppress(psutil.NoSuchProcess):
-        while process.is_running() and process.status() != psutil.STATUS_ZOMBIE:
-            await asyncio.sleep(every_s)
-    end()

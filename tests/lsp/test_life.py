@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +15,9 @@ import psutil
 import pytest
 
 from localspec.client import connect, discovery
-from localspec.lsp.serve import end_with
 from tests.daemon.harness import DaemonProcess, write_config
 from tests.lsp.editor import AUTOMATIC, COMMAND, editing, texts
-from tests.waiting import DEADLINE_S, POLL_S, soon, until
+from tests.waiting import DEADLINE_S, soon, until
 
 URI = "file:///project/a.py"
 INITIALIZE = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"capabilities": {}}}
@@ -32,13 +29,13 @@ def frame(message: Any) -> bytes:
     return b"Content-Length: %d\r\n\r\n%b" % (len(body), body)
 
 
-def begun(editor: int | None = None) -> subprocess.Popen[bytes]:
-    """A server that has answered once, to an editor with this process."""
+def begun() -> subprocess.Popen[bytes]:
+    """A server that has answered once."""
     process = subprocess.Popen(
         COMMAND, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=dict(os.environ)
     )
     assert process.stdin is not None and process.stdout is not None
-    process.stdin.write(frame({**INITIALIZE, "params": {"capabilities": {}, "processId": editor}}))
+    process.stdin.write(frame(INITIALIZE))
     process.stdin.flush()
     assert process.stdout.readline().startswith(b"Content-Length: ")
     return process
@@ -73,28 +70,6 @@ def test_it_ends_without_a_word_with_its_editor_or_by_a_signal(
     if number is not None:
         process.send_signal(number)
     assert ended(process) == (-(number or 0), b"")
-
-
-@pytest.mark.slow
-def test_it_ends_with_the_process_of_its_editor(fresh: Path) -> None:
-    with subprocess.Popen(("sleep", "600")) as editor:
-        process = begun(editor.pid)
-        editor.kill()
-        assert process.wait(DEADLINE_S) == 0  # stdin is open
-    assert ended(process) == (0, b"")
-
-
-async def test_an_editor_whose_process_is_not_here_ends_nothing() -> None:
-    ends: list[int] = []
-    with subprocess.Popen((sys.executable, "-c", "input()"), stdin=subprocess.PIPE) as editor:
-        waiting = asyncio.create_task(end_with(editor.pid, lambda: ends.append(1), POLL_S))
-        await asyncio.sleep(0)
-        assert not waiting.done()
-        editor.kill()
-        await soon(waiting)  # it is not reaped yet
-    for number in (editor.pid, -1):
-        await end_with(number, lambda: ends.append(2))
-    assert ends == [1]
 
 
 @pytest.mark.slow
