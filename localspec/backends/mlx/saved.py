@@ -2,57 +2,31 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Sequence
 
 import mlx.core as mx
-import msgspec
 
 from localspec.errors import EngineError
 
 
-class SavedArray(msgspec.Struct, array_like=True, frozen=True):
-    """An array's numbers as they lie in memory; ``dtype`` is MLX's name of their type."""
-
-    dtype: str
-    shape: tuple[int, ...]
-    numbers: bytes
-
-
-class Saved(msgspec.Struct, array_like=True, frozen=True):
-    """A sequence of ``length`` tokens, ``written`` cells ever written, and the arrays of each layer."""
-
-    length: int
-    written: int
-    layers: tuple[tuple[SavedArray, ...], ...]
-
-
-_decoder = msgspec.msgpack.Decoder(Saved)
-
-
 def pack(length: int, written: int, layers: Sequence[Sequence[mx.array]]) -> bytearray:
-    """Return a sequence as bytes."""
-    saved = Saved(length, written, tuple(tuple(_saved(array) for array in layer) for layer in layers))
-    return bytearray(msgspec.msgpack.encode(saved))
+    """Return a sequence of ``length`` tokens, with ``written`` cells ever written, as bytes."""
+    arrays = {f"{i}.{n}": array for i, layer in enumerate(layers) for n, array in enumerate(layer)}
+    facts = {"sequence": json.dumps([length, written, [len(layer) for layer in layers]])}
+    file = io.BytesIO()
+    mx.save_safetensors(file, arrays, facts)
+    return bytearray(file.getbuffer())
 
 
 def unpack(state: bytearray) -> tuple[int, int, list[list[mx.array]]]:
     """Return the arguments of :func:`pack`; raises :class:`EngineError` for bytes of any other format."""
     try:
-        saved = _decoder.decode(state)
-        layers = [[_array(each) for each in layer] for layer in saved.layers]
-    except (msgspec.MsgspecError, ValueError, TypeError, AttributeError) as error:
+        arrays, facts = mx.load(io.BytesIO(state), format="safetensors", return_metadata=True)
+        length, written, sizes = json.loads(facts["sequence"])
+        layers = [[arrays[f"{i}.{n}"] for n in range(size)] for i, size in enumerate(sizes)]
+        mx.eval(layers)
+    except (RuntimeError, ValueError, TypeError, KeyError) as error:
         raise EngineError(f"the saved sequence cannot be restored: {error}") from None
-    return saved.length, saved.written, layers
-
-
-def _saved(array: mx.array) -> SavedArray:
-    dtype = str(array.dtype).removeprefix("mlx.core.")
-    return SavedArray(dtype, array.shape, bytes(memoryview(mx.contiguous(array).view(mx.uint8))))
-
-
-def _array(saved: SavedArray) -> mx.array:
-    dtype = getattr(mx, saved.dtype)
-    if not isinstance(dtype, mx.Dtype):
-        raise ValueError(f"unknown type of numbers {saved.dtype[:20]!r}")
-    shape = (*saved.shape[:-1], saved.shape[-1] * dtype.size)
-    return mx.array(memoryview(saved.numbers), mx.uint8).reshape(shape).view(dtype)
+    return length, written, layers
