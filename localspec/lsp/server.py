@@ -86,13 +86,6 @@ class Link:
         self.failure = None
         return self._client
 
-    async def close(self) -> None:
-        """Close the connection."""
-        if self._connecting is not None:
-            self._connecting.cancel()
-        if self._client is not None:
-            await self._client.close()
-
 
 SECTION = "localspec"
 

@@ -37,7 +37,8 @@ class LlamaVocabulary:
         self.special_tokens = self.end_tokens | frozenset(control)
         self.fim = self._fim()
         self.marks = frozenset(self._marks())
-        self._typed = self._typed_names()
+        typed = (t for t in self.special_tokens | self.marks if self._attrs[t] & USERS)
+        self._typed = TypedNames({token: self.text_of(token).decode("utf-8", "replace") for token in typed})
         self._pieces: dict[int, bytes] = {}
 
     @property
@@ -67,10 +68,6 @@ class LlamaVocabulary:
             name = self.text_of(token).decode("utf-8", "replace")
             if MARK.fullmatch(name) and name in template:
                 yield token
-
-    def _typed_names(self) -> TypedNames:
-        found = (t for t in self.special_tokens | self.marks if self._attrs[t] & USERS)
-        return TypedNames({token: self.text_of(token).decode("utf-8", "replace") for token in found})
 
     def encode(self, text: str, *, special: bool) -> list[int]:
         if special:
