@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from types import MappingProxyType
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -21,17 +19,9 @@ MAX_BODY = 4 << 20
 """bytes, as many as the daemon accepts in one message"""
 MOST_COMMAS = 300_000
 """between the values of a body, or in its texts: all threads wait while so many values are decoded, 17 ms"""
-MOST_VALUES = 30_000
-"""texts, lists, objects and their keys in a body"""
 BODY_S = 30.0
 SILENCE_S = 5.0
 """seconds without a piece until a stream's head is sent, and between signs of life; clients wait for 10"""
-AT_ONCE = 1 << 16
-"""bytes of a body that are decoded in the event loop, which other clients wait for"""
-DECODING = ThreadPoolExecutor(1, "localspec-http")
-"""decodes longer ones, one at a time: several threads would slow the event loop down"""
-WHOLE = 2.0**53
-"""from here on a float no longer stands for one whole number"""
 SHORTER = "Send fewer values, or a shorter text."
 REMEDY = "Send a JSON object with the fields of the dialect, in their types."
 
@@ -123,25 +113,10 @@ async def _read(endpoint: Endpoint, request: Request) -> msgspec.Struct:
         raise InvalidOptions("the request body is empty", REMEDY)
     if (commas := read.count(b",")) > MOST_COMMAS:
         raise BodyTooLarge(f"the request body has {commas} commas, {MOST_COMMAS} are possible", SHORTER)
-    if len(read) <= AT_ONCE:
-        return _decoded(read, endpoint)
-    return await asyncio.get_running_loop().run_in_executor(DECODING, _decoded_aside, read, endpoint)
-
-
-def _decoded_aside(read: bytearray, endpoint: Endpoint) -> msgspec.Struct:
-    """Decode a large body without collections, which all threads wait for: 0.6 s for a million lists."""
-    gc.disable()
     try:
-        return _decoded(read, endpoint)
-    finally:
-        gc.enable()
-
-
-def _decoded(read: bytearray, endpoint: Endpoint) -> msgspec.Struct:
-    try:
-        body = _whole(_json(read))
+        body = _json(read)
         refuse(body, endpoint.refused)
-        return msgspec.convert(body, endpoint.body)
+        return msgspec.convert(body, endpoint.body, strict=False)  # some clients write 1.0 for 1
     except msgspec.ValidationError as error:
         raise InvalidOptions(f"the request body is invalid: {readable(error)}", REMEDY) from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
@@ -153,29 +128,6 @@ def _json(read: bytearray) -> Any:
         return msgspec.json.decode(read)
     except msgspec.DecodeError:  # half of a surrogate pair is one, too
         return msgspec.json.decode(whole_characters(read.decode()))
-
-
-def _whole(body: Any) -> Any:
-    """Return a body with its whole floats as integers: some clients write all numbers with a point. Raises
-    :class:`BodyTooLarge` for more than :data:`MOST_VALUES`, before anything else walks them."""
-    left = MOST_VALUES
-
-    def convert(value: Any) -> Any:
-        nonlocal left
-        if isinstance(value, float) and value.is_integer() and abs(value) < WHOLE:
-            return int(value)
-        if not isinstance(value, str | list | dict):
-            return value
-        left -= 1 + (len(value) if isinstance(value, dict) else 0)
-        if left < 0:
-            raise BodyTooLarge(
-                f"the request body has more than {MOST_VALUES} texts, lists and objects", SHORTER
-            )
-        if isinstance(value, dict):
-            return {key: convert(each) for key, each in value.items()}
-        return value if isinstance(value, str) else [convert(each) for each in value]
-
-    return convert(body)
 
 
 def refuse(body: Any, fields: Refused) -> None:

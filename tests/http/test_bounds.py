@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import select
 import socket
 from contextlib import ExitStack, suppress
@@ -9,25 +10,26 @@ from typing import Any
 
 import pytest
 
-from localspec.http.endpoint import MOST_VALUES
-from localspec.http.patience import CONNECTIONS, MAX_HEAD, MAX_REQUEST, MOST_PIECES, READ
+from localspec.http.endpoint import MAX_BODY, MOST_COMMAS
+from localspec.http.patience import CONNECTIONS, MAX_HEAD
 from tests.http.server import HttpServer, opened
 from tests.waiting import DEADLINE_S, until_sync
 
 CHUNKED = "POST /completion HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{}\r\n"
-ONE = "1\r\nx\r\n"
 SYSTEMS = 8 << 20
 """bytes that the buffers of both ends of a connection hold, and more"""
+SENT = 16 << 10
+"""bytes that are sent at once"""
 
 
 def flooded(http: HttpServer, head: str, more: str) -> tuple[bytes, int]:
     """Send a head, then ``more`` without an end; return the answer, and the bytes sent until the connection
     ended."""
-    data, answer, sent = more.encode() * (READ // len(more)), b"", 0
+    data, answer, sent = more.encode() * (SENT // len(more)), b"", 0
     with socket.create_connection(("127.0.0.1", http.port), DEADLINE_S) as connection:
         connection.sendall(head.encode())
         with suppress(ConnectionError):
-            while sent < 10 * (MAX_REQUEST + SYSTEMS):
+            while sent < 10 * (MAX_BODY + SYSTEMS):
                 connection.sendall(data)
                 sent += len(data)
                 if select.select([connection], [], [], 0)[0]:
@@ -35,30 +37,19 @@ def flooded(http: HttpServer, head: str, more: str) -> tuple[bytes, int]:
     return answer, sent
 
 
-@pytest.mark.parametrize(
-    ("shown", "more", "status", "sentence"),
-    [
-        ("", ONE, b"401", "the token is missing"),
-        ("TOKEN", ONE, b"400", f"more than {MOST_PIECES} headers and chunks"),
-        ("TOKEN", f"1;{'x' * 4000}\r\nx\r\n", b"400", "bytes"),
-        ("TOKEN", f"0\r\n{'a: b' * 1000}\r\n", b"400", ""),
-    ],
-    ids=["refused", "chunks", "extensions", "trailers"],
-)
-def test_a_body_without_an_end_ends_its_connection(
-    echo: HttpServer, shown: str, more: str, status: bytes, sentence: str
-) -> None:
-    token = f"Authorization: Bearer {echo.token}\r\n" if shown else ""
-    answer, sent = flooded(echo, CHUNKED.format(token), more)
-    assert answer.split(b" ")[1] == status and sentence in answer.decode()
-    assert sent <= 2 * MAX_REQUEST + SYSTEMS
+@pytest.mark.parametrize(("begin", "more"), [("1;", "x"), ("0\r\n", "a: b\r\n")])
+def test_a_chunk_without_an_end_ends_its_connection(echo: HttpServer, begin: str, more: str) -> None:
+    head = CHUNKED.format(f"Authorization: Bearer {echo.token}\r\n") + begin
+    answer, sent = flooded(echo, head, more)
+    assert answer.split(b" ")[1:2] in ([], [b"400"])
+    assert sent <= MAX_HEAD + SYSTEMS
     assert echo.ask("GET", "/health").status_code == 200
 
 
 def test_a_head_without_an_end_ends_its_connection(echo: HttpServer) -> None:
     answer, sent = flooded(echo, "GET /health HTTP/1.1\r\n", "a: b\r\n")
-    assert answer.split(b" ")[1] == b"400"
-    assert sent <= MAX_HEAD + MAX_REQUEST + SYSTEMS
+    assert answer.split(b" ")[1:2] in ([], [b"400"])
+    assert sent <= MAX_HEAD + SYSTEMS
 
 
 def test_after_a_refusal_a_client_that_sends_on_reads_the_answer(echo: HttpServer) -> None:
@@ -83,17 +74,12 @@ def exchanged(http: HttpServer, *parts: str) -> bytes:
 HEALTH = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-@pytest.mark.parametrize("behind", [HEALTH, "garbage", HEALTH * 2000])
-def test_what_comes_before_an_answer_ends_the_connection_with_it(echo: HttpServer, behind: str) -> None:
-    answer = exchanged(echo, HEALTH + behind)
-    assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1") == 1
-
-
-def test_a_client_that_is_gone_behind_a_further_request_ends_its_work(echo: HttpServer) -> None:
-    with echo.sent("/v1/completions", {"prompt": "stall"}) as connection:
-        echo.until_busy()
-        connection.sendall(HEALTH.encode())
-    echo.until_idle()
+@pytest.mark.parametrize("behind", [HEALTH, "garbage"])
+def test_what_comes_behind_a_request_is_read_after_its_answer(echo: HttpServer, behind: str) -> None:
+    end = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+    answer = exchanged(echo, HEALTH + behind + end)
+    assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1") == (3 if behind == HEALTH else 2)
+    assert "Traceback" not in echo.daemon.log()
 
 
 @pytest.mark.parametrize("packets", [1, 2])
@@ -104,16 +90,12 @@ def test_another_protocol_is_answered_by_this_one(echo: HttpServer, packets: int
         f"Upgrade: h2c\r\nAuthorization: Bearer {echo.token}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     answer = exchanged(echo, *((head + body,) if packets == 1 else (head, body)), "garbage")
-    assert answer.count(b"HTTP/1.1") == 2, "the body is one, and not JSON; the garbage another"
     assert answer.startswith(b"HTTP/1.1 400") and b"not JSON" in answer
 
 
 BIASED = {"prompt": "x", "logit_bias": [["x" * 257, 1.0]]}
-MANY = ["a"] * (MOST_VALUES + 1)
 BODIES: dict[str, tuple[str, dict[str, Any], int, str]] = {
-    "fields": ("/completion", {"prompt": "x", "response_fields": MANY}, 413, f"more than {MOST_VALUES}"),
-    "lists": ("/v1/chat/completions", {"chat_template_kwargs": {"x": [[]] * 30_000}}, 413, "more than"),
-    "keys": ("/v1/chat/completions", {"metadata": {str(i): i for i in range(30_000)}}, 413, "more than"),
+    "commas": ("/completion", {"prompt": "," * (MOST_COMMAS + 1)}, 413, f"{MOST_COMMAS + 1} commas"),
     "names": ("/completion", {"prompt": "x", "response_fields": ["a"] * 65}, 400, "response_fields"),
     "samplers": ("/completion", {"prompt": "x", "samplers": ["a"] * 65}, 400, "samplers"),
     "biases": ("/completion", BIASED, 400, "a string of 257 characters"),
@@ -128,8 +110,11 @@ def test_a_body_of_too_many_values_is_refused(
     assert answer.status_code == status and sentence in answer.text, answer.text
 
 
-def test_a_prompt_may_have_more_tokens_than_values(echo: HttpServer) -> None:
-    assert echo.ask("POST", "/detokenize", {"tokens": [97] * (MOST_VALUES + 1)}).status_code == 200
+def test_a_whole_number_may_be_written_with_a_point(echo: HttpServer) -> None:
+    seen = json.loads(echo.post("/completion", {"prompt": "options", "top_k": 40.0, "seed": 7.0})["content"])
+    assert (seen["top_k"], seen["seed"]) == (40, 7)
+    refused = echo.ask("POST", "/completion", {"prompt": "options", "top_k": 40.5})
+    assert refused.status_code == 400 and "top_k" in refused.text
 
 
 def test_a_request_on_one_connection_too_many_is_refused() -> None:
