@@ -13,11 +13,10 @@ MEANINGS = {
     "repeat_last_n": "tokens that penalties look back at",
     "frequency_penalty": "subtracted from a token's logit for each occurrence",
     "presence_penalty": "subtracted from a token's logit after one occurrence",
-    "samplers": "samplers that are left out are turned off; an order other than localspec's or llama.cpp's "
-    "is refused",
+    "samplers": "samplers that are left out are turned off; their order is localspec's",
     "seed": "the same seed gives the same text; -1: none",
     "stop": "texts before which the answer ends",
-    "logit_bias": "token id, or text, and the number that is added to its logit; `false` bans it",
+    "logit_bias": "token id, and the number that is added to its logit; `false` bans it",
     "t_max_prompt_ms": "deadline until the first token; 0 and less: none",
     "t_max_predict_ms": "deadline from the first token on; 0 and less: none",
     "timings_per_token": "`timings` in every chunk of a stream",

@@ -110,7 +110,7 @@ REFUSED: Refused = {**sampling.REFUSED, "n": (1,), "mcp_servers": ([],), "contai
 async def messages(client: Client, body: MessagesBody) -> Answer:
     """Answer a conversation, or continue an answer that is its last message."""
     asked, names = chat_by(body), {"stop": "stop_sequences"}
-    options = await options_of(client, body, names, think=body.most_thoughts)
+    options = options_of(body, names, think=body.most_thoughts)
     stream = chats.answer(client, asked, options, **body.generating())
     if body.stream:
         return _events(body, _head(options), await answers.Pieces([stream], body).begin())

@@ -31,7 +31,6 @@ from localspec.http.answers import entries, statistics, timings, uncut
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models, read_texts
-from localspec.http.ollama import tag
 from localspec.http.sampling import INFILL, MOST_NAMES, TimedSampling, count_of, options_of
 from localspec.models.needs import context_size
 from localspec.protocol.messages import LoadedModel, Nothing, StreamProgress, Warmed
@@ -40,8 +39,6 @@ from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, 
 
 UNNAMED = "unnamed"
 MOST_ANSWERS = 8
-AT_ONCE = 4096
-"""tokens that are listed with their pieces before others are served"""
 STOP_TYPES: dict[FinishReason, str] = {"stop": "eos", "stop_string": "eos"}
 """``stop_type`` by finish reason, for answers that no stop string ended; all others are ``limit``"""
 ERROR_KINDS = {
@@ -54,16 +51,8 @@ ERROR_KINDS = {
 }
 """types of errors by status; all others are ``server_error``"""
 
-
-CAPS = {
-    "supports_string_content": True,
-    **dict.fromkeys(("supports_typed_content", "supports_preserve_reasoning"), False),
-    **dict.fromkeys(("supports_reasoning_effort", "supports_object_arguments"), False),
-}
+CAPS = "supports_tools", "supports_tool_calls", "supports_parallel_tool_calls"
 """``chat_template_caps``: what chats can use here, whatever the template could"""
-TOOL_CAPS = "supports_tools", "supports_tool_calls", "supports_parallel_tool_calls"
-LISTED = {"type": "model", "description": "", "tags": [], "capabilities": ["completion"], "parameters": ""}
-"""the further fields of an entry of ``models``"""
 BUILD = f"localspec {__version__}"
 DRAFTING = tuple(f'rounds_total{{choice="{name}"' for name in (kind.name for kind in KINDS))
 METRICS: tuple[tuple[str, str, tuple[str, ...]], ...] = (
@@ -155,7 +144,7 @@ REFUSED_OF_GAPS: Refused = {
 async def infill(client: Client, body: InfillBody) -> Answer:
     """Fill the gap between prefix and suffix; ``prompt`` is the end of the prefix."""
     count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, MOST_ANSWERS, "n_cmpl")
-    prefix, options = body.input_prefix + body.prompt, await _options(client, body)
+    prefix, options = body.input_prefix + body.prompt, _options(body)
     extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
     facts_of = partial(_facts, body, options, prefix)
     if body.n_predict == 0:
@@ -184,7 +173,7 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
     """Continue texts or tokens as they are; return a list for several prompts or answers."""
     given = prompts.prompts_of(body.prompt)
     count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, prompts.MOST, "n_cmpl")
-    options = await _options(client, body)
+    options = _options(body)
     each_prompt = [prompt for prompt in given for _ in range(count)]
     streams = await prompts.continued(client, given, options, count, body.generating())
     if body.stream:
@@ -210,12 +199,8 @@ async def tokenize(client: Client, body: TokenizeBody) -> Answer:
     )
     if not body.with_pieces:
         return {"tokens": found.tokens}
-    listed: list[bytes] = []
-    for step in range(0, len(found.tokens), AT_ONCE):
-        pairs = zip(found.tokens[step : step + AT_ONCE], found.pieces[step : step + AT_ONCE], strict=True)
-        listed += [msgspec.json.encode({"id": id, "piece": _piece(piece)}) for id, piece in pairs]
-        await asyncio.sleep(0)  # others are served between steps
-    return Response(b'{"tokens":[%b]}' % b",".join(listed), media_type="application/json")
+    pairs = zip(found.tokens, found.pieces, strict=True)
+    return {"tokens": [{"id": id, "piece": _piece(piece)} for id, piece in pairs]}
 
 
 async def detokenize(client: Client, body: DetokenizeBody) -> Answer:
@@ -257,11 +242,9 @@ def _probable(body: GenerationBody, text: str, tokens: Iterable[Token]) -> dict[
     return {"completion_probabilities": [*entries(text, tokens)]} if body.n_probs else {}
 
 
-async def _options(client: Client, body: GenerationBody) -> Options:
+def _options(body: GenerationBody) -> Options:
     top = body.n_probs or None
-    return await options_of(
-        client, body, {"top_logprobs": "n_probs"}, logprobs=top and True, top_logprobs=top
-    )
+    return options_of(body, {"top_logprobs": "n_probs"}, logprobs=top and True, top_logprobs=top)
 
 
 def _indented(text: str, least: int | None) -> str:
@@ -354,7 +337,7 @@ async def props(client: Client, body: Nothing) -> Answer:
         "model_path": loaded.path,
         "model_alias": loaded.model,
         **texts,
-        "chat_template_caps": CAPS | dict.fromkeys(TOOL_CAPS, "tools" in abilities),
+        "chat_template_caps": dict.fromkeys(CAPS, "tools" in abilities),
         "modalities": {"vision": False, "video": False, "audio": False},
         "endpoint_slots": True,
         "endpoint_props": False,
@@ -362,13 +345,6 @@ async def props(client: Client, body: Nothing) -> Answer:
         "is_sleeping": False,
         "build_info": BUILD,
     }
-
-
-async def models(client: Client, body: Nothing) -> Answer:
-    """The models that can be loaded, as OpenAI's API lists them and as Ollama's does."""
-    named = await named_models(client)
-    listed = [tag(name, model) | LISTED for name, model in named.items()]
-    return {"models": listed, **await openai.models(client, body)}
 
 
 async def slots(client: Client, body: Nothing) -> Answer:
@@ -468,7 +444,7 @@ DIALECT = Dialect(
         Endpoint("GET", "/props", Nothing, props),
         Endpoint("GET", "/slots", Nothing, slots),
         Endpoint("GET", "/metrics", Nothing, metrics),
-        Endpoint("GET", "/models", Nothing, models),
+        Endpoint("GET", "/models", Nothing, openai.models),
         Endpoint("POST", "/tokenize", TokenizeBody, tokenize),
         Endpoint("POST", "/detokenize", DetokenizeBody, detokenize),
         Endpoint("POST", "/apply-template", openai.ChatBody, apply_template, openai.REFUSED_OF_CHATS),

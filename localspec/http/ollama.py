@@ -291,13 +291,13 @@ def _time(seconds: float) -> str:
 # Requests.
 
 
-async def _requested(client: Client, body: GenerationBody) -> Options:
+def _requested(body: GenerationBody) -> Options:
     given = body.options or ModelOptions()
     given.localspec = (given.localspec or {}) | (body.localspec or {})
     overflow = "cut" if body.truncate else None
     others: Ours = {"model": body.model, "max_tokens": length_of(given.num_predict), "overflow": overflow}
     others |= {"schema": schema_of(body.format), "think": budget_of(body.think)}
-    return await options_of(client, given, **others)
+    return options_of(given, **others)
 
 
 def schema_of(format: str | dict[str, Any] | None) -> dict[str, Any] | None:
@@ -311,7 +311,7 @@ def schema_of(format: str | dict[str, Any] | None) -> dict[str, Any] | None:
 
 async def _options(client: Client, body: GenerationBody) -> Options:
     """Return the options; with ``keep_alive``, load the model first, for that time."""
-    options = await _requested(client, body)
+    options = _requested(body)
     if (keep_s := seconds_of(body.keep_alive)) is not None:
         # Set before the answer, so that it also holds if the client disconnects.
         await _load(client, options, keep_s)
@@ -320,7 +320,7 @@ async def _options(client: Client, body: GenerationBody) -> Options:
 
 async def _kept(client: Client, body: GenerationBody, shape: Shape) -> Answer:
     """Load the model, or unload it for a ``keep_alive`` of 0."""
-    options, keep_s = await _requested(client, body), seconds_of(body.keep_alive)
+    options, keep_s = _requested(body), seconds_of(body.keep_alive)
     if keep_s == 0:
         # With the name of this model: without one all models would be unloaded.
         await client.unload(options.model or await asyncio.to_thread(models.configured_model))

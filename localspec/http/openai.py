@@ -140,7 +140,7 @@ async def chat(client: Client, body: ChatBody) -> Answer:
         )
     top = body.top_logprobs if body.logprobs else None
     rated = {"logprobs": body.logprobs or None, "top_logprobs": top}
-    options = await _options(client, body, **rated, think=body.most_thoughts)
+    options = _options(body, **rated, think=body.most_thoughts)
     asked, how = chat_by(body), body.generating()
     streams = [
         conversation.answer(client, asked, each, **how)
@@ -230,7 +230,7 @@ async def text(client: Client, body: TextBody) -> Answer:
         return await _filled(client, body, count)
     each_prompt = prompts.prompts_of(body.prompt)
     is_rated = body.logprobs is not None
-    options = await _options(client, body, logprobs=is_rated or None, top_logprobs=body.logprobs)
+    options = _options(body, logprobs=is_rated or None, top_logprobs=body.logprobs)
     streams = await prompts.continued(client, each_prompt, options, count, body.generating())
     envelope = _envelope("cmpl", "text_completion", options)
 
@@ -259,7 +259,7 @@ async def _filled(client: Client, body: TextBody, count: int) -> Answer:
         raise InvalidOptions(f"{what} not supported with suffix", "Give one prompt, as a string.")
     if body.temperature is None and configured().options.temperature is None:
         body.temperature = FILL_TEMPERATURE
-    options = await _options(client, body)
+    options = _options(body)
     stream = client.complete(
         prompt, body.suffix or "", n=count, trigger="invoked", options=options, **body.deadlines()
     )
@@ -272,9 +272,9 @@ async def _filled(client: Client, body: TextBody, count: int) -> Answer:
     return _end(envelope, choices, [done.result], 1)
 
 
-async def _options(client: Client, body: GenerationBody, **others: Any) -> Options:
+def _options(body: GenerationBody, **others: Any) -> Options:
     names = {"top_logprobs": "logprobs"} if isinstance(body, TextBody) else {}
-    return await options_of(client, body, names, **others)
+    return options_of(body, names, **others)
 
 
 # Answers.

@@ -153,7 +153,7 @@ async def respond(client: Client, body: ResponsesBody) -> Answer:
     names = {"max_tokens": "max_output_tokens"}
     others: Ours = {"max_tokens": body.max_output_tokens, "think": chats.budget_of(effort_of(body))}
     others["overflow"] = "cut" if body.truncation == "auto" else None
-    options = await options_of(client, body, names, **others)
+    options = options_of(body, names, **others)
     stream = chats.answer(client, asked, options, **body.generating())
     head = _head(body, options.model or DEFAULT_MODEL, asked.tools)
     if body.stream:

@@ -1,19 +1,18 @@
 """The fields of all dialects that choose tokens or limit time, and the options that they stand for.
 
-``samplers`` are llama.cpp's; ``logit_bias`` is by tokens or texts, in pairs or as an object; false bans
-a token.
+``samplers`` are llama.cpp's; ``logit_bias`` is by tokens, in pairs or as an object; false bans a token.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Annotated, Any, cast
 
 import msgspec
 from msgspec import Meta
 
-from localspec.client import Client, Deadlines, Following
+from localspec.client import Deadlines, Following
 from localspec.errors import InvalidOptions
 from localspec.http.endpoint import REMEDY, Refused
 from localspec.http.models import configured, model_of
@@ -35,19 +34,15 @@ MOST_DRAFTED = 20
 """of :attr:`Options.k`"""
 MOST_TEXTS = 256
 """texts among tokens: each is a request to the daemon"""
-LONGEST_BIASED = 256
-"""characters of a text whose tokens are biased"""
 IDS = "Give the ids of tokens instead: POST /tokenize returns them."
-MOST_DIGITS = 18
-"""of a token's id in a key; longer keys are texts"""
 Strength = float | bool
 MOST_BIASES = 4096
 Biases = Meta(max_length=MOST_BIASES)
-Bias = Annotated[dict[str, Strength], Biases] | Annotated[list[tuple[int | str, Strength]], Biases]
+Bias = Annotated[dict[int, Strength], Biases] | Annotated[list[tuple[int, Strength]], Biases]
 MOST_NAMES = Meta(max_length=64)
 """of fields, samplers and other names in one list"""
 # Here ``localspec/speculation/sampling.py`` fixes the order: temperature before the samplers that cut
-# unlikely tokens; in llama.cpp it comes after them. Both are accepted; any other gives another answer.
+# unlikely tokens; in llama.cpp it comes after them.
 OFF: dict[str, dict[str, float]] = {
     "penalties": {"repeat_penalty": 1.0, "frequency_penalty": 0.0, "presence_penalty": 0.0},
     "temperature": {"temperature": 1.0},
@@ -56,11 +51,8 @@ OFF: dict[str, dict[str, float]] = {
     "min_p": {"min_p": 0.0},
 }
 """the samplers supported here, in their order, with the option values that switch each off"""
-ORDER = ("penalties", "top_k", "top_p", "min_p", "temperature")
-"""llama.cpp's order of them"""
 INFILL = "infill"
 """ends a text where the model is not sure how it goes on"""
-LETTERS = {"e": "penalties", "t": "temperature", "k": "topk", "p": "topp", "m": "minp", "i": INFILL}
 KNOWN = {name.replace("_", ""): name for name in (*OFF, INFILL)}
 KNOWN |= {"temp": "temperature", "nucleus": "top_p"}
 """samplers by their names without capitals, dashes and underscores"""
@@ -82,7 +74,7 @@ class Sampling(msgspec.Struct, kw_only=True):
     repeat_last_n: int | None = None
     frequency_penalty: float | None = None
     presence_penalty: float | None = None
-    samplers: Annotated[list[str], MOST_NAMES] | Annotated[str, MOST_NAMES] | None = None
+    samplers: Annotated[list[str], MOST_NAMES] | None = None
     seed: Seed | None = None
     stop: str | list[str] | None = None
     logit_bias: Bias | None = None
@@ -212,9 +204,7 @@ UNLIMITED: Refused = {
 """fields that limit the text, where that is not supported"""
 
 
-async def options_of(
-    client: Client, sampling: Sampling, names: Mapping[str, str] = MappingProxyType({}), **others: Any
-) -> Options:
+def options_of(sampling: Sampling, names: Mapping[str, str] = MappingProxyType({}), **others: Any) -> Options:
     """Return the options of a request in a dialect.
 
     ``others`` are further values by the names of :class:`Options`; those of the field ``localspec`` take
@@ -222,10 +212,8 @@ async def options_of(
     was not given. Raises :class:`InvalidOptions`.
     """
     others, own = sampling.others() | others, sampling.localspec or {}
-    model = model_of(others.get("model"))
-    bias = await _bias(client, sampling.logit_bias, model)
     given = {name: getattr(sampling, name) for name in SAMPLED} | others
-    given |= {"model": model, "logit_bias": bias}
+    given |= {"model": model_of(others.get("model")), "logit_bias": _bias(sampling.logit_bias)}
     values: dict[str, Any] = {"overflow": configured().options.overflow or "refuse"}
     values |= {name: value for name, value in given.items() if value is not None}
     off = left_out(sampling.samplers)
@@ -266,71 +254,36 @@ def count_of(given: int | None, most: int, name: str) -> int:
 # Samplers.
 
 
-def names_of(given: list[str] | str | None) -> list[str]:
-    """Return the samplers of a request that are supported, by our names; a text has a letter for each."""
-    listed = [LETTERS.get(letter, letter) for letter in given] if isinstance(given, str) else given or []
-    plain = (name.lower().replace("-", "").replace("_", "") for name in listed)
+def names_of(given: list[str] | None) -> list[str]:
+    """Return the samplers of a request that are supported, by our names."""
+    plain = (name.lower().replace("-", "").replace("_", "") for name in given or [])
     return [KNOWN[name] for name in plain if name in KNOWN]
 
 
-def active(given: list[str] | str | None) -> tuple[str, ...]:
+def active(given: list[str] | None) -> tuple[str, ...]:
     """Return the active samplers, in the order in which they run here; all supported ones if None."""
     names = [*OFF] if given is None else names_of(given)
     return tuple(name for name in (*OFF, INFILL) if name in names)
 
 
-def left_out(given: list[str] | str | None) -> dict[str, float]:
-    """Return the option values that switch off the samplers not listed; none if there is no list.
-
-    Raises :class:`InvalidOptions` for another order, and for repetitions. Samplers that are not supported
-    (DRY, XTC, …) are ignored, wherever they stand.
-    """
-    if given is None:
-        return {}
-    ours = [name for name in names_of(given) if name in OFF]
-    if ours not in ([name for name in order if name in ours] for order in (tuple(OFF), ORDER)):
-        raise InvalidOptions(
-            f"samplers in the order {', '.join(ours)[:LONGEST_SHOWN]} are not supported",
-            f"Name each once, in the order {', '.join(ORDER)}, or leave samplers out.",
-        )
-    return {field: none for name, fields in OFF.items() if name not in ours for field, none in fields.items()}
+def left_out(given: list[str] | None) -> dict[str, float]:
+    """Return the option values that switch off the samplers not listed; none if there is no list. Their order
+    is that of localspec; samplers that are not supported (DRY, XTC, …) are ignored."""
+    on = active(given)
+    return {field: none for name, fields in OFF.items() if name not in on for field, none in fields.items()}
 
 
 # Biases.
 
 
-async def _bias(
-    client: Client, given: Bias | None, model: str | None
-) -> tuple[tuple[int, float], ...] | None:
-    """Return pairs of a token and the number added to its logit; of a text, all of its tokens.
-
-    Raises :class:`InvalidOptions`.
-    """
+def _bias(given: Bias | None) -> tuple[tuple[int, float], ...] | None:
+    """Return pairs of a token and the number added to its logit. Raises :class:`InvalidOptions`."""
     if not given:
         return None
-    pairs: Iterable[tuple[int | str, Strength]] = given.items() if isinstance(given, dict) else given
-    found: list[tuple[int, float]] = []
-    texts = 0
-    for token, strength in pairs:
-        if strength is True:
-            raise InvalidOptions(
-                "logit_bias is true for a token",
-                "Give the number to add to the token's logit, or false to ban the token.",
-            )
-        added = BANNED if strength is False else float(strength)
-        # Only the keys of an object cannot be numbers: in a pair, digits in quotes are a text.
-        is_key = isinstance(given, dict) and isinstance(token, str) and _is_id(token)
-        if isinstance(token, int) or is_key:
-            found.append((int(token), added))
-            continue
-        texts += 1
-        if texts > MOST_TEXTS:
-            raise InvalidOptions(f"logit_bias has more than {MOST_TEXTS} strings", IDS)
-        if len(token) > LONGEST_BIASED:
-            raise InvalidOptions(f"logit_bias has a string of {len(token)} characters", IDS)
-        found += [(id, added) for id in (await client.tokenize(token, model=model)).tokens]
-    return tuple(found)
-
-
-def _is_id(key: str) -> bool:
-    return len(key) <= MOST_DIGITS and key.isascii() and key.isdecimal()
+    pairs = list(given.items() if isinstance(given, dict) else given)
+    if any(strength is True for _, strength in pairs):
+        raise InvalidOptions(
+            "logit_bias is true for a token",
+            "Give the number to add to the token's logit, or false to ban the token.",
+        )
+    return tuple((token, BANNED if strength is False else float(strength)) for token, strength in pairs)

@@ -93,12 +93,12 @@ def test_another_protocol_is_answered_by_this_one(echo: HttpServer, packets: int
     assert answer.startswith(b"HTTP/1.1 400") and b"not JSON" in answer
 
 
-BIASED = {"prompt": "x", "logit_bias": [["x" * 257, 1.0]]}
+BIASED = {"prompt": "x", "logit_bias": [[1, 1.0]] * 4097}
 BODIES: dict[str, tuple[str, dict[str, Any], int, str]] = {
     "commas": ("/completion", {"prompt": "," * (MOST_COMMAS + 1)}, 413, f"{MOST_COMMAS + 1} commas"),
     "names": ("/completion", {"prompt": "x", "response_fields": ["a"] * 65}, 400, "response_fields"),
     "samplers": ("/completion", {"prompt": "x", "samplers": ["a"] * 65}, 400, "samplers"),
-    "biases": ("/completion", BIASED, 400, "a string of 257 characters"),
+    "biases": ("/completion", BIASED, 400, "logit_bias"),
 }
 
 

@@ -57,21 +57,14 @@ def test_samplers_that_are_left_out_do_nothing(echo: HttpServer) -> None:
     neutral = ["dry", "top_n_sigma", "typ_p", "xtc"]
     here = ["penalties", "temperature", "top_k", "top_p", "min_p"]
     aliases = ["penalties", "Top-K", "nucleus", "minp", "temp"]
-    for all_of_them in (None, NAMES, [*neutral, *NAMES], here, aliases, "edskypmxt"):
+    for all_of_them in (None, NAMES, [*neutral, *NAMES], here, aliases):
         assert options(echo, samplers=all_of_them, **SAID) == plain
     few = options(echo, samplers=["top_k", "top_p", "infill"], **SAID)
     off = {"temperature": 1, "min_p": 0, "repeat_penalty": 1, "frequency_penalty": 0, "presence_penalty": 0}
     assert few == plain | off
-    unsaid = options(echo, samplers="kp")
+    unsaid = options(echo, samplers=["top_k", "top_p"])
     assert "temperature" not in unsaid and "top_k" not in unsaid and unsaid["min_p"] == 0
-    assert (
-        options(echo, samplers=[], **SAID)
-        == options(echo, samplers="", **SAID)
-        == few | {"top_k": 0, "top_p": 1}
-    )
-    for odd in (["top_p", "top_k"], ["temp", "temperature"], "kk"):
-        refused = echo.ask("POST", "/completion", {"prompt": "x", "samplers": odd})
-        assert refused.status_code == 400 and "penalties, top_k, top_p, min_p, temperature" in refused.text
+    assert options(echo, samplers=[], **SAID) == few | {"top_k": 0, "top_p": 1}
 
 
 def test_a_negative_temperature_is_greedy(echo: HttpServer) -> None:

@@ -155,7 +155,7 @@ def test_a_text_whole_and_as_it_comes(http: HttpServer) -> None:
 
 
 def test_tokens(http: HttpServer) -> None:
-    text = "def grüße(🐻): # <|im_end|>" * 300  # more than is listed in one step
+    text = "def grüße(🐻): # <|im_end|>" * 300
     plain = http.post("/tokenize", {"content": text, "parse_special": False})["tokens"]
     pieces = http.post("/tokenize", {"content": text, "with_pieces": True, "parse_special": False})["tokens"]
     assert [each["id"] for each in pieces] == plain

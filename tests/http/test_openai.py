@@ -293,16 +293,6 @@ def test_usage_counts_the_prompt_once_and_every_answer(
     assert four.prompt_tokens_details.cached_tokens <= four.prompt_tokens
 
 
-def test_digits_in_quotes_are_a_text_in_pairs_and_a_token_in_an_object(http: HttpServer) -> None:
-    body = {**SHORT, "max_tokens": 1, "prompt": "1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, "}
-    plain = http.post("/v1/completions", body)["choices"][0]["text"]
-    (token, *_) = http.post("/tokenize", {"content": plain, "add_special": False})["tokens"]
-    in_object = http.post("/v1/completions", body | {"logit_bias": {str(token): False}})
-    in_pairs = http.post("/v1/completions", body | {"logit_bias": [[str(token), False]]})
-    assert in_object["choices"][0]["text"] != plain
-    assert in_pairs["choices"][0]["text"] == plain, "the text of digits alone is banned"
-
-
 def test_a_new_turn_after_the_assistants_is_begun_where_it_is_wanted(http: HttpServer) -> None:
     begun = {**SHORT, "messages": [*HELLO, {"role": "assistant", "content": "Use sorted"}]}
     read = {
@@ -323,7 +313,7 @@ def test_tokens_that_are_banned_and_wanted(client: openai.OpenAI, http: HttpServ
     assert plain.logprobs and plain.logprobs.top_logprobs
     first, second = plain.logprobs.top_logprobs[0]
     tokens = http.post("/tokenize", {"content": first, "parse_special": False})["tokens"]
-    for banned in ({str(tokens[0]): -100}, {first: -100}, [[tokens[0], False]], [[first, -100.0]]):
+    for banned in ({str(tokens[0]): -100}, {str(tokens[0]): False}, [[tokens[0], False]]):
         body = {**SHORT, "max_tokens": 1, "prompt": PROMPT, "logit_bias": banned}
         assert http.post("/v1/completions", body)["choices"][0]["text"] == second
         drafted = {**body, "max_tokens": 24, "localspec": {"proposer": "draft"}}
