@@ -54,15 +54,19 @@ LONGEST_SENTENCE = 1000
 """characters of an error's message and of its remedy, which name models and files"""
 
 
+EMPTY = msgspec.Raw(b"{}")
+"""parameters that are not given"""
+
+
 class Incoming(msgspec.Struct, forbid_unknown_fields=True):
     """Any message: a request has method and id, a notification has no id, a response no method."""
 
     jsonrpc: str
-    method: str | msgspec.UnsetType = msgspec.UNSET
+    method: str | None = None
     id: Id | None | msgspec.UnsetType = msgspec.UNSET
-    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    error: ErrorObject | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw = EMPTY
+    result: msgspec.Raw = msgspec.Raw(b"")
+    error: ErrorObject | None = None
 
 
 class ErrorObject(msgspec.Struct, omit_defaults=True):
@@ -100,7 +104,6 @@ class ProtocolFault(Exception):
 
 _decoder = msgspec.json.Decoder(Incoming)
 _encoder = msgspec.json.Encoder()
-EMPTY = msgspec.Raw(b"{}")
 
 
 def decode(text: str | bytes) -> Call | Response:
@@ -114,21 +117,16 @@ def decode(text: str | bytes) -> Call | Response:
     identity = message.id if isinstance(message.id, (int, str)) else None
     if message.jsonrpc != "2.0":
         raise ProtocolFault(INVALID_REQUEST, 'jsonrpc must be "2.0"', identity)
-    if isinstance(message.method, str):
-        if not (message.result is msgspec.UNSET and message.error is msgspec.UNSET):
+    is_answer = bool(message.result) or message.error is not None
+    if message.method is not None:
+        if is_answer:
             raise ProtocolFault(INVALID_REQUEST, "both a request and a response", identity)
         if message.id is None:
             raise ProtocolFault(INVALID_REQUEST, "id must be a number or a string")
-        params = message.params if isinstance(message.params, msgspec.Raw) else EMPTY
-        return Call(message.method, identity, params)
-    has_result = isinstance(message.result, msgspec.Raw)
-    if message.id is msgspec.UNSET or has_result == isinstance(message.error, ErrorObject):
+        return Call(message.method, identity, message.params)
+    if message.id is msgspec.UNSET or not is_answer or (message.result and message.error):
         raise ProtocolFault(INVALID_REQUEST, "neither a request nor a response", identity)
-    return Response(
-        identity,
-        message.result if isinstance(message.result, msgspec.Raw) else None,
-        message.error if isinstance(message.error, ErrorObject) else None,
-    )
+    return Response(identity, message.result or None, message.error)
 
 
 class _Named(msgspec.Struct):
