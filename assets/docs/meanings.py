@@ -62,10 +62,9 @@ MEANINGS = {
     "reasoning": "`effort`: see `reasoning_effort`",
     "text": "`format`: `text`, `json_object` or `json_schema`",
     "truncation": "`auto`: a chat longer than the context drops its oldest turns",
-    "metadata": "is repeated in the response",
     "continue_final_message": "continue the last message, which must be the assistant's; also the default",
-    "add_generation_prompt": "`true`: a new turn after a last message of the assistant; `false` only with "
-    "`continue_final_message`",
+    "add_generation_prompt": "`true`: a new turn after a last message of the assistant, unless "
+    "`continue_final_message` is set",
     "chat_template_kwargs": "variables for the model's chat template",
     # Anthropic.
     "stop_sequences": "texts before which the answer ends",

@@ -93,7 +93,7 @@ Messages = list[ChatMessage]
 Tools = Annotated[list[GivenTool], msgspec.Meta(max_length=MOST_TOOLS)]
 
 
-class Choice(msgspec.Struct, omit_defaults=True):
+class Choice(msgspec.Struct):
     """The ``tool_choice`` of a request in any dialect: a kind, and for some the ``name`` of a tool."""
 
     type: str = "auto"

@@ -339,10 +339,6 @@ async def props(client: Client, body: Nothing) -> Answer:
         **texts,
         "chat_template_caps": dict.fromkeys(CAPS, "tools" in abilities),
         "modalities": {"vision": False, "video": False, "audio": False},
-        "endpoint_slots": True,
-        "endpoint_props": False,
-        "endpoint_metrics": True,
-        "is_sleeping": False,
         "build_info": BUILD,
     }
 

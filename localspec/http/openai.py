@@ -175,7 +175,10 @@ async def count_tokens(client: Client, body: ChatBody) -> Answer:
 
 def chat_by(body: ChatBody) -> ChatPrompt:
     """Return the chat that a body asks for. Raises :class:`InvalidOptions`."""
-    turns = conversation.conversation_of(body.messages, continues=_continues(body))
+    continues = body.continue_final_message
+    if continues is None and body.add_generation_prompt:
+        continues = False  # the prompt for an answer begins a new turn
+    turns = conversation.conversation_of(body.messages, continues=continues)
     variables = conversation.thinking_of(body.reasoning_effort) | (body.chat_template_kwargs or {})
     return conversation.chat_of(turns, variables, body.tools, body.tool_choice, body.parallel_tool_calls)
 
@@ -203,20 +206,6 @@ def turn_of(result: Result) -> dict[str, Any]:
             for call in result.tool_calls
         ]
     return message
-
-
-def _continues(body: ChatBody) -> bool | None:
-    """Return True if the last message is to be continued, None if the fields do not say so, as in vLLM."""
-    new, old = body.add_generation_prompt, body.continue_final_message
-    if new is False and not old:
-        message = "add_generation_prompt is false, but continue_final_message is not true"
-        raise InvalidOptions(
-            message, "Leave add_generation_prompt out, or set continue_final_message to true."
-        )
-    if new and old:
-        message = "add_generation_prompt and continue_final_message are both true"
-        raise InvalidOptions(message, "Leave one of them out.")
-    return False if old is None and new else old  # an explicit generation prompt begins a new turn
 
 
 async def text(client: Client, body: TextBody) -> Answer:

@@ -28,7 +28,7 @@ from localspec.http.conversation import Choice, Content, GivenTool, Tools, joine
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, PathId, Refused
 from localspec.http.models import DEFAULT_MODEL
-from localspec.http.sampling import Ours, OutputConfig, TimedSampling, length_of, options_of
+from localspec.http.sampling import OutputConfig, TimedSampling, options_of
 from localspec.protocol.messages import StreamProgress
 from localspec.protocol.options import LONGEST_SHOWN
 from localspec.protocol.requests import ChatPrompt, Message, Result, ToolCall
@@ -75,14 +75,13 @@ class ResponsesBody(TimedSampling, kw_only=True):
     reasoning: OutputConfig | None = None
     text: OutputConfig | None = None
     truncation: str | None = None
-    metadata: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.text is not None and self.text.format is not None:
             self.response_format = self.text.format
-        if self.max_output_tokens is None:
-            self.max_output_tokens = length_of(self.n_predict, self.max_completion_tokens, self.max_tokens)
+        if self.max_output_tokens is not None:
+            self.n_predict = self.max_output_tokens
 
 
 REFUSED: Refused = {
@@ -151,11 +150,10 @@ async def respond(client: Client, body: ResponsesBody) -> Answer:
     """Answer a conversation, or the next turn of a response that is kept."""
     messages, asked = chat_by(body)
     names = {"max_tokens": "max_output_tokens"}
-    others: Ours = {"max_tokens": body.max_output_tokens, "think": chats.budget_of(effort_of(body))}
-    others["overflow"] = "cut" if body.truncation == "auto" else None
-    options = options_of(body, names, **others)
+    overflow = "cut" if body.truncation == "auto" else None
+    options = options_of(body, names, think=chats.budget_of(effort_of(body)), overflow=overflow)
     stream = chats.answer(client, asked, options, **body.generating())
-    head = _head(body, options.model or DEFAULT_MODEL, asked.tools)
+    head = _head(body, options.model or DEFAULT_MODEL)
     if body.stream:
         return _events(body, head, messages, await Pieces([stream], body).begin())
     return _ended(body, head, messages, await stream.result())
@@ -260,9 +258,8 @@ def _joined(parts: list[Message]) -> Message:
 # Answers.
 
 
-def _head(body: ResponsesBody, model: str, tools: Iterable[Any]) -> dict[str, Any]:
+def _head(body: ResponsesBody, model: str) -> dict[str, Any]:
     """Return a response that has just begun."""
-    format = body.text.format if body.text else None
     return {
         "id": f"resp_{uuid.uuid4().hex}",
         "object": "response",
@@ -270,22 +267,10 @@ def _head(body: ResponsesBody, model: str, tools: Iterable[Any]) -> dict[str, An
         "status": "in_progress",
         "error": None,
         "incomplete_details": None,
-        "instructions": body.instructions,
-        "max_output_tokens": body.max_output_tokens,
         "model": model,
         "output": [],
-        "parallel_tool_calls": body.parallel_tool_calls is not False,
         "previous_response_id": body.previous_response_id,
-        "reasoning": {"effort": body.reasoning and body.reasoning.effort, "summary": None},
-        "store": body.store is not False,
-        "temperature": body.temperature,
-        "top_p": body.top_p,
-        "text": {"format": {"type": "text"} if format is None or format.type == "text" else format},
-        "tool_choice": body.tool_choice or "auto",
-        "tools": [{"type": "function", "strict": None, **msgspec.to_builtins(tool)} for tool in tools],
-        "truncation": body.truncation or "disabled",
         "usage": None,
-        "metadata": body.metadata or {},
     }
 
 
@@ -308,7 +293,7 @@ def _ended(
         },
         "localspec": statistics(result),
     }
-    if head["store"]:
+    if body.store is not False:
         turn = message_of("assistant", result.text, result.tool_calls, result.thinking)
         RESPONSES.keep(response, (*messages, turn))
     return response

@@ -95,12 +95,10 @@ class Sampling(msgspec.Struct, kw_only=True):
         return {}
 
 
-class Format(msgspec.Struct, omit_defaults=True):
-    """OpenAI's form of an answer; ``schema`` of its own is that of llama.cpp and of the responses, ``name``
-    that of the responses."""
+class Format(msgspec.Struct):
+    """OpenAI's form of an answer; ``schema`` of its own is that of llama.cpp and of the responses."""
 
     type: str = "text"
-    name: str | None = None
     json_schema: Format | None = None
     schema: dict[str, Any] | None = None
 
@@ -177,7 +175,7 @@ class TimedSampling(Sampling, kw_only=True):
 SAMPLED = tuple(
     name
     for name in Sampling.__struct_fields__
-    if name in Options.__struct_fields__ and name != "logit_bias"  # its texts are tokenized first
+    if name in Options.__struct_fields__ and name != "logit_bias"  # has its own form
 )
 REFUSED: Refused = {
     **dict.fromkeys(("ignore_eos", "use_beam_search", "post_sampling_probs", "prompt_logprobs"), (False,)),

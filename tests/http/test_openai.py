@@ -122,10 +122,6 @@ def test_stops_and_seeds(client: openai.OpenAI) -> None:
         ({"logit_bias": {"1": 10_001}}, "logit_bias"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs takes a whole number"),
         ({"top_logprobs": 3}, "top_logprobs needs logprobs"),
-        (
-            {"extra_body": {"continue_final_message": True, "add_generation_prompt": True}},
-            "add_generation_prompt and continue_final_message are both true",
-        ),
         ({"extra_body": {"continue_final_message": True}}, "continue_final_message"),
         (
             {"messages": [{"role": "assistant", "content": text} for text in "ab"]},
