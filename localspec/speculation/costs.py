@@ -10,7 +10,10 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
 
 LEVEL_GAIN = 0.15
 """share of a change in a narrow forward's cost that is taken over: large, as the machine's load varies"""
@@ -28,6 +31,8 @@ WIDE = 64
 """a forward of more tokens is a piece of a prompt, and has a cost per token"""
 KNOWN = 2
 """forwards of a width after which its cost counts as known"""
+KEPT = ("level", "per_token", "ratios", "seen")
+"""fields of a bucket that are kept between runs"""
 
 PRIORS: tuple[tuple[str, Mapping[int, float]], ...] = (
     ("(gpu)", {2: 1.03, 4: 1.47, 5: 1.6, 8: 2.69, 16: 3.9, 32: 4.5}),
@@ -40,14 +45,9 @@ PRIORS: tuple[tuple[str, Mapping[int, float]], ...] = (
 precision: MLX on Apple's GPUs, then CPUs; the last one is for all others. Of two measurements the higher one
 is listed."""
 
-
-Bounds = tuple[float, float]
-LEVELS: Bounds = (1e-7, 1e3)
-"""bounds of a 1-wide forward's seconds, in a kept state"""
-PIECES: Bounds = (0.0, 1e3)
-"""bounds of a prompt's seconds per token, in a kept state; 0: not measured"""
-RATIOS: Bounds = (0.05, 1e3)
-"""bounds of the cost of a forward relative to a 1-wide one, in a kept state"""
+Positive = Annotated[float, Meta(ge=1e-7, le=1e3)]
+Width = Annotated[int, Meta(ge=1, le=WIDE)]
+Count = Annotated[int, Meta(ge=0, le=1 << 40)]
 
 
 def prior_for(description: str) -> Mapping[int, float]:
@@ -103,7 +103,7 @@ class CostCurve:
             near = self._nearest(context)
             if near is None and width > WIDE:
                 return  # the time of a piece of a prompt says nothing about a round's
-            bucket = self._buckets[number] = near.heir() if near else _Bucket()
+            bucket = self._buckets[number] = near.heir() if near else _Bucket(0.0)
         if width > WIDE:
             bucket.observe_piece(seconds / width)
             return
@@ -129,29 +129,15 @@ class CostCurve:
     # State kept between runs.
 
     def state(self) -> dict[str, Any]:
-        """The measurements within the bounds of :meth:`restore`, as JSON can hold them."""
+        """The measurements, as JSON can hold them."""
         return {
-            str(number): {
-                "level": _clipped(bucket.level, LEVELS),
-                "per_token": _clipped(bucket.per_token, PIECES),
-                "ratios": {str(w): _clipped(r, RATIOS) for w, r in bucket.ratios.items()},
-                "seen": {str(w): n for w, n in bucket.seen.items()},
-            }
+            str(number): {name: getattr(bucket, name) for name in KEPT}
             for number, bucket in self._buckets.items()
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a :meth:`state`. Raises ValueError, KeyError or TypeError for anything else."""
-        buckets = {}
-        for number, values in state.items():
-            bucket = _Bucket()
-            bucket.level = _within(values["level"], LEVELS)
-            bucket.per_token = _within(values["per_token"], PIECES)
-            bucket.ratios = {_width(w): _within(r, RATIOS) for w, r in values["ratios"].items()} | {1: 1.0}
-            bucket.seen = {_width(w): int(_within(n, (0, 1e12))) for w, n in values["seen"].items()}
-            bucket.widest = max((w for w, n in bucket.seen.items() if n >= KNOWN), default=1)
-            buckets[int(number)] = bucket
-        self._buckets = buckets
+        """Take over a :meth:`state`. Raises ValueError for anything else."""
+        self._buckets = msgspec.convert(state, dict[int, _Bucket], strict=False)
 
     def _nearest(self, context: int) -> _Bucket | None:
         if not self._buckets:
@@ -176,27 +162,29 @@ class _Points:
         return self.values[i - 1] + slope * (width - low)
 
 
-class _Bucket:
-    """Costs at contexts of similar length."""
+class _Bucket(msgspec.Struct):
+    """Costs at contexts of similar length; the first four fields are kept between runs."""
 
-    def __init__(self) -> None:
-        self.level = 0.0
-        self.per_token = 0.0
-        """seconds per token of a piece of a prompt; 0: not measured"""
-        self.ratios: dict[int, float] = {1: 1.0}
-        self.seen: dict[int, int] = {}
-        self.widest = 1
-        self._line: _Points | None = None
-        self.table: list[float] = []
-        self._moved = 0.0
+    level: Positive
+    """seconds of a 1-wide forward"""
+    per_token: Annotated[float, Meta(ge=0.0, le=1e3)] = 0.0
+    """seconds per token of a piece of a prompt; 0: not measured"""
+    ratios: dict[Width, Positive] = {}
+    """costs of forwards relative to a 1-wide one"""
+    seen: dict[Width, Count] = {}
+    widest: int = 1
+    table: list[float] = []
+    line: _Points | None = None
+    moved: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.ratios[1] = 1.0
+        self.widest = max((width for width, times in self.seen.items() if times >= KNOWN), default=1)
 
     def heir(self) -> _Bucket:
         """A copy that the next bucket starts with, until it is measured itself."""
-        heir = _Bucket()
-        heir.level, heir.per_token, heir.ratios = self.level, self.per_token, dict(self.ratios)
-        heir.seen = {width: min(n, KNOWN) for width, n in self.seen.items()}
-        heir.widest = self.widest
-        return heir
+        seen = {width: min(times, KNOWN) for width, times in self.seen.items()}
+        return _Bucket(self.level, self.per_token, dict(self.ratios), seen)
 
     def seconds(self, prior: _Points, width: int) -> float:
         if width > WIDE and self.per_token:
@@ -205,20 +193,20 @@ class _Bucket:
 
     def relative(self, width: int, prior: _Points) -> float:
         """Return :meth:`ratio` from a table that is rebuilt when it is off by more than a hundredth."""
-        if self._moved > STALE or not self.table:
+        if self.moved > STALE or not self.table:
             self.table = [self.ratio(w, prior) for w in range(WIDE + 1)]
-            self._moved = 0.0
+            self.moved = 0.0
         return self.table[width] if width <= WIDE else self.ratio(width, prior)
 
     def ratio(self, width: int, prior: _Points) -> float:
         known = self.ratios.get(width)
         if known is not None:
             return known
-        if self._line is None:
-            self._line = _Points(self.ratios) if len(self.ratios) > 1 else prior
+        if self.line is None:
+            self.line = _Points(self.ratios) if len(self.ratios) > 1 else prior
         widest = max(self.ratios)
         if width < widest:
-            return self._line.at(width)
+            return self.line.at(width)
         return self.ratios[widest] * prior.at(width) / prior.at(widest)
 
     def observe(self, width: int, seconds: float, prior: _Points) -> None:
@@ -233,8 +221,8 @@ class _Bucket:
         self.level *= math.exp(LEVEL_GAIN * surprise)
         if width > 1:
             self.ratios[width] *= math.exp(RATIO_GAIN * surprise)
-            self._line = None
-            self._moved += abs(RATIO_GAIN * surprise)
+            self.line = None
+            self.moved += abs(RATIO_GAIN * surprise)
 
     def _begin(self, width: int, seconds: float, times: int, prior: _Points) -> None:
         """Take one of the first samples of a width: the fastest counts, because interference only makes a
@@ -249,7 +237,7 @@ class _Bucket:
         else:
             ratio = seconds / self.level
             self.ratios[width] = ratio if times == 1 else min(self.ratios.get(width, ratio), ratio)
-        self._line, self.table = None, []
+        self.line, self.table = None, []
 
     def observe_piece(self, per_token: float) -> None:
         """Learn the seconds per token of a piece of a prompt."""
@@ -262,18 +250,3 @@ class _Bucket:
 
 def _bucket(context: int) -> int:
     return (context // FIRST_BUCKET).bit_length()
-
-
-def _clipped(number: float, bounds: Bounds) -> float:
-    return min(max(number, bounds[0]), bounds[1])
-
-
-def _within(value: Any, bounds: Bounds) -> float:
-    number, (least, most) = float(value), bounds
-    if not least <= number <= most:
-        raise ValueError(f"{value!r} is not within {least} and {most}")
-    return number
-
-
-def _width(value: Any) -> int:
-    return int(_within(value, (1, WIDE)))

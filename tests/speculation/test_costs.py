@@ -84,22 +84,13 @@ def test_costs_of_pieces_of_prompts_alone_do_not_make_rounds_free() -> None:
     costs, fresh = (CostCurve("llama_cpp Q8_0") for _ in range(2))
     costs.observe(256, 0, 1.0)
     assert costs.line(300) == fresh.line(300) and costs.seconds(1, 0) > 0
-    with pytest.raises(ValueError, match="is not within"):
+    with pytest.raises(ValueError, match="Expected `float`"):
         costs.restore({"0": {"level": 0.0, "per_token": 0.1, "ratios": {}, "seen": {}}})
 
 
 def test_a_line_is_the_same_as_asking_for_each_width() -> None:
     for curve in (taught(), CostCurve("F16")):
         assert curve.line(500) == pytest.approx([curve.seconds(width, 500) for width in range(65)])
-
-
-def test_costs_beyond_the_bounds_of_a_kept_state_are_kept_as_the_bounds() -> None:
-    curve, again = CostCurve("F16"), CostCurve("F16")
-    for width, seconds in ((1, 0.5), (2, 0.001), (3, 1e6)):
-        curve.observe(width, 500, seconds)
-    again.restore(json.loads(json.dumps(curve.state())))
-    assert again.seconds(2, 500) == pytest.approx(0.5 * 0.05)
-    assert again.seconds(3, 500) == pytest.approx(0.5 * 1000)
 
 
 def test_what_was_learnt_is_kept() -> None:
