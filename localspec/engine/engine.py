@@ -159,7 +159,6 @@ class Scheduler:
             sequence.slot, sequence.state = self._target.restore(sequence.state), None
         equals = [s.served for s in self.running if s.priority == sequence.priority]
         sequence.served = max(sequence.served, min(equals, default=0.0))
-        sequence.owed, sequence.passed = _is_late(sequence), 0
         self.waiting.remove(sequence)
         self.running.append(sequence)
         for other in self.waiting:
@@ -171,7 +170,7 @@ class Scheduler:
         if not self._target.capabilities.saves:
             return None
         rank = CLASSES.index(priority)
-        lower = [s for s in self.running if _rank(s) > rank and not s.ended and not s.owed]
+        lower = [s for s in self.running if _rank(s) > rank and not s.ended and not _is_late(s)]
         return max(lower, key=lambda s: (_rank(s), s.served), default=None)
 
     def _suspend(self, sequence: Sequence) -> bool:
@@ -193,7 +192,7 @@ class Scheduler:
         if len(live) <= 1:
             return live
         now, best = time.monotonic(), min(map(_rank, live))
-        late = [s for s in live if _rank(s) != best and (s.owed or now - s.turn > self._patience(s))]
+        late = [s for s in live if _rank(s) != best and (_is_late(s) or now - s.turn > self._patience(s))]
         first = min(late or [s for s in live if _rank(s) == best], key=lambda s: (s.served, s.id))
         if not first.prefilled or not self._may_share(first):
             return [first]
@@ -235,7 +234,7 @@ class Scheduler:
         now = time.monotonic()
         for sequence in sequences:
             sequence.served += seconds / len(sequences)
-            sequence.turn, sequence.owed = now, False
+            sequence.turn, sequence.passed = now, 0
 
     # Ends.
 
@@ -260,12 +259,6 @@ class Scheduler:
                     self._prefixes.keep(sequence)
                 conclude(sequence)
                 book.remove(sequence)
-
-    def abandon(self) -> list[Sequence]:
-        """Drop all requests at once, and return them."""
-        left = self.all
-        self.running, self.waiting = [], []
-        return left
 
 
 def _is_late(sequence: Sequence) -> bool:
@@ -355,7 +348,7 @@ PATIENT = 3
 LEARN_EVERY = 16
 """steps of a busy engine after which it learns for a millisecond"""
 MOST_TRIED = 64
-"""tools of a request among which those with a schema that is refused are found"""
+"""tools of a request whose schemas are tried one by one, after one of them was refused"""
 OWN = 0
 """the number of an engine's own draft model"""
 RELOAD = "Load the model again, then send the request again."
@@ -475,7 +468,7 @@ class Engine:
             if marked is None or not marked.form.tools:
                 raise
             named = [tool for tool in marked.form.tools if marked.prompt.tool in (None, tool.name)]
-            odd = self._refused_tools(marked, named[:MOST_TRIED], attempt) or named
+            odd = [tool for tool in named[:MOST_TRIED] if self._refuses(marked, tool, attempt)] or named
             log.warning("schemas of tools that are not followed: %s", ", ".join(tool.name for tool in odd))
             pairs = zip(marked.form.tools, marked.loose.form.tools, strict=True)
             tools = tuple(loose if tool in odd else tool for tool, loose in pairs)
@@ -496,16 +489,13 @@ class Engine:
         grammar = answer if marked is None else answer_grammar(marked, answer)
         return None if grammar is None else self._grammars.constraint(grammar, begun, attempt)
 
-    def _refused_tools(self, marked: Marked, tools: Seq[Tool], attempt: Attempt) -> Seq[Tool]:
-        """Return those whose schemas the library refuses, found by halves: their arguments are any JSON."""
+    def _refuses(self, marked: Marked, tool: Tool, attempt: Attempt) -> bool:
+        """Return True if the library refuses the schema of a tool: its arguments are then any JSON."""
         try:
-            part = marked._replace(form=marked.form._replace(tools=tuple(tools)))
-            self._constraint(part, None, "", attempt)
-            return ()
+            self._constraint(marked._replace(form=marked.form._replace(tools=(tool,))), None, "", attempt)
         except InvalidOptions:
-            half = len(tools) // 2
-            halves = (tools[:half], tools[half:]) if half else ()
-            return [tool for each in halves for tool in self._refused_tools(marked, each, attempt)] or tools
+            return True
+        return False
 
     def _budget(self, most: int, marked: Marked, inner: Constraint | None) -> Budget:
         vocabulary, form = self.target.vocabulary, marked.form
@@ -610,9 +600,10 @@ class Engine:
         self._closed = True
         with delayed():
             message = f"the engine of {self.target.model} was closed before the request ended"
-            for sequence in self._scheduler.abandon():
+            for sequence in self._scheduler.all:
                 sequence.error = EngineError(message, RELOAD)
                 sequence.events.append(sequence.error)
+            self._scheduler.running, self._scheduler.waiting = [], []
             self._idle.interrupt()
             self._idle.finish()
             self.learning.close()

@@ -250,50 +250,39 @@ class RoundClock:
 
     def __init__(self, costs: CostCurve) -> None:
         self._costs = costs
-        self._started = self._proposed = self._forwarded = time.perf_counter()
-        self._width = 0
-        self._choosing = 0.0
+        self.started = self.proposed = self.forwarded = time.perf_counter()
+        """times at which the round began, its drafts were made, and its forward was computed"""
+        self.width = 0
+        """tokens of the forward"""
+        self.choosing = 0.0
         """seconds to choose a token from one row"""
-        self._spent = 0.0
-        """seconds of the whole round"""
-
-    def proposed(self) -> None:
-        """Note the time: all drafts are made."""
-        self._proposed = time.perf_counter()
-
-    def forwarded(self, width: int) -> None:
-        """Note the time: the forward over ``width`` tokens has been computed."""
-        self._forwarded = time.perf_counter()
-        self._width = width
-
-    def judged(self, rows: int) -> None:
-        """Note the time: the tokens of ``rows`` rows have been chosen."""
-        self._choosing = (time.perf_counter() - self._forwarded) / rows
+        self.seconds = 0.0
+        """seconds of the whole round, once it is over"""
 
     def ended(self, played: Seq[Played]) -> None:
         """Account for the round, which is over."""
-        context, is_plain = 0, self._width == len(played)
+        context, is_plain = 0, self.width == len(played)
         for p in played:
             context = max(context, p.before)
         if len(played) == 1:
             # A round of several requests says little about the cost of one's widths.
-            self._costs.observe(self._width, context, self._forwarded - self._proposed)
+            self._costs.observe(self.width, context, self.forwarded - self.proposed)
         # Each request waits for the whole round; without drafts it would have given each one token.
         seconds = self._costs.at(context)
         plain = seconds(len(played))
         # At the usual cost: a forward that was held up by something else is not counted as a loss.
-        forward = plain if is_plain else seconds(self._width)
-        self._spent = paid = time.perf_counter() - self._started
-        noise = abs(self._forwarded - self._proposed - forward)
+        forward = plain if is_plain else seconds(self.width)
+        self.seconds = paid = time.perf_counter() - self.started
+        noise = abs(self.forwarded - self.proposed - forward)
         if is_plain:
             # The forward was plain decoding, at the machine's present speed: only the rest is a loss.
-            paid += plain - (self._forwarded - self._proposed)
+            paid += plain - (self.forwarded - self.proposed)
             noise = 0.0
         # Plain decoding would also choose a token from each row: that time is neither won nor lost.
-        choosing = len(played) * self._choosing
+        choosing = len(played) * self.choosing
         # Forced tokens are gained, and fed, with drafts or without.
         drafted = len(played[0].draft.tokens) if len(played) == 1 and played[0].sequence.constraint else None
-        without = plain if drafted is None else seconds(self._width - drafted)
+        without = plain if drafted is None else seconds(self.width - drafted)
         for p in played:
             won = min(p.accepted + 1, p.emitted) * plain + without - plain - forward
             spent = paid - p.emitted * choosing
@@ -309,7 +298,7 @@ class RoundClock:
             chosen=tuple(p.sequence.tokens[p.before :]),
             accepted=p.accepted,
             emitted=p.emitted,
-            ms=1000 * self._spent,
+            ms=1000 * self.seconds,
         )
 
 
@@ -330,7 +319,7 @@ def play_round(target: Backend, proposers: Proposers, costs: CostCurve, sequence
         strict |= sequence.settings.strict
         whole |= not sequence.settings.sampling.takes_argmax
     offers = proposers.propose(sequences)
-    clock.proposed()
+    clock.proposed = time.perf_counter()
     spans = [
         Span(s.slot, [*s.tokens[s.fed :], *draft.tokens], len(draft.tokens) + 1, strict)
         for s, (draft, _) in zip(sequences, offers, strict=True)
@@ -345,12 +334,12 @@ def play_round(target: Backend, proposers: Proposers, costs: CostCurve, sequence
         for sequence in sequences:
             sequence.error = error
         return
-    clock.forwarded(width)
+    clock.forwarded, clock.width = time.perf_counter(), width
     chosen, start, tokens = [], 0, 0
     for sequence, span, offer in zip(sequences, spans, offers, strict=True):
         chosen.append(_choose(sequence, TargetRows(forward, start), offer.draft))
         start, tokens = start + span.rows, tokens + len(chosen[-1].tokens)
-    clock.judged(max(1, tokens))
+    clock.choosing = (time.perf_counter() - clock.forwarded) / max(1, tokens)
     played = []
     for sequence, offer, choice in zip(sequences, offers, chosen, strict=True):
         before, used = len(sequence.tokens), 0

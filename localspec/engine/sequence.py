@@ -93,8 +93,8 @@ class Sequence:
     when the round began: ``len(tokens) - 1``, or fewer if its cache cannot go back to every length.
     ``whole`` tokens of the prompt are in whole pieces before the last one: a backend may compute the cells
     beside a row differently. ``exact`` and ``canonical``: see above. ``passed`` counts the
-    requests of higher classes that got a slot while it waited. If that reached the limit, it got the next
-    slot and ``owed`` is True until it is served.
+    requests of higher classes that got a slot since it was last served: at a limit it gets the next slot, and
+    the next step.
     """
 
     reports: Literal["long prompts", "next step", "all"] = "long prompts"
@@ -128,7 +128,7 @@ class Sequence:
         """times that the next piece of its prompt was preempted"""
         self.state: bytearray | None = None
         """its saved cells, while another request has its slot"""
-        self.passed, self.owed = 0, False
+        self.passed = 0
         self.forgotten = False
         """True if neither its cells are to be kept nor its text learnt"""
         self.tidy = encoded.rule is not None

@@ -81,9 +81,9 @@ def forwarded_clock(
     """The clock of a round whose forward has been computed."""
     clock = RoundClock(costs or known_costs())
     hands.pass_ms(propose_ms)
-    clock.proposed()
+    clock.proposed = hands.now
     hands.pass_ms(forward_ms)
-    clock.forwarded(width)
+    clock.forwarded, clock.width = hands.now, width
     return clock
 
 
@@ -170,7 +170,7 @@ def test_choosing_tokens_is_no_part_of_the_forward(hands: Hands, engine: Engine)
     for _ in range(30):
         clock = forwarded_clock(hands, 4, 20, costs=costs)
         hands.pass_ms(20)
-        clock.judged(4)
+        clock.choosing = (hands.now - clock.forwarded) / 4
         clock.ended([play(sequence, 3, 3)])
     assert costs.seconds(4) == pytest.approx(0.020)
     assert savings(sequence) == pytest.approx((30 * (0.040 - 0.020), 30 * 0.020))

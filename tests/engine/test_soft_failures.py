@@ -200,6 +200,6 @@ def test_what_is_fed_again_behind_a_failed_batch_is_not_called_exact(monkeypatch
 def test_a_stream_whose_request_is_gone_says_so() -> None:
     engine = Engine(ToyBackend(markov()))
     stream = engine.generate("abc", temperature=0.0)
-    engine._scheduler.abandon()
+    engine._scheduler.waiting.clear()
     with pytest.raises(EngineError, match="ended without a result for this request"):
         stream.finish()
