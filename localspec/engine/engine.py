@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import itertools
 import logging
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -23,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from localspec.backends.base import ANY_WIDTH, Backend, Interrupted, Logits, Span
+from localspec.backends.base import ANY_WIDTH, Backend, Interrupted, Span
 from localspec.completion.finishing import finished
 from localspec.completion.gap import Gap
 from localspec.constraints.budget import Budget, Thoughts
@@ -33,7 +32,7 @@ from localspec.engine.learning import Learning
 from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded, PromptEncoder
 from localspec.engine.round import Parts, Proposers, play_round
-from localspec.engine.sequence import NO_SLOT, Event, Limits, Sequence, keeps_rows, widest_round
+from localspec.engine.sequence import NO_SLOT, Event, Limits, Sequence
 from localspec.engine.settings import Settings, settle
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.home import workspace_of_file
@@ -81,24 +80,17 @@ class Preemption:
                 self._backend.preempt(True)
 
     @contextmanager
-    def allowed(self, deadline: float | None) -> Iterator[None]:
-        """Let a forward inside raise :class:`Interrupted`, at ``deadline`` at the latest, which is a time of
-        :func:`time.monotonic`. Raises it at once if there was a :meth:`request` since the last time."""
+    def allowed(self) -> Iterator[None]:
+        """Let a forward inside raise :class:`Interrupted`. Raises it at once if there was a :meth:`request`
+        since the last time."""
         with self._lock:
             wanted, self._wanted = self._wanted, False
             self._allowing = not wanted
         if wanted:
             raise Interrupted
-        alarm = None
-        if deadline is not None:
-            alarm = threading.Timer(max(0.0, deadline - time.monotonic()), self.request)
-            alarm.daemon = True
-            alarm.start()
         try:
             yield
         finally:
-            if alarm is not None:
-                alarm.cancel()
             with self._lock:
                 self._allowing = self._wanted = False
                 self._backend.preempt(False)
@@ -237,12 +229,6 @@ class Scheduler:
             sequence.turn, sequence.passed = now, 0
 
     # Ends.
-
-    @property
-    def deadline(self) -> float | None:
-        """The next deadline, as a time of :func:`time.monotonic`; None if there is none."""
-        deadline = min((s.deadline for s in self.all if not s.ended), default=math.inf)
-        return deadline if deadline < math.inf else None
 
     def retire(self, conclude: Callable[[Sequence], None]) -> None:
         """Remove requests that have ended, or are past their deadlines, one after the other: release its
@@ -633,40 +619,25 @@ class Engine:
             if start <= sequence.whole < end:
                 # The next turn may start here.
                 self.target.mark(sequence.slot)
-            forced: list[int] = []
-            if answers and sequence.constraint:  # is read with the prompt, as far as the rows stay equal
-                room = min(self.target.capabilities.max_batch, widest_round(self.target, sequence))
-                forced = sequence.forced()[: max(0, room - end + start)]
-            piece = Span(sequence.slot, [*sequence.tokens[start:end], *forced], int(answers))
-            with self._preemption.allowed(self._scheduler.deadline) if preemptible else nullcontext():
+            piece = Span(sequence.slot, sequence.tokens[start:end], int(answers))
+            with self._preemption.allowed() if preemptible else nullcontext():
                 logits = self.target.forward([piece])
             sequence.interruptions = 0
-            capabilities, strict = self.target.capabilities, sequence.settings.strict
-            exact = not forced or keeps_rows(capabilities, len(piece.tokens), strict=strict)
-            sequence.wrote(start, end + len(forced), exact=exact)
+            sequence.wrote(start, end, exact=True)
             if length > chunk or sequence.reports == "all":
                 sequence.events.append(Progress(length, sequence.cached, end))
             if answers:
-                self._begin(sequence, forced, logits)
+                first = sequence.choose(TargetRows(ForwardRows(logits), 0))
+                sequence.extend(first, exact=sequence.exact == length)
+                if sequence.constraint:
+                    sequence.force(sequence.forced())
+                sequence.publish()
             elif end == length:
                 sequence.finish = "length"
         except Interrupted:
             sequence.interruptions += 1
         except LocalspecError as error:
             sequence.error = error
-
-    def _begin(self, sequence: Sequence, forced: Seq[int], logits: Logits) -> None:
-        """Append the tokens that were read with the prompt, the first one chosen, and those forced by it."""
-        if forced and sequence.force(forced) < len(forced):
-            # A stop string ended the answer among them.
-            kept = self.target.truncate(sequence.slot, len(sequence.tokens))
-            sequence.wrote(kept, kept, exact=False)
-        if not sequence.ended:
-            chosen = sequence.choose(TargetRows(ForwardRows(logits), 0))
-            sequence.extend(chosen, exact=sequence.exact == len(sequence.tokens))
-        if sequence.constraint:
-            sequence.force(sequence.forced())
-        sequence.publish()
 
     def _decode(self, sequences: Seq[Sequence]) -> None:
         """Play a round for all; if that fails, a round for each, so that only the failing request ends."""
