@@ -161,11 +161,10 @@ class Calibration:
         return self._restored | {name: table.state() for name, table in self._tables.items()}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Take over a :meth:`state`. Raises ValueError, KeyError or TypeError for anything else."""
-        for name, values in state.items():
+        """Take over a :meth:`state` for tables to come. Raises ValueError, KeyError or TypeError for anything
+        else."""
+        for values in state.values():
             Survival((START,)).restore(values)
-            if name in self._tables:
-                self._tables[name].restore(values)
         self._restored = dict(state)
 
 
@@ -197,8 +196,6 @@ class _Offer:
     draft: Draft
     start: int
     checked: int = 0
-    stopped: int | None = None
-    """the place of the first token that verification did not accept, None: it accepted all, or did not run"""
 
 
 @dataclass(slots=True)
@@ -306,7 +303,7 @@ class Controller(Proposer):
         end = min(len(draft.tokens), len(ask.context) - offer.start)
         while offer.checked < end:
             i = offer.checked
-            right = draft.tokens[i] == ask.context[offer.start + i] and i != offer.stopped
+            right = draft.tokens[i] == ask.context[offer.start + i]
             survival.learn(ask.request, draft.evidence[i] if draft.evidence else 0, right=right)
             if calibrated is not None:
                 calibrated.learn(ask.request, _position(i), right=right)
@@ -416,10 +413,6 @@ class Controller(Proposer):
     # The other methods of a proposer.
 
     def observe(self, request: int, draft: Draft, accepted: int) -> None:
-        state = self._requests.get(request)
-        offer = state.offers.get(draft.source) if state is not None else None
-        if offer and not offer.checked and offer.draft.tokens[: len(draft.tokens)] == draft.tokens:
-            offer.stopped = accepted if accepted < len(draft.tokens) else None
         for member in (*self._cheap, *self._costly):
             if member.name == draft.source:
                 member.observe(request, draft, accepted)
