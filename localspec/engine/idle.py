@@ -15,8 +15,6 @@ from localspec.engine.primer import Primer
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.speculation.costs import CostCurve
 
-FINISH_S = 2.0
-"""the most seconds that an engine spends at its end on files that are still to be learnt"""
 REMEMBER_S = 0.02
 """the most seconds that a request waits while the texts of earlier ones are learnt"""
 
@@ -73,12 +71,7 @@ class Idle:
             self._writing = None
 
     def finish(self) -> None:
-        """At the end of the engine, learn queued files for up to :data:`FINISH_S`, and write all chats."""
-        until = time.perf_counter() + FINISH_S
-        while self.primer.work():
-            if time.perf_counter() >= until:
-                log.warning("some opened files were not learnt: the engine's end left no time for them")
-                break
+        """At the end of the engine, write all chats."""
         while self._write_chat():
             pass
 

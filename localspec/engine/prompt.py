@@ -5,12 +5,11 @@ Control tokens of a chat are made by the template's own text alone, never by nam
 
 from __future__ import annotations
 
-import logging
 import re
 from bisect import bisect_left
 from collections.abc import Callable
 from contextlib import suppress
-from functools import cache, cached_property, lru_cache, partial
+from functools import cache, cached_property, partial
 from itertools import groupby, takewhile
 from typing import Any, NamedTuple
 
@@ -37,7 +36,6 @@ from localspec.protocol.requests import (
 from localspec.tools.families import HERMES, Family, Form, as_json, family_of, thought_of, turns_for
 from localspec.tools.grammar import Marked
 
-log = logging.getLogger(__name__)
 GUARD = "\ufdd0"
 """stands behind the first character of a name in a content: a noncharacter, which templates leave as it is"""
 FOREIGN = "\ufffd"
@@ -48,14 +46,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
     """A call's arguments as an object, which every template can print: a cut text becomes one argument."""
     if call.object is not None or not call.arguments:
         return call.object or {}
-    _note_cut(call.id, call.name)
     return {"arguments": call.arguments}
-
-
-@lru_cache(maxsize=256)
-def _note_cut(id: str, name: str) -> None:
-    """Log a call once: clients send it again at every turn."""
-    log.warning("the arguments of a call of %s are no JSON object: the model reads them as a text", name)
 
 
 class Markup:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Any
 
 from localspec.home import workspace_of_file
 from localspec.protocol.options import Options
@@ -56,10 +55,7 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         workspace = workspace_of_file(prompt.path)
     lossy = merged.verify == "threshold"
     reproducible = (temperature < COLD or merged.seed is not None) and not lossy
-    given: dict[str, Any] = {}
-    for name in SAMPLED:
-        if (value := getattr(merged, name)) is not None:
-            given[name] = value
+    given = {name: value for name in SAMPLED if (value := getattr(merged, name)) is not None}
     return Settings(
         sampling=SamplingParams(**given | {"temperature": temperature}),
         proposer=merged.proposer or "auto",

@@ -158,14 +158,6 @@ def test_what_is_looked_ahead_or_not_to_be_remembered_leaves_no_trace(repo: Path
         assert memory.taught() == [] and memory.tables(str(repo)) == ()
 
 
-def test_an_engine_that_ends_learns_what_it_had_no_time_for(repo: Path, memory: Listening) -> None:
-    engine = engine_of(memory)
-    run_all(engine, [engine.submit(Request(prompt=FimPrompt("x = 1\n", "", str(repo / "a.py"), tidy=True)))])
-    assert memory.taught() == []
-    engine.close()
-    assert [text for _, text in memory.taught()] == ["x = 1\n"]
-
-
 def knows(memory: Listening, repo: Path, text: str) -> bool:
     """Return True if a table of the repository predicts the last byte of ``text``."""
     context, last = list(text.encode()[:-1]), text.encode()[-1]
