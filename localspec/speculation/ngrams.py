@@ -17,28 +17,19 @@ MAX_MATCH = 32
 """the most tokens of a match that are counted"""
 CANDIDATES = 8
 """number of occurrences, newest first, that are compared for the longest match"""
-CONTESTED = 0
 EVIDENCE = (1, 1, 1, 2, 3, 4, 5, 5, 6, 6, 6, 6, 7, 7, 7, 7, *[8] * 8, *[9] * 8, 10)
 """evidence of the token after a match, by the length of the match"""
 
 
 class Match(NamedTuple):
-    """An earlier occurrence of the newest ``length`` tokens, which ends at ``end``; length 0: there is none.
-
-    ``contested``: another occurrence of the same length was followed by another token. Such matches are
-    mostly wrong: 0.1 of them were right on recorded answers, and 0.5 to 0.98 of the others.
-    """
+    """An earlier occurrence of the newest ``length`` tokens; it ends at ``end``. Length 0: there is none."""
 
     end: int
     length: int
-    contested: bool = False
 
     def evidence(self, tokens: int) -> tuple[int, ...]:
         """The evidence of each drafted token: every token drafted makes the match longer by one."""
-        numbers = [EVIDENCE[min(self.length + i, MAX_MATCH)] for i in range(tokens)]
-        if self.contested:
-            numbers[0] = CONTESTED
-        return tuple(numbers)
+        return tuple(EVIDENCE[min(self.length + i, MAX_MATCH)] for i in range(tokens))
 
 
 NO_MATCH = Match(0, 0)
@@ -85,8 +76,6 @@ class NgramIndex:
             length = _match_length(text, end, n)
             if length > best.length:
                 best = Match(end, length)
-            elif length == best.length and text[end] != text[best.end]:
-                best = best._replace(contested=True)
         return best
 
 
@@ -162,12 +151,8 @@ class Table(Protocol):
         """Note that the entry was right, or was not."""
 
 
-class Hit(NamedTuple):
-    """The origin of a drafted token."""
-
-    table: Table
-    slot: int
-    token: int
+Hit = tuple[Table, Recalled]
+"""the origin of a drafted token"""
 
 
 class Keys(Protocol):
@@ -213,7 +198,7 @@ class MemoryRecall(Proposer):
         self._hits[ask.request] = hits if ask.remember else []
         if not hits:
             return NOTHING
-        return Draft(tuple(hit.token for hit in hits), self.name, evidence=tuple(evidence))
+        return Draft(tuple(found.token for _, found in hits), self.name, evidence=tuple(evidence))
 
     def _chain(self, tables: Sequence[Table], ask: Ask) -> tuple[list[Hit], list[int]]:
         """Return the origins of the drafted tokens, and their evidence."""
@@ -230,7 +215,7 @@ class MemoryRecall(Proposer):
             if found is None:
                 break
             known = self._ranks.get(found.order, 0) + LEVELS[min(found.score, len(LEVELS) - 1)]
-            hits.append(Hit(table, found.slot, found.token))
+            hits.append((table, found))
             evidence.append(known)
             if ask.gate is not None and not ask.gate.admits(known):
                 break
@@ -243,8 +228,8 @@ class MemoryRecall(Proposer):
 
     def observe(self, request: int, draft: Draft, accepted: int) -> None:
         hits = self._hits.pop(request, [])
-        for i, hit in enumerate(hits[: min(accepted + 1, len(draft.tokens))]):
-            hit.table.credit(hit.slot, hit.token, accepted=i < accepted)
+        for i, (table, found) in enumerate(hits[: min(accepted + 1, len(draft.tokens))]):
+            table.credit(found.slot, found.token, accepted=i < accepted)
 
     def stop(self, request: int) -> None:
         self._tables.pop(request, None)

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from localspec.speculation.ngrams import (
     CANDIDATES,
-    CONTESTED,
     EVIDENCE,
     MAX_MATCH,
     NO_MATCH,
@@ -71,13 +70,6 @@ def test_of_several_occurrences_the_longest_match_is_copied() -> None:
     assert draft.tokens == (50,) and draft.evidence == (EVIDENCE[8],)
 
 
-def test_a_match_that_went_on_differently_before_is_marked() -> None:
-    clear = PromptLookup().propose([ask([1, 2, 7, 0, 1, 2], 2)])[0]
-    contested = PromptLookup().propose([ask([1, 2, 6, 0, 1, 2, 7, 3, 1, 2], 2)])[0]
-    assert contested.tokens[0] == 7 and contested.evidence[0] == CONTESTED < clear.evidence[0]
-    assert contested.evidence[1] == clear.evidence[1]
-
-
 def test_evidence_grows_with_every_token() -> None:
     text = [*range(40)]
     draft = PromptLookup().propose([ask([*text, 99, *text[:4]], 20)])[0]
@@ -98,16 +90,14 @@ def common_suffix(text: Sequence[int], end: int) -> int:
 
 def naive(text: Sequence[int], n_min: int, n_max: int) -> Match:
     """The definition, by a scan: of the newest occurrences that match n_max tokens, or as many as any
-    does, the one that matches most; the newest of equals; contested if an equal one went on otherwise."""
+    does, the one that matches most; the newest of equals."""
     lengths = {end: common_suffix(text, end) for end in range(len(text) - 1, 0, -1)}
     order = min(max(lengths.values(), default=0), n_max)
     if order < n_min:
         return NO_MATCH
     ends = [end for end, length in lengths.items() if length >= order][:CANDIDATES]
     best = max(ends, key=lambda end: lengths[end])
-    until = next((i for i, end in enumerate(ends) if lengths[end] == MAX_MATCH), len(ends))
-    equals = [end for end in ends[: until + 1] if lengths[end] == lengths[best]]
-    return Match(best, lengths[best], any(text[end] != text[best] for end in equals))
+    return Match(best, lengths[best])
 
 
 @given(
