@@ -26,7 +26,6 @@ BUSY = 0.05
 
 app = App(
     name="bench",
-    help="Measure a model, in some 7 minutes: plain decoding against speculation, in turn.",
     help_epilogue=examples(
         "localspec bench",
         "localspec bench --workload edit --workload code",

@@ -44,7 +44,6 @@ Key = Annotated[str, Parameter(completer=answer.settings)]
 USUAL_EDITORS = ("editor", "nano", "vim", "vi", "notepad")
 app = App(
     name="config",
-    help="Show and change the settings.",
     help_epilogue=examples("localspec config show", "localspec config set n_ctx 8192"),
 )
 

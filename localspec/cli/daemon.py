@@ -35,7 +35,6 @@ CHANGED = {
 }
 app = App(
     name="daemon",
-    help="Manage the background daemon; clients start it when they need it.",
     help_epilogue=examples("localspec daemon status", "localspec daemon logs --follow"),
 )
 

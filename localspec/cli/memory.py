@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 SHOWN_SOURCES = 3
 app = App(
     name="memory",
-    help="Manage the n-gram memory: n-grams learnt from your texts, stored on this disk.",
     help_epilogue=examples("localspec memory stats", "localspec memory prime src/"),
 )
 

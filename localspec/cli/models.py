@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 app = App(
     name="models",
-    help="Manage the models on this disk and in memory.",
     help_epilogue=examples("localspec models list", "localspec models load -m qwen2.5-coder:0.5b"),
 )
 

@@ -11,7 +11,6 @@ from localspec.cli.output import examples
 
 app = App(
     name="rpc",
-    help="Serve this machine's memory to a GGUF model of another one, over llama.cpp's RPC.",
     help_epilogue=examples("localspec rpc serve 192.168.1.7:50052"),
 )
 

@@ -20,7 +20,6 @@ BUSY = "localspec: the running daemon has requests and was not replaced; the ser
 OUTDATED = "localspec: the service's file is not up to date; `localspec service install` updates it."
 app = App(
     name="service",
-    help="Run the daemon as a service, started at login: a systemd user unit, or a launchd agent.",
     help_epilogue=examples("localspec service install", "localspec service status"),
 )
 
