@@ -12,7 +12,7 @@ from cyclopts.types import PositiveInt
 from cyclopts.validators import Number
 
 from localspec.cli import answer, output
-from localspec.cli.answer import PROPOSERS, SPECULATION, BackendName, DraftName, ModelName
+from localspec.cli.flags import PROPOSERS, SPECULATION, BackendName, DraftName, ModelName
 from localspec.cli.output import examples
 from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError

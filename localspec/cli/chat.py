@@ -8,8 +8,9 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from localspec.cli.answer import ModelFlags, sessions
 from localspec.cli.begin import begin
+from localspec.cli.completers import sessions
+from localspec.cli.flags import ModelFlags
 from localspec.errors import InvalidOptions
 
 NO_FLAGS = ModelFlags()

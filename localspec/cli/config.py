@@ -15,8 +15,8 @@ import msgspec
 from cyclopts import App, Parameter
 from msgspec.structs import replace
 
-from localspec.cli import answer, output
-from localspec.cli.answer import AsJson, ModelName
+from localspec.cli import completers, output
+from localspec.cli.flags import AsJson, ModelName
 from localspec.cli.output import arguments, examples
 from localspec.config import (
     SECTION_KEYS,
@@ -40,7 +40,7 @@ from localspec.models.library import Sections, absolute
 from localspec.protocol.options import Options
 from localspec.wording import printable
 
-Key = Annotated[str, Parameter(completer=answer.settings)]
+Key = Annotated[str, Parameter(completer=completers.settings)]
 USUAL_EDITORS = ("editor", "nano", "vim", "vi", "notepad")
 app = App(
     name="config",
@@ -98,7 +98,7 @@ def show(*, model: ModelName = None, describe: bool = False, as_json: AsJson = F
 )
 def set_(
     key: Key,
-    value: Annotated[str | None, Parameter(completer=answer.values)] = None,
+    value: Annotated[str | None, Parameter(completer=completers.values)] = None,
     /,
     *,
     model: ModelName = None,

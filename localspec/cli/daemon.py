@@ -14,7 +14,7 @@ from cyclopts.types import NonNegativeInt
 
 from localspec import home, process
 from localspec.cli import answer, output
-from localspec.cli.answer import AsJson
+from localspec.cli.flags import AsJson
 from localspec.cli.output import examples
 from localspec.client import connect, discovery
 from localspec.config import load_config

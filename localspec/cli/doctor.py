@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from msgspec.structs import replace
 
 from localspec.cli import output
-from localspec.cli.answer import AsJson
+from localspec.cli.flags import AsJson
 from localspec.config import load_config
 from localspec.errors import ExitCode, InvalidOptions
 from localspec.models.library import Sections

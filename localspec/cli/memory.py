@@ -16,7 +16,8 @@ from cyclopts import App, Parameter
 
 from localspec import home
 from localspec.cli import output
-from localspec.cli.answer import AsJson, ModelName, workspace_at
+from localspec.cli.answer import workspace_at
+from localspec.cli.flags import AsJson, ModelName
 from localspec.cli.output import arguments, examples
 from localspec.config import environment_options, load_config
 from localspec.errors import INSTALL_MLX, BackendUnavailable, ExitCode, InvalidOptions

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
 
-from localspec.cli import answer, listing, output
-from localspec.cli.answer import AsJson, BackendName, DraftName, ModelFlags, ModelName
+from localspec.cli import answer, completers, listing, output
+from localspec.cli.flags import AsJson, BackendName, DraftName, ModelFlags, ModelName
 from localspec.cli.output import arguments, examples
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
@@ -34,7 +34,7 @@ app = App(
     help_epilogue=examples("localspec models list coder", "localspec models list ollama --json"),
 )
 def list_(
-    filter: Annotated[str | None, Parameter(completer=answer.listed)] = None,
+    filter: Annotated[str | None, Parameter(completer=completers.listed)] = None,
     /,
     *,
     as_json: AsJson = False,
@@ -61,7 +61,7 @@ def list_(
 
 
 @app.command(help_epilogue=examples("localspec models show qwen2.5-coder:0.5b"))
-def show(model: Annotated[str, Parameter(completer=answer.listed)], /, *, as_json: AsJson = False) -> int:
+def show(model: Annotated[str, Parameter(completer=completers.listed)], /, *, as_json: AsJson = False) -> int:
     """Show the facts of one model: its paths, its header, and the memory that it needs.
 
     Parameters

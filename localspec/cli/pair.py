@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from localspec.cli import output
-from localspec.cli.answer import AsJson, ModelFlags, ModelName
+from localspec.cli.flags import AsJson, ModelFlags, ModelName
 from localspec.errors import ExitCode
 from localspec.models.index import read_disk
 from localspec.models.library import Sections

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated
 import psutil
 from cyclopts import Parameter
 
-from localspec.cli import answer, output
-from localspec.cli.answer import AsJson
+from localspec.cli import answer, completers, output
+from localspec.cli.flags import AsJson
 from localspec.config import change, load_config
 from localspec.errors import INSTALL_MLX, DaemonUnavailable, ExitCode, InvalidOptions, ModelError
 from localspec.models.catalogue import CATALOGUE, DEFAULT
@@ -236,7 +236,7 @@ def _wants(small: Choice, flags: PullFlags) -> bool:
 
 
 def remove(
-    name: Annotated[str, Parameter(completer=answer.pulled)],
+    name: Annotated[str, Parameter(completer=completers.pulled)],
     /,
     *,
     yes: bool = False,

@@ -14,7 +14,8 @@ from cyclopts import Group, Parameter
 from msgspec.structs import replace
 
 from localspec.cli import answer
-from localspec.cli.answer import SAMPLING, ModelFlags, sessions
+from localspec.cli.completers import sessions
+from localspec.cli.flags import SAMPLING, ModelFlags
 from localspec.cli.output import Printer, agrees, can_ask, note
 from localspec.config import Config, load_config
 from localspec.errors import ContextExceeded, InvalidOptions, LocalspecError

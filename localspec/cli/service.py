@@ -8,7 +8,7 @@ import msgspec
 from cyclopts import App
 
 from localspec.cli import output
-from localspec.cli.answer import AsJson
+from localspec.cli.flags import AsJson
 from localspec.cli.output import examples
 from localspec.client import connect, discovery
 from localspec.config import load_config

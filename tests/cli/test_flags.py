@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from localspec.cli.answer import ModelFlags
+from localspec.cli.flags import ModelFlags
 from localspec.config import parse_config
 from localspec.errors import ExitCode, InvalidOptions
 from localspec.models.library import absolute

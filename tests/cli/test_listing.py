@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from localspec.cli import answer
+from localspec.cli import completers
 from localspec.errors import INSTALL_MLX
 from localspec.models.catalogue import bundled_model
 from tests.cli.harness import Cli, ended
@@ -204,5 +204,5 @@ def test_a_broken_model_is_offered_to_be_shown_alone(person: Cli, monkeypatch: p
     for name in ("HOME", "LOCALSPEC_HOME", "OLLAMA_MODELS"):
         monkeypatch.setenv(name, person.environment[name])
     unused: Any = None
-    usable, all_names = answer.models(unused), answer.listed(unused)
+    usable, all_names = completers.models(unused), completers.listed(unused)
     assert {"toy:7b-q4_0", "bundled"} <= set(usable) and set(all_names) - set(usable) == {"missing:7b"}

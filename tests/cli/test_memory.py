@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.cli.answer import ModelFlags
+from localspec.cli.flags import ModelFlags
 from localspec.memory.memory import stats
 from localspec.memory.table_files import name_of
 from localspec.models.catalogue import BUNDLED_TARGET
