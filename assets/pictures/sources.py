@@ -14,8 +14,8 @@ from rich.console import Console
 from rich.text import Text
 
 import localspec
-from localspec.cli.output import stats_lines
 from localspec.models.catalogue import DEFAULT
+from localspec.wording import stats_lines
 
 PROMPT = Path(__file__).parent.parent / "examples" / "clear.txt"
 COLOURS = {"target": "white", "prompt-lookup": "black on green", "draft": "black on blue"}

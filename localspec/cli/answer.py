@@ -1,4 +1,4 @@
-"""One answer of a model, from the daemon or from an engine in this process, sent to the same printer."""
+"""The texts of a request, and its answer from the daemon."""
 
 from __future__ import annotations
 
@@ -7,27 +7,21 @@ import contextlib
 import os
 import stat
 import sys
-import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
-
-from msgspec.structs import replace
+from typing import TypeVar
 
 from localspec._version import __version__
-from localspec.cli.output import Printer, note, warnings_as_notes
-from localspec.config import Config, load_config
+from localspec.cli.output import note
+from localspec.cli.printer import Printer
+from localspec.client import Client, Event, Stream, connect
+from localspec.config import load_config
 from localspec.errors import InvalidOptions, SessionNotFound
 from localspec.home import here, plain, workspace_of
-from localspec.models.catalogue import BUNDLED
+from localspec.models.library import absolute
 from localspec.protocol.messages import Completions, ModelProgress, SpeculationDegraded, StreamDelta
 from localspec.protocol.options import Options, parse_options
-from localspec.protocol.requests import Degraded, Delta, EngineConfig, Progress, Request, Result
-
-if TYPE_CHECKING:
-    from localspec.client import Client, Event
-    from localspec.client import Stream as RemoteStream
-    from localspec.models.pair import Pair
+from localspec.protocol.requests import Result
 
 T = TypeVar("T")
 STDIN = Path("-")
@@ -47,8 +41,6 @@ def from_here(options: Options) -> Options:
     values = {f: v for f in options.__struct_fields__ if (v := getattr(options, f)) is not None}
     for name in ("model", "draft"):
         if name in values and values[name] not in NO_PATHS:
-            from localspec.models.library import absolute  # loads all that reads models
-
             values[name] = absolute(values[name])
     if given := values.get("workspace"):
         values["workspace"] = plain(os.path.abspath(os.path.expanduser(given)))
@@ -103,61 +95,12 @@ def is_empty_pipe() -> bool:
         return False
 
 
-def chosen(options: Options, config: Config) -> tuple[Options, EngineConfig, Pair]:
-    """The options over the configured ones, and the pair that they choose with the settings to load it."""
-    from localspec.engine.load import choose_here
-    from localspec.models.library import Sections
-
-    sections = Sections(config)
-    merged = sections.merged(options)
-    model, draft, backend = merged.model or BUNDLED, merged.draft or "auto", merged.backend or "auto"
-    engine = sections.engine(model)
-    return merged, engine, choose_here(model, draft, config.model_dirs, backend=backend, config=engine)
-
-
-def local(request: Request, config: Config, printer: Printer, *, whole: bool = False) -> Result:
-    """Load the model in this process, answer, and free it. With ``whole``, no text is printed while it is
-    generated."""
-    from localspec.engine.engine import Stream
-    from localspec.engine.load import load_engine
-
-    began = time.monotonic()
-    options, engine_config, pair = chosen(request.options, config)
-    with (
-        warnings_as_notes(),
-        load_engine(
-            pair,
-            config=engine_config,
-            progress=lambda stage, fraction: printer.progress(f"loading the {stage} model", fraction),
-            memory=True,
-        ) as engine,
-    ):
-        printer.loaded_s = time.monotonic() - began
-        sequence = engine.submit(replace(request, options=options))
-        stream = Stream(engine, sequence)
-        try:
-            for event in stream.events():
-                if isinstance(event, Delta) and not whole:
-                    printer.delta(event)
-                elif isinstance(event, Progress):
-                    printer.progress("reading the prompt", event.fraction)
-                elif isinstance(event, Degraded):
-                    printer.degraded(event.source, event.to, event.reason)
-        except KeyboardInterrupt:
-            stream.close()
-            printer.partial = next((event for event in sequence.events if isinstance(event, Result)), None)
-            raise
-        return stream.result
-
-
 def remote(ask: Callable[[Client], Awaitable[T]], *, start: bool = True) -> T:
     """Run ``ask`` on a connection to the daemon; with ``start``, start the daemon if none runs."""
     return asyncio.run(_connected(ask, start=start))
 
 
 async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T:
-    from localspec.client import connect
-
     started: list[bool] = []
 
     def on_start(why: str) -> None:
@@ -191,7 +134,7 @@ async def last_session(client: Client, remedy: str) -> str:
     return sessions[0].session
 
 
-async def show(stream: RemoteStream[T], printer: Printer) -> T:
+async def show(stream: Stream[T], printer: Printer) -> T:
     """Print the events of a stream and return its result. On Ctrl-C, cancel the request in the daemon first.
 
     The result so far is then ``printer.partial``.

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from cyclopts import App, Parameter
+from collections.abc import Sequence
+
+from cyclopts import App, CycloptsError, Parameter
 
 from localspec._version import __version__
 from localspec.cli.output import arguments, examples
+from localspec.cli.usage import refused
+from localspec.errors import ExitCode
 
 EXIT_CODES = """\
 Exit codes: 0 ok, 1 error (such as an unknown session or model), 2 wrong usage (or an input file that does \
@@ -104,3 +108,12 @@ app.command(
     help="Install shell completion of commands, flags, and names of models and sessions.",
     help_epilogue=examples("localspec --install-completion --shell zsh --output _localspec"),
 )
+
+
+def call(arguments: Sequence[str]) -> int:
+    """Run the command of these arguments; raises :class:`InvalidOptions` for those that are none."""
+    try:
+        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+    except CycloptsError as error:
+        raise refused(error) from None
+    return int(code or ExitCode.OK)

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import sys
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from localspec.agent.loop import servers_in
+from localspec.cli import answer
+from localspec.client import Client
 from localspec.config import environment_options
 from localspec.errors import ExitCode, InvalidOptions
+from localspec.hub.default import missing
 from localspec.protocol.options import Options
-
-if TYPE_CHECKING:
-    from localspec.client import Client
-    from localspec.hub.default import Missing
+from localspec.tui.app import ChatApp
 
 DUMB = ("dumb", "unknown")
 """values of TERM for terminals that cannot move the cursor"""
@@ -42,14 +41,7 @@ def begin(
         raise InvalidOptions(
             f"a chat needs a terminal, and {other[0]}", "For one answer, use `localspec run`."
         )
-    gc.disable()  # imports make no garbage: looking for it takes a twentieth of the start
-    from localspec.agent.loop import servers_in
-    from localspec.tui.app import ChatApp
-
-    gc.freeze()
-    gc.enable()
     if go_on or session is not None:
-        from localspec.cli import answer
 
         async def stored(client: Client) -> str:
             if session is not None:
@@ -58,22 +50,15 @@ def begin(
 
         session = answer.remote(stored)
     given = environment_options() if options is None else options
-    needed = partial(_missing, given, yes)
-    servers = [server for file in tools for server in servers_in(file)]
-    app = ChatApp(given, settle=_settle, missing=needed, session=session, private=private, servers=servers)
+    app = ChatApp(
+        given,
+        settle=answer.from_here,
+        missing=partial(missing, given, yes=yes),
+        session=session,
+        private=private,
+        servers=[server for file in tools for server in servers_in(file)],
+    )
     for size in ("COLUMNS", "LINES"):
         os.environ.pop(size, None)  # the toolkit would use them in place of the window's size
     app.run()
     return app.return_code or ExitCode.OK
-
-
-def _settle(options: Options) -> Options:
-    from localspec.cli.answer import from_here
-
-    return from_here(options)
-
-
-def _missing(options: Options, yes: bool) -> Missing | None:
-    from localspec.hub.default import missing
-
-    return missing(options, yes=yes)

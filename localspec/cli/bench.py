@@ -5,21 +5,19 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import App, Parameter
 from cyclopts.types import PositiveInt
 from cyclopts.validators import Number
 
-from localspec.cli import answer, output
+from localspec.bench.run import Order, Results, measure
+from localspec.cli import local, output
 from localspec.cli.flags import PROPOSERS, SPECULATION, BackendName, DraftName, ModelName
 from localspec.cli.output import examples
 from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode, InvalidOptions, LocalspecError
 from localspec.protocol.options import AUTO, Options, ProposerName, check_value
-
-if TYPE_CHECKING:
-    from localspec.bench.run import Order, Results
 
 BUSY = 0.05
 """difference of two plain answers from which the table warns of a busy machine"""
@@ -64,8 +62,6 @@ class BenchFlags:
 @app.default
 def bench(*, flags: BenchFlags | None = None) -> int:
     """Measure, and print a table; returns the exit code."""
-    from localspec.bench.run import measure
-
     flags = flags or BenchFlags()
     order, progress = order_of(flags), output.Progress(lines=True)
     try:
@@ -88,12 +84,10 @@ def _lost(error: LocalspecError) -> None:
 
 def order_of(flags: BenchFlags) -> Order:
     """The order of these flags, with the pair that `localspec run` would load."""
-    from localspec.bench.run import Order
-
     if flags.k is not None:
         check_value(Options, "k", flags.k, said="-k")
     given = Options(model=flags.model, draft=flags.draft, backend=flags.backend).over(environment_options())
-    _, engine, pair = answer.chosen(given, load_config())
+    _, engine, pair = local.choose_pair(given, load_config())
     if flags.nodes and pair.target.format != "mlx":
         raise InvalidOptions(f"{pair.target.name} cannot be shared with nodes", "Choose an MLX model.")
     return Order(

@@ -8,7 +8,6 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from localspec.cli.begin import begin
 from localspec.cli.completers import sessions
 from localspec.cli.flags import ModelFlags
 from localspec.errors import InvalidOptions
@@ -38,6 +37,8 @@ NO_CHAT_FLAGS = ChatFlags()
 
 def chat(*, how: ChatFlags = NO_CHAT_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
     """Chat in the terminal; returns the exit code."""
+    from localspec.cli.begin import begin  # loads the whole screen
+
     flags.check_daemon()
     if how.private and (how.go_on or how.session is not None):
         raise InvalidOptions(

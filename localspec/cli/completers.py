@@ -9,13 +9,13 @@ from localspec.cli.answer import remote
 from localspec.config import find as find_setting
 from localspec.config import load_config
 from localspec.config import settings as all_settings
+from localspec.models.index import read_disk
+from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import choices
 from localspec.wording import one_line
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
-
-    from localspec.protocol.messages import ModelDescription
 
 SHOWN_TITLE = 60
 
@@ -32,13 +32,11 @@ def listed(_context: CompletionContext) -> list[str]:
 
 def _names(is_meant: Callable[[ModelDescription], bool]) -> list[str]:
     """The names of models; only changed files are read."""
-    from localspec.models.index import read_disk
-
     meant = filter(is_meant, read_disk(load_config().model_dirs).models)
-    return _typeable({"bundled", *(name for model in meant for name in (model.names or (model.id,)))})
+    return typeable({"bundled", *(name for model in meant for name in (model.names or (model.id,)))})
 
 
-def _typeable(names: set[str]) -> list[str]:
+def typeable(names: set[str]) -> list[str]:
     """The names without control characters, which would command a terminal."""
     return sorted(name for name in names if one_line(name) == name)
 
@@ -46,13 +44,6 @@ def _typeable(names: set[str]) -> list[str]:
 def drafts(context: CompletionContext) -> list[str]:
     """The values for a draft model."""
     return ["auto", "none", *models(context)]
-
-
-def pulled(_context: CompletionContext) -> list[str]:
-    """The names of models that `models pull` downloaded."""
-    from localspec.hub import records
-
-    return _typeable({each.name for each in records.read()})
 
 
 def settings(context: CompletionContext) -> Iterator[tuple[str, str]]:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
 from localspec.cli import output
 from localspec.cli.flags import AsJson
 from localspec.config import load_config
+from localspec.doctor import daemon
+from localspec.doctor.examination import examine
+from localspec.doctor.finding import Finding
 from localspec.errors import ExitCode, InvalidOptions
 from localspec.models.library import Sections
 from localspec.protocol.options import Options
 from localspec.wording import printable
-
-if TYPE_CHECKING:
-    from localspec.doctor.finding import Finding
 
 COLOURS = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 
@@ -32,15 +31,11 @@ def doctor(*, as_json: AsJson = False, clients: bool = False) -> int:
     if clients and as_json:
         raise InvalidOptions("--clients and --json cannot be combined", "Drop --clients or --json.")
     if clients:
-        from localspec.doctor import daemon
-
         config = load_config()
         model = Sections(config).merged(Options()).model
         output.write(printable(f"The model `localspec` is the default one of all commands, now {model}.\n"))
         output.write(daemon.clients(config.http, daemon.ask().status))
         return ExitCode.OK
-    from localspec.doctor.examination import examine
-
     # The engine's warnings, such as a home that cannot be written, are among the findings.
     logging.getLogger("localspec").addHandler(logging.NullHandler())
     progress = output.Progress()

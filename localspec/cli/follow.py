@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from localspec.cli import output
 from localspec.errors import InvalidOptions
+from localspec.ranks import follower, nodes
 
 
 def follow(*, listen: Annotated[str, Parameter(allow_leading_hyphen=True)] = "") -> None:
@@ -18,8 +19,6 @@ def follow(*, listen: Annotated[str, Parameter(allow_leading_hyphen=True)] = "")
     listen
         HOST:PORT of this machine in a private network, for connections without ssh.
     """
-    from localspec.ranks import follower, nodes
-
     if not listen:
         if output.can_ask() or output.is_terminal():
             raise InvalidOptions(

@@ -64,21 +64,13 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
         return begin()
 
-    from cyclopts import CycloptsError
-
-    from localspec.cli.app import app
+    from localspec.cli.app import call
 
     if [*arguments[:1]] == ["run"]:  # stdin is read anyway
         arguments = [a for i, a in enumerate(arguments) if a != "-" or arguments[i - 1] in TAKE_STDIN]
-
-    try:
-        code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
-    except CycloptsError as error:
-        from localspec.cli.usage import refused
-
-        raise refused(error) from None
+    code = call(arguments)
     output.write("")
-    return int(code or ExitCode.OK)
+    return code
 
 
 def _drop_unwritten() -> None:

@@ -3,37 +3,25 @@
 from __future__ import annotations
 
 import os
-import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator
 from datetime import datetime
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 from cyclopts import App, Parameter
 
 from localspec import home
 from localspec.cli import output
 from localspec.cli.answer import workspace_at
-from localspec.cli.flags import AsJson, ModelName
+from localspec.cli.flags import AsJson
 from localspec.cli.output import arguments, examples
-from localspec.config import environment_options, load_config
-from localspec.errors import INSTALL_MLX, BackendUnavailable, ExitCode, InvalidOptions
-from localspec.home import plain
-from localspec.models.directory import read_directory
-from localspec.models.library import Sections, find
-from localspec.models.model import BACKENDS
-from localspec.models.vocabulary import read_tokens, vocab_fp
+from localspec.errors import ExitCode, InvalidOptions
+from localspec.memory import memory
 from localspec.protocol.messages import TableStats
-from localspec.protocol.requests import File
 from localspec.wording import counted, printable, size
 
 if TYPE_CHECKING:
-    from localspec.backends.base import Vocabulary
-    from localspec.memory.memory import Memory
-    from localspec.models.model import Model
+    pass
 
 SHOWN_SOURCES = 3
 app = App(
@@ -45,9 +33,7 @@ app = App(
 @app.command
 def stats(*, as_json: AsJson = False) -> int:
     """List every table of the n-gram memory, its size and its sources."""
-    from localspec.memory.memory import stats as all_stats
-
-    tables = all_stats(_directory(), _notice)
+    tables = memory.stats(memory_directory(), notice)
     if as_json:
         output.json({"tables": tables})
     elif not tables:
@@ -100,8 +86,6 @@ def forget(
     yes
         Do not ask.
     """
-    from localspec.memory import memory
-
     _check_selection(workspace, source, every=every)
     if workspace is not None:
         path = os.path.abspath(os.path.expanduser(workspace))
@@ -110,12 +94,12 @@ def forget(
     scope += f" in {workspace}" if workspace is not None else ""
     what = "the memory of all workspaces" if every else f"what was learnt{scope}"
     if not yes:
-        held = memory.count(_directory(), _notice, workspace=workspace) if source is None else None
+        held = memory.count(memory_directory(), notice, workspace=workspace) if source is None else None
         amount = "" if held is None else f" ({counted(held, 'table')})"
         if not output.confirms(f"Forget {what}{amount}? It cannot be undone."):
             output.note("Nothing was forgotten.")
             return ExitCode.ERROR
-    forgotten = memory.forget(_directory(), _notice, workspace=workspace, source=source)
+    forgotten = memory.forget(memory_directory(), notice, workspace=workspace, source=source)
     unit = "table" if source is None else "n-gram"
     if as_json:
         output.json({"forgotten": forgotten, "unit": f"{unit}s"})
@@ -141,136 +125,18 @@ def _check_selection(workspace: str | None, source: str | None, *, every: bool) 
         )
 
 
-@app.command(
+app.command(
+    "localspec.cli.prime:prime",
+    name="prime",
+    help="Learn text files in advance, each into the table of its workspace.",
     usage=arguments("memory prime", "[PATHS...]"),
     help_epilogue=examples("localspec memory prime src/", "localspec memory prime app.py --workspace ."),
 )
-def prime(
-    *paths: Path,
-    model: ModelName = None,
-    workspace: Path | None = None,
-    stdin: bool = False,
-    as_json: AsJson = False,
-) -> int:
-    """Learn text files in advance, each into the table of its workspace.
-
-    Parameters
-    ----------
-    paths
-        Files, or directories of a git repository: their text files of at most 1 MB.
-        Those that git ignores, or that are named like a file of secrets, are left out of directories.
-    model
-        Model whose vocabulary is used: a name of `localspec models list`, or a path.
-    workspace
-        Learn all texts into the table of this directory, whatever their paths.
-    stdin
-        Also learn texts from stdin: a JSON array of objects with a path and a text.
-    """
-    from localspec.memory.memory import Memory
-    from localspec.memory.text_files import text_files
-
-    given = _given_texts() if stdin else []
-    if not paths and not given:
-        raise InvalidOptions("there is nothing to learn: no file was given", "Name files or directories.")
-    for path in paths:
-        if not path.exists():
-            raise InvalidOptions(f"{path} does not exist", "Name files or directories that exist.")
-    target = _model(model)
-    tokens_of = read_tokens(target.path).texts
-    files = dict.fromkeys(file for path in paths for file in text_files(path))
-    texts = [*((file, None) for file in files), *((Path(text.path), text.text) for text in given)]
-    with _vocabulary(target, max(tokens_of) + 1) as vocabulary:
-        memory = Memory(_directory(), vocab_fp(tokens_of), vocabulary.piece, notice=_notice)
-        try:
-            learnt, tokens = _learn(texts, vocabulary, memory, workspace)
-        finally:
-            memory.close()
-    if memory.failure is not None:
-        raise memory.failure
-    withheld, skipped = memory.withheld, len(texts) - learnt
-    tokens -= withheld
-    if as_json:
-        output.json({"files": learnt, "skipped": skipped, "tokens": tokens, "secret_tokens": withheld})
-    else:
-        secrets = f"; {counted(withheld, 'token')} that look like secrets left out" if withheld else ""
-        others = f"; {counted(skipped, 'file')} without text" if skipped else ""
-        output.write(f"Learnt {counted(tokens, 'token')} of {counted(learnt, 'file')}{secrets}{others}.\n")
-    return ExitCode.OK
 
 
-def _given_texts() -> list[File]:
-    """The texts in stdin; raises :class:`InvalidOptions`."""
-    try:
-        return msgspec.json.decode(sys.stdin.buffer.read() or b"[]", type=list[File])
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        raise InvalidOptions(
-            f"stdin is not a JSON array of objects with a path and a text: {error}",
-            'Give JSON such as [{"path": "…", "text": "…"}].',
-        ) from None
-
-
-def _learn(
-    texts: Sequence[tuple[Path, str | None]], vocabulary: Vocabulary, memory: Memory, workspace: Path | None
-) -> tuple[int, int]:
-    """Learn the texts; return the numbers of files and tokens learnt. A file without a text is read."""
-    from localspec.memory.ngrams import Lesson
-    from localspec.memory.text_files import read_text
-
-    own, progress = cache(workspace_at), output.Progress()
-    learnt = tokens = 0
-    try:
-        for number, (file, text) in enumerate(texts):
-            progress.update(f"learning {file.name}", number / len(texts))
-            text = read_text(file) if text is None else text
-            if text is None:
-                continue
-            place = workspace or own(file.parent)
-            ids = vocabulary.encode(text, special=False)
-            memory.learn(Lesson(ids, None if place is None else plain(str(place)), plain(f"file:{file}")))
-            while memory.work():
-                pass
-            learnt, tokens = learnt + 1, tokens + len(ids)
-    finally:
-        progress.stop()
-    return learnt, tokens
-
-
-@contextmanager
-def _vocabulary(model: Model, size: int) -> Iterator[Vocabulary]:
-    """Load a model's vocabulary without its weights; that of an MLX directory needs the tokenizers package
-    only, not MLX."""
-    if model.format == "mlx":
-        try:
-            from localspec.backends.mlx.vocabulary import MlxVocabulary
-        except ImportError as error:
-            message = f"the tokenizer of the MLX directory {model.path} cannot be used: {error}"
-            raise BackendUnavailable(message, INSTALL_MLX) from None
-        yield MlxVocabulary(read_directory(model.path), size)
-        return
-    from llama_cpp import llama_model_free
-
-    from localspec.backends.llama_cpp.native import load_vocabulary
-    from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
-
-    loaded = load_vocabulary(str(model.path))
-    try:
-        yield LlamaVocabulary(loaded)
-    finally:
-        llama_model_free(loaded)
-
-
-def _model(name: str | None) -> Model:
-    """The model of a name, or the default one. Raises :class:`ModelError` for one that does not exist."""
-    config = load_config()
-    options = Sections(config).merged(environment_options())
-    # Chooses between two models of one name; a path is used whatever its backend.
-    wanted = next((format for format, backend in BACKENDS.items() if backend == options.backend), None)
-    return find(name or options.model or "bundled", config.model_dirs, format=wanted)
-
-
-def _directory() -> Path:
+def memory_directory() -> Path:
     return home.data_dir() / "memory"
 
 
-def _notice(text: str) -> None:
+def notice(text: str) -> None:
     output.note(f"localspec: {text}")

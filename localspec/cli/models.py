@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import App, Parameter
@@ -10,12 +9,12 @@ from cyclopts import App, Parameter
 from localspec.cli import answer, completers, listing, output
 from localspec.cli.flags import AsJson, BackendName, DraftName, ModelFlags, ModelName
 from localspec.cli.output import arguments, examples
+from localspec.cli.printer import Printer
 from localspec.config import load_config
-from localspec.errors import DaemonUnavailable, ExitCode, ModelInvalid
-from localspec.models.index import marked, read_disk, recent_disk
-from localspec.models.library import Sections, absolute, find, meant
-from localspec.models.model import Model
-from localspec.protocol.messages import LoadedModel, ModelDescription, ModelList, ModelLoad
+from localspec.errors import DaemonUnavailable, ExitCode
+from localspec.models.index import read_disk
+from localspec.models.library import Sections, absolute
+from localspec.protocol.messages import LoadedModel, ModelList, ModelLoad
 from localspec.protocol.options import Options, check_value
 from localspec.wording import one_line, size
 
@@ -60,25 +59,6 @@ def list_(
     return ExitCode.OK
 
 
-@app.command(help_epilogue=examples("localspec models show qwen2.5-coder:0.5b"))
-def show(model: Annotated[str, Parameter(completer=completers.listed)], /, *, as_json: AsJson = False) -> int:
-    """Show the facts of one model: its paths, its header, and the memory that it needs.
-
-    Parameters
-    ----------
-    model
-        A name of `localspec models list` or the beginning of one, or a path.
-    """
-    config = load_config()
-    found, others = _one(absolute(model), config.model_dirs)
-    needs = listing.memory_of(found, Sections(config).engine(found.path))
-    if as_json:
-        output.json({"model": found, "memory": needs, "others": others})
-    else:
-        listing.show_one(found, needs, others, Sections(config).merged(Options()).model or "")
-    return ExitCode.OK
-
-
 @app.command(
     usage=arguments("models load", "[MODEL]"),
     help_epilogue=examples("localspec models load -m qwen2.5-coder:0.5b --keep-alive 3600"),
@@ -109,7 +89,7 @@ def load(
     wanted = ModelFlags(model=model, draft=draft, backend=backend).options()
 
     async def ask(client: Client) -> LoadedModel:
-        printer = output.Printer()
+        printer = Printer()
         try:
             stream = client.load(
                 wanted.model,
@@ -161,33 +141,15 @@ def _find() -> ModelList:
     """The models that this shell finds."""
     with output.progressing("reading the models on this disk"):
         disk = read_disk(load_config().model_dirs)
-    return ModelList(_described(disk.found), tuple(disk.stores))
+    return ModelList(listing.describe_all(disk.found), tuple(disk.stores))
 
 
-def _described(models: Sequence[Model]) -> tuple[ModelDescription, ...]:
-    """The descriptions of models, with those marked that a daemon has loaded."""
-    try:
-        loaded = answer.remote(lambda client: client.status(), start=False).models
-    except DaemonUnavailable:
-        loaded = ()
-    return marked(models, {(each.path, each.backend): each.placement for each in loaded})
-
-
-def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list[ModelDescription]]:
-    """The model of a name, broken or not, and others that the name may mean; raises :class:`ModelError`."""
-    with output.progressing("reading the models on this disk"):
-        known = recent_disk(model_dirs).found
-    found = [each.description for each in meant(name, known)]
-    try:
-        model = find(name, model_dirs)
-    except ModelInvalid:
-        if found:
-            return found[0], []
-        raise
-    same = next((each for each in known if each.place == model.place), model)
-    return _described([same])[0], [each for each in found if each != same.description]
-
-
+app.command(
+    "localspec.cli.show:show",
+    name="show",
+    help="Show the facts of one model: its paths, its header, and the memory that it needs.",
+    help_epilogue=examples("localspec models show qwen2.5-coder:0.5b"),
+)
 app.command(
     "localspec.cli.pull:pull",
     name="pull",

@@ -1,4 +1,4 @@
-"""All output to stdout and stderr, and the exit code of a finished request."""
+"""All output to stdout and stderr."""
 
 from __future__ import annotations
 
@@ -17,24 +17,21 @@ from typing import Any, Literal
 import msgspec
 
 from localspec.cli.wrap import Lines
-from localspec.errors import ExitCode, InvalidOptions, LocalspecError
-from localspec.protocol.requests import Delta, Message, Result
+from localspec.errors import InvalidOptions, LocalspecError
 from localspec.wording import (
-    counted,
     one_line,
     printable,
-    shortened,
     size,
-    stats_lines,
     underway,
-    untemplated,
 )
 
-_line_is_open = False
+line_is_open = False
 """True if the last output to stdout, or a terminal's echo, did not end its line"""
 NOT_ASCII = re.compile("[^\x00-\x7f]+")
 NARROWEST = 64
 """characters of a terminal that a table fits into"""
+EXAMPLES = "Examples:\n"
+PATIENCE_S = 1.0
 ANSWERS = {"y": True, "yes": True, "n": False, "no": False}
 
 
@@ -50,7 +47,7 @@ def _is_utf8() -> bool:
 
 def write(text: str) -> None:
     """Write text to stdout and flush; on a terminal without control characters."""
-    global _line_is_open
+    global line_is_open
     if sys.stdout is None:
         raise LocalspecError("stdout is closed", "Leave stdout open, or redirect it to a file.")
     text = harmless(text) if is_terminal() else text
@@ -64,7 +61,7 @@ def write(text: str) -> None:
             f"stdout cannot be written: {error.strerror}", "Redirect it to a file on a disk with free space."
         ) from None
     if text:
-        _line_is_open = not text.endswith("\n")
+        line_is_open = not text.endswith("\n")
 
 
 def harmless(text: str) -> str:
@@ -121,13 +118,13 @@ def table(
 
 def note(text: str) -> None:
     """Write a line to stderr, for the user; nothing if stderr is closed."""
-    global _line_is_open
+    global line_is_open
     text = harmless(text)
     with contextlib.suppress(OSError, AttributeError):
-        if _line_is_open and _are_seen_together():
+        if line_is_open and _are_seen_together():
             # To stderr: a pipe or a file of stdout alone gets the model's text only.
             text = "\n" + text
-            _line_is_open = False
+            line_is_open = False
         lines = Lines(lambda: os.get_terminal_size(sys.stderr.fileno()).columns)
         sys.stderr.write((lines.add(text) + lines.end() if sys.stderr.isatty() else text) + "\n")
         sys.stderr.flush()
@@ -166,14 +163,14 @@ def is_terminal() -> bool:
 
 def end_line() -> None:
     """On a terminal, end the line that was being written."""
-    if _line_is_open and is_terminal():
+    if line_is_open and is_terminal():
         write("\n")
 
 
 def interrupted() -> None:
     """End the line after Ctrl-C, which a terminal shows as ^C."""
-    global _line_is_open
-    _line_is_open = True
+    global line_is_open
+    line_is_open = True
     end_line()
 
 
@@ -211,32 +208,6 @@ def agrees(question: str, *, otherwise: bool = False) -> bool:
         if not line or word in ANSWERS:
             return ANSWERS.get(word, False)
         note("Answer y or n.")
-
-
-def context_full(result: Result) -> str:
-    """A sentence that says how to enlarge the context, if the model was trained for more."""
-    from localspec.config import load_config
-    from localspec.models.library import find
-
-    full = "the answer was cut short: the context is full"
-    n_ctx = result.prompt_tokens + result.completion_tokens - 1  # the last token is not in the context
-    try:
-        trained = find(result.model, load_config().model_dirs).description.context
-    except LocalspecError:  # removed since, or its name stands for several
-        trained = None
-    if trained is None:
-        return f"{full} ({n_ctx:,} tokens)."
-    if trained <= n_ctx:
-        return f"{full}; this model has at most {trained:,} tokens of context."
-    return f"{full}. Enlarge it: `localspec config set n_ctx N`, with N up to {trained}."
-
-
-ENDINGS = {
-    "cancelled": "the answer was cut short: the daemon was stopped. Ask again; the next command starts it.",
-    "deadline": "the answer was cut short: its deadline has passed. Ask for fewer tokens.",
-}
-"""notes for endings that the text does not show"""
-PATIENCE_S = 1.0
 
 
 class Progress:
@@ -336,130 +307,6 @@ def progressing(what: str) -> Iterator[Callable[[str, float], None]]:
         yield progress.update
     finally:
         progress.stop()
-
-
-class Printer:
-    """Prints one answer while it is generated, in the requested form."""
-
-    def __init__(
-        self, *, as_json: bool = False, events: bool = False, stats: bool = False, prose: bool = False
-    ) -> None:
-        self._json, self._events, self._stats = as_json, events, stats
-        self._lines = Lines(lambda: os.get_terminal_size(sys.stdout.fileno()).columns) if prose else None
-        self._progress = Progress()
-        self.follow: Callable[[Delta], str] = lambda delta: "writing a call"
-        """takes each piece of an answer, and returns what is shown of a call"""
-        self.loaded_s = 0.0
-        """seconds until the model was loaded; 0: it was"""
-        self.partial: Result | None = None
-        """the answer so far when it was interrupted"""
-        self.messages: list[Message] = []
-        """a conversation with tools, which is printed with the JSON result"""
-        self.held: str | None = None
-        """the beginning of an answer that may be a call in JSON; None: the answer is printed as it comes"""
-
-    def progress(self, what: str, fraction: float) -> None:
-        if not (self._events and is_terminal()):  # there the events show the progress
-            self._progress.update("reading the prompt" if what == "prefill" else what, fraction)
-        if self._events:
-            json({"event": "progress", "stage": what, "fraction": fraction})
-
-    def delta(self, delta: Delta) -> None:
-        call = self.follow(delta)
-        if delta.channel != "answer" and not self._events:
-            self._write_wrapped("", is_end=True)
-            end_line()  # the live line takes the place of what is there
-            self._progress.update("thinking" if delta.channel == "thinking" else call, None)
-            return
-        self._progress.stop()
-        if self._events:
-            shown = {"text": delta.text, "tokens": delta.tokens, "channel": delta.channel, "call": delta.call}
-            json({"event": "delta", **{name: value for name, value in shown.items() if value is not None}})
-        elif not self._json and delta.text and delta.channel == "answer":
-            self._write(delta.text)
-
-    def _write(self, text: str) -> None:
-        if self.held is not None:
-            self.held = text = self.held + text
-            if text.lstrip()[:1] in ("", "{", "`"):
-                return
-            self.held = None
-        self._write_wrapped(text)
-
-    def _write_wrapped(self, text: str, *, is_end: bool = False) -> None:
-        """Write prose on a terminal in lines that end between words; ``is_end``: also the last word."""
-        if self._lines is not None and is_terminal():
-            if not _line_is_open:
-                self._lines.start_line()
-            text = self._lines.add(harmless(text)) + (self._lines.end() if is_end else "")
-        write(text)
-
-    def degraded(self, source: str, to: str, reason: str) -> None:
-        if self._events:
-            json({"event": "degraded", "from": source, "to": to, "reason": reason})
-        else:
-            self._write_wrapped("", is_end=True)
-            note(f"localspec: the proposer {source} failed ({reason}); going on with {to}.")
-
-    def result(self, result: Result) -> ExitCode:
-        """The end of the answer; returns the exit code."""
-        self.close()
-        self._print(result)
-        end_line()
-        if remark := shortened(result):
-            note(f"localspec: {remark}.")
-        if result.stats.untemplated:
-            note(f"localspec: {untemplated(result.model)}. Use --raw, or a model with a template.")
-        if result.finish_reason == "context_full":
-            note(f"localspec: {context_full(result)}")
-        elif result.finish_reason in ENDINGS:
-            note(f"localspec: {ENDINGS[result.finish_reason]}")
-        elif result.finish_reason == "length" and not result.completion_tokens:
-            was = "was" if result.prompt_tokens == 1 else "were"
-            read = f"{counted(result.prompt_tokens, 'token')} of the prompt {was} read"
-            note(f"localspec: no text was generated, because max_tokens is 0 ({read}).")
-        elif not result.text:
-            note("localspec: the answer is empty.")
-        if self._stats:
-            note(stats_lines(result, self.loaded_s))
-        endings = {"cancelled": ExitCode.UNAVAILABLE, "deadline": ExitCode.BUSY}
-        return endings.get(result.finish_reason, ExitCode.OK)
-
-    def calls(self) -> None:
-        """The end of an answer that calls tools: more is printed after it."""
-        self._progress.stop()
-        self._write_wrapped("", is_end=True)
-        if _line_is_open and not (self._json or self._events):
-            write("\n")
-
-    def interrupted(self) -> ExitCode:
-        """End an interrupted answer: print its JSON and statistics so far, if requested."""
-        self.close()
-        interrupted()
-        if self.partial is not None:
-            self._print(self.partial)
-            if self._stats:
-                note(stats_lines(self.partial, self.loaded_s))
-        return ExitCode.INTERRUPTED
-
-    def _print(self, result: Result) -> None:
-        """Print the result as JSON, if requested."""
-        shown = msgspec.to_builtins(result)
-        if self.messages:
-            shown["messages"] = self.messages
-        if self._events:
-            json({"event": "result", **shown})
-        elif self._json:
-            json(shown)
-
-    def close(self) -> None:
-        """Stop the progress line, and write what was held."""
-        self._progress.stop()
-        held, self.held = self.held, None
-        self._write_wrapped(held or "", is_end=True)
-
-
-EXAMPLES = "Examples:\n"
 
 
 def examples(*lines: str) -> str:

@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from localspec.cli import output
 from localspec.cli.flags import AsJson, ModelFlags, ModelName
+from localspec.engine.load import choose_here, room_for
 from localspec.errors import ExitCode
 from localspec.models.index import read_disk
 from localspec.models.library import Sections
+from localspec.models.model import Model
 from localspec.models.pair import Candidate, chosen, judged
 from localspec.protocol.options import check_value
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import counted, one_line, size
-
-if TYPE_CHECKING:
-    from localspec.models.model import Model
 
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "accepted", "time saved", "why")
 STYLES = {"exact": "green", "compatible": "yellow", "refused": "red"}
@@ -55,8 +54,6 @@ def pair(model: ModelName = None, *, n_ctx: int | None = None, as_json: AsJson =
 
 def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate]]:
     """The target, and all other models as its candidates; raises :class:`ModelError`."""
-    from localspec.engine.load import choose_here, room_for
-
     if n_ctx is not None:
         check_value(
             EngineConfig, "n_ctx", n_ctx, said="--n-ctx", remedy="See `localspec models pair --help`."

@@ -14,8 +14,13 @@ from cyclopts import Parameter
 
 from localspec.cli import answer, completers, output
 from localspec.cli.flags import AsJson
+from localspec.client import Client
 from localspec.config import change, load_config
 from localspec.errors import INSTALL_MLX, DaemonUnavailable, ExitCode, InvalidOptions, ModelError
+from localspec.hub import records
+from localspec.hub.choice import Choice, expected_speed, parse_name, planned, propose_model
+from localspec.hub.pull import carry_out, from_index, obtain, plan, room
+from localspec.hub.records import Pulled
 from localspec.models.catalogue import CATALOGUE, DEFAULT
 from localspec.models.index import read_disk
 from localspec.models.library import is_here
@@ -25,9 +30,7 @@ from localspec.models.pair import is_apple_silicon
 from localspec.wording import counted, one_line, printable, size
 
 if TYPE_CHECKING:
-    from localspec.client import Client
-    from localspec.hub.choice import Choice
-    from localspec.hub.records import Pulled
+    from cyclopts.completion import CompletionContext
 
 
 @Parameter(name="*")
@@ -68,9 +71,6 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
         A name of the catalogue, such as qwen2.5-coder:1.5b; or ORG/NAME[:QUANTISATION] of the hub.
         Without one, a model for this machine and its draft model are proposed.
     """
-    from localspec.hub.choice import parse_name
-    from localspec.hub.pull import from_index, obtain, plan
-
     if flags.mlx and flags.file is not None:
         raise InvalidOptions("--mlx cannot be combined with --file", "Give one of them.")
     memory_mb = load_config().daemon.memory_mb
@@ -125,9 +125,6 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     """Propose a model for this machine, with its draft model; returns the names of those to download, none
     where both are here, or None if the user does not agree. Raises :class:`InvalidOptions` where no question
     is possible."""
-    from localspec.hub.choice import expected_speed, planned, propose_model
-    from localspec.hub.pull import room
-
     there, dirs = None, load_config().model_dirs
     if has_device_code("gguf") and not is_apple_silicon():
         from localspec.backends.llama_cpp.native import free_bytes
@@ -172,8 +169,6 @@ def _listed(plan: Choice) -> str:
 def fetch(plan: Choice, *notes: str) -> None:
     """Download with progress. Print these notes, the choice and its reason when the first bytes are here, so
     that of a source that cannot be reached only the error is seen; after Ctrl-C, the command to resume."""
-    from localspec.hub.pull import carry_out
-
     so_far = plan.so_far
     some = f" {size(so_far)} of it are already downloaded." if so_far else ""
     news = [
@@ -213,8 +208,6 @@ def _again(plan: Choice) -> str:
 def _draft_for(target: Choice, flags: PullFlags) -> Choice | None:
     """The draft model that the catalogue has for this repository; that there is none is reported only with
     --draft."""
-    from localspec.hub.pull import from_index
-
     if flags.draft is False:
         return None
     alike = (each.draft for each in CATALOGUE.values() if each.repo == target.model.repo)
@@ -235,8 +228,13 @@ def _wants(small: Choice, flags: PullFlags) -> bool:
     return output.agrees(f"{offer}. Download it too?")
 
 
+def complete_pulled(_context: CompletionContext) -> list[str]:
+    """The names of models that `models pull` downloaded."""
+    return completers.typeable({each.name for each in records.read()})
+
+
 def remove(
-    name: Annotated[str, Parameter(completer=completers.pulled)],
+    name: Annotated[str, Parameter(completer=complete_pulled)],
     /,
     *,
     yes: bool = False,
@@ -254,16 +252,14 @@ def remove(
     yes
         Do not ask.
     """
-    from localspec.hub.records import find, remove
-
-    pulled = find(name, load_config().model_dirs)
+    pulled = records.find(name, load_config().model_dirs)
     names = ", ".join(sorted({each.name for each in pulled}))
     total = sum(file.size for each in pulled for file in each.files)
     if not yes and not output.confirms(f"Remove {names} ({size(total)}) from {pulled[0].cache}?"):
         output.note("Nothing was removed.")
         return ExitCode.ERROR
     _unload(pulled)
-    freed = remove(pulled)
+    freed = records.remove(pulled)
     if as_json:
         output.json({"removed": [each.name for each in pulled], "freed_bytes": freed})
     else:

@@ -8,6 +8,7 @@ from cyclopts import App, Parameter
 
 from localspec.cli import output
 from localspec.cli.output import examples
+from localspec.ranks import rpc
 
 app = App(
     name="rpc",
@@ -24,8 +25,6 @@ def serve(address: Annotated[str, Parameter(allow_leading_hyphen=True)], /) -> N
     address
         HOST:PORT of this machine in a private network, or 127.0.0.1:PORT behind a tunnel.
     """
-    from localspec.ranks import rpc
-
     rpc.serve(address, _show)
 
 

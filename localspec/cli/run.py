@@ -16,16 +16,20 @@ from msgspec.structs import replace
 from localspec.cli import answer
 from localspec.cli.completers import sessions
 from localspec.cli.flags import SAMPLING, ModelFlags
-from localspec.cli.output import Printer, agrees, can_ask, note
-from localspec.config import Config, load_config
+from localspec.cli.output import agrees, can_ask, note
+from localspec.cli.printer import Printer
+from localspec.client import Client
+from localspec.config import load_config
 from localspec.errors import ContextExceeded, InvalidOptions, LocalspecError
-from localspec.models.catalogue import CATALOGUE
+from localspec.hub.default import LARGER, LATER, QUESTION, TOY, Missing, missing
+from localspec.models.catalogue import AUTO, CATALOGUE
+from localspec.models.library import is_here
 from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.requests import ChatPrompt, Delta, FimPrompt, Message, Request, Result, TextPrompt
 from localspec.wording import pairing_line
 
 if TYPE_CHECKING:
-    from localspec.client import Client
+    from localspec.hub.choice import Choice
 
 NO_FLAGS = ModelFlags()
 LONGEST_CHECKED = 4000
@@ -180,12 +184,14 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats, prose=prose)
 
     def local() -> Result:
+        from localspec.cli.local import answer_here  # loads the engine
+
         prompt = TextPrompt(text) if how.raw else ChatPrompt(how.messages(text))
-        return answer.local(Request(prompt=prompt, options=constrained), flags.config(), printer)
+        return answer_here(Request(prompt=prompt, options=constrained), flags.config(), printer)
 
     async def ask(client: Client) -> Result:
         if how.tools:
-            from localspec.cli.tools import Terminal, opened
+            from localspec.cli.tools import Terminal, opened  # loads all families of markup
 
             printer.messages.extend(how.messages(text))
             async with opened(how.tools) as box:
@@ -222,12 +228,9 @@ def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_F
     printer = Printer(as_json=how.json, stats=how.stats)
 
     def local() -> Result:
-        from localspec.completion.finishing import finished
-        from localspec.completion.gap import Gap
+        from localspec.cli.local import complete_here  # loads the engine
 
-        source = "run" if prompt.path is None else f"file:{prompt.path}"
-        request = Request(prompt=prompt, options=options, source=source, priority="completion")
-        result = finished(answer.local(request, flags.config(), printer, whole=True), Gap.of(prompt))
+        result = complete_here(prompt, options, flags.config(), printer)
         printer.delta(Delta(result.text, ()))
         return result
 
@@ -267,43 +270,33 @@ def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:
     ``yes`` without one. ``quiet``: no question, as a program reads the output. Where it cannot be downloaded,
     one line says why, and the bundled model answers."""
     config = load_config()
-    model = options.model or config.options.model or "auto"
-    if model != "auto":  # without loading all that reads models
-        if yes and config.auto_pull != "off":
-            _pull_named(model, config)
+    model = options.model or config.options.model or AUTO
+    if model != AUTO:
+        may_pull = yes and config.auto_pull != "off" and model in CATALOGUE
+        if may_pull and not is_here(model, config.model_dirs):
+            Missing(agreed=True, name=model).obtain(_fetch)
         return
-    from localspec.hub.default import LARGER, LATER, QUESTION, TOY, missing
-
     wanted = missing(options, yes=yes)
     if wanted is None:
         return
-    if not wanted.agreed:
-        if wanted.refused or quiet or not can_ask():
-            note(f"localspec: {TOY}")
-            return
-        if not agrees(QUESTION, otherwise=True):
-            wanted.decline()
-            note(LATER)
-            return
-    from localspec.cli.pull import fetch
-
+    if not wanted.agreed and (wanted.refused or quiet or not can_ask()):
+        note(f"localspec: {TOY}")
+        return
+    if not wanted.agreed and not agrees(QUESTION, otherwise=True):
+        wanted.decline()
+        note(LATER)
+        return
     try:
-        wanted.obtain(fetch)
+        wanted.obtain(_fetch)
+        note(LARGER)
     except LocalspecError as error:
         note(f"localspec: the bundled model answers: {error.message}.")
-        return
-    note(LARGER)
 
 
-def _pull_named(model: str, config: Config) -> None:
-    """Download a model of the catalogue that is named and not here."""
-    from localspec.models.library import is_here
+def _fetch(plan: Choice, *notes: str) -> None:
+    from localspec.cli.pull import fetch  # loads the hub's client
 
-    if model in CATALOGUE and not is_here(model, config.model_dirs):
-        from localspec.cli.pull import fetch
-        from localspec.hub.pull import from_index, obtain
-
-        obtain(from_index(CATALOGUE[model]), fetch)
+    fetch(plan, *notes)
 
 
 def _prompt(argument: str, how: RunFlags) -> str:

@@ -8,21 +8,20 @@ import termios
 from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from localspec.agent import loop
 from localspec.agent.loop import CANCELLED, Consent, Made, Toolbox, Writing, servers_in
 from localspec.agent.server import ToolError
 from localspec.cli.answer import show
-from localspec.cli.output import Printer, failure, note
+from localspec.cli.output import failure, note
+from localspec.cli.printer import Printer
+from localspec.client import Client, Stream
 from localspec.errors import EngineError, LocalspecError
 from localspec.protocol.messages import CallResult, Instead
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Delta, Message, Result
 from localspec.tools.words import ask_in_words, limit_to_words, may_be_json
-
-if TYPE_CHECKING:
-    from localspec.client import Client, Stream
 
 CONSENTS: dict[str, Consent] = {
     **{"y": "yes", "yes": "yes", "n": "no", "no": "no", "a": "always", "always": "always"}

@@ -11,6 +11,7 @@ from importlib import metadata
 
 import msgspec
 
+from localspec.backends.base import Span
 from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
 from localspec.models.model import model_at
 from localspec.protocol.jsonrpc import shortened
@@ -47,14 +48,12 @@ def look_at(backend: str) -> Report:
 
 def _llama_cpp() -> Report:
     """Compute one token of the bundled draft model."""
-    from localspec.backends.base import Span
-    from localspec.backends.llama_cpp import native
-    from localspec.backends.llama_cpp.backend import LlamaCppBackend
+    from localspec.backends.llama_cpp import backend, native
 
     gpus = (f"{gpu.name}, {size(native.free_of(each))} free" for each, gpu in native.list_gpus().items())
     path = bundled_model(BUNDLED_DRAFT)
     if path.exists():  # the check of the bundled models reports a missing one
-        model = LlamaCppBackend(model_at(path), EngineConfig(n_ctx=64, parallel=1, threads=1))
+        model = backend.LlamaCppBackend(model_at(path), EngineConfig(n_ctx=64, parallel=1, threads=1))
         model.forward([Span(model.open(), [0], 1)]).argmax()
         model.free()
     return Report(versions=f"llama-cpp-python {native.version()}", device="; ".join(gpus) or CPU)

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from localspec.agent import loop, server
 from localspec.agent.loop import Consent, Made, Toolbox, Writing, converse, servers_in
 from localspec.agent.server import ToolError
-from localspec.cli.output import Printer
+from localspec.cli.printer import Printer
 from localspec.cli.tools import Terminal
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError

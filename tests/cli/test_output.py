@@ -10,7 +10,7 @@ import msgspec
 import pexpect
 import pytest
 
-from localspec.cli.output import Printer
+from localspec.cli.printer import Printer
 from localspec.protocol.messages import Pairing
 from localspec.protocol.requests import ProposerStats, Result, Stats
 from localspec.wording import pairing_line, stats_lines
@@ -137,7 +137,7 @@ def test_what_takes_a_moment_shows_nothing() -> None:
 
 EVENTS = """
 import sys
-from localspec.cli.output import Printer
+from localspec.cli.printer import Printer
 from localspec.protocol.requests import Delta
 sys.stdout = open(sys.argv[1], "w") if sys.argv[1:] else sys.stdout
 printer = Printer(events=True)

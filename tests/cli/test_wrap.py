@@ -7,7 +7,7 @@ import sys
 import pexpect
 import pytest
 
-from localspec.cli.output import Printer
+from localspec.cli.printer import Printer
 from localspec.cli.wrap import Lines
 from localspec.protocol.requests import Delta
 from tests.waiting import DEADLINE_S
@@ -56,7 +56,7 @@ def test_a_window_may_become_narrower(piece: str) -> None:
 
 
 PRINT = """
-from localspec.cli.output import Printer
+from localspec.cli.printer import Printer
 from localspec.protocol.requests import Delta
 printer = Printer(prose=True)
 for text in ("Hello \\x1b[1mout", " there, all of ", "you"):

@@ -34,7 +34,7 @@ COMMANDS = re.compile(
 OWN = b"\x1b[2J"
 
 CHUNKS = """
-from localspec.cli.output import Printer
+from localspec.cli.printer import Printer
 from localspec.protocol.requests import Delta
 printer = Printer()
 for character in {text!r}:

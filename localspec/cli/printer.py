@@ -1,0 +1,160 @@
+"""One answer printed while it is generated, and the exit code of its end."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from localspec.cli import output
+from localspec.cli.wrap import Lines
+from localspec.config import load_config
+from localspec.errors import ExitCode, LocalspecError
+from localspec.models.library import find
+from localspec.protocol.requests import Delta, Message, Result
+from localspec.wording import counted, shortened, stats_lines, untemplated
+
+ENDINGS = {
+    "cancelled": "the answer was cut short: the daemon was stopped. Ask again; the next command starts it.",
+    "deadline": "the answer was cut short: its deadline has passed. Ask for fewer tokens.",
+}
+"""notes for endings that the text does not show"""
+
+
+def context_full(result: Result) -> str:
+    """A sentence that says how to enlarge the context, if the model was trained for more."""
+    full = "the answer was cut short: the context is full"
+    n_ctx = result.prompt_tokens + result.completion_tokens - 1  # the last token is not in the context
+    try:
+        trained = find(result.model, load_config().model_dirs).description.context
+    except LocalspecError:  # removed since, or its name stands for several
+        trained = None
+    if trained is None:
+        return f"{full} ({n_ctx:,} tokens)."
+    if trained <= n_ctx:
+        return f"{full}; this model has at most {trained:,} tokens of context."
+    return f"{full}. Enlarge it: `localspec config set n_ctx N`, with N up to {trained}."
+
+
+class Printer:
+    """Prints one answer while it is generated, in the requested form."""
+
+    def __init__(
+        self, *, as_json: bool = False, events: bool = False, stats: bool = False, prose: bool = False
+    ) -> None:
+        self._json, self._events, self._stats = as_json, events, stats
+        self._lines = Lines(lambda: os.get_terminal_size(sys.stdout.fileno()).columns) if prose else None
+        self._progress = output.Progress()
+        self.follow: Callable[[Delta], str] = lambda delta: "writing a call"
+        """takes each piece of an answer, and returns what is shown of a call"""
+        self.loaded_s = 0.0
+        """seconds until the model was loaded; 0: it was"""
+        self.partial: Result | None = None
+        """the answer so far when it was interrupted"""
+        self.messages: list[Message] = []
+        """a conversation with tools, which is printed with the JSON result"""
+        self.held: str | None = None
+        """the beginning of an answer that may be a call in JSON; None: the answer is printed as it comes"""
+
+    def progress(self, what: str, fraction: float) -> None:
+        if not (self._events and output.is_terminal()):  # there the events show the progress
+            self._progress.update("reading the prompt" if what == "prefill" else what, fraction)
+        if self._events:
+            output.json({"event": "progress", "stage": what, "fraction": fraction})
+
+    def delta(self, delta: Delta) -> None:
+        call = self.follow(delta)
+        if delta.channel != "answer" and not self._events:
+            self._write_wrapped("", is_end=True)
+            output.end_line()  # the live line takes the place of what is there
+            self._progress.update("thinking" if delta.channel == "thinking" else call, None)
+            return
+        self._progress.stop()
+        if self._events:
+            shown = {"text": delta.text, "tokens": delta.tokens, "channel": delta.channel, "call": delta.call}
+            present = {name: value for name, value in shown.items() if value is not None}
+            output.json({"event": "delta", **present})
+        elif not self._json and delta.text and delta.channel == "answer":
+            self._write(delta.text)
+
+    def _write(self, text: str) -> None:
+        if self.held is not None:
+            self.held = text = self.held + text
+            if text.lstrip()[:1] in ("", "{", "`"):
+                return
+            self.held = None
+        self._write_wrapped(text)
+
+    def _write_wrapped(self, text: str, *, is_end: bool = False) -> None:
+        """Write prose on a terminal in lines that end between words; ``is_end``: also the last word."""
+        if self._lines is not None and output.is_terminal():
+            if not output.line_is_open:
+                self._lines.start_line()
+            text = self._lines.add(output.harmless(text)) + (self._lines.end() if is_end else "")
+        output.write(text)
+
+    def degraded(self, source: str, to: str, reason: str) -> None:
+        if self._events:
+            output.json({"event": "degraded", "from": source, "to": to, "reason": reason})
+        else:
+            self._write_wrapped("", is_end=True)
+            output.note(f"localspec: the proposer {source} failed ({reason}); going on with {to}.")
+
+    def result(self, result: Result) -> ExitCode:
+        """The end of the answer; returns the exit code."""
+        self.close()
+        self._print(result)
+        output.end_line()
+        if remark := shortened(result):
+            output.note(f"localspec: {remark}.")
+        if result.stats.untemplated:
+            output.note(f"localspec: {untemplated(result.model)}. Use --raw, or a model with a template.")
+        if result.finish_reason == "context_full":
+            output.note(f"localspec: {context_full(result)}")
+        elif result.finish_reason in ENDINGS:
+            output.note(f"localspec: {ENDINGS[result.finish_reason]}")
+        elif result.finish_reason == "length" and not result.completion_tokens:
+            was = "was" if result.prompt_tokens == 1 else "were"
+            read = f"{counted(result.prompt_tokens, 'token')} of the prompt {was} read"
+            output.note(f"localspec: no text was generated, because max_tokens is 0 ({read}).")
+        elif not result.text:
+            output.note("localspec: the answer is empty.")
+        if self._stats:
+            output.note(stats_lines(result, self.loaded_s))
+        endings = {"cancelled": ExitCode.UNAVAILABLE, "deadline": ExitCode.BUSY}
+        return endings.get(result.finish_reason, ExitCode.OK)
+
+    def calls(self) -> None:
+        """The end of an answer that calls tools: more is printed after it."""
+        self._progress.stop()
+        self._write_wrapped("", is_end=True)
+        if output.line_is_open and not (self._json or self._events):
+            output.write("\n")
+
+    def interrupted(self) -> ExitCode:
+        """End an interrupted answer: print its JSON and statistics so far, if requested."""
+        self.close()
+        output.interrupted()
+        if self.partial is not None:
+            self._print(self.partial)
+            if self._stats:
+                output.note(stats_lines(self.partial, self.loaded_s))
+        return ExitCode.INTERRUPTED
+
+    def _print(self, result: Result) -> None:
+        """Print the result as JSON, if requested."""
+        shown = msgspec.to_builtins(result)
+        if self.messages:
+            shown["messages"] = self.messages
+        if self._events:
+            output.json({"event": "result", **shown})
+        elif self._json:
+            output.json(shown)
+
+    def close(self) -> None:
+        """Stop the progress line, and write what was held."""
+        self._progress.stop()
+        held, self.held = self.held, None
+        self._write_wrapped(held or "", is_end=True)
