@@ -27,8 +27,6 @@ T = TypeVar("T")
 STDIN = Path("-")
 LONGEST_TEXT = 16 << 20
 """bytes of a text that is read; the daemon accepts fewer in one message"""
-NO_PATHS = ("auto", "bundled", "none")
-"""names of models that are no paths"""
 
 
 def from_here(options: Options) -> Options:
@@ -40,7 +38,7 @@ def from_here(options: Options) -> Options:
     load_config()
     values = {f: v for f in options.__struct_fields__ if (v := getattr(options, f)) is not None}
     for name in ("model", "draft"):
-        if name in values and values[name] not in NO_PATHS:
+        if name in values:
             values[name] = absolute(values[name])
     if given := values.get("workspace"):
         values["workspace"] = plain(os.path.abspath(os.path.expanduser(given)))

@@ -41,7 +41,7 @@ from localspec.protocol.options import Options
 from localspec.wording import printable
 
 Key = Annotated[str, Parameter(completer=completers.settings)]
-USUAL_EDITORS = ("editor", "nano", "vim", "vi", "notepad")
+USUAL_EDITORS = ("editor", "nano", "vim")
 app = App(
     name="config",
     help_epilogue=examples("localspec config show", "localspec config set n_ctx 8192"),
@@ -146,7 +146,7 @@ def edit() -> int:
     """Open config.toml in your editor ($VISUAL or $EDITOR); an edit that is not valid is refused."""
     path, copy = config_path(), Path(mkdtemp(prefix="localspec-"), "config.toml")
     before = read_toml(path) or "# All settings: `localspec config show --describe`\n"
-    copy.write_bytes(before.encode())
+    copy.write_text(before, encoding="utf-8")
     try:
         _open_in_editor(copy)
         text = read_toml(copy)
@@ -155,7 +155,7 @@ def edit() -> int:
         if text != before:
             write_file(text)
     except LocalspecError as error:
-        if copy.exists() and not (copy.is_file() and copy.read_bytes() == before.encode()):
+        if copy.is_file() and copy.read_bytes() != before.encode():
             error.remedy = f"{path} is as it was; your edit is kept in {copy}."
         else:
             shutil.rmtree(copy.parent)
@@ -168,28 +168,19 @@ def edit() -> int:
 
 def _open_in_editor(path: Path) -> None:
     """Open a file in the user's editor; raises :class:`LocalspecError` if there is none, or it fails."""
-    variable = next((name for name in ("VISUAL", "EDITOR") if os.environ.get(name, "").strip()), None)
-    found = next((place for name in USUAL_EDITORS if (place := shutil.which(name))), None)
-    first = " (it comes before $EDITOR)" if variable == "VISUAL" else ""
-    remedy = f"Set ${variable or 'EDITOR'}{first} to the command of your editor, such as nano."
-    if variable is None and found is None:
-        raise LocalspecError(
-            f"no editor was found: none of {', '.join(USUAL_EDITORS)} is on the PATH", remedy
-        )
+    named = next((text for name in ("VISUAL", "EDITOR") if (text := os.environ.get(name, "").strip())), "")
+    editor = named or next(filter(shutil.which, USUAL_EDITORS), "vi")
+    remedy = "Set $VISUAL, or else $EDITOR, to the command of your editor, such as nano."
     # Ctrl-C is for the editor. SIG_IGN would be inherited by it.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
-        command = shlex.split(os.environ[variable]) if variable else [str(found)]
-        code = subprocess.run([*command, str(path)], check=False).returncode
+        code = subprocess.run([*shlex.split(editor), str(path)], check=False).returncode
     except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else error
-        raise LocalspecError(
-            f"{os.environ[variable] if variable else found} cannot be run: {reason}", remedy
-        ) from None
+        raise LocalspecError(f"the editor {editor} cannot be run: {error}", remedy) from None
     finally:
         signal.signal(signal.SIGINT, before)
     if code:
-        raise LocalspecError(f"{command[0]} failed with exit code {code}", remedy)
+        raise LocalspecError(f"{editor} failed with exit code {code}.", remedy)
 
 
 def _toml(value: object) -> str:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -236,48 +237,29 @@ def logs(
         Continue with new lines until Ctrl-C.
     """
     log = home.log_path()
-    position = _bytes(log)
-    last = _last(lines, position)
-    if not last and not log.exists():
+    read = _follow(log)
+    older = [path.read_bytes() for path in reversed(home.older_logs()) if path.exists()]
+    text = b"".join(older) + next(read)
+    if not text:
         output.note(f"There is no log yet: {log} is written when a client or the service starts the daemon.")
-    for line in last:
-        output.write(printable(f"{line}\n"))
+    last = text.decode(errors="replace").split("\n")[:-1][-lines:] if lines else []
+    output.write(printable("".join(f"{line}\n" for line in last)))
     while follow:
-        position = _go_on(log, position)
+        output.write(printable(next(read).decode(errors="replace")))
         time.sleep(LOOK_S)
     return ExitCode.OK
 
 
-def _last(count: int, end: int) -> list[str]:
-    """The last lines before byte ``end``, if needed also from the older logs."""
-    found: list[str] = []
-    for path in (home.log_path(), *home.older_logs()):
-        if len(found) >= count:
-            break
-        if path.exists():
-            text = path.read_bytes()[: end if path == home.log_path() else None]
-            found = text.decode(errors="replace").removesuffix("\n").split("\n") + found if text else found
-    return found[-count:] if count > 0 else []
-
-
-def _go_on(log: Path, position: int) -> int:
-    """Write the complete lines after ``position``; return the next position. A shortened log is read anew."""
-    end = _bytes(log)
-    if end < position:
-        position = 0
-    if end > position:
-        with open(log, "rb") as file:
+def _follow(log: Path) -> Iterator[bytes]:
+    """The complete lines of a log, then at each step those that came; a shortened log is read anew."""
+    position = 0
+    while True:
+        text = b""
+        with contextlib.suppress(FileNotFoundError), log.open("rb") as file:
+            if position > log.stat().st_size:
+                position = 0
             file.seek(position)
             text = file.read()
-        # A line that is being written is shown when it is complete.
         whole = text[: text.rfind(b"\n") + 1]
-        output.write(printable(whole.decode(errors="replace")))
         position += len(whole)
-    return position
-
-
-def _bytes(log: Path) -> int:
-    try:
-        return log.stat().st_size
-    except FileNotFoundError:
-        return 0
+        yield whole

@@ -171,7 +171,7 @@ def test_the_file_is_edited(cli: Cli, tmp_path: Path, copies: Path) -> None:
         ('printf "[engine]\\nn_ctx = -1\\n" > "$1"', "engine.n_ctx takes a whole number", True),
         ('printf "" > "$1"', "the edited file is empty", True),
         ('rm "$1"', "the edited file is empty", False),
-        ('rm "$1"; mkdir "$1"', "is not a regular file", True),
+        ('rm "$1"; mkdir "$1"', "is not a regular file", False),
         ("exit 3", "failed with exit code 3", False),
         ('echo "# more" >> "$1"; kill -9 $$', "failed with exit code -9", True),
         ('printf "\\377" > "$1"', "cannot be read", True),
@@ -191,12 +191,10 @@ def test_an_edit_that_fails_changes_nothing_and_is_kept(
 def test_an_editor_that_is_missing_is_named(cli: Cli, copies: Path, command: str) -> None:
     cli.environment["EDITOR"] = command
     done = cli("config", "edit")
-    assert done.returncode == 1 and "Set $EDITOR" in done.stderr and not list(copies.iterdir())
-    cli.environment["VISUAL"] = command
-    assert "Set $VISUAL" in cli("config", "edit").stderr
-    del cli.environment["VISUAL"]
+    assert done.returncode == 1 and "$EDITOR" in done.stderr and not list(copies.iterdir())
+    assert f"the editor {command} cannot be run" in done.stderr
     cli.environment |= {"EDITOR": " ", "PATH": str(cli.home)}
-    assert "no editor was found" in cli("config", "edit").stderr
+    assert "the editor vi cannot be run" in cli("config", "edit").stderr
 
 
 @pytest.mark.slow
