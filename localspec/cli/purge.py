@@ -81,7 +81,7 @@ def _find_service() -> service.Manager | None:
     with contextlib.suppress(ServiceUnavailable):
         manager = service.this_manager()
         found = service.status(manager, service.daemon_job())
-        return manager if found.installed and found.other_home is None else None
+        return manager if found.installed and not found.other_home else None
     return None
 
 

@@ -83,13 +83,13 @@ def status(*, as_json: AsJson = False) -> int:
         output.json({**msgspec.to_builtins(found), "daemon_pid": pid})
     else:
         output.write(describe(found))
-        if found.other_home is not None:
-            output.note(f"localspec: this service belongs to another home: {found.other_home}.")
+        if found.other_home:
+            output.note("localspec: this service belongs to another home.")
         elif found.installed and not found.current:
             output.note(OUTDATED)
         if pid not in (None, found.pid):
             output.note(f"localspec: the running daemon (pid {pid}) was started by a command.")
-    return ExitCode.OK if found.pid and found.installed and found.other_home is None else ExitCode.UNAVAILABLE
+    return ExitCode.OK if found.pid and found.installed and not found.other_home else ExitCode.UNAVAILABLE
 
 
 def describe(found: Status) -> str:

@@ -116,7 +116,7 @@ def service() -> Iterator[Finding]:
 
 def finding_of(found: Status) -> Finding:
     """A service's status as a finding."""
-    if not found.installed or found.other_home is not None:
+    if not found.installed or found.other_home:
         sentence = "No service is installed for this home: commands start the daemon."
         return Finding("service", "ok", f"{sentence} `localspec service install` starts it at login.")
     if not found.current:

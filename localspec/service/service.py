@@ -20,7 +20,7 @@ import msgspec
 
 from localspec import home, process
 from localspec.client.discovery import Starter
-from localspec.errors import ExitCode, InvalidOptions, ServiceUnavailable
+from localspec.errors import ExitCode, ServiceUnavailable
 
 UNIT = "localspec.service"
 LABEL = "localspec.daemon"
@@ -29,14 +29,10 @@ CALL_S = 60.0
 DEVICES = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
 CARRIED = (*process.PLACES, *process.LISTS, *DEVICES)
 """variables for files, models, libraries, sockets and devices: no secrets, none for a single command"""
-NO_TEXT = re.compile("[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
-"""control characters, and bytes that are no UTF-8: systemd refuses both, a plist the first"""
 NO_MANAGER = (
     "The daemon needs no service: every command that needs it starts it. To have one, log in (or ssh) to a "
     "machine with a systemd for users (su and most containers start none), or on the screen of a Mac."
 )
-HOME = re.compile(r'\b(LOCALSPEC_HOME|XDG_(?:CONFIG|DATA|CACHE|STATE)_HOME)(?:=|</key>\s*<string>)(.*)["<]')
-"""a variable that sets the directories of localspec's own files, in a unit or a plist"""
 TEMPLATE = f"""\
 # Written by `localspec service install`; changes of yours belong into `systemctl --user edit {UNIT}`.
 [Unit]
@@ -73,7 +69,7 @@ WantedBy=default.target
 
 
 class Job(NamedTuple):
-    """A service's command, environment and log, with absolute paths and text that every manager accepts."""
+    """A service's command, environment and log, with absolute paths."""
 
     command: tuple[str, ...]
     environment: dict[str, str]
@@ -81,14 +77,9 @@ class Job(NamedTuple):
 
 
 def daemon_job(environ: Mapping[str, str] = os.environ) -> Job:
-    """The daemon as this command would start it. Raises :class:`InvalidOptions` for control characters."""
+    """The daemon as this command would start it."""
     environment = {name: process.absolute(name, environ[name]) for name in CARRIED if environ.get(name)}
-    job = Job(process.python("localspec.daemon", "--log"), environment, str(home.log_path()))
-    for text in (*job.command, *environment.values(), job.log):
-        if NO_TEXT.search(text):
-            message = f"{ascii(text)} cannot be written to a service's file: it is not text"
-            raise InvalidOptions(message, "Use a path or a value without such characters.")
-    return job
+    return Job(process.python("localspec.daemon", "--log"), environment, str(home.log_path()))
 
 
 def unit(job: Job) -> str:
@@ -240,8 +231,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     installed: bool
     current: bool
     """True if the file is the one that would be installed now"""
-    other_home: str | None
-    """variables of the daemon's home if the service is of another home than this one, else None"""
+    other_home: bool
+    """True if it was installed with another LOCALSPEC_HOME than this one"""
     state: str
     pid: int | None
     log: str
@@ -281,41 +272,35 @@ def uninstall(manager: Manager, job: Job) -> bool:
     Raises :class:`ServiceUnavailable` also if it is that of another home.
     """
     found = _of_this_home(manager, job)
-    home.starter_path().unlink(missing_ok=True)
     if found.installed:
         manager.remove()
+    home.starter_path().unlink(missing_ok=True)
     return found.installed
 
 
 def status(manager: Manager, job: Job) -> Status:
     """The status of the service in its manager."""
-    wanted, state, pid = manager.render(job), *manager.running()
+    state, pid = manager.running()
     installed = manager.path.exists()
     content = manager.path.read_text(encoding="utf-8", errors="replace") if installed else ""
     return Status(
         manager=manager.name,
         file=str(manager.path),
         installed=installed,
-        current=content == wanted,
-        other_home=home_of(content) if installed and home_of(content) != home_of(wanted) else None,
+        current=content == manager.render(job),
+        other_home=installed and not home.starter_path().exists(),
         state=state,
         pid=pid,
         log=job.log,
     )
 
 
-def home_of(content: str) -> str:
-    """The variables in a service's file that set a home; LOCALSPEC_HOME sets all of it."""
-    found = dict(HOME.findall(content))
-    names = ["LOCALSPEC_HOME"] if "LOCALSPEC_HOME" in found else sorted(found)
-    return ", ".join(f"{name}={found[name]}" for name in names) or "the default directories"
-
-
 def _of_this_home(manager: Manager, job: Job) -> Status:
     """The status of the service, which must not be of another home."""
     found = status(manager, job)
-    if found.other_home is not None:
-        ours = home_of(manager.render(job))
-        message = f"the installed service belongs to another home: {found.other_home}; this one is {ours}"
-        raise ServiceUnavailable(message, "Run `localspec service uninstall` with that home first.")
+    if found.other_home:
+        raise ServiceUnavailable(
+            f"{found.file} is the service of another LOCALSPEC_HOME",
+            "Run `localspec service uninstall` with that LOCALSPEC_HOME first, or remove the file.",
+        )
     return found

@@ -67,7 +67,7 @@ WELL = Status(
     file="/u/localspec.service",
     installed=True,
     current=True,
-    other_home=None,
+    other_home=False,
     state="active (running)",
     pid=7,
     log="/l",
@@ -81,7 +81,7 @@ WELL = Status(
         ({"state": "inactive (dead)", "pid": None}, "ok", "inactive", "None"),
         ({"installed": False, "current": False}, "ok", "No service is installed for this home", "None"),
         ({"current": False}, "warning", "another localspec", "`localspec service install`"),
-        ({"other_home": "LOCALSPEC_HOME=/h", "current": False}, "ok", "for this home", "None"),
+        ({"other_home": True, "current": False}, "ok", "for this home", "None"),
         ({"state": "failed (failed), last ended with exit-code"}, "problem", "exit-code", "daemon logs`"),
     ],
 )

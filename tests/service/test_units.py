@@ -7,14 +7,12 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from localspec import home
-from localspec.errors import InvalidOptions
-from localspec.service.service import Job, daemon_job, home_of, plist, unit
+from localspec.service.service import Job, daemon_job, plist, unit
 
 JOB = Job(
     ("/usr/bin/python3", "-m", "localspec.daemon", "--log"),
@@ -101,24 +99,3 @@ def test_what_says_where_files_are_is_carried_and_nothing_else(tmp_path: Path) -
         "PYTHONPATH": os.pathsep.join(("/a", str(Path.cwd() / "b"))),
         "CUDA_VISIBLE_DEVICES": "1,2",
     }
-
-
-@pytest.mark.parametrize("render", [unit, plist])
-@pytest.mark.parametrize(
-    ("environment", "place"),
-    [
-        ({"LOCALSPEC_HOME": "/a b", "HF_HOME": "/a", "XDG_DATA_HOME": "/b"}, "LOCALSPEC_HOME=/a b"),
-        ({"XDG_STATE_HOME": "/c", "XDG_DATA_HOME": "/b"}, "XDG_DATA_HOME=/b, XDG_STATE_HOME=/c"),
-        ({"PYTHONPATH": "/a"}, "the default directories"),
-    ],
-)
-def test_a_home_is_what_says_where_the_files_are(
-    render: Callable[[Job], str], environment: dict[str, str], place: str
-) -> None:
-    assert home_of(render(Job(("python",), environment, "/log"))) == place
-
-
-@pytest.mark.parametrize("value", ["/a\nb", "/a\x07", "/\udcff", "/a\x7f"])
-def test_what_no_file_of_a_service_can_hold_is_refused(value: str) -> None:
-    with pytest.raises(InvalidOptions, match="cannot be written to a service's file"):
-        daemon_job({"LOCALSPEC_HOME": value})
