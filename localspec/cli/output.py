@@ -16,7 +16,6 @@ from typing import Any, Literal
 
 import msgspec
 
-from localspec.cli.wrap import Lines
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.wording import (
     one_line,
@@ -125,8 +124,7 @@ def note(text: str) -> None:
             # To stderr: a pipe or a file of stdout alone gets the model's text only.
             text = "\n" + text
             line_is_open = False
-        lines = Lines(lambda: os.get_terminal_size(sys.stderr.fileno()).columns)
-        sys.stderr.write((lines.add(text) + lines.end() if sys.stderr.isatty() else text) + "\n")
+        sys.stderr.write(text + "\n")
         sys.stderr.flush()
 
 

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Callable
 
 import msgspec
 
 from localspec.cli import output
-from localspec.cli.wrap import Lines
 from localspec.config import load_config
 from localspec.errors import ExitCode, LocalspecError
 from localspec.models.library import find
@@ -41,11 +38,8 @@ def context_full(result: Result) -> str:
 class Printer:
     """Prints one answer while it is generated, in the requested form."""
 
-    def __init__(
-        self, *, as_json: bool = False, events: bool = False, stats: bool = False, prose: bool = False
-    ) -> None:
+    def __init__(self, *, as_json: bool = False, events: bool = False, stats: bool = False) -> None:
         self._json, self._events, self._stats = as_json, events, stats
-        self._lines = Lines(lambda: os.get_terminal_size(sys.stdout.fileno()).columns) if prose else None
         self._progress = output.Progress()
         self.follow: Callable[[Delta], str] = lambda delta: "writing a call"
         """takes each piece of an answer, and returns what is shown of a call"""
@@ -67,7 +61,6 @@ class Printer:
     def delta(self, delta: Delta) -> None:
         call = self.follow(delta)
         if delta.channel != "answer" and not self._events:
-            self._write_wrapped("", is_end=True)
             output.end_line()  # the live line takes the place of what is there
             self._progress.update("thinking" if delta.channel == "thinking" else call, None)
             return
@@ -85,21 +78,12 @@ class Printer:
             if text.lstrip()[:1] in ("", "{", "`"):
                 return
             self.held = None
-        self._write_wrapped(text)
-
-    def _write_wrapped(self, text: str, *, is_end: bool = False) -> None:
-        """Write prose on a terminal in lines that end between words; ``is_end``: also the last word."""
-        if self._lines is not None and output.is_terminal():
-            if not output.line_is_open:
-                self._lines.start_line()
-            text = self._lines.add(output.harmless(text)) + (self._lines.end() if is_end else "")
         output.write(text)
 
     def degraded(self, source: str, to: str, reason: str) -> None:
         if self._events:
             output.json({"event": "degraded", "from": source, "to": to, "reason": reason})
         else:
-            self._write_wrapped("", is_end=True)
             output.note(f"localspec: the proposer {source} failed ({reason}); going on with {to}.")
 
     def result(self, result: Result) -> ExitCode:
@@ -129,7 +113,6 @@ class Printer:
     def calls(self) -> None:
         """The end of an answer that calls tools: more is printed after it."""
         self._progress.stop()
-        self._write_wrapped("", is_end=True)
         if output.line_is_open and not (self._json or self._events):
             output.write("\n")
 
@@ -157,4 +140,4 @@ class Printer:
         """Stop the progress line, and write what was held."""
         self._progress.stop()
         held, self.held = self.held, None
-        self._write_wrapped(held or "", is_end=True)
+        output.write(held or "")

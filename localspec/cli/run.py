@@ -180,8 +180,7 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     constrained = how.constrained(options)
     if not how.go_on and how.session is None:  # a session has its model
         _prepare(options, yes=how.yes, quiet=how.json or how.stream_json)
-    prose = not (how.raw or how.schema or how.grammar or how.regex or how.choice)
-    printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats, prose=prose)
+    printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats)
 
     def local() -> Result:
         from localspec.cli.local import answer_here  # loads the engine
