@@ -18,7 +18,7 @@ from localspec.cli.output import arguments, examples
 from localspec.errors import ExitCode, InvalidOptions
 from localspec.memory import memory
 from localspec.protocol.messages import TableStats
-from localspec.wording import counted, printable, size
+from localspec.wording import counted, size
 
 if TYPE_CHECKING:
     pass
@@ -34,12 +34,8 @@ app = App(
 def stats(*, as_json: AsJson = False) -> int:
     """List every table of the n-gram memory, its size and its sources."""
     tables = memory.stats(memory_directory(), notice)
-    if as_json:
-        output.json({"tables": tables})
-    elif not tables:
-        output.write("Nothing is remembered yet.\n")
-    for table in () if as_json else tables:
-        output.write(printable("\n".join(_lines(table)) + "\n"))
+    lines = [line for table in tables for line in _lines(table)] or ["Nothing is remembered yet."]
+    output.show({"tables": tables}, "\n".join(lines) + "\n", as_json=as_json)
     return ExitCode.OK
 
 
@@ -101,12 +97,9 @@ def forget(
             return ExitCode.ERROR
     forgotten = memory.forget(memory_directory(), notice, workspace=workspace, source=source)
     unit = "table" if source is None else "n-gram"
-    if as_json:
-        output.json({"forgotten": forgotten, "unit": f"{unit}s"})
-    elif not forgotten:
-        output.write(printable(f"There is nothing to forget: nothing was learnt{scope}.\n"))
-    else:
-        output.write(printable(f"Forgot {what}: {counted(forgotten, unit)}.\n"))
+    nothing = f"There is nothing to forget: nothing was learnt{scope}.\n"
+    text = f"Forgot {what}: {counted(forgotten, unit)}.\n" if forgotten else nothing
+    output.show({"forgotten": forgotten, "unit": f"{unit}s"}, text, as_json=as_json)
     return ExitCode.OK
 
 

@@ -103,12 +103,9 @@ def load(
             printer.close()
 
     loaded = answer.remote(ask)
-    if as_json:
-        output.json(loaded)
-    else:
-        resident = f", {size(loaded.resident_bytes)}" if loaded.resident_bytes else ""
-        line = f"{loaded.model} is loaded on {loaded.backend}, draft {loaded.draft or 'none'}{resident}"
-        output.write(one_line(line) + "\n")
+    resident = f", {size(loaded.resident_bytes)}" if loaded.resident_bytes else ""
+    line = f"{loaded.model} is loaded on {loaded.backend}, draft {loaded.draft or 'none'}{resident}"
+    output.show(loaded, one_line(line) + "\n", as_json=as_json)
     return ExitCode.OK
 
 
@@ -173,5 +170,5 @@ app.command(
     name="pair",
     help="Show which draft model is chosen for a model, and why the others are not.",
     usage=arguments("models pair", "[MODEL]"),
-    help_epilogue=examples("localspec models pair qwen2.5-coder:0.5b --n-ctx 2048"),
+    help_epilogue=examples("localspec models pair qwen2.5-coder:0.5b"),
 )

@@ -77,6 +77,11 @@ def json(value: Any) -> None:
     write(text + "\n")
 
 
+def show(value: Any, text: str, *, as_json: bool) -> None:
+    """The result of a command: a JSON object, or printable text."""
+    json(value) if as_json else write(printable(text))
+
+
 def table(
     header: Sequence[str],
     rows: Sequence[Sequence[str]],

@@ -6,14 +6,13 @@ from typing import Any
 
 from localspec.cli import output
 from localspec.cli.flags import AsJson, ModelFlags, ModelName
+from localspec.config import load_config
 from localspec.engine.load import choose_here, room_for
 from localspec.errors import ExitCode
 from localspec.models.index import read_disk
 from localspec.models.library import Sections
 from localspec.models.model import Model
 from localspec.models.pair import Candidate, chosen, judged
-from localspec.protocol.options import check_value
-from localspec.protocol.requests import EngineConfig
 from localspec.wording import counted, one_line, size
 
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "accepted", "time saved", "why")
@@ -21,7 +20,7 @@ STYLES = {"exact": "green", "compatible": "yellow", "refused": "red"}
 """colours of verdicts"""
 
 
-def pair(model: ModelName = None, *, n_ctx: int | None = None, as_json: AsJson = False) -> int:
+def pair(model: ModelName = None, *, as_json: AsJson = False) -> int:
     """Show which draft model is chosen for a model, and why the others are not.
 
     The one that `--draft auto` would choose is marked *.
@@ -30,10 +29,8 @@ def pair(model: ModelName = None, *, n_ctx: int | None = None, as_json: AsJson =
     ----------
     model
         A name of `localspec models list`, or a path; otherwise the configured one.
-    n_ctx
-        Tokens of context for both models, instead of the configured n_ctx.
     """
-    target, found = _judged(model, n_ctx)
+    target, found = _judged(model)
     draft, reason = chosen(target, found)
     found.sort(key=lambda each: (not each.helps, each.verdict == "refused"))
     place = "" if draft is None else draft.place
@@ -52,13 +49,9 @@ def pair(model: ModelName = None, *, n_ctx: int | None = None, as_json: AsJson =
     return ExitCode.OK
 
 
-def _judged(model: str | None, n_ctx: int | None) -> tuple[Model, list[Candidate]]:
+def _judged(model: str | None) -> tuple[Model, list[Candidate]]:
     """The target, and all other models as its candidates; raises :class:`ModelError`."""
-    if n_ctx is not None:
-        check_value(
-            EngineConfig, "n_ctx", n_ctx, said="--n-ctx", remedy="See `localspec models pair --help`."
-        )
-    config = ModelFlags(opt=() if n_ctx is None else (f"n_ctx={n_ctx}",)).config()
+    config = load_config()
     sections = Sections(config)
     with output.progressing("reading the models on this disk") as progress:
         number = len(read_disk(config.model_dirs).models)

@@ -70,12 +70,11 @@ def prime(
         raise memory.failure
     withheld, skipped = memory.withheld, len(texts) - learnt
     tokens -= withheld
-    if as_json:
-        output.json({"files": learnt, "skipped": skipped, "tokens": tokens, "secret_tokens": withheld})
-    else:
-        secrets = f"; {counted(withheld, 'token')} that look like secrets left out" if withheld else ""
-        others = f"; {counted(skipped, 'file')} without text" if skipped else ""
-        output.write(f"Learnt {counted(tokens, 'token')} of {counted(learnt, 'file')}{secrets}{others}.\n")
+    secrets = f"; {counted(withheld, 'token')} that look like secrets left out" if withheld else ""
+    others = f"; {counted(skipped, 'file')} without text" if skipped else ""
+    text = f"Learnt {counted(tokens, 'token')} of {counted(learnt, 'file')}{secrets}{others}.\n"
+    counts = {"files": learnt, "skipped": skipped, "tokens": tokens, "secret_tokens": withheld}
+    output.show(counts, text, as_json=as_json)
     return ExitCode.OK
 
 

@@ -168,7 +168,7 @@ def _listed(plan: Choice) -> str:
 
 def fetch(plan: Choice, *notes: str) -> None:
     """Download with progress. Print these notes, the choice and its reason when the first bytes are here, so
-    that of a source that cannot be reached only the error is seen; after Ctrl-C, the command to resume."""
+    that of a source that cannot be reached only the error is seen; after Ctrl-C, what is kept."""
     so_far = plan.so_far
     some = f" {size(so_far)} of it are already downloaded." if so_far else ""
     news = [
@@ -189,20 +189,10 @@ def fetch(plan: Choice, *notes: str) -> None:
     except KeyboardInterrupt:
         transfer.close()
         kept = f"{size(plan.so_far)} of {size(plan.size)} are kept"
-        output.note(f"localspec: {kept}; to resume: localspec models pull {_again(plan)}")
+        output.note(f"localspec: {kept}; the same command resumes.")
         raise
     finally:
         transfer.close()
-
-
-def _again(plan: Choice) -> str:
-    """The arguments of `models pull` that name exactly this model."""
-    repo = plan.model.repo
-    if plan.name in CATALOGUE:
-        return plan.name
-    if plan.model.format == "mlx":
-        return f"{repo} --mlx"
-    return plan.name if plan.name.startswith(f"{repo}:") else f"{repo} --file {plan.names[0]}"
 
 
 def _draft_for(target: Choice, flags: PullFlags) -> Choice | None:
@@ -223,7 +213,7 @@ def _wants(small: Choice, flags: PullFlags) -> bool:
     if flags.draft or flags.yes or small.so_far == small.size:
         return True
     if flags.json or not output.can_ask():
-        output.note(f"{offer}: localspec models pull {_again(small)}")
+        output.note(f"{offer}: localspec models pull {small.name}")
         return False
     return output.agrees(f"{offer}. Download it too?")
 
@@ -260,10 +250,8 @@ def remove(
         return ExitCode.ERROR
     _unload(pulled)
     freed = records.remove(pulled)
-    if as_json:
-        output.json({"removed": [each.name for each in pulled], "freed_bytes": freed})
-    else:
-        output.write(printable(f"Removed {names}: {size(freed)} were freed.\n"))
+    facts = {"removed": [each.name for each in pulled], "freed_bytes": freed}
+    output.show(facts, f"Removed {names}: {size(freed)} were freed.\n", as_json=as_json)
     return ExitCode.OK
 
 

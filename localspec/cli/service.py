@@ -67,10 +67,8 @@ def uninstall(*, as_json: AsJson = False) -> int:
     """
     manager = this_manager()
     removed = service.uninstall(manager, daemon_job())
-    if as_json:
-        output.json({"removed": removed, "file": str(manager.path)})
-    else:
-        output.write(f"Removed {manager.path}.\n" if removed else "No service is installed.\n")
+    text = f"Removed {manager.path}.\n" if removed else "No service is installed.\n"
+    output.show({"removed": removed, "file": str(manager.path)}, text, as_json=as_json)
     return ExitCode.OK
 
 

@@ -81,7 +81,6 @@ def tokens(path: Path) -> tuple[str, ...]:
     [
         (("no-such",), 1, "there is no model named 'no-such'"),
         (("cut",), 1, "truncated"),
-        (("bundled", "--n-ctx", "-1"), 2, "localspec: --n-ctx takes a whole number from 0 to"),
     ],
 )
 def test_what_cannot_be_paired_is_an_error(

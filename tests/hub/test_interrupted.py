@@ -51,7 +51,7 @@ def came(cli: Puller) -> int:
             signal.SIGINT,
             resource.RLIM_INFINITY,
             130,
-            f"are kept; to resume: localspec models pull {REPO}:Q4_K_M",
+            "are kept; the same command resumes.",
         ),
         (None, HALF, 1, "the disk of the hub's cache is full"),
     ],
