@@ -47,7 +47,9 @@ def list_(
     filter
         Only models with this in one of their names, or in the store of this name.
     """
-    found = _find()
+    with output.progressing("reading the models on this disk"):
+        disk = read_disk(load_config().model_dirs)
+    found = ModelList(listing.describe_all(disk.found), tuple(disk.stores))
     if filter is not None:
         found = listing.matching(found, filter)
     if as_json:
@@ -132,13 +134,6 @@ def unload(model: ModelName = None, *, as_json: AsJson = False) -> int:
         loaded = "No model is loaded." if model is None else f"{model} is not loaded."
         output.note(one_line(f"Unloaded {', '.join(unloaded)}." if unloaded else loaded))
     return ExitCode.OK
-
-
-def _find() -> ModelList:
-    """The models that this shell finds."""
-    with output.progressing("reading the models on this disk"):
-        disk = read_disk(load_config().model_dirs)
-    return ModelList(listing.describe_all(disk.found), tuple(disk.stores))
 
 
 app.command(

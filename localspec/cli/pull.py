@@ -100,7 +100,8 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
         output.json({**_described(target), "draft": small and {**_described(small), "pulled": both}})
     else:
         output.write(printable(f"{target.path}\n"))
-        name = _listed(target)
+        place, models = place_of(target.path), read_disk(load_config().model_dirs).found
+        name = next((each.name for each in models if each.place == place), str(target.path))
         output.note(one_line(f"To run it: localspec run -m {shlex.quote(name)} 'Hello'"))
         if target.model.format == "mlx" and not has_mlx():
             output.note(f"It needs MLX. {INSTALL_MLX}")
@@ -157,13 +158,6 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     here = "; the other one is here" if draft and len(missing) == 1 else ""
     question = f"Download {' and '.join(missing)} ({total}{here})?"
     return missing if flags.yes or output.agrees(question, otherwise=True) else None
-
-
-def _listed(plan: Choice) -> str:
-    """The name of the pulled model in `localspec models list`."""
-    place = place_of(plan.path)
-    models = read_disk(load_config().model_dirs).found
-    return next((each.name for each in models if each.place == place), str(plan.path))
 
 
 def fetch(plan: Choice, *notes: str) -> None:

@@ -315,25 +315,20 @@ def _prompt(argument: str, how: RunFlags) -> str:
     return text
 
 
-async def _session(client: Client, how: RunFlags, options: Options, printer: Printer) -> str:
-    if how.session is not None:
-        return how.session
-    if how.go_on:
-        session = await answer.last_session(client, "Start one first: `localspec run PROMPT` without -c.")
-        if how.stats:
-            note(f"session {session}")
-        return session
-    stream = client.open(system=how.system, once=True, options=options)
-    opened = await answer.show(stream, printer)
-    if how.stats:
-        note(f"{pairing_line(opened.pairing)}; session {opened.session}")
-    return opened.session
-
-
 @asynccontextmanager
 async def _kept(client: Client, how: RunFlags, options: Options, printer: Printer) -> AsyncIterator[str]:
     """The session of a run; a new one is deleted if its first message is refused."""
-    session = await _session(client, how, options, printer)
+    remark = None
+    if how.session is not None:
+        session = how.session
+    elif how.go_on:
+        session = await answer.last_session(client, "Start one first: `localspec run PROMPT` without -c.")
+        remark = f"session {session}"
+    else:
+        opened = await answer.show(client.open(system=how.system, once=True, options=options), printer)
+        session, remark = opened.session, f"{pairing_line(opened.pairing)}; session {opened.session}"
+    if how.stats and remark is not None:
+        note(remark)
     try:
         yield session
     except (InvalidOptions, ContextExceeded):
