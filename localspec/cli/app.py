@@ -8,7 +8,6 @@ from cyclopts import App, CycloptsError, Parameter
 
 from localspec._version import __version__
 from localspec.cli.output import arguments, examples
-from localspec.cli.usage import refused
 from localspec.errors import ExitCode
 
 EXIT_CODES = """\
@@ -115,5 +114,7 @@ def call(arguments: Sequence[str]) -> int:
     try:
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
+        from localspec.cli.usage import refused  # of no use to a command that can be run
+
         raise refused(error) from None
     return int(code or ExitCode.OK)
