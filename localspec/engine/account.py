@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from localspec.protocol.options import GRAMMAR
 from localspec.protocol.requests import ProposerStats, Stats
 from localspec.speculation.proposer import Draft, Savings
 
@@ -43,6 +44,12 @@ class Account:
         share.drafted += k
         share.accepted += accepted
         share.seconds += seconds
+
+    def count_forced(self, tokens: int) -> None:
+        """Add tokens that the grammar forced: no draft was verified for them."""
+        share = self.stats.proposers.setdefault(GRAMMAR.name, ProposerStats())
+        share.drafted += tokens
+        share.accepted += tokens
 
     def count_time(
         self, won_s: float, forward_s: float, plain_s: float, spent_s: float, noise_s: float

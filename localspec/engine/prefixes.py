@@ -10,22 +10,21 @@ import logging
 import os
 import zlib
 from collections.abc import Generator, Iterable, Sized
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
 import msgspec
 
-from localspec.backends.base import ANY_WIDTH, Backend
-from localspec.engine.sequence import Sequence
+from localspec.backends.base import Backend
+from localspec.engine.sequence import NO_SLOT, Holder, Sequence, canonical_cells, usable
 from localspec.errors import EngineError, LocalspecError
 from localspec.home import chat_cache_name, private_opener
-from localspec.speculation.proposer import shared_length
 
 log = logging.getLogger(__name__)
 
 WORTH = 64
-"""tokens that cells from disk must spare at least"""
+"""tokens that cells from disk or from memory outside of the backend must spare at least"""
 FORMAT = 5
 PIECE = 8 << 20
 """bytes written in one step"""
@@ -59,31 +58,12 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     crc32: int
 
 
-Holder = Cached | Sequence
-"""a holder of cells: the cache of an ended request, or a running one"""
-H = TypeVar("H", Cached, Sequence)
-
-
-def usable(holder: Holder | Header, sequence: Sequence, most: int = ANY_WIDTH) -> int:
-    """Return the number of the sequence's tokens that can be taken over, at most ``most``.
-
-    The last token is always fed: its row gives the answer's first one. A strict request takes only cells
-    that it would have written itself.
-    """
-    shared = min(shared_length(holder.tokens, sequence.tokens[:-1]), most)
-    return canonical_cells(holder, shared, sequence) if sequence.settings.strict else shared
-
-
-def canonical_cells(holder: Holder | Header, length: int, sequence: Sequence) -> int:
-    """Return how many of the first ``length`` cells are those of whole pieces of the sequence's prompt."""
-    return min(length, holder.canonical) // sequence.chunk * sequence.chunk
-
-
 class File(NamedTuple):
     """A saved chat."""
 
     path: Path
-    header: Header
+    cached: Cached
+    crc32: int
 
 
 class Saved:
@@ -106,8 +86,8 @@ class Saved:
 
     def find(self, sequence: Sequence, at_least: int) -> File | None:
         """Return the file that spares a request the most tokens, at least ``at_least``; None if none does."""
-        best = max(self._files, key=lambda file: usable(file.header, sequence), default=None)
-        return best if best is not None and usable(best.header, sequence) >= at_least else None
+        best = max(self._files, key=lambda file: usable(file.cached, sequence), default=None)
+        return best if best is not None and usable(best.cached, sequence) >= at_least else None
 
     def read(self, file: File) -> bytearray | None:
         """Return the state in a file; None if it is damaged or cannot be read, and then delete it."""
@@ -119,7 +99,7 @@ class Saved:
         except OSError as error:
             log.warning("%s cannot be read: %s", file.path, error.strerror)
             state = bytearray()
-        if zlib.crc32(state) == file.header.crc32:
+        if zlib.crc32(state) == file.crc32:
             return state
         self.drop(file)
         return None
@@ -133,7 +113,7 @@ class Saved:
 
     def forget(self, source: str) -> None:
         """Delete the files of a chat."""
-        for file in [each for each in self._files if each.header.source == source]:
+        for file in [each for each in self._files if each.cached.source == source]:
             self.drop(file)
 
     def should_write(self, cached: Cached) -> bool:
@@ -173,7 +153,7 @@ class Saved:
             raise
         finally:
             scratch.unlink(missing_ok=True)
-        self._files.append(File(path, header))
+        self._files.append(File(path, replace(cached, slot=NO_SLOT), header.crc32))
 
     def _make_room(self, size: int) -> None:
         """Delete the least recently used files, of all models, until there is room for ``size`` bytes; files
@@ -202,12 +182,17 @@ class Saved:
             with contextlib.suppress(OSError):
                 path.unlink()
             return None
-        return File(path, header)
+        cached = Cached(NO_SLOT, header.tokens, header.canonical, header.source, remember=True, saved=True)
+        return File(path, cached, header.crc32)
 
 
+FEW = 2
+"""sequences up to which a cache that makes room is set aside: with more, a long one stays in its own"""
 COPY = 8
 """tokens that a copy of cells within the backend must spare at least: with 1.5 billion parameters on 2 cores
 it takes 12 ms, as long as one token of a prompt; chats without one have a model's own system prompt alike"""
+
+H = TypeVar("H", bound=Holder)
 
 
 class Prefixes:
@@ -215,13 +200,15 @@ class Prefixes:
 
     When room is needed the one of least worth is evicted. Its worth is the number of its tokens plus the
     worth of the last one evicted before it was stored or used, so that unused ones age (GreedyDual: Young,
-    "The k-server dual and loose competitiveness for paging", 1994). That of a chat can come back from disk.
+    "The k-server dual and loose competitiveness for paging", 1994). The evicted one of most worth is set
+    aside in memory, to be restored: with few sequences a short request would cost a long talk its cache.
     """
 
     def __init__(self, backend: Backend, saved: Saved | None = None) -> None:
         self._backend, self._saved = backend, saved
         self.kept: list[Cached] = []
         self._floor = 0.0
+        self._aside: tuple[Cached, bytearray] | None = None
 
     def keep(self, sequence: Sequence) -> None:
         """Keep the slot of an ended request to be taken over; close it if the request failed or is to be
@@ -262,6 +249,8 @@ class Prefixes:
         if missed and self.make_room(running, spare=best):
             best.worth = self._floor + len(best.tokens)
             return self._copy(best, sequence)
+        if missed:
+            self._set_aside(best)
         self.kept.remove(best)
         try:
             length = self._backend.truncate(best.slot, spared)
@@ -306,6 +295,7 @@ class Prefixes:
         if victim is None or (spare is not None and victim.worth > spare.worth):
             return False
         self._floor = victim.worth
+        self._set_aside(victim)
         self._drop(victim)
         return True
 
@@ -316,11 +306,27 @@ class Prefixes:
 
     def lay_aside(self) -> bool:
         """Free the sequence of the least cache for a measurement; False if that would lose the cache."""
-        victim = self._least()
-        if victim is None or (len(victim.tokens) >= WORTH and not victim.saved):
+        if (victim := self._least()) is None:
             return False
-        self._drop(victim)
-        return True
+        self._set_aside(victim)
+        is_safe = len(victim.tokens) < WORTH or (self._aside is not None and self._aside[0] is victim)
+        if is_safe:
+            self._drop(victim)
+        return is_safe
+
+    def _set_aside(self, cached: Cached) -> None:
+        """Keep a copy in memory, of one of few sequences, unless the one there spares more; that counts for
+        less each time."""
+        capabilities = self._backend.capabilities
+        if len(cached.tokens) < WORTH or not capabilities.saves or capabilities.max_sequences > FEW:
+            return
+        if self._aside is not None and len(cached.tokens) < self._aside[0].worth:
+            self._aside[0].worth *= 0.75
+            return
+        self._aside = None  # two copies would need twice the memory
+        with contextlib.suppress(LocalspecError, MemoryError):
+            self._aside = cached, self._backend.save(cached.slot)
+            cached.worth = len(cached.tokens)
 
     def _drop(self, cached: Cached) -> None:
         self.kept.remove(cached)
@@ -329,18 +335,27 @@ class Prefixes:
     # Outside of the backend.
 
     def _read_back(self, sequence: Sequence, least: int, running: Sized) -> None:
-        """Restore a cache on disk that spares the request so many tokens at least. Another cache may lose its
-        sequence to it, even if it cannot be restored."""
-        file = None if self._saved is None else self._saved.find(sequence, least)
-        if self._saved is None or file is None or (state := self._saved.read(file)) is None:
-            return
+        """Restore the cache that was set aside, or one on disk that spares more, if it spares the request so
+        many tokens at least. Another cache may lose its sequence to it, even if it cannot be restored."""
+        aside = 0 if self._aside is None else usable(self._aside[0], sequence)
+        file = None if self._saved is None else self._saved.find(sequence, max(least, aside + WORTH))
+        if self._saved is not None and file is not None:
+            if (read := self._saved.read(file)) is None:
+                return
+            try:
+                self._restore(file.cached, read, running)
+            except EngineError as error:
+                log.warning("%s cannot be restored and is deleted: %s", file.path, error.message)
+                self._saved.drop(file)
+        elif self._aside is not None and aside >= least:
+            (cached, state), self._aside = self._aside, None
+            with contextlib.suppress(LocalspecError):
+                self._restore(cached, state, running)
+
+    def _restore(self, cached: Cached, state: bytearray, running: Sized) -> None:
+        """Store ``cached`` in a sequence that is made of ``state``. Raises :class:`EngineError`."""
         self.make_room(running)
-        try:
-            slot, header = self._backend.restore(state), file.header
-            self._add(Cached(slot, header.tokens, header.canonical, header.source, True, saved=True))
-        except EngineError as error:
-            log.warning("%s cannot be restored and is deleted: %s", file.path, error.message)
-            self._saved.drop(file)
+        self._add(replace(cached, slot=self._backend.restore(state)))
 
     def save(self, slot: int) -> bytearray | None:
         """The state of a sequence; None, with a warning, if the backend cannot save it."""
@@ -363,6 +378,8 @@ class Prefixes:
 
     def forget(self, source: str) -> None:
         """Drop the caches of requests of ``source``, on disk, too."""
+        if self._aside is not None and self._aside[0].source == source:
+            self._aside = None
         for cached in [each for each in self.kept if each.source == source]:
             self._drop(cached)
         if self._saved is not None:

@@ -21,7 +21,7 @@ import secrets
 import time
 from collections import deque
 from collections.abc import Sequence as Seq
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from localspec.backends.base import ANY_WIDTH, WIDTHS, Backend, Capabilities, Span, Vocabulary
 from localspec.engine.account import Account
@@ -37,14 +37,13 @@ from localspec.protocol.requests import (
     FinishReason,
     Likely,
     Progress,
-    ProposerStats,
     Request,
     Result,
     Round,
     Stats,
 )
 from localspec.speculation.noise import Noise
-from localspec.speculation.proposer import NOTHING, Ask, Draft
+from localspec.speculation.proposer import NOTHING, Ask, Draft, shared_length
 from localspec.speculation.sampling import Sampler
 from localspec.speculation.verify import (
     EarlyEnd,
@@ -266,10 +265,8 @@ class Sequence:
     def force(self, tokens: Seq[int]) -> int:
         """Append forced tokens, which need no row; return how many were used."""
         used = self.extend(Emitted(tuple(tokens), len(tokens), GRAMMAR.name), exact=True)
-        if used:  # without a draft that was verified
-            share = self.stats.proposers.setdefault(GRAMMAR.name, ProposerStats())
-            share.drafted += used
-            share.accepted += used
+        if used:
+            self.account.count_forced(used)
         return used
 
     def _append(self, token: int, source: str, likely: Likelihood | None) -> None:
@@ -315,6 +312,17 @@ class Sequence:
         self.stats.speculation_off_reason = f"a proposer failed: {reason}"
 
 
+class Holder(Protocol):
+    """A holder of cells: a running request, or the cache of an ended one."""
+
+    slot: int
+    tokens: list[int]
+    source: str
+
+    @property
+    def canonical(self) -> int: ...
+
+
 def width_of(capabilities: Capabilities, spans: Seq[Span]) -> int:
     """Return the number of tokens that a forward computes, padding included."""
     if len(spans) == 1:
@@ -335,3 +343,18 @@ def widest_round(target: Backend, sequence: Sequence) -> int:
     if that costs it next to nothing, because all widths that were tried have equal rows."""
     widest, settings = target.capabilities.exact_width, sequence.settings
     return widest if settings.strict or settings.reproducible and widest >= WIDTHS[-1] else ANY_WIDTH
+
+
+def usable(holder: Holder, sequence: Sequence, most: int = ANY_WIDTH) -> int:
+    """Return the number of the sequence's tokens that can be taken over, at most ``most``.
+
+    The last token is always fed: its row gives the answer's first one. A strict request takes only cells
+    that it would have written itself.
+    """
+    shared = min(shared_length(holder.tokens, sequence.tokens[:-1]), most)
+    return canonical_cells(holder, shared, sequence) if sequence.settings.strict else shared
+
+
+def canonical_cells(holder: Holder, length: int, sequence: Sequence) -> int:
+    """Return how many of the first ``length`` cells are those of whole pieces of the sequence's prompt."""
+    return min(length, holder.canonical) // sequence.chunk * sequence.chunk

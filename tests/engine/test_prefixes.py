@@ -121,6 +121,22 @@ class TestWhatIsSpared:
 
 
 class TestRoom:
+    def test_a_long_talk_survives_short_requests_between_its_turns(self) -> None:
+        """As of one over HTTP, whose requests are all of one source."""
+        engine = toy(max_sequences=1, n_ctx=2048)
+        for n in range(3):
+            talk = LONG * (n + 6)
+            assert ask(engine, talk).cached_tokens >= (len(LONG * (n + 5)) if n else 0)
+            for start in (n * "x", LONG[:70], "tags", LONG[5:75]):
+                ask(engine, f"{start}: {LONG[:60]} a title for this?")
+
+    def test_what_is_set_aside_is_forgotten_with_its_source(self) -> None:
+        engine = toy(max_sequences=1)
+        ask(engine, LONG, "chat:one")
+        ask(engine, "a title", "run")
+        engine.forget("chat:one")
+        assert ask(engine, LONG, "chat:one").cached_tokens == 0
+
     def test_what_is_short_goes_before_what_is_long(self) -> None:
         engine = toy(max_sequences=3)
         ask(engine, LONG * 4, "chat:long")

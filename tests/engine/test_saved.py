@@ -170,6 +170,15 @@ def test_a_file_that_makes_no_sense_is_thrown_away(tmp_path: Path, content: byte
     assert not path.exists()
 
 
+def test_a_file_is_read_that_spares_more_than_the_cache_set_aside(tmp_path: Path) -> None:
+    with engine_at(tmp_path / "model", sequences=1) as engine:
+        say(engine, TALE + "x" * 500, "chat:longer")
+        say(engine, TALE * 4)
+        rested(engine)
+        say(engine, "Something else, which takes the only sequence", "run")
+        assert say(engine, TALE * 4 + " And?").cached_tokens >= len(TALE * 4)
+
+
 def test_a_directory_that_cannot_be_written_to_costs_the_cache_alone(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
