@@ -34,6 +34,8 @@ from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
 
+from localspec.ranks.link import Link
+
 from assets.bench.played import ANSWERS, MACHINES, row
 from assets.bench.record import drafted
 from assets.bench.simulate import GREEDY, CostLine, Log, Play, read_logs, simulate
@@ -46,7 +48,6 @@ from localspec.models.model import model_at
 from localspec.models.pair import choose
 from localspec.protocol.options import AUTO, Options
 from localspec.protocol.requests import EngineConfig, TextPrompt
-from localspec.ranks.link import Link
 from localspec.ranks.nodes import greet
 
 HERE, THERE, PORT = "10.9.40.1", "10.9.40.2", 7040

@@ -47,7 +47,7 @@ async def serve_http(config: Config, daemon: Daemon) -> AsyncIterator[str]:
 
         from localspec.http.app import create
         from localspec.http.models import configured
-        from localspec.http.patience import CONNECTIONS, MAX_HEAD, Bounded
+        from localspec.http.patience import CONNECTIONS, Bounded
     except ImportError as error:
         packages = " and ".join(lacking()) or error.name
         remedy = f"{INSTALL_HTTP} Then start the daemon again."
@@ -73,7 +73,6 @@ async def serve_http(config: Config, daemon: Daemon) -> AsyncIterator[str]:
         access_log=False,
         backlog=BACKLOG,
         date_header=False,
-        h11_max_incomplete_event_size=MAX_HEAD,
         http=Bounded,
         lifespan="off",
         limit_concurrency=CONNECTIONS,

@@ -10,26 +10,25 @@ from typing import Any
 
 import pytest
 
-from localspec.http.endpoint import MAX_BODY, MOST_COMMAS
-from localspec.http.patience import CONNECTIONS, MAX_HEAD
+from localspec.http.endpoint import MOST_COMMAS
+from localspec.http.patience import CONNECTIONS, MAX_HEAD, MAX_REQUEST, MOST_PIECES, READ
 from tests.http.server import HttpServer, opened
 from tests.waiting import DEADLINE_S, until_sync
 
 CHUNKED = "POST /completion HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n{}\r\n"
+ONE = "1\r\nx\r\n"
 SYSTEMS = 8 << 20
 """bytes that the buffers of both ends of a connection hold, and more"""
-SENT = 16 << 10
-"""bytes that are sent at once"""
 
 
 def flooded(http: HttpServer, head: str, more: str) -> tuple[bytes, int]:
     """Send a head, then ``more`` without an end; return the answer, and the bytes sent until the connection
     ended."""
-    data, answer, sent = more.encode() * (SENT // len(more)), b"", 0
+    data, answer, sent = more.encode() * (READ // len(more)), b"", 0
     with socket.create_connection(("127.0.0.1", http.port), DEADLINE_S) as connection:
         connection.sendall(head.encode())
         with suppress(ConnectionError):
-            while sent < 10 * (MAX_BODY + SYSTEMS):
+            while sent < 10 * (MAX_REQUEST + SYSTEMS):
                 connection.sendall(data)
                 sent += len(data)
                 if select.select([connection], [], [], 0)[0]:
@@ -37,19 +36,30 @@ def flooded(http: HttpServer, head: str, more: str) -> tuple[bytes, int]:
     return answer, sent
 
 
-@pytest.mark.parametrize(("begin", "more"), [("1;", "x"), ("0\r\n", "a: b\r\n")])
-def test_a_chunk_without_an_end_ends_its_connection(echo: HttpServer, begin: str, more: str) -> None:
-    head = CHUNKED.format(f"Authorization: Bearer {echo.token}\r\n") + begin
-    answer, sent = flooded(echo, head, more)
-    assert answer.split(b" ")[1:2] in ([], [b"400"])
-    assert sent <= MAX_HEAD + SYSTEMS
+@pytest.mark.parametrize(
+    ("shown", "more", "status", "sentence"),
+    [
+        ("", ONE, b"401", "the token is missing"),
+        ("TOKEN", ONE, b"400", f"more than {MOST_PIECES} headers and chunks"),
+        ("TOKEN", f"1;{'x' * 4000}\r\nx\r\n", b"400", "bytes"),
+        ("TOKEN", f"0\r\n{'a: b' * 1000}\r\n", b"400", ""),
+    ],
+    ids=["refused", "chunks", "extensions", "trailers"],
+)
+def test_a_body_without_an_end_ends_its_connection(
+    echo: HttpServer, shown: str, more: str, status: bytes, sentence: str
+) -> None:
+    token = f"Authorization: Bearer {echo.token}\r\n" if shown else ""
+    answer, sent = flooded(echo, CHUNKED.format(token), more)
+    assert answer.split(b" ")[1] == status and sentence in answer.decode()
+    assert sent <= 2 * MAX_REQUEST + SYSTEMS
     assert echo.ask("GET", "/health").status_code == 200
 
 
 def test_a_head_without_an_end_ends_its_connection(echo: HttpServer) -> None:
     answer, sent = flooded(echo, "GET /health HTTP/1.1\r\n", "a: b\r\n")
-    assert answer.split(b" ")[1:2] in ([], [b"400"])
-    assert sent <= MAX_HEAD + SYSTEMS
+    assert answer.split(b" ")[1] == b"400"
+    assert sent <= MAX_HEAD + MAX_REQUEST + SYSTEMS
 
 
 def test_after_a_refusal_a_client_that_sends_on_reads_the_answer(echo: HttpServer) -> None:
@@ -74,12 +84,17 @@ def exchanged(http: HttpServer, *parts: str) -> bytes:
 HEALTH = "GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"
 
 
-@pytest.mark.parametrize("behind", [HEALTH, "garbage"])
-def test_what_comes_behind_a_request_is_read_after_its_answer(echo: HttpServer, behind: str) -> None:
-    end = "GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    answer = exchanged(echo, HEALTH + behind + end)
-    assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1") == (3 if behind == HEALTH else 2)
-    assert "Traceback" not in echo.daemon.log()
+@pytest.mark.parametrize("behind", [HEALTH, "garbage", HEALTH * 2000])
+def test_what_comes_before_an_answer_ends_the_connection_with_it(echo: HttpServer, behind: str) -> None:
+    answer = exchanged(echo, HEALTH + behind)
+    assert answer.startswith(b"HTTP/1.1 200") and answer.count(b"HTTP/1.1") == 1
+
+
+def test_a_client_that_is_gone_behind_a_further_request_ends_its_work(echo: HttpServer) -> None:
+    with echo.sent("/v1/completions", {"prompt": "stall"}) as connection:
+        echo.until_busy()
+        connection.sendall(HEALTH.encode())
+    echo.until_idle()
 
 
 @pytest.mark.parametrize("packets", [1, 2])
@@ -90,6 +105,7 @@ def test_another_protocol_is_answered_by_this_one(echo: HttpServer, packets: int
         f"Upgrade: h2c\r\nAuthorization: Bearer {echo.token}\r\nContent-Length: {len(body)}\r\n\r\n"
     )
     answer = exchanged(echo, *((head + body,) if packets == 1 else (head, body)), "garbage")
+    assert answer.count(b"HTTP/1.1") == 2, "the body is one, and not JSON; the garbage another"
     assert answer.startswith(b"HTTP/1.1 400") and b"not JSON" in answer
 
 

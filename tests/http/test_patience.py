@@ -11,7 +11,7 @@ from http.client import HTTPConnection
 import psutil
 import pytest
 
-from localspec.http.patience import PATIENCE_S, REFUSED
+from localspec.http.patience import HEAD_S, PROGRESS_S, REFUSED
 from tests.http.server import SECTION, HttpServer, opened
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -37,7 +37,7 @@ def test_one_that_asks_nothing_is_closed(http: HttpServer, begun: bytes) -> None
 
 def test_one_that_asks_again_and_again_is_kept(http: HttpServer) -> None:
     with closing(HTTPConnection("127.0.0.1", http.port, timeout=DEADLINE_S)) as connection:
-        end = time.monotonic() + 2.5 * PATIENCE_S
+        end = time.monotonic() + 1.5 * HEAD_S
         while time.monotonic() < end:
             connection.request("GET", "/health")
             assert connection.getresponse().read()
@@ -82,7 +82,7 @@ def test_a_client_that_reads_nothing_is_closed(http: HttpServer, count: int) -> 
         with suppress(TimeoutError, ConnectionResetError):  # of 1,000 requests, some are not taken
             for _ in range(count):
                 connection.sendall(asked)
-        until_sync(lambda: connected_to(http) == 0, "it is closed", timeout_s=8 * PATIENCE_S)
+        until_sync(lambda: connected_to(http) == 0, "it is closed", timeout_s=4 * PROGRESS_S)
 
 
 def test_requests_without_the_token_have_places_of_their_own() -> None:
