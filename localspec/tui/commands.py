@@ -22,7 +22,6 @@ from localspec.tui.command import COMMANDS
 from localspec.tui.conversation import Answer
 from localspec.tui.dialog import Confirm, deletion
 from localspec.tui.export import markdown, write
-from localspec.tui.help import Help
 from localspec.tui.screen import ChatScreen, default_model, in_force
 from localspec.tui.sessions import SessionsScreen
 from localspec.wording import counted, one_line, pairing_sentence, size, stats_lines
@@ -412,5 +411,8 @@ async def theme(screen: ChatScreen, argument: str) -> None:
 
 @COMMANDS.command("help", key="f1")
 async def help(screen: ChatScreen, argument: str) -> None:
-    """Show all keys."""
-    await screen.ask(Help())
+    """Show the keys that act now, in a panel; again: hide it."""
+    if screen.query("HelpPanel"):
+        screen.app.action_hide_help_panel()
+    else:
+        screen.app.action_show_help_panel()

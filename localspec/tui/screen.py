@@ -16,7 +16,7 @@ from textual.binding import Binding
 from textual.events import DescendantFocus, Key, Paste
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
-from textual.widgets import Static
+from textual.widgets import Footer, Static
 
 from localspec.agent.server import Server
 from localspec.config import load_config
@@ -32,9 +32,8 @@ from localspec.tui.command import COMMANDS, Command, Values, parse
 from localspec.tui.conversation import Question, Said
 from localspec.tui.dialog import Application, Confirm, Dialog
 from localspec.tui.look import Look
-from localspec.tui.widgets.keys import Keys
 from localspec.tui.widgets.prompt import Prompt
-from localspec.tui.widgets.status import Status, legend, summary
+from localspec.tui.widgets.status import legend, summary
 from localspec.tui.widgets.transcript import Transcript
 from localspec.tui.widgets.welcome import Welcome
 from localspec.wording import one_line, printable
@@ -74,13 +73,11 @@ class ChatScreen(Screen[None]):
         Binding("ctrl+end", "look('scroll_end')", "The last message", show=False),
     ]
 
-    HORIZONTAL_BREAKPOINTS = [(0, "-small"), (20, "-narrow"), (60, "-wide")]
-    VERTICAL_BREAKPOINTS = [(0, "-low"), (9, "-high")]
     DEFAULT_CSS = """
     ChatScreen { overflow: hidden; }
-    ChatScreen > #legend { width: 1fr; height: 1; padding: 0 1; display: none; }
-    ChatScreen > #small { dock: top; width: 100%; height: 100%; display: none; }
-    ChatScreen.-small > #small, ChatScreen.-low > #small { display: block; }
+    ChatScreen > #legend, ChatScreen > #status { width: 1fr; height: 1; padding: 0 1; }
+    ChatScreen > #legend { display: none; }
+    ChatScreen > #status { color: $text-muted; text-wrap: nowrap; text-overflow: ellipsis; }
     """
 
     def __init__(self, chat: Chat) -> None:
@@ -108,9 +105,8 @@ class ChatScreen(Screen[None]):
         yield Transcript(id="transcript")
         yield Static(id="legend")
         yield Prompt(lambda values: self._aside(values(self)), self.files, id="prompt")
-        yield Status(id="status")
-        yield Keys(compact=True, show_command_palette=False)
-        yield Static("The window needs 20 columns and 9 lines.", id="small")
+        yield Static(id="status", markup=False)
+        yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         for notices in self.query("ToastRack"):
@@ -132,10 +128,6 @@ class ChatScreen(Screen[None]):
     @property
     def _prompt(self) -> Prompt:
         return self.query_one(Prompt)
-
-    @property
-    def _status(self) -> Status:
-        return self.query_one(Status)
 
     @property
     def typed(self) -> str:
@@ -348,9 +340,10 @@ class ChatScreen(Screen[None]):
         await self._transcript.run_action(where)
 
     def action_leave(self) -> None:
-        """Remove notices; remove a command without its argument, or else stop the answer, or else leave the
-        messages, or else the edit."""
+        """Remove notices and the panel of keys; remove a command without its argument, or else stop the
+        answer, or else leave the messages, or else the edit."""
         self.app.clear_notifications()
+        self.app.action_hide_help_panel()
         if self.typed.endswith(" ") and parse(self.typed):
             self.clear()
         elif self.chat.answering:
@@ -523,7 +516,7 @@ class ChatScreen(Screen[None]):
     def on_working(self, fact: facts.Working) -> None:
         self._shown_at = -inf
         done = "…" if fact.fraction is None else f"{fact.fraction:.0%}"
-        self._status.text = f"{fact.label} {done}"
+        self._show_line(f"{fact.label} {done}")
 
     def on_connected(self, fact: facts.Connected) -> None:
         self._notice = ""
@@ -541,9 +534,12 @@ class ChatScreen(Screen[None]):
     def _show_status(self) -> None:
         chat = self.chat
         self._shown_at = time.monotonic()
-        self._status.text = self._notice or summary(chat.pairing, chat.answer, private=chat.private)
+        self._show_line(self._notice or summary(chat.pairing, chat.answer, private=chat.private))
         self._prompt.belong_to(chat.title)
         self._show_legend()
+
+    def _show_line(self, text: str) -> None:
+        self.query_one("#status", Static).update(one_line(text), layout=False)
 
     def _show_legend(self) -> None:
         if self._transcript.raw:

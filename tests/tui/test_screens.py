@@ -60,15 +60,6 @@ async def test_a_screen(
         assert not [text for text in texts if text not in seen], seen
 
 
-async def test_a_window_that_was_too_small_shows_all_again(still: Path) -> None:
-    async with showing(conversation(), size=(20, 8)) as player:
-        assert player.lines() == ["The window needs 20", "columns and 9 lines.", *[""] * 6]
-        player.screen.notify("a long notice " * 9)
-        await player.press("x")
-        await player.resize(20, 9)
-        assert player.lines()[5].startswith("│ x")
-
-
 async def test_notices_cover_no_text(still: Path) -> None:
     async with showing(conversation(), size=NARROW) as player:
         player.screen.notify("Copied.")
@@ -80,24 +71,3 @@ async def test_notices_cover_no_text(still: Path) -> None:
         player.app.push_screen(Permission("time {}"))
         await player.until(lambda: "time {}" in player.seen(), "it is asked")
         assert player.seen().count("Copied.") == 1
-
-
-async def test_the_keys_are_shown_in_the_smallest_window(still: Path) -> None:
-    async with showing(conversation(), size=(20, 9)) as player:
-        await player.press("f1", "end")
-        await player.until(lambda: any("│ F1 " in line for line in player.lines()), "its end is shown")
-        assert "…" not in "".join(player.lines())
-
-
-@pytest.mark.parametrize(
-    ("width", "keys"),
-    [
-        (20, "Enter Send F1 Help"),
-        (60, "Enter Send Ctrl-J New line F1 Help Ctrl-O Models Ctrl-N New"),
-        (80, "Enter Send Ctrl-J New line F1 Help Ctrl-O Models Ctrl-N New Ctrl-S Chats"),
-    ],
-)
-async def test_the_line_of_keys_is_not_cut(still: Path, width: int, keys: str) -> None:
-    async with showing(conversation(), size=(100, 20)) as player:
-        await player.resize(width, 20)
-        await player.until(lambda: player.lines()[-1] == keys, "as many keys as have room are shown")

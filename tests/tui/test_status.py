@@ -12,7 +12,7 @@ from localspec.protocol.messages import Pairing, Placement
 from localspec.protocol.requests import Delta, ProposerStats, Stats, Token
 from localspec.tui import facts
 from localspec.tui.conversation import Answer, Question
-from localspec.tui.widgets.status import Status, legend, summary
+from localspec.tui.widgets.status import legend, summary
 from tests import gpu
 from tests.client.conftest import own_home
 from tests.tui.harness import Player, playing
@@ -102,7 +102,7 @@ def test_a_legend_has_the_share_of_each_proposer() -> None:
 
 def line(player: Player) -> str:
     """The status line as it is seen."""
-    return player.lines()[player.screen.query_one(Status).region.y]
+    return player.lines()[player.screen.query_one("#status").region.y]
 
 
 @pytest.mark.slow
@@ -117,9 +117,9 @@ async def test_a_lost_daemon_is_shown_until_another_is_connected(still: Path) ->
         assert "212 tok/s" in line(player)
 
 
-async def test_parts_that_do_not_fit_whole_are_left_out(still: Path) -> None:
+async def test_what_does_not_fit_is_cut(still: Path) -> None:
     async with showing(conversation(), size=(60, 20)) as player:
-        assert line(player) == " stdlib-6m · 212 tok/s · 74% accepted · 1.2 s saved"
+        assert line(player) == " stdlib-6m · 212 tok/s · 74% accepted · 1.2 s saved · auto…"
         await player.resize(100, 30)
         assert line(player) == f" {status()}"
 

@@ -166,6 +166,7 @@ class Prompt(Vertical):
     ``values`` returns the meanings of an argument's values, ``files`` suggestions for mentions.
     """
 
+    HELP = "`/` lists the commands, `@` attaches a file, Up recalls what was sent, Ctrl-C stops or clears."
     BINDINGS = [
         Binding("enter", "send", "Send"),
         Binding("ctrl+j,shift+enter", "newline", "New line"),

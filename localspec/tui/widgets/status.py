@@ -5,16 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from rich.text import Text
-from textual.content import Content
-from textual.reactive import reactive
-from textual.widget import Widget
 
 from localspec.protocol.messages import Pairing, Placement
 from localspec.protocol.options import GRAMMAR, KINDS
 from localspec.protocol.requests import Stats
 from localspec.tui.conversation import Answer
 from localspec.tui.look import Look
-from localspec.wording import counted, duration, one_line
+from localspec.wording import counted, duration
 
 MODELS = ("draft model", "target")
 SEPARATOR = " · "
@@ -24,25 +21,6 @@ NAMES = {
     GRAMMAR.name: GRAMMAR.label,
 }
 """names of sources, models first"""
-
-
-class Status(Widget):
-    """One line of parts, the most important first; the last ones are left out where they do not fit."""
-
-    DEFAULT_CSS = """
-    Status {
-        width: 1fr; height: 1; color: $text-muted; padding: 0 1; text-wrap: nowrap; text-overflow: ellipsis;
-    }
-    """
-
-    text = reactive("")
-
-    def render(self) -> Content:
-        """Return the parts that fit."""
-        line = Content(one_line(self.text))
-        while line.cell_length > self.content_size.width and SEPARATOR in line.plain:
-            line = Content(line.plain.rpartition(SEPARATOR)[0])
-        return line
 
 
 def summary(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> str:
