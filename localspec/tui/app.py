@@ -9,7 +9,6 @@ import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -17,14 +16,12 @@ from rich.text import Text
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.message import Message
-from textual.notifications import Notify
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
 from localspec.agent.loop import Consent, Made
 from localspec.agent.server import Server
 from localspec.errors import LocalspecError
-from localspec.home import state_dir, write_private
 from localspec.protocol.options import Options
 from localspec.tui import (
     clipboard,
@@ -88,16 +85,7 @@ class ChatApp(App[None]):
         """chats with a running answer, shown or not"""
         for theme in [theme for theme in self.available_themes.values() if theme.ansi]:
             self.unregister_theme(theme.name)  # the painter needs colour values, not the terminal's numbers
-        with contextlib.suppress(LocalspecError, OSError, ValueError):
-            kept = _theme_file().read_text("utf-8").strip()
-            self.theme = kept if kept in self.available_themes else self.theme
         self.chat_screen = ChatScreen(self.new_chat(private=private))
-
-    def watch_theme(self, before: str, theme: str) -> None:
-        """Keep the theme that the user chose."""
-        if before != theme:
-            with contextlib.suppress(LocalspecError, OSError):
-                write_private(_theme_file(), f"{theme}\n")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands that can be typed after a slash, for the palette."""
@@ -182,7 +170,7 @@ class ChatApp(App[None]):
             self.chat_screen.show(self.new_chat())
         await chat.discard()
         if is_shown:
-            await self.chat_screen.chat.load(chat)
+            await self.chat_screen.chat.load()
 
     def _handle_exception(self, error: Exception) -> None:
         """End the chat at an unhandled error; prints the error and the text in the prompt."""
@@ -258,12 +246,6 @@ class ChatApp(App[None]):
             else:
                 self.chat_screen.show_error(LocalspecError(f"{title}: {error.message}", error.remedy))
 
-    def _on_notify(self, event: Notify) -> None:
-        """Remove a notice that is shown already before the same one is added."""
-        said = event.notification.title, event.notification.message
-        for each in [each for each in self._notifications if (each.title, each.message) == said]:
-            self._unnotify(each, refresh=False)
-
     async def action_quit(self) -> None:
         """Ctrl-Q: run the command, which asks before it leaves a private chat."""
         self.chat_screen.action_run("quit")
@@ -274,8 +256,3 @@ class ChatApp(App[None]):
                 screen.post_message(facts.Touched(fact.event))
         else:
             self.chat_screen.post_message(fact)
-
-
-def _theme_file() -> Path:
-    """The file with the theme that the user chose."""
-    return state_dir() / "chat-theme"

@@ -221,10 +221,6 @@ async def _proposers(screen: ChatScreen) -> dict[str, str]:
     return PROPOSERS
 
 
-async def _themes(screen: ChatScreen) -> dict[str, str]:
-    return dict.fromkeys(screen.app.available_themes, "")
-
-
 async def _settings(screen: ChatScreen) -> dict[str, str]:
     """The options, each with the value in force, its default, its meaning, and what it takes if not text."""
     options, found = await asyncio.to_thread(in_force, screen.chat.options), {}
@@ -400,13 +396,10 @@ async def colours(screen: ChatScreen, argument: str) -> None:
     screen.colour()
 
 
-@COMMANDS.command("theme", "[NAME]", values=_themes)
+@COMMANDS.command("theme")
 async def theme(screen: ChatScreen, argument: str) -> None:
-    """Choose the colours; kept for later chats."""
-    if argument not in screen.app.available_themes:
-        message = unknown_key("theme", argument, [*screen.app.available_themes])
-        raise InvalidOptions(message, "/theme without a name lists them.")
-    screen.app.theme = argument
+    """Choose the colours of this chat; TEXTUAL_THEME in the environment sets those of all chats."""
+    screen.app.search_themes()
 
 
 @COMMANDS.command("help", key="f1")

@@ -80,11 +80,7 @@ async def test_what_cannot_be_done_yet_is_shown(home: Path) -> None:
         for command in ("/rename Too early", "/delete", "/fork", "/export"):
             await player.do(command)
         nothing = "this chat has no messages yet Send a message first."
-        assert player.toasts == ["this chat is not stored yet Send a message first.", nothing]  # once
-        for _ in range(2):
-            player.screen.notify("Again.")
-        await player.until(lambda: player.toasts[-1] == "Again.", "it is shown")
-        assert player.toasts.count("Again.") == 1
+        assert player.toasts == ["this chat is not stored yet Send a message first.", *[nothing] * 3]
 
 
 @pytest.mark.slow
