@@ -73,8 +73,6 @@ class Chat:
         self._stream: Stream[Any] | None = None
         self._call: asyncio.Future[str] | None = None
         """the call that runs"""
-        self._conversing = False
-        """True if the last answer goes on after its calls"""
         self._grown: asyncio.TimerHandle | None = None
         self._stopped = asyncio.Event()
         self.discarded = False
@@ -83,13 +81,11 @@ class Chat:
         """True if the session's deletion by others was reported"""
         self._turn = asyncio.Lock()
         """held during a turn, until the stored session is read at its end"""
-        self._waiting = False
-        """True if a turn waits for that lock"""
+        self.answering = False
+        """True during a turn, also while it waits for that lock"""
         self._left: str | None = None
         """the name of the stream of a running answer that an earlier client began"""
         self._configuring = asyncio.Lock()
-        self._choosing: dict[str, Any] = {}
-        """options that are being set, while that lock is held"""
         self._loads = 0
 
     @property
@@ -97,19 +93,6 @@ class Chat:
         """The last answer."""
         last = self.said[-1] if self.said else None
         return last if isinstance(last, Answer) else None
-
-    @property
-    def answering(self) -> bool:
-        """True if an answer is in progress, with the calls that it makes, or about to begin."""
-        if self._calls:
-            return self._waiting or self._conversing
-        return self._waiting or (self.answer is not None and self.answer.growing)
-
-    @property
-    def _calls(self) -> bool:
-        """True if the last message is a call, or an answer that ends with calls."""
-        last = self.said[-1] if self.said else None
-        return isinstance(last, Called) or (isinstance(last, Answer) and bool(last.calls))
 
     @property
     def stopped(self) -> bool:
@@ -187,11 +170,10 @@ class Chat:
         """Set the changed ``options``, from the next answer on. Another model is loaded first, with its
         progress reported; if that fails, nothing is changed."""
         changed = {f: v for f in FIELDS if (v := getattr(options, f)) != getattr(self.options, f)}
-        self._choosing = {**self._choosing, **changed} if self._configuring.locked() else changed
         async with self._configuring:
             options = replace(self.options, **changed)  # something else may have been set meanwhile
             if not changed.keys().isdisjoint(LOADED_BY):
-                await self._load(options)
+                await self.load(options)
             if (session := self.session) is not None:
                 await self._link.ask(lambda client: client.configure_session(session, options))
             self.options = options
@@ -203,13 +185,22 @@ class Chat:
         """The models on this computer."""
         return await self._link.ask(lambda client: client.models())
 
-    async def load(self, left: Chat | None = None) -> None:
-        """Load the chat's models before they are needed. A choice whose model is being loaded for the chat
-        that was ``left`` counts in a new one, too."""
-        if left is not None and left._configuring.locked() and self.session is None:
-            await self.configure(replace(self.options, **left._choosing))
-        else:
-            await self._load(self.options)
+    async def load(self, options: Options | None = None) -> None:
+        """Load the chat's models, or those of ``options``, before they are needed."""
+        options = self.options if options is None else options
+        self._loads += 1
+        newest = self._loads
+        self._report(Working(_loading(options.model), None))
+        client = await self._link.client()
+        stream = client.load(
+            options.model, draft=options.draft, backend=options.backend, workspace=options.workspace
+        )
+        async for event in stream.events():
+            self._take(event, None)
+        loaded = await stream.result()
+        if newest == self._loads:
+            facts = (loaded.draft, options.proposer or "auto", loaded.backend, loaded.reason)
+            self._paired(wire.Pairing(loaded.model, *facts, loaded.placement))
 
     async def restore(self, session: str) -> None:
         """Take over a stored session."""
@@ -259,21 +250,20 @@ class Chat:
 
     @asynccontextmanager
     async def _taking_turn(self) -> AsyncIterator[None]:
-        """Hold the chat for one turn; raises :class:`Gone` if stopped while it waits for another."""
+        """Hold the chat for one turn; raises :class:`Gone` if stopped while the stored chat is read."""
         self._stopped.clear()
-        self._waiting = self._turn.locked()
+        self.answering = True
         try:
-            if self._waiting:
+            if self._turn.locked():
                 self._report(Working("reading the stored chat", None))
-                await self._unless_stopped(self._turn.acquire())
-            else:
-                await self._turn.acquire()  # without a pause in which another could begin
+            await self._unless_stopped(self._turn.acquire())
+            try:
+                yield
+            finally:
+                self._turn.release()
         finally:
-            self._waiting = False
-        try:
-            yield
-        finally:
-            self._turn.release()
+            self.answering = False
+            self._report(Grown(ended=True))
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of ``work``; raises :class:`Gone` if the answer is stopped before it."""
@@ -289,14 +279,8 @@ class Chat:
 
     async def _converse(self, said: list[Said], begin: Begin) -> None:
         """Answer the last of ``said``, and go on after the calls of the answer."""
-        self._conversing = True
-        try:
-            if not await converse(self._tools.box, _Front(self, said, begin)):
-                self.fail(LocalspecError("the model did not answer in words", "Ask it in other words."))
-        finally:
-            self._conversing = False
-            if self._calls:
-                self._report(Grown(ended=True))
+        if not await converse(self._tools.box, _Front(self, said, begin)):
+            self.fail(LocalspecError("the model did not answer in words", "Ask it in other words."))
 
     async def turn(self, said: list[Said], begin: Begin, *, results: bool = False) -> Result | None:
         """Answer the last of ``said``; returns the answer, None if it failed. ``results`` are stored even if
@@ -390,10 +374,12 @@ class Chat:
             raise answer.error or _stopped()
 
     async def _ready(self) -> Client:
-        """A connected client, once a model that was chosen before is loaded."""
+        """A connected client, once a model that was chosen before, or a stored chat's own, is loaded."""
         if self._configuring.locked():
             self._report(Working("waiting for the chosen model", None))
         async with self._configuring:
+            if self.session is not None and self.pairing is None:
+                await self.load()
             return await self._link.client()
 
     async def _opened(self, client: Client) -> str:
@@ -486,22 +472,7 @@ class Chat:
             with contextlib.suppress(SessionNotFound):  # another program was faster, or the daemon has ended
                 await self._link.ask(lambda client: client.delete_session(session))
 
-    # Other requests to the daemon.
-
-    async def _load(self, options: Options) -> None:
-        self._loads += 1
-        newest = self._loads
-        self._report(Working(_loading(options.model), None))
-        client = await self._link.client()
-        stream = client.load(
-            options.model, draft=options.draft, backend=options.backend, workspace=options.workspace
-        )
-        async for event in stream.events():
-            self._take(event, None)
-        loaded = await stream.result()
-        if newest == self._loads:
-            facts = (loaded.draft, options.proposer or "auto", loaded.backend, loaded.reason)
-            self._paired(wire.Pairing(loaded.model, *facts, loaded.placement))
+    # The stored session.
 
     def _paired(self, pairing: wire.Pairing) -> None:
         self.pairing = pairing
@@ -526,28 +497,22 @@ class Chat:
         changed, self.options = not self.loads(options), options
         return changed
 
-    def _match(self, content: wire.SessionContent, *, elsewhere: bool = False) -> bool:
-        """Take ids, title and an answer that was left; returns True if the messages are the stored ones, else
-        replaces them."""
+    def _match(self, content: wire.SessionContent, *, elsewhere: bool = False) -> None:
+        """Take ids, title, an answer that was left, and the stored messages if they are others."""
         self.title = content.title
         self._left = content.messages[-1].stream if content.messages else None
         pairs = zip(self.said, content.messages, strict=False)
         same = list(takewhile(lambda pair: _is(*pair), pairs))
         for said, stored in same:
             said.id = stored.id
-        if len(self.said) == len(content.messages) == len(same):
-            return True
-        self.said = [*self.said[: len(same)], *said_in(content)[len(same) :]]
-        self._report(Changed(elsewhere))
-        return False
+        if not len(self.said) == len(content.messages) == len(same):
+            self.said = [*self.said[: len(same)], *said_in(content)[len(same) :]]
+            self._report(Changed(elsewhere))
 
     async def _known(self, question: Question | None) -> Question:
         """The question with its stored id; raises :class:`Gone` if it is not stored."""
-        if question is not None and question.id is None:
-            content = await self._stored()
-            if content is not None and not self._match(content):
-                remedy = "Read its new messages, then try again."
-                raise Gone("another program has continued this chat", remedy)
+        if question is not None and question.id is None and (content := await self._stored()) is not None:
+            self._match(content)
         if question is None or question.id is None or question not in self.said:
             raise Gone("the question is no longer in this chat", "Send it again.")
         return question

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from textual.app import ComposeResult
 from textual.binding import Binding
-from textual.events import DescendantFocus, Key, Paste
+from textual.events import Key, Paste
 from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import Footer, Static
@@ -87,12 +87,6 @@ class ChatScreen(Screen[None]):
         """set once the first chat's options are resolved"""
         self.files = Files(here())
         self._editing: Question | None = None
-        self._draft = ""
-        """the prompt's text before an edit began"""
-        self._typing = False
-        """True if letters are text, whichever widget has the focus"""
-        self._warmed: Chat | None = None
-        """the chat whose model was loaded when the user began to type"""
         self._models: tuple[float, Sequence[ModelDescription]] = (-inf, ())
         """when models were listed last, and what was found"""
         self._notice = ""
@@ -178,26 +172,14 @@ class ChatScreen(Screen[None]):
             self.attempt(self._say(event.text), otherwise=event.text)
 
     def on_key(self, event: Key) -> None:
-        """Pass typed characters without a binding to the prompt, until the messages have the focus again."""
-        is_bound = event.key in self.active_bindings and not self._typing
-        if event.is_printable and event.character and not is_bound:
+        """Pass typed characters without a binding to the prompt."""
+        if event.is_printable and event.character and event.key not in self.active_bindings:
             event.stop()
-            self._typing = True
             self._prompt.take(event)
-
-    def on_descendant_focus(self, event: DescendantFocus) -> None:
-        if event.widget is self._transcript:
-            self._typing = False
 
     def on_paste(self, event: Paste) -> None:
         if not self._prompt.has_focus_within:
             self._prompt.take(event)
-
-    def on_prompt_begun(self, fact: Prompt.Begun) -> None:
-        chat = self.chat
-        if chat.pairing is None and chat.session is not None and chat is not self._warmed:
-            self._warmed = chat
-            self.attempt(chat.load())  # while it is written
 
     async def _say(self, text: str) -> None:
         """Send a message with the files that it mentions."""
@@ -294,14 +276,11 @@ class ChatScreen(Screen[None]):
         """Return True if the chat may be left: the user confirms it for a private chat with messages."""
         if not (self.chat.private and self.chat.said):
             return True
-        if isinstance(self.app.screen, Confirm):
-            return False
-        question = Confirm("Leave this private chat? Nothing of it is kept.", "Leave")
-        return await self.app.push_screen_wait(question) is True
+        return await self.ask(Confirm("Leave this private chat? Nothing of it is kept.", "Leave")) is True
 
     async def change_to(self, chat: Chat) -> None:
         """Show another chat; a private one is deleted, after a confirmation. A model that is not the current
-        one is loaded only when the user types."""
+        one is loaded only with the next message."""
         left = self.chat
         if not await self.may_leave():
             return
@@ -309,7 +288,7 @@ class ChatScreen(Screen[None]):
         if left.private:
             await self.application.discard(left)
         if chat.session is None or chat.loads(left.options):
-            await chat.load(left)
+            await chat.load()
 
     async def fork(self, said: Said | None) -> None:
         """Continue in a copy of the chat up to ``said``, or of all of it."""
@@ -355,29 +334,19 @@ class ChatScreen(Screen[None]):
     def _begin_edit(self, question: Question) -> None:
         """Put ``question`` into the prompt, to be replaced by the text that is sent."""
         self._prompt.end_wait(send=False)
-        if self._editing is None:
-            self._draft = self._prompt.text
-        else:
-            self._prompt.remember(self._prompt.text)
         self._editing = question
         self._prompt.entitle("Edits the question and drops later messages; Esc leaves it")
-        self._prompt.text = question.written
-        self._prompt.take_focus()
+        self.begin(question.written)
 
     def _leave_edit(self, *, keeping: bool = False) -> None:
-        """End the edit: the text before it comes back, unless ``keeping`` the current one. The other can
-        be recalled with the key up."""
+        """End the edit, and clear its text unless ``keeping`` it; the key up recalls a changed one."""
         if self._editing is None:
             return
-        typed, before = self._prompt.text, self._editing.written
-        draft, self._draft = self._draft, ""
+        if not keeping:
+            self._prompt.remember(self.typed if self.typed != self._editing.written else "")
+            self._prompt.text = ""
         self._editing = None
         self._prompt.entitle("")
-        if keeping and typed:
-            self._prompt.remember(draft)
-        else:
-            self._prompt.remember(typed if typed != before else "")
-            self._prompt.text = draft
 
     def begin(self, text: str) -> None:
         """Put a text into the prompt; its previous text can be recalled with the key up."""

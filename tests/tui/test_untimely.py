@@ -16,18 +16,20 @@ from localspec.tui.dialog import Confirm
 from localspec.tui.screen import ChatScreen
 from localspec.tui.widgets.prompt import Composer, Suggestion, Suggestions, Token
 from localspec.wording import CONTROLS
-from tests.tui.showing import answered, conversation, growing, show, showing
+from tests.tui.showing import answered, conversation, show, showing
 
 
 @pytest.mark.slow
-async def test_a_draft_comes_back_after_an_edit(still: Path) -> None:
+async def test_a_draft_can_be_recalled_after_an_edit(still: Path) -> None:
     async with showing(conversation()) as player:
         player.put("half a")
-        await player.press("ctrl+g", "ctrl+g", "escape")
-        assert player.typed == "half a" and not player.title
+        await player.press("ctrl+g", "escape")
+        assert player.typed == "" and not player.title
+        await player.press("up")
+        assert player.typed == "half a"
         await player.press("ctrl+g")
         show(player, [])
-        assert player.typed == "half a" and not player.title
+        assert player.typed == "" and not player.title
         player.screen.begin("/rename ")
         assert player.typed == "/rename "
         await player.press("escape", "up")
@@ -85,7 +87,8 @@ async def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
 
 
 async def test_an_answer_elsewhere_is_not_in_the_way(still: Path) -> None:
-    async with showing([Question("?", 1), growing()]) as player:
+    async with showing() as player:
+        player.chat.answering = True
         taken: list[str] = []
 
         async def turn() -> None:

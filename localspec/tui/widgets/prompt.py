@@ -192,10 +192,6 @@ class Prompt(Vertical):
 
         text: str
 
-    @dataclass
-    class Begun(Message):
-        """The user begins to type a message."""
-
     def __init__(
         self, values: Callable[[Values], Awaitable[Mapping[str, str]]], files: Files, *, id: str | None = None
     ) -> None:
@@ -209,7 +205,6 @@ class Prompt(Vertical):
         self._title = ""
         self.waiting = ""
         """the message that waits to be sent"""
-        self._is_blank = True
 
     def compose(self) -> ComposeResult:
         yield Suggestions()
@@ -353,9 +348,6 @@ class Prompt(Vertical):
 
     def on_text_area_changed(self, event: TextArea.Changed) -> None:
         event.stop()
-        if self._is_blank and self.text and not self.text.startswith("/"):
-            self.post_message(self.Begun())
-        self._is_blank = not self.text
         token = self._token()
         if token is None or token.start != self._declined:
             self._declined = None
