@@ -89,7 +89,7 @@ class ChatApp(App[None]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands that can be typed after a slash, for the palette."""
-        for each in COMMANDS.all():
+        for each in COMMANDS.values():
             needs = each.argument and not each.argument.startswith("[")
             act = self.chat_screen.begin if needs else self.chat_screen.action_run
             text = f"/{each.name} " if needs else each.name
@@ -125,7 +125,7 @@ class ChatApp(App[None]):
         """Ctrl-C without a selection: stop the answer, or clear the prompt, or show the key that leaves."""
         if self.chat_screen.chat.answering:
             self.chat_screen.chat.stop()
-        elif not self.chat_screen.clear():
+        elif not self.chat_screen.prompt.clear():
             self.chat_screen.notify("Ctrl-Q leaves the chat.", timeout=3)
 
     def copy_to_clipboard(self, text: str) -> None:
@@ -178,7 +178,7 @@ class ChatApp(App[None]):
             error = error.error  # type: ignore[assignment]
         report = defects.report(error)
         screen = self.chat_screen
-        typed = [*filter(None, (screen.waiting, screen.typed))] if screen.is_mounted else []
+        typed = [*filter(None, (screen.prompt.waiting, screen.prompt.text))] if screen.is_mounted else []
         lines = [f"localspec: {report.message}. {report.remedy}"]
         lines += ["You had typed:", *typed] if typed else []
         setattr(error, "__rich__", lambda: Text(printable("\n".join(lines))))  # noqa: B010, printed instead of a traceback
@@ -186,29 +186,24 @@ class ChatApp(App[None]):
 
     def _start(self) -> None:
         self.run_worker(asyncio.to_thread(import_module, "localspec.tui.markdown"))  # for the first answer
-        self.run_worker(self._begin)  # type: ignore[arg-type]  # a worker calls a function
+        self.chat_screen.attempt(self._begin())
 
     async def _begin(self) -> None:
         """Connect to the daemon and load the model, while the user begins to type."""
         try:
+            self.options = await asyncio.to_thread(self._settle, self.options)
+            self.chat_screen.chat.options = self.options
+            if self._first is not None:
+                self.chat_screen.show(await self.stored_chat(self._first))
             try:
-                self.options = await asyncio.to_thread(self._settle, self.options)
-                self.chat_screen.chat.options = self.options
-                if self._first is not None:
-                    self.chat_screen.show(await self.stored_chat(self._first))
-                try:
-                    await self.chat_screen.open_tools(self._servers)
-                except LocalspecError as error:
-                    self.chat_screen.show_error(error)
-                if (missing := await asyncio.to_thread(self._missing)) and not missing.refused:
-                    await self._offer(missing)
-            finally:
-                self.chat_screen.settled.set()
-            await self.chat_screen.chat.load()
-        except LocalspecError as error:
-            self.chat_screen.show_error(error)
-        except Exception as error:  # an internal error: it is shown, and the chat goes on
-            self.chat_screen.show_error(defects.report(error))
+                await self.chat_screen.open_tools(self._servers)
+            except LocalspecError as error:
+                self.chat_screen.show_error(error)
+            if (missing := await asyncio.to_thread(self._missing)) and not missing.refused:
+                await self._offer(missing)
+        finally:
+            self.chat_screen.settled.set()
+        await self.chat_screen.chat.load()
 
     async def _offer(self, model: Missing) -> None:
         """Offer the default model, and download it; a message that is sent meanwhile waits for it. Without
@@ -217,7 +212,7 @@ class ChatApp(App[None]):
 
         screen = self.chat_screen
         if not model.agreed:
-            while screen.typed:  # its letters would answer the question
+            while screen.prompt.text:  # its letters would answer the question
                 await asyncio.sleep(TYPING_S)
             agrees = await screen.ask(Confirm(QUESTION, "Download", "primary"))
             if agrees is False:

@@ -14,7 +14,7 @@ from textual.message import Message
 
 from localspec.agent.loop import CANCELLED, Consent, Made, Toolbox, Writing, converse
 from localspec.agent.server import ToolError
-from localspec.errors import DaemonUnavailable, Gone, LocalspecError, SessionNotFound
+from localspec.errors import DaemonUnavailable, EngineBusy, Gone, LocalspecError, SessionNotFound
 from localspec.protocol import messages as wire
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Result, Tool
@@ -26,7 +26,6 @@ from localspec.wording import one_line, underway
 
 if TYPE_CHECKING:
     from localspec.client import Client, Event, Stream
-    from localspec.protocol.messages import ModelDescription
 
 LOADED_BY = ("model", "draft", "backend")
 """options that decide which models are loaded"""
@@ -181,10 +180,6 @@ class Chat:
         if self.pairing is not None:
             self._paired(replace(self.pairing, proposer=options.proposer or "auto"))
 
-    async def models(self) -> tuple[ModelDescription, ...]:
-        """The models on this computer."""
-        return await self._link.ask(lambda client: client.models())
-
     async def load(self, options: Options | None = None) -> None:
         """Load the chat's models, or those of ``options``, before they are needed."""
         options = self.options if options is None else options
@@ -208,8 +203,7 @@ class Chat:
         if self._turn.locked():
             return  # a turn has begun meanwhile: it reads the session again at its end
         self.session, self.private, self.system = session, content.private, content.system
-        if self._adopt(content.options):
-            self.pairing = None
+        self._adopt(content.options)
         self._match(content)
 
     async def pick_up(self) -> None:
@@ -238,29 +232,25 @@ class Chat:
         """Read changes by other clients; during a turn that happens at its end."""
         if self._turn.locked():
             return
-        changed = False
         async with self._turn:
             if (content := await self._stored()) is not None:
-                changed = self._adopt(content.options)
+                self._adopt(content.options)
                 self._match(content, elsewhere=True)
-        if changed and self.pairing is not None:
-            await self.load()
 
     # Receiving an answer.
 
     @asynccontextmanager
     async def _taking_turn(self) -> AsyncIterator[None]:
-        """Hold the chat for one turn; raises :class:`Gone` if stopped while the stored chat is read."""
+        """Hold the chat for one turn; raises :class:`EngineBusy` during another one."""
+        if self.answering:
+            raise EngineBusy("this chat is still answering", "Wait for its end, or stop it with Esc.")
         self._stopped.clear()
         self.answering = True
         try:
             if self._turn.locked():
                 self._report(Working("reading the stored chat", None))
-            await self._unless_stopped(self._turn.acquire())
-            try:
+            async with self._turn:
                 yield
-            finally:
-                self._turn.release()
         finally:
             self.answering = False
             self._report(Grown(ended=True))
@@ -355,22 +345,19 @@ class Chat:
         return "no" if self.stopped else consent
 
     async def _settle(self, answer: Answer, before: list[Said]) -> None:
-        """Keep the turn of ``answer``; if the daemon did not begin it, restore ``before`` and raise."""
+        """Keep what the daemon has stored of the turn; raises the error of ``answer`` if that is nothing."""
         content = await self._stored()
         if (result := answer.result) is not None:
             with contextlib.suppress(LocalspecError):  # optional
                 loaded = (await self._link.ask(lambda client: client.status())).models
                 answer.context = next((each.n_ctx for each in loaded if each.model == result.model), 0)
-        done = answer.result is not None and answer.result.finish_reason != "cancelled"
-        taken = (
-            bool(answer.text) or done or (content is not None and _is_new(content, len(self.said), before))
-        )
-        if not taken:
-            self.said = before
-            self._report(Changed())
+        taken = bool(answer.text) or (result is not None and result.finish_reason != "cancelled")
         if content is not None:
             self._match(content)
-        if not taken:
+        elif not taken:
+            self.said = before
+            self._report(Changed())
+        if not taken and answer not in self.said:
             raise answer.error or _stopped()
 
     async def _ready(self) -> Client:
@@ -492,10 +479,11 @@ class Chat:
             self._report(Failed(error))
         return None
 
-    def _adopt(self, options: Options) -> bool:
-        """Take the stored options; returns True if they load other models."""
-        changed, self.options = not self.loads(options), options
-        return changed
+    def _adopt(self, options: Options) -> None:
+        """Take the stored options; other models are loaded with the next message."""
+        if not self.loads(options):
+            self.pairing = None
+        self.options = options
 
     def _match(self, content: wire.SessionContent, *, elsewhere: bool = False) -> None:
         """Take ids, title, an answer that was left, and the stored messages if they are others."""
@@ -545,20 +533,19 @@ class _Front:
     async def answer(
         self, results: tuple[wire.CallResult, ...], how: wire.Instead | None = None
     ) -> Result | None:
-        def go_on(client: Client, session: str, tools: tuple[Tool, ...]) -> Stream[Result]:
-            return client.results(session, results, how, tools=tools)
-
         if not results:
             return await self._chat.turn(self._said, self._begin)
-        return await self._go_on(self._chat.said, go_on)
+        return await self._go_on(
+            self._chat.said,
+            lambda client, session, tools: client.results(session, results, how, tools=tools),
+        )
 
     async def answer_instead(self, how: wire.Instead) -> Result | None:
-        def begin(client: Client, session: str, tools: tuple[Tool, ...]) -> Stream[Result]:
-            return client.regenerate(session, instead=how, tools=tools)
-
         said = self._chat.said
         at = max(i for i, each in enumerate(said) if isinstance(each, Answer))
-        return await self._go_on(said[:at], begin)
+        return await self._go_on(
+            said[:at], lambda client, session, tools: client.regenerate(session, instead=how, tools=tools)
+        )
 
     async def _go_on(self, said: list[Said], begin: Begin) -> Result | None:
         try:
@@ -576,13 +563,6 @@ def _loading(model: str | None, stage: str = "") -> str:
 
 def _stopped() -> Gone:
     return Gone("the answer was stopped before it began", "Send the message again, or another one.")
-
-
-def _is_new(content: wire.SessionContent, number: int, before: list[Said]) -> bool:
-    """True if ``number`` messages are stored, the last of which is not the one ``before``."""
-    if len(content.messages) != number:
-        return False
-    return len(before) < number or before[number - 1].id != content.messages[-1].id
 
 
 def _is(said: Said, stored: wire.StoredMessage) -> bool:

@@ -39,40 +39,32 @@ class Command:
         return f"/{self.name} {self.argument}".rstrip()
 
 
-class Commands:
-    """All commands, by name; :meth:`command` adds one."""
-
-    def __init__(self) -> None:
-        self._by_name: dict[str, Command] = {}
-
-    def command(
-        self, name: str, argument: str = "", *, key: str = "", values: Values | None = None
-    ) -> Callable[[Work], Work]:
-        """Add a function; the first line of its docstring is the help that users read."""
-
-        def add(work: Work) -> Work:
-            help = (work.__doc__ or "").splitlines()[0]
-            self._by_name[name] = Command(name, argument, help, work, key, values)
-            return work
-
-        return add
-
-    def all(self) -> tuple[Command, ...]:
-        """All commands, sorted by name."""
-        return tuple(self._by_name[name] for name in sorted(self._by_name))
-
-    def find(self, name: str) -> Command:
-        """The command of this name, or the only one that begins with it; raises :class:`InvalidOptions`."""
-        if name in self._by_name:
-            return self._by_name[name]
-        matching = [each for each in self._by_name if name and each.startswith(name)]
-        if len(matching) == 1:
-            return self._by_name[matching[0]]
-        known = [f"/{each}" for each in self._by_name]
-        raise InvalidOptions(unknown_key("command", f"/{name}", known), "Type / to see all commands.")
+COMMANDS: dict[str, Command] = {}
+"""all commands, by name"""
 
 
-COMMANDS = Commands()
+def command(
+    name: str, argument: str = "", *, key: str = "", values: Values | None = None
+) -> Callable[[Work], Work]:
+    """Add a function to the commands; the first line of its docstring is the help that users read."""
+
+    def add(work: Work) -> Work:
+        help = (work.__doc__ or "").splitlines()[0]
+        COMMANDS[name] = Command(name, argument, help, work, key, values)
+        return work
+
+    return add
+
+
+def find_command(name: str) -> Command:
+    """The command of this name, or the only one that begins with it; raises :class:`InvalidOptions`."""
+    if name in COMMANDS:
+        return COMMANDS[name]
+    matching = [each for each in COMMANDS if name and each.startswith(name)]
+    if len(matching) == 1:
+        return COMMANDS[matching[0]]
+    known = [f"/{each}" for each in COMMANDS]
+    raise InvalidOptions(unknown_key("command", f"/{name}", known), "Type / to see all commands.")
 
 
 def parse(text: str) -> tuple[str, str] | None:

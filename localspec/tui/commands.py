@@ -18,7 +18,7 @@ from localspec.errors import InvalidOptions
 from localspec.models.catalogue import BUNDLED, CATALOGUE, Entry
 from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.protocol.options import SETTABLE, Options, check_options, check_value, meanings, unknown_key
-from localspec.tui.command import COMMANDS
+from localspec.tui.command import command, find_command
 from localspec.tui.conversation import Answer
 from localspec.tui.dialog import Confirm, deletion
 from localspec.tui.export import markdown, write
@@ -36,36 +36,35 @@ DRAFTS = {
     "auto": "one that fits the model, if there is any",
     "none": "no draft model; prompt lookup and memory still draft",
 }
-LIST = 'Write a list, as in ["one", "two"].'
 
 # Messages.
 
 
-@COMMANDS.command("regenerate", key="ctrl+r")
+@command("regenerate", key="ctrl+r")
 async def regenerate(screen: ChatScreen, argument: str) -> None:
     """Answer the last question again."""
-    await screen.answer(screen.chat, screen.chat.regenerate())
+    await screen.answer(screen.chat.regenerate())
 
 
-@COMMANDS.command("stop", key="escape")
+@command("stop", key="escape")
 async def stop(screen: ChatScreen, argument: str) -> None:
     """Stop the current answer."""
     screen.chat.stop()
 
 
-@COMMANDS.command("edit", key="ctrl+g")
+@command("edit", key="ctrl+g")
 async def edit(screen: ChatScreen, argument: str) -> None:
     """Edit the last question and answer it again."""
     await screen.edit(None)
 
 
-@COMMANDS.command("copy")
+@command("copy")
 async def copy(screen: ChatScreen, argument: str) -> None:
     """Copy the last answer."""
     screen.copy(last_answer(screen).text)
 
 
-@COMMANDS.command("code", "[NUMBER]")
+@command("code", "[NUMBER]")
 async def code(screen: ChatScreen, argument: str) -> None:
     """Copy a code block of the last answer: the last one, or by its number."""
     blocks = code_blocks(last_answer(screen).text)
@@ -87,15 +86,13 @@ def code_blocks(text: str) -> list[str]:
     return [token.content.removesuffix("\n") for token in code]
 
 
-@COMMANDS.command("stats")
+@command("stats")
 async def stats(screen: ChatScreen, argument: str) -> None:
     """Show the statistics of the last answer."""
     answer = last_answer(screen)
-    known = (
-        "its statistics are not stored"
-        if answer.result is None
-        else stats_lines(answer.result, answer.loaded_s)
-    )
+    known = "its statistics are not stored"
+    if answer.result is not None:
+        known = stats_lines(answer.result, answer.loaded_s)
     screen.notify(known, title="The last answer", timeout=30)
 
 
@@ -110,19 +107,19 @@ def last_answer(screen: ChatScreen) -> Answer:
 # Chats.
 
 
-@COMMANDS.command("new", key="ctrl+n")
+@command("new", key="ctrl+n")
 async def new(screen: ChatScreen, argument: str) -> None:
     """Begin a new chat; a running answer of this one continues."""
     await screen.change_to(screen.application.new_chat())
 
 
-@COMMANDS.command("private")
+@command("private")
 async def private(screen: ChatScreen, argument: str) -> None:
     """Begin a private chat: nothing of it is kept."""
     await screen.change_to(screen.application.new_chat(private=True))
 
 
-@COMMANDS.command("sessions", "[SEARCH]", key="ctrl+s")
+@command("sessions", "[SEARCH]", key="ctrl+s")
 async def sessions(screen: ChatScreen, argument: str) -> None:
     """Show all chats, to search, open and delete them."""
     chosen = await screen.ask(SessionsScreen(argument, current=screen.chat.session))
@@ -130,7 +127,7 @@ async def sessions(screen: ChatScreen, argument: str) -> None:
         await screen.change_to(await screen.application.stored_chat(chosen))
 
 
-@COMMANDS.command("rename", "TITLE")
+@command("rename", "TITLE")
 async def rename(screen: ChatScreen, argument: str) -> None:
     """Rename the chat."""
     chat = screen.chat
@@ -147,7 +144,7 @@ async def rename(screen: ChatScreen, argument: str) -> None:
     screen.notify(argument, title="The chat's title is now", timeout=3)
 
 
-@COMMANDS.command("delete")
+@command("delete")
 async def delete(screen: ChatScreen, argument: str) -> None:
     """Delete the chat, after a confirmation."""
     chat = screen.chat
@@ -156,14 +153,14 @@ async def delete(screen: ChatScreen, argument: str) -> None:
         await screen.application.discard(chat)
 
 
-@COMMANDS.command("fork")
+@command("fork")
 async def fork(screen: ChatScreen, argument: str) -> None:
     """Continue in a copy of the chat; the original stays as it is."""
     _require_said(screen)
     await screen.fork(None)
 
 
-@COMMANDS.command("export", "[PATH]")
+@command("export", "[PATH]")
 async def export(screen: ChatScreen, argument: str) -> None:
     """Write the chat into a new Markdown file."""
     _require_said(screen)
@@ -174,11 +171,11 @@ async def export(screen: ChatScreen, argument: str) -> None:
     screen.notify(str(path), title="Written to")
 
 
-@COMMANDS.command("quit", key="ctrl+q")
+@command("quit", key="ctrl+q")
 async def leave(screen: ChatScreen, argument: str) -> None:
     """Leave the chat; the daemon keeps running."""
     question = Confirm("Leave, though a message waits for the end of the answer?", "Leave")
-    if (not screen.waiting or await screen.ask(question)) and await screen.may_leave():
+    if (not screen.prompt.waiting or await screen.ask(question)) and await screen.may_leave():
         screen.app.exit()
 
 
@@ -233,7 +230,7 @@ async def _settings(screen: ChatScreen) -> dict[str, str]:
     return found
 
 
-@COMMANDS.command("model", "[NAME]", key="ctrl+o", values=_models)
+@command("model", "[NAME]", key="ctrl+o", values=_models)
 async def model(screen: ChatScreen, argument: str) -> None:
     """Choose the model that answers, also one to download."""
     from localspec.hub.default import Missing
@@ -247,13 +244,13 @@ async def model(screen: ChatScreen, argument: str) -> None:
     await _configure(screen, f"loading {one_line(argument)}", model=argument, draft=None)
 
 
-@COMMANDS.command("draft", "[NAME|auto|none]", values=_drafts)
+@command("draft", "[NAME|auto|none]", values=_drafts)
 async def draft(screen: ChatScreen, argument: str) -> None:
     """Choose the draft model."""
     await _configure(screen, "loading the draft model", draft=argument)
 
 
-@COMMANDS.command("proposer", "[NAME]", values=_proposers)
+@command("proposer", "[NAME]", values=_proposers)
 async def proposer(screen: ChatScreen, argument: str) -> None:
     """Choose the proposer of draft tokens."""
     remedy = "/proposer without a name lists them."
@@ -261,12 +258,12 @@ async def proposer(screen: ChatScreen, argument: str) -> None:
     await _configure(screen, "setting the proposer", proposer=argument)
 
 
-@COMMANDS.command("set", "[KEY [VALUE]]", key="f2", values=_settings)
+@command("set", "[KEY [VALUE]]", key="f2", values=_settings)
 async def set_option(screen: ChatScreen, argument: str) -> None:
     """Set or unset an option, such as temperature."""
     name, _, text = argument.partition(" ")
     if name in ("model", "draft") and text:
-        await COMMANDS.find(name).work(screen, text)
+        await find_command(name).work(screen, text)
         return
     value = await asyncio.to_thread(value_of, name, text)
     await screen.settled.wait()
@@ -274,7 +271,7 @@ async def set_option(screen: ChatScreen, argument: str) -> None:
     screen.notify(f"{name} is {text_of(value) if text else field(name).unset}.")
 
 
-@COMMANDS.command("system", "[TEXT|none]")
+@command("system", "[TEXT|none]")
 async def system(screen: ChatScreen, argument: str) -> None:
     """Set the system prompt, before the first message; without a text, show it."""
     chat = screen.chat
@@ -292,21 +289,16 @@ async def system(screen: ChatScreen, argument: str) -> None:
 
 async def _configure(screen: ChatScreen, label: str, **named: str | None) -> None:
     """Set these options of the shown chat, and notify of the resulting models."""
+    from localspec.models.library import absolute
+
     await screen.settled.wait()
     chat = screen.chat
-    places = {option: name and await asyncio.to_thread(_place_of, name) for option, name in named.items()}
+    places = {option: name and await asyncio.to_thread(absolute, name) for option, name in named.items()}
     await screen.busy(label, chat.configure(replace(chat.options, **places)))
     if (now := chat.pairing) is not None and chat is screen.chat:
         runs = chat.answer is not None and chat.answer.growing and chat.answer.model
         when = " from the next question on" if runs else ""
         screen.notify(f"{pairing_sentence(now)}{when}.")
-
-
-def _place_of(name: str) -> str:
-    """A model's name, or its absolute path. Imported late, on a thread: the module reads models."""
-    from localspec.models.library import absolute
-
-    return absolute(name)
 
 
 def described(models: Sequence[ModelDescription], now: Pairing | None, default: str = "") -> dict[str, str]:
@@ -358,11 +350,7 @@ def value_of(name: str, text: str) -> Any:
     option, text = field(name), text.strip()
     if not text:
         return None
-    try:
-        value = option.parse(text)
-    except InvalidOptions as error:
-        remedy = LIST if option.takes.startswith("a list") else f"It is {option.meaning}."
-        raise InvalidOptions(error.message.removeprefix("options."), remedy) from None
+    value = option.parse(text, name)
     return os.path.abspath(os.path.expanduser(value)) if name == "workspace" else value
 
 
@@ -373,7 +361,7 @@ def text_of(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False) if isinstance(value, bool | tuple) else str(value)
 
 
-@COMMANDS.command("tools", "[FILE|off]")
+@command("tools", "[FILE|off]")
 async def tools(screen: ChatScreen, argument: str) -> None:
     """Let the model call the tools of a file; without it, list them; off ends them."""
     await screen.settled.wait()
@@ -390,19 +378,19 @@ async def tools(screen: ChatScreen, argument: str) -> None:
 # The view.
 
 
-@COMMANDS.command("colours", key="ctrl+t")
+@command("colours", key="ctrl+t")
 async def colours(screen: ChatScreen, argument: str) -> None:
     """Show answers as raw text, each token coloured by its proposer; again: as Markdown."""
     screen.colour()
 
 
-@COMMANDS.command("theme")
+@command("theme")
 async def theme(screen: ChatScreen, argument: str) -> None:
     """Choose the colours of this chat; TEXTUAL_THEME in the environment sets those of all chats."""
     screen.app.search_themes()
 
 
-@COMMANDS.command("help", key="f1")
+@command("help", key="f1")
 async def help(screen: ChatScreen, argument: str) -> None:
     """Show the keys that act now, in a panel; again: hide it."""
     if screen.query("HelpPanel"):

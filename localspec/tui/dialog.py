@@ -19,6 +19,7 @@ from localspec.agent.loop import Consent
 from localspec.errors import LocalspecError
 from localspec.tui.chat import Chat, Tools
 from localspec.tui.link import Link
+from localspec.tui.widgets.prompt import Prompt
 from localspec.wording import one_line
 
 LONG = 250
@@ -32,8 +33,7 @@ class Reporter(Protocol):
     """The screen behind a dialog, which runs work and shows its errors, and has the prompt with a text."""
 
     @property
-    def typed(self) -> str: ...
-    def type(self, event: Key | Paste) -> None: ...
+    def prompt(self) -> Prompt: ...
     def attempt(self, work: Coroutine[Any, Any, None], *, otherwise: str = "") -> None: ...
     def show_error(self, error: LocalspecError) -> None: ...
 
@@ -153,6 +153,10 @@ class Permission(Ask[Consent]):
         self.pause: Timer | None = None
         """runs behind a key, and at first"""
 
+    @property
+    def _prompt(self) -> Prompt:
+        return cast(Application, self.app).chat_screen.prompt
+
     def on_mount(self) -> None:
         self._begin_pause()
 
@@ -173,9 +177,9 @@ class Permission(Ask[Consent]):
         """Begin to answer by a letter, or pass what is typed to the prompt."""
         if event.key in ("pageup", "pagedown"):
             return
-        has_paused, screen = self.pause is None, cast(Application, self.app).chat_screen
-        is_meant = has_paused and not (screen.typed and self.focused is self.query_one("#no"))
-        if has_paused and event.key in LETTERS and not screen.typed:
+        has_paused, typed = self.pause is None, self._prompt.text
+        is_meant = has_paused and not (typed and self.focused is self.query_one("#no"))
+        if has_paused and event.key in LETTERS and not typed:
             self._begin_pause(event)
         elif event.is_printable or event.key == "backspace":
             self._pass(event)
@@ -192,7 +196,7 @@ class Permission(Ask[Consent]):
     def _pass(self, *events: Key | Paste) -> None:
         """Put what is typed or pasted into the prompt, behind a letter that did not stand alone."""
         for each in (*filter(None, (self._letter,)), *events):
-            cast(Application, self.app).chat_screen.type(each)
+            self._prompt.take(each)
         self._begin_pause()
         self.query_one("#no").focus()
         self.query_one(Vertical).border_subtitle = "typed into the prompt; ← Enter: once, Esc: no"

@@ -75,7 +75,11 @@ class Link:
         # Imported late: the first frame does not wait for it.
         from localspec.client import connect
 
-        client = await connect(name="localspec chat", on_start=self._starting)
+        try:
+            client = await connect(name="localspec chat", on_start=self._starting)
+        except BaseException:  # also a cancellation, when something else is typed meanwhile
+            self._report(ConnectionLost())
+            raise
         self._report(Connected(self._again))
         self._again = True
         return client

@@ -28,7 +28,7 @@ from localspec.thread import on_a_thread
 from localspec.tui import defects, facts
 from localspec.tui.attach import Files, attached
 from localspec.tui.chat import Chat
-from localspec.tui.command import COMMANDS, Command, Values, parse
+from localspec.tui.command import Command, Values, find_command, parse
 from localspec.tui.conversation import Question, Said
 from localspec.tui.dialog import Application, Confirm, Dialog
 from localspec.tui.look import Look
@@ -46,8 +46,6 @@ PAUSE_S = 0.5
 """between two paintings of the status while an answer grows"""
 LOOK_S = 1.0
 """between two looks at an answer that another program receives"""
-FRESH_S = 10.0
-"""age until which a list of models is used"""
 
 T = TypeVar("T")
 
@@ -87,8 +85,6 @@ class ChatScreen(Screen[None]):
         """set once the first chat's options are resolved"""
         self.files = Files(here())
         self._editing: Question | None = None
-        self._models: tuple[float, Sequence[ModelDescription]] = (-inf, ())
-        """when models were listed last, and what was found"""
         self._notice = ""
         """a text that is shown instead of the status"""
         self._shown_at = -inf
@@ -98,16 +94,16 @@ class ChatScreen(Screen[None]):
         yield Welcome(id="welcome")
         yield Transcript(id="transcript")
         yield Static(id="legend")
-        yield Prompt(lambda values: self._aside(values(self)), self.files, id="prompt")
+        yield Prompt(self.files, id="prompt")
         yield Static(id="status", markup=False)
         yield Footer(compact=True, show_command_palette=False)
 
     def on_mount(self) -> None:
         for notices in self.query("ToastRack"):
-            self.move_child(notices, before=self._prompt)  # where they cover no text
+            self.move_child(notices, before=self.prompt)  # where they cover no text
         self.app.theme_changed_signal.subscribe(self, lambda _: self._show_legend())
         self._show_said()
-        self._prompt.take_focus()
+        self.prompt.take_focus()
         self.set_interval(LOOK_S, self._look_again)
 
     @property
@@ -120,35 +116,17 @@ class ChatScreen(Screen[None]):
         return self.query_one(Transcript)
 
     @property
-    def _prompt(self) -> Prompt:
+    def prompt(self) -> Prompt:
         return self.query_one(Prompt)
-
-    @property
-    def typed(self) -> str:
-        """The text in the prompt."""
-        return self._prompt.text
-
-    @property
-    def waiting(self) -> str:
-        """The message that waits for the end of the answer."""
-        return self._prompt.waiting
-
-    def clear(self) -> bool:
-        """Clear the prompt; returns False if it has no text."""
-        return self._prompt.clear()
-
-    def type(self, event: Key | Paste) -> None:
-        """Put a key or a pasted text of a dialog into the prompt."""
-        self._prompt.take(event)
 
     def show(self, chat: Chat) -> None:
         """Show another chat; an answer of the previous one continues."""
-        self._prompt.end_wait(send=False)
+        self.prompt.end_wait(send=False)
         self._leave_edit()
         self.chat = chat
         self._show_said()
         self._show_status()
-        self._prompt.take_focus()
+        self.prompt.take_focus()
         self.attempt(chat.pick_up())
 
     def _show_said(self, *, keeping: bool = False) -> None:
@@ -163,11 +141,11 @@ class ChatScreen(Screen[None]):
     def on_prompt_sent(self, event: Prompt.Sent) -> None:
         command = parse(event.text)
         if command is not None:
-            if not self.waiting:
+            if not self.prompt.waiting:
                 self._leave_edit()
             self.action_run(*command)
         elif self.chat.answering:
-            self._prompt.wait(event.text)
+            self.prompt.wait(event.text)
         else:
             self.attempt(self._say(event.text), otherwise=event.text)
 
@@ -175,11 +153,11 @@ class ChatScreen(Screen[None]):
         """Pass typed characters without a binding to the prompt."""
         if event.is_printable and event.character and event.key not in self.active_bindings:
             event.stop()
-            self._prompt.take(event)
+            self.prompt.take(event)
 
     def on_paste(self, event: Paste) -> None:
-        if not self._prompt.has_focus_within:
-            self._prompt.take(event)
+        if not self.prompt.has_focus_within:
+            self.prompt.take(event)
 
     async def _say(self, text: str) -> None:
         """Send a message with the files that it mentions."""
@@ -189,7 +167,7 @@ class ChatScreen(Screen[None]):
             text = await asyncio.to_thread(attached, text, self.files.directory)
         if editing is not None and editing is self._editing and not chat.answering:
             self._leave_edit(keeping=True)
-        await self.answer(chat, chat.send(text) if editing is None else chat.edit(editing, text))
+        await self.answer(chat.send(text) if editing is None else chat.edit(editing, text))
 
     def action_chosen(self, what: str) -> None:
         """Act on the chosen message."""
@@ -198,8 +176,8 @@ class ChatScreen(Screen[None]):
             case _ if said is None:
                 return
             case "regenerate":
-                self._prompt.take_focus()
-                self.attempt(self.answer(self.chat, self.chat.regenerate(said)))
+                self.prompt.take_focus()
+                self.attempt(self.answer(self.chat.regenerate(said)))
             case "edit":
                 self.attempt(self.edit(said))
             case "fork":
@@ -210,7 +188,7 @@ class ChatScreen(Screen[None]):
     def action_run(self, name: str, argument: str = "") -> None:
         """Run a command by name; without an argument, offer its values if they are known."""
         try:
-            command = COMMANDS.find(name)
+            command = find_command(name)
         except LocalspecError as error:
             self.show_error(error)
             return
@@ -237,12 +215,8 @@ class ChatScreen(Screen[None]):
             self.action_run(command.name, value)
 
     async def models(self) -> Sequence[ModelDescription]:
-        """The models on this computer, not listed anew at every key."""
-        when, found = self._models
-        if time.monotonic() - when > FRESH_S:
-            found = await self.chat.models()
-            self._models = time.monotonic(), found
-        return found
+        """The models on this computer."""
+        return await self.application.link.ask(lambda client: client.models())
 
     async def download(self, model: Missing) -> bool:
         """Download a model of the catalogue; the status shows its progress. Returns True once it is here."""
@@ -255,7 +229,6 @@ class ChatScreen(Screen[None]):
 
         try:
             await on_a_thread(lambda: model.download(report))
-            self._models = -inf, ()
             return True
         except LocalspecError as error:
             self.show_error(error)
@@ -315,27 +288,27 @@ class ChatScreen(Screen[None]):
         self._begin_edit(question)
 
     async def action_look(self, where: str) -> None:
-        """Scroll the messages, whichever widget has the focus."""
-        await self._transcript.run_action(where)
+        """Scroll the panel of keys, or else the messages, whichever widget has the focus."""
+        await self.query("KeyPanel, Transcript").last().run_action(where)
 
     def action_leave(self) -> None:
         """Remove notices and the panel of keys; remove a command without its argument, or else stop the
         answer, or else leave the messages, or else the edit."""
         self.app.clear_notifications()
         self.app.action_hide_help_panel()
-        if self.typed.endswith(" ") and parse(self.typed):
-            self.clear()
+        if self.prompt.text.endswith(" ") and parse(self.prompt.text):
+            self.prompt.clear()
         elif self.chat.answering:
             self.chat.stop()
-        elif self._prompt.has_focus_within:
+        elif self.prompt.has_focus_within:
             self._leave_edit()
-        self._prompt.take_focus()
+        self.prompt.take_focus()
 
     def _begin_edit(self, question: Question) -> None:
         """Put ``question`` into the prompt, to be replaced by the text that is sent."""
-        self._prompt.end_wait(send=False)
+        self.prompt.end_wait(send=False)
         self._editing = question
-        self._prompt.entitle("Edits the question and drops later messages; Esc leaves it")
+        self.prompt.entitle("Edits the question and drops later messages; Esc leaves it")
         self.begin(question.written)
 
     def _leave_edit(self, *, keeping: bool = False) -> None:
@@ -343,16 +316,16 @@ class ChatScreen(Screen[None]):
         if self._editing is None:
             return
         if not keeping:
-            self._prompt.remember(self.typed if self.typed != self._editing.written else "")
-            self._prompt.text = ""
+            self.prompt.remember(self.prompt.text if self.prompt.text != self._editing.written else "")
+            self.prompt.text = ""
         self._editing = None
-        self._prompt.entitle("")
+        self.prompt.entitle("")
 
     def begin(self, text: str) -> None:
         """Put a text into the prompt; its previous text can be recalled with the key up."""
-        self._prompt.remember(self._prompt.text)
-        self._prompt.text = text
-        self._prompt.take_focus()
+        self.prompt.remember(self.prompt.text)
+        self.prompt.text = text
+        self.prompt.take_focus()
 
     def colour(self) -> None:
         """Switch between Markdown, and raw text coloured by proposer with a legend above the prompt."""
@@ -373,26 +346,23 @@ class ChatScreen(Screen[None]):
             back = otherwise
             try:
                 await work
-                self._prompt.belong_to(self.chat.title)
+                self.prompt.belong_to(self.chat.title)
                 back = ""
             except LocalspecError as error:
                 if not chat.discarded:
                     self.show_error(error)
             except Exception as error:  # an internal error must not end the chat, and lose what was typed
                 self.show_error(defects.report(error))
-            if back and not self._prompt.text and chat is self.chat:
-                self._prompt.text = back
+            if back and not self.prompt.text and chat is self.chat:
+                self.prompt.text = back
             if not self.chat.answering:
-                self._prompt.end_wait(send=not self.chat.stopped)
+                self.prompt.end_wait(send=not self.chat.stopped)
 
         self.run_worker(attempted())
 
-    async def answer(self, chat: Chat, turn: Coroutine[Any, Any, None]) -> None:
-        """Run a turn in ``chat``; raises :class:`EngineBusy` during another one."""
+    async def answer(self, turn: Coroutine[Any, Any, None]) -> None:
+        """Run a turn of a chat."""
         await self.settled.wait()
-        if chat.answering:
-            turn.close()
-            raise EngineBusy("this chat is still answering", "Wait for its end, or stop it with Esc.")
         await turn
         self._show_status()  # with what is known at the end only
 
@@ -402,15 +372,6 @@ class ChatScreen(Screen[None]):
         found = await work
         self._show_status()
         return found
-
-    async def _aside(self, work: Awaitable[T]) -> T:
-        """Return the result of optional work; a failure or cancellation removes its progress, and shows no
-        error."""
-        try:
-            return await work
-        except BaseException:  # also a cancellation, when something else is typed meanwhile
-            self.call_later(self._show_status)  # after the facts in the queue
-            raise
 
     async def ask(self, dialog: Dialog[T]) -> T | None:
         """Return the result of a dialog; None if another one is open, as when a key is pressed twice."""
@@ -460,7 +421,7 @@ class ChatScreen(Screen[None]):
     async def _greet(self, pairing: Pairing) -> None:
         """Show the model in use."""
         with contextlib.suppress(LocalspecError):  # optional: the user did not request it
-            models, default = await self._aside(self.models()), await asyncio.to_thread(default_model)
+            models, default = await self.models(), await asyncio.to_thread(default_model)
             self.query_one(Welcome).show(self.chat.pairing or pairing, models, default)
 
     def on_touched(self, fact: facts.Touched) -> None:
@@ -504,7 +465,7 @@ class ChatScreen(Screen[None]):
         chat = self.chat
         self._shown_at = time.monotonic()
         self._show_line(self._notice or summary(chat.pairing, chat.answer, private=chat.private))
-        self._prompt.belong_to(chat.title)
+        self.prompt.belong_to(chat.title)
         self._show_legend()
 
     def _show_line(self, text: str) -> None:

@@ -134,7 +134,7 @@ async def test_what_the_daemon_is_asked_for(home: Path) -> None:
 
 def bound() -> Iterator[str]:
     """Return all commands and all keys, as they begin or stand in quotes."""
-    yield from (f'"/{command.name}' for command in COMMANDS.all())
+    yield from (f'"/{command.name}' for command in COMMANDS.values())
     for module in walk_packages(localspec.tui.__path__, "localspec.tui."):
         for each in vars(import_module(module.name)).values():
             if inspect.isclass(each) and each.__module__ == module.name:

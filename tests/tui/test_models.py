@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -86,11 +85,17 @@ def described(name: str, **facts: object) -> ModelDescription:
     return ModelDescription(**{"names": (name,), **known, **facts})  # type: ignore[arg-type]
 
 
-async def test_the_current_model_comes_first_and_toys_last(still: Path) -> None:
+async def test_the_current_model_comes_first_and_toys_last(
+    still: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with showing(size=(100, 60)) as player:
         toy, broken = described("stdlib-1m", store="bundled"), described("broken", problem="it ends early")
         models = (toy, broken, described(DEFAULT), described("two"))
-        player.screen._models = time.monotonic(), models
+
+        async def list_models() -> tuple[ModelDescription, ...]:
+            return models
+
+        monkeypatch.setattr(player.screen, "models", list_models)
         player.chat.pairing = Pairing("two", None, "auto", "llama_cpp", "")
         await player.press("ctrl+o")
         await player.until(lambda: "unusable: it ends early" in player.seen(), "they are listed")

@@ -22,7 +22,7 @@ async def test_it_lists_commands_and_nothing_of_the_toolkit(still: Path) -> None
     async with showing(size=(100, 90)) as player:
         await player.search("")
         shown = "\n".join(player.lines())
-        assert all(f"/{each.name}  {name_key(each.key)}".rstrip() in shown for each in COMMANDS.all())
+        assert all(f"/{each.name}  {name_key(each.key)}".rstrip() in shown for each in COMMANDS.values())
         assert "Screenshot" not in shown and "Maximize" not in shown and "nord" not in shown
 
 
@@ -80,6 +80,6 @@ def test_sentences_and_pages_name_keys_so() -> None:
 
 def test_a_commands_key_is_bound_to_it() -> None:
     bound = {b.key: b.action for b in ChatScreen.BINDINGS if isinstance(b, Binding)}
-    for command in COMMANDS.all():
+    for command in COMMANDS.values():
         if command.key and command.name != "quit":  # Textual binds that
             assert bound[command.key] == f"run('{command.name}')" or command.name == "stop"

@@ -77,9 +77,9 @@ async def test_what_is_said_before_the_last_turn_is_stored_is_shown_and_can_be_s
         await player.until(lambda: bool(player.title), "the second waits")
         player.put("")
         await player.press("escape")
+        player.chat._turn.release()
         await player.settle()
         assert player.typed == "And split?\n\nAnd split?" and not player.chat.answering
-        player.chat._turn.release()
         await player.press("enter")
         await player.until(lambda: len(player.chat.said) == 4, "it is said")
         await player.settle()

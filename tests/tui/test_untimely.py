@@ -10,7 +10,7 @@ from textual.events import Paste
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.protocol.messages import Pairing
 from localspec.tui import facts
-from localspec.tui.command import COMMANDS
+from localspec.tui.command import COMMANDS, command
 from localspec.tui.conversation import Question
 from localspec.tui.dialog import Confirm
 from localspec.tui.screen import ChatScreen
@@ -47,8 +47,8 @@ async def test_a_defect_is_shown_and_what_was_typed_kept(
     async def values(screen: ChatScreen) -> dict[str, str]:
         raise ZeroDivisionError("nor of this")
 
-    monkeypatch.setattr(COMMANDS, "_by_name", dict(COMMANDS._by_name))
-    COMMANDS.command("defect", "[WHAT]", values=values)(defect)
+    monkeypatch.setitem(COMMANDS, "defect", COMMANDS["help"])
+    command("defect", "[WHAT]", values=values)(defect)
     async with showing() as player:
         player.put("/defect ")
         player.screen.query_one(Composer).move_cursor((0, 8))
@@ -86,18 +86,11 @@ async def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
         assert player.typed == "evil]0;x\na\nb\n\tc"
 
 
-async def test_an_answer_elsewhere_is_not_in_the_way(still: Path) -> None:
+async def test_a_chat_has_one_turn_at_a_time(still: Path) -> None:
     async with showing() as player:
         player.chat.answering = True
-        taken: list[str] = []
-
-        async def turn() -> None:
-            taken.append("there")
-
-        await player.screen.answer(player.app.new_chat(), turn())
-        assert taken == ["there"]
         with pytest.raises(EngineBusy):
-            await player.screen.answer(player.chat, turn())
+            await player.screen.answer(player.chat.send("?"))
 
 
 @pytest.mark.slow

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -22,7 +22,7 @@ from textual.widgets.option_list import Option
 from localspec.errors import LocalspecError
 from localspec.tui import defects
 from localspec.tui.attach import Files, mention_of
-from localspec.tui.command import COMMANDS, Values, beginning
+from localspec.tui.command import COMMANDS, beginning, find_command
 from localspec.wording import CONTROLS, one_line
 
 MENTION = re.compile(r'(?<![\w@])@("[^"]*|[^\s"]*)$')
@@ -43,20 +43,16 @@ class History:
     """Texts from the oldest to the one being typed; :meth:`move` goes from one to another."""
 
     def __init__(self) -> None:
-        self._sent: list[str] = []
-        self._texts: list[str] = [""]
+        self._texts = [""]
         self._here = 0
 
     def add(self, text: str) -> None:
-        """Add a text that was sent or left. Changes to recalled texts are undone; the text that was typed
-        before a recall is kept, too."""
-        draft = self._texts[-1] if self._here < len(self._sent) else ""
-        for each in (draft, text):
-            if each and self._sent[-1:] != [each]:
-                self._sent.append(each)
-        del self._sent[:-KEPT]
-        self._texts = [*self._sent, ""]
-        self._here = len(self._sent)
+        """Add a text that was sent or left, behind the one that was typed before a recall."""
+        for each in (self._texts.pop(), text.strip()):
+            if each and self._texts[-1:] != [each]:
+                self._texts.append(each)
+        self._texts = [*self._texts[-KEPT:], ""]
+        self._here = len(self._texts) - 1
 
     def move(self, by: int, current: str) -> str | None:
         """Return the text ``by`` steps away, keeping ``current`` in its place; None if there is none."""
@@ -161,10 +157,7 @@ class Composer(TextArea, inherit_bindings=False):
 
 
 class Prompt(Vertical):
-    """The text field with suggestions and the history of sent texts.
-
-    ``values`` returns the meanings of an argument's values, ``files`` suggestions for mentions.
-    """
+    """The text field with the history of sent texts, and suggestions of commands and ``files``."""
 
     HELP = "`/` lists the commands, `@` attaches a file, Up recalls what was sent, Ctrl-C stops or clears."
     BINDINGS = [
@@ -192,11 +185,8 @@ class Prompt(Vertical):
 
         text: str
 
-    def __init__(
-        self, values: Callable[[Values], Awaitable[Mapping[str, str]]], files: Files, *, id: str | None = None
-    ) -> None:
+    def __init__(self, files: Files, *, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._values = values
         self._files = files
         self._history = History()
         self._declined: int | None = None
@@ -273,8 +263,7 @@ class Prompt(Vertical):
 
     def remember(self, text: str) -> None:
         """Add a text to the history, so that the key up recalls it."""
-        if text.strip():
-            self._history.add(text)
+        self._history.add(text)
 
     # Keys.
 
@@ -363,8 +352,7 @@ class Prompt(Vertical):
         if token is None:
             self._suggestions.show(None, (), eager=False)
         elif token.start == 0 and token.text[0] == "/" and " " not in token.text:
-            commands = {each.name: each for each in COMMANDS.all()}
-            found = [commands[name] for name in beginning(token.text[1:], commands)]
+            found = [COMMANDS[name] for name in beginning(token.text[1:], sorted(COMMANDS))]
             suggestions = [Suggestion(f"/{each.name} ", each.usage, each.help) for each in found]
             self._suggestions.show(token, suggestions, eager=True)
         else:
@@ -381,7 +369,10 @@ class Prompt(Vertical):
                 found = [Suggestion(f"{mention_of(path)} ", path) for path in files]
             else:
                 name, _, typed = token.text[1:].partition(" ")
-                found = await self._arguments(name, typed.lstrip())
+                command, typed = find_command(name.lower()), typed.lstrip()
+                known = {} if command.values is None else await command.values(self.screen)
+                values = beginning(typed, known)
+                found = [Suggestion(f"/{command.name} {each}", each, known[each]) for each in values]
         except LocalspecError:
             typed = ""
         except Exception as error:  # an error in suggestions must not end the chat
@@ -389,12 +380,6 @@ class Prompt(Vertical):
             typed = ""
         if token == self._token() and [each.text for each in found] != [token.text]:
             self._suggestions.show(token, found, eager=bool(typed.strip()))
-
-    async def _arguments(self, name: str, typed: str) -> list[Suggestion]:
-        """Suggestions of a command's argument that begin with the typed part."""
-        command = COMMANDS.find(name.lower())
-        known = {} if command.values is None else await self._values(command.values)
-        return [Suggestion(f"/{command.name} {each}", each, known[each]) for each in beginning(typed, known)]
 
     def _put(self, suggestion: Suggestion) -> None:
         """Insert a suggestion in the place of the token."""
