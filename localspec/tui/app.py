@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from msgspec.structs import replace
 from rich.text import Text
@@ -81,8 +82,8 @@ class ChatApp(App[None]):
         self.link = Link(self._receive)
         self._first, self._servers = session, [*servers]
         self.tools, self._asking = Tools(self._consent), asyncio.Lock()
-        self._answering: set[Chat] = set()
-        """chats with a running answer, shown or not"""
+        self._chats = WeakSet[Chat]()
+        """those that are shown, or have a running answer, which holds them"""
         for theme in [theme for theme in self.available_themes.values() if theme.ansi]:
             self.unregister_theme(theme.name)  # the painter needs colour values, not the terminal's numbers
         self.chat_screen = ChatScreen(self.new_chat(private=private))
@@ -135,7 +136,9 @@ class ChatApp(App[None]):
 
     def new_chat(self, *, private: bool = False) -> Chat:
         """Return a chat without messages."""
-        return Chat(self.link, self._receive_of, self.options, self.tools, private=private)
+        chat = Chat(self.link, self._receive_of, self.options, self.tools, private=private)
+        self._chats.add(chat)
+        return chat
 
     async def stored_chat(self, session: str) -> Chat:
         """Return the chat of a session; one with a running answer as far as that has come.
@@ -149,8 +152,7 @@ class ChatApp(App[None]):
 
     def known_chat(self, session: str) -> Chat | None:
         """The chat of a session that is shown or has a running answer here."""
-        known = (self.chat_screen.chat, *self._answering)
-        return next((chat for chat in known if chat.session == session), None)
+        return next((chat for chat in self._chats if chat.session == session), None)
 
     async def _consent(self, made: Made) -> Consent:
         """Ask the user for the consent to a call, one at a time."""
@@ -165,7 +167,6 @@ class ChatApp(App[None]):
 
     async def discard(self, chat: Chat) -> None:
         """Delete a chat; if it is shown, a new one takes its place."""
-        self._answering.discard(chat)
         if is_shown := chat is self.chat_screen.chat:
             self.chat_screen.show(self.new_chat())
         await chat.discard()
@@ -228,10 +229,6 @@ class ChatApp(App[None]):
         if isinstance(fact, facts.Configured):
             self.options = replace(self.options, **fact.changed)  # new chats get the same options
             return
-        if chat.answering:
-            self._answering.add(chat)
-        else:
-            self._answering.discard(chat)
         if chat is self.chat_screen.chat:
             self._receive(fact)
         elif isinstance(fact, facts.Grown) and fact.ended and chat.answer is not None and not chat.answering:

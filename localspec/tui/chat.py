@@ -32,8 +32,8 @@ LOADED_BY = ("model", "draft", "backend")
 FIELDS = Options.__struct_fields__
 BATCH_S = 0.1
 """between two reports of a growing answer: each costs a painting of the screen"""
-CALL_S = 1.0
-"""between two reports of a running call, whose time is shown"""
+WORK_S = 1.0
+"""between two reports of work, whose time is shown"""
 
 T = TypeVar("T")
 Begin = Callable[["Client", str, tuple[Tool, ...]], "Stream[Result]"]
@@ -70,10 +70,11 @@ class Chat:
         self.pairing: wire.Pairing | None = None
         self.said: list[Said] = []
         self._stream: Stream[Any] | None = None
-        self._call: asyncio.Future[str] | None = None
-        """the call that runs"""
+        self._work: asyncio.Future[Any] | None = None
+        """work that is cancelled by a stop: connecting, or a call"""
         self._grown: asyncio.TimerHandle | None = None
-        self._stopped = asyncio.Event()
+        self.stopped = False
+        """True if the user has stopped the current turn, or the last one"""
         self.discarded = False
         """True if the user has deleted it"""
         self._is_gone = False
@@ -92,11 +93,6 @@ class Chat:
         """The last answer."""
         last = self.said[-1] if self.said else None
         return last if isinstance(last, Answer) else None
-
-    @property
-    def stopped(self) -> bool:
-        """True if the user has stopped the current turn."""
-        return self._stopped.is_set()
 
     def loads(self, options: Options) -> bool:
         """True if these options load the same models."""
@@ -143,10 +139,10 @@ class Chat:
 
     def stop(self) -> None:
         """Stop the current answer, and the call that it makes."""
-        self._stopped.set()
-        if self._call is not None:
-            self._call.cancel()
-            self._report(Working("stopping the call", None))
+        self.stopped = True
+        if self._work is not None:
+            self._work.cancel()
+            self._report(Working("stopping", None))
         if self._stream is not None:
             self._stream.stop()
 
@@ -244,8 +240,7 @@ class Chat:
         """Hold the chat for one turn; raises :class:`EngineBusy` during another one."""
         if self.answering:
             raise EngineBusy("this chat is still answering", "Wait for its end, or stop it with Esc.")
-        self._stopped.clear()
-        self.answering = True
+        self.stopped, self.answering = False, True
         try:
             if self._turn.locked():
                 self._report(Working("reading the stored chat", None))
@@ -256,16 +251,20 @@ class Chat:
             self._report(Grown(ended=True))
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of ``work``; raises :class:`Gone` if the answer is stopped before it."""
-        task, stopped = asyncio.ensure_future(work), asyncio.ensure_future(self._stopped.wait())
+        """Return the result of ``work``, with reports while it runs; raises :class:`Gone` if the answer is
+        stopped before it."""
+        self._work = task = asyncio.ensure_future(work)
+        if self.stopped:
+            task.cancel()
         try:
-            await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
+            while not (await asyncio.wait({task}, timeout=WORK_S))[0]:
+                self._report(Grown())
         finally:
-            stopped.cancel()
+            self._work = None
             task.cancel()  # has no effect on a finished one
-        if task.done():
-            return task.result()
-        raise _stopped()
+        if task.cancelled():
+            raise _stopped()
+        return task.result()
 
     async def _converse(self, said: list[Said], begin: Begin) -> None:
         """Answer the last of ``said``, and go on after the calls of the answer."""
@@ -291,7 +290,7 @@ class Chat:
         try:
             session = await self._opened(client)
             answer.model = "" if self.pairing is None else self.pairing.target
-            if self._stopped.is_set() and not results:
+            if self.stopped and not results:
                 raise _stopped()
             await self._follow(begin(client, session, self._tools.box.tools), client, answer)
         except SessionNotFound:
@@ -308,20 +307,12 @@ class Chat:
         return answer.result
 
     async def call(self, call: Coroutine[Any, Any, str]) -> str:
-        """Run a call, unless the answer is stopped, and report the time that it takes."""
-        self._call = task = asyncio.ensure_future(call)
+        """Run a call, unless the answer is stopped."""
         self._report(Grown())
-        if self._stopped.is_set():
-            task.cancel()
         try:
-            while not (await asyncio.wait({task}, timeout=CALL_S))[0]:
-                self._report(Grown())
-        finally:
-            self._call = None
-            task.cancel()
-        if task.cancelled():
-            raise ToolError(CANCELLED)
-        return task.result()
+            return await self._unless_stopped(call)
+        except Gone:
+            raise ToolError(CANCELLED) from None
 
     def fail(self, error: LocalspecError) -> None:
         """Report an error during a turn that goes on, or has ended."""
@@ -374,7 +365,7 @@ class Chat:
         if self.session is None:
             stream = client.open(system=self.system, private=self.private, options=self.options)
             self._stream = stream
-            if self._stopped.is_set():
+            if self.stopped:
                 stream.stop()
             async for event in stream.events():
                 self._take(event, self.answer)
@@ -389,7 +380,7 @@ class Chat:
         """Receive the answer; after a lost connection, resume it on a new one."""
         while True:
             self._stream = stream
-            if self._stopped.is_set():
+            if self.stopped:
                 stream.stop()
             try:
                 async for event in stream.events():

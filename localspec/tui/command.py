@@ -57,12 +57,9 @@ def command(
 
 
 def find_command(name: str) -> Command:
-    """The command of this name, or the only one that begins with it; raises :class:`InvalidOptions`."""
+    """The command of this name; raises :class:`InvalidOptions`."""
     if name in COMMANDS:
         return COMMANDS[name]
-    matching = [each for each in COMMANDS if name and each.startswith(name)]
-    if len(matching) == 1:
-        return COMMANDS[matching[0]]
     known = [f"/{each}" for each in COMMANDS]
     raise InvalidOptions(unknown_key("command", f"/{name}", known), "Type / to see all commands.")
 

@@ -28,7 +28,6 @@ from localspec.wording import counted, one_line, pairing_sentence, size, stats_l
 
 LONGEST_TITLE = 200
 """a limit of the daemon"""
-PROPOSERS = meanings()
 TOY = "toy, for tests"
 RANKS = {"current": 0, "to download": 2, TOY: 3, "unusable": 4, "": 1}
 """places of models in a list, by the beginnings of their facts"""
@@ -215,7 +214,7 @@ async def _drafts(screen: ChatScreen) -> dict[str, str]:
 
 
 async def _proposers(screen: ChatScreen) -> dict[str, str]:
-    return PROPOSERS
+    return meanings()
 
 
 async def _settings(screen: ChatScreen) -> dict[str, str]:

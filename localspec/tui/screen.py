@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import threading
-import time
 from collections.abc import Awaitable, Coroutine, Sequence
 from functools import partial
-from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from textual.app import ComposeResult
@@ -42,8 +40,6 @@ if TYPE_CHECKING:
     from localspec.hub.default import Missing
 
 ERROR_SHOWN_S = 10
-PAUSE_S = 0.5
-"""between two paintings of the status while an answer grows"""
 LOOK_S = 1.0
 """between two looks at an answer that another program receives"""
 
@@ -87,8 +83,6 @@ class ChatScreen(Screen[None]):
         self._editing: Question | None = None
         self._notice = ""
         """a text that is shown instead of the status"""
-        self._shown_at = -inf
-        """when the status was painted; minus infinity while work is shown in its place"""
 
     def compose(self) -> ComposeResult:
         yield Welcome(id="welcome")
@@ -409,8 +403,7 @@ class ChatScreen(Screen[None]):
     def on_grown(self, fact: facts.Grown) -> None:
         self._transcript.grown()
         answer = self.chat.answer
-        is_due = answer is not None and answer.tokens and time.monotonic() - self._shown_at > PAUSE_S
-        if fact.ended or is_due:
+        if fact.ended or (answer is not None and answer.tokens):
             self._show_status()
 
     def on_paired(self, fact: facts.Paired) -> None:
@@ -444,7 +437,6 @@ class ChatScreen(Screen[None]):
             self.attempt(self._catch_up())
 
     def on_working(self, fact: facts.Working) -> None:
-        self._shown_at = -inf
         done = "…" if fact.fraction is None else f"{fact.fraction:.0%}"
         self._show_line(f"{fact.label} {done}")
 
@@ -463,7 +455,6 @@ class ChatScreen(Screen[None]):
 
     def _show_status(self) -> None:
         chat = self.chat
-        self._shown_at = time.monotonic()
         self._show_line(self._notice or summary(chat.pairing, chat.answer, private=chat.private))
         self.prompt.belong_to(chat.title)
         self._show_legend()

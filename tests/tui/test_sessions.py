@@ -103,7 +103,8 @@ async def test_a_chat_that_is_deleted_while_it_is_opened_is_not_kept(home: Path)
         before = {each.session for each in await other.sessions()}
         chat = player.app.new_chat()
         sending = asyncio.create_task(chat.send(QUESTION))
-        await asyncio.sleep(0)  # it begins; the daemon's answer takes longer
+        while chat._stream is None:
+            await asyncio.sleep(0)  # the daemon's answer takes longer
         assert chat.answering and chat.session is None
         await chat.discard()
         await sending
