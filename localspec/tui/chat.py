@@ -454,7 +454,7 @@ class Chat:
 
     def _paired(self, pairing: wire.Pairing) -> None:
         self.pairing = pairing
-        self._report(Paired(pairing))
+        self._report(Paired())
 
     async def _stored(self) -> wire.SessionContent | None:
         """The stored session; None if there is none, or if reading it failed, which is reported."""

@@ -8,18 +8,13 @@ from typing import Any
 from textual.message import Message
 
 from localspec.errors import LocalspecError
-from localspec.protocol.messages import Pairing
 from localspec.protocol.requests import SessionEvent
 
 
-@dataclass
 class Connected(Message):
-    """A daemon is connected; ``again``: after an earlier connection was lost."""
-
-    again: bool
+    """A daemon is connected."""
 
 
-@dataclass
 class ConnectionLost(Message):
     """The connection is lost; the next request makes a new one."""
 
@@ -31,11 +26,8 @@ class Touched(Message):
     event: SessionEvent
 
 
-@dataclass
 class Paired(Message):
     """A model and its proposer are ready."""
-
-    pairing: Pairing
 
 
 @dataclass

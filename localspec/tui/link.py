@@ -26,7 +26,6 @@ class Link:
         self._report = report
         self._client: Client | None = None
         self._connecting = asyncio.Lock()
-        self._again = False
         self._watch: asyncio.Task[None] | None = None
 
     async def client(self) -> Client:
@@ -80,8 +79,7 @@ class Link:
         except BaseException:  # also a cancellation, when something else is typed meanwhile
             self._report(ConnectionLost())
             raise
-        self._report(Connected(self._again))
-        self._again = True
+        self._report(Connected())
         return client
 
     def _starting(self, why: str) -> None:

@@ -20,7 +20,7 @@ from localspec.agent.server import Server
 from localspec.config import load_config
 from localspec.errors import DiskFull, EngineBusy, InvalidOptions, LocalspecError
 from localspec.home import here
-from localspec.protocol.messages import ModelDescription, Pairing
+from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options
 from localspec.thread import on_a_thread
 from localspec.tui import defects, facts
@@ -279,7 +279,10 @@ class ChatScreen(Screen[None]):
         question = self.chat.question_of(said)
         if question is None:
             raise InvalidOptions("this chat has no such question", "Send a message first.")
-        self._begin_edit(question)
+        self.prompt.end_wait(send=False)
+        self._editing = question
+        self.prompt.entitle("Edits the question and drops later messages; Esc leaves it")
+        self.begin(question.written)
 
     async def action_look(self, where: str) -> None:
         """Scroll the panel of keys, or else the messages, whichever widget has the focus."""
@@ -297,13 +300,6 @@ class ChatScreen(Screen[None]):
         elif self.prompt.has_focus_within:
             self._leave_edit()
         self.prompt.take_focus()
-
-    def _begin_edit(self, question: Question) -> None:
-        """Put ``question`` into the prompt, to be replaced by the text that is sent."""
-        self.prompt.end_wait(send=False)
-        self._editing = question
-        self.prompt.entitle("Edits the question and drops later messages; Esc leaves it")
-        self.begin(question.written)
 
     def _leave_edit(self, *, keeping: bool = False) -> None:
         """End the edit, and clear its text unless ``keeping`` it; the key up recalls a changed one."""
@@ -409,13 +405,14 @@ class ChatScreen(Screen[None]):
     def on_paired(self, fact: facts.Paired) -> None:
         self._show_status()
         if not self.chat.said:
-            self.attempt(self._greet(fact.pairing))
+            self.attempt(self._greet())
 
-    async def _greet(self, pairing: Pairing) -> None:
+    async def _greet(self) -> None:
         """Show the model in use."""
         with contextlib.suppress(LocalspecError):  # optional: the user did not request it
             models, default = await self.models(), await asyncio.to_thread(default_model)
-            self.query_one(Welcome).show(self.chat.pairing or pairing, models, default)
+            if self.chat.pairing is not None:
+                self.query_one(Welcome).show(self.chat.pairing, models, default)
 
     def on_touched(self, fact: facts.Touched) -> None:
         if fact.event.session != self.chat.session:
@@ -443,8 +440,7 @@ class ChatScreen(Screen[None]):
     def on_connected(self, fact: facts.Connected) -> None:
         self._notice = ""
         self._show_status()
-        if fact.again:
-            self.attempt(self._catch_up())
+        self.attempt(self._catch_up())
 
     def on_connection_lost(self, fact: facts.ConnectionLost) -> None:
         self._notice = "no connection to the daemon; the next message starts it"

@@ -112,7 +112,7 @@ async def test_a_lost_daemon_is_shown_until_another_is_connected(still: Path) ->
         player.screen.show_error(LocalspecError("nothing", "Do nothing."))
         await player.settle()
         assert "no connection to the daemon" in line(player)
-        player.screen.post_message(facts.Connected(again=True))
+        player.screen.post_message(facts.Connected())
         await player.settle()
         assert "212 tok/s" in line(player)
 
