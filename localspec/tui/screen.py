@@ -306,14 +306,14 @@ class ChatScreen(Screen[None]):
         if self._editing is None:
             return
         if not keeping:
-            self.prompt.remember(self.prompt.text if self.prompt.text != self._editing.written else "")
+            self.prompt.history.add(self.prompt.text if self.prompt.text != self._editing.written else "")
             self.prompt.text = ""
         self._editing = None
         self.prompt.entitle("")
 
     def begin(self, text: str) -> None:
         """Put a text into the prompt; its previous text can be recalled with the key up."""
-        self.prompt.remember(self.prompt.text)
+        self.prompt.history.add(self.prompt.text)
         self.prompt.text = text
         self.prompt.take_focus()
 

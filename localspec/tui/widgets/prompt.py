@@ -188,7 +188,7 @@ class Prompt(Vertical):
     def __init__(self, files: Files, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._files = files
-        self._history = History()
+        self.history = History()
         self._declined: int | None = None
         """the start of the token for which suggestions are switched off"""
         self._belongs_to = ""
@@ -261,10 +261,6 @@ class Prompt(Vertical):
         else:
             self._composer.action_delete_left()
 
-    def remember(self, text: str) -> None:
-        """Add a text to the history, so that the key up recalls it."""
-        self._history.add(text)
-
     # Keys.
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
@@ -284,7 +280,7 @@ class Prompt(Vertical):
             return
         text = self.text.strip()
         if text:
-            self._history.add(text)
+            self.history.add(text)
             self.text = ""
             self.post_message(self.Sent(text))
 
@@ -318,7 +314,7 @@ class Prompt(Vertical):
             composer.action_cursor_down()
 
     def _recall(self, by: int) -> bool:
-        text = self._history.move(by, self.text)
+        text = self.history.move(by, self.text)
         if text is not None:
             self.text = text
             self.action_decline()
