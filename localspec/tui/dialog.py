@@ -57,6 +57,11 @@ class Dialog(ModalScreen[ScreenResultType]):
     """Ends with a result; a click beside it ends it without one. A second attempt to end it, such as a key
     pressed twice, has no effect."""
 
+    @property
+    def application(self) -> Application:
+        """The application, which keeps the chats."""
+        return cast(Application, self.app)
+
     def dismiss(self, result: ScreenResultType | None = None) -> AwaitComplete:
         """End the dialog, if it is the topmost screen."""
         return super().dismiss(result) if self.is_active else AwaitComplete()
@@ -153,10 +158,6 @@ class Permission(Ask[Consent]):
         self.pause: Timer | None = None
         """runs behind a key, and at first"""
 
-    @property
-    def _prompt(self) -> Prompt:
-        return cast(Application, self.app).chat_screen.prompt
-
     def on_mount(self) -> None:
         self._begin_pause()
 
@@ -177,7 +178,7 @@ class Permission(Ask[Consent]):
         """Begin to answer by a letter, or pass what is typed to the prompt."""
         if event.key in ("pageup", "pagedown"):
             return
-        has_paused, typed = self.pause is None, self._prompt.text
+        has_paused, typed = self.pause is None, self.application.chat_screen.prompt.text
         is_meant = has_paused and not (typed and self.focused is self.query_one("#no"))
         if has_paused and event.key in LETTERS and not typed:
             self._begin_pause(event)
@@ -196,7 +197,7 @@ class Permission(Ask[Consent]):
     def _pass(self, *events: Key | Paste) -> None:
         """Put what is typed or pasted into the prompt, behind a letter that did not stand alone."""
         for each in (*filter(None, (self._letter,)), *events):
-            self._prompt.take(each)
+            self.application.chat_screen.prompt.take(each)
         self._begin_pause()
         self.query_one("#no").focus()
         self.query_one(Vertical).border_subtitle = "typed into the prompt; ← Enter: once, Esc: no"

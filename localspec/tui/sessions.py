@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import cast
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -14,7 +13,7 @@ from textual.widgets.option_list import Option
 
 from localspec.errors import LocalspecError
 from localspec.protocol.messages import SessionSummary
-from localspec.tui.dialog import Application, Dialog, deletion
+from localspec.tui.dialog import Dialog, deletion
 from localspec.tui.facts import Touched
 from localspec.wording import counted, moment, one_line
 
@@ -77,10 +76,6 @@ class SessionsScreen(Dialog[str | None]):
         self._read()
 
     @property
-    def _app(self) -> Application:
-        return cast(Application, self.app)
-
-    @property
     def _list(self) -> OptionList:
         return self.query_one(OptionList)
 
@@ -110,11 +105,11 @@ class SessionsScreen(Dialog[str | None]):
         option = self._list.highlighted_option
         if option is not None and option.id is not None:
             # By the chat's screen, so that it is done even if this dialog is left meanwhile.
-            self._app.chat_screen.attempt(self._delete(option.id, str(option.prompt).strip("● ")))
+            self.application.chat_screen.attempt(self._delete(option.id, str(option.prompt).strip("● ")))
 
     async def _delete(self, session: str, row: str) -> None:
         if await self.app.push_screen_wait(deletion(row)):
-            await self._app.drop(session)
+            await self.application.drop(session)
             if self.is_attached:
                 self._read()
 
@@ -130,9 +125,9 @@ class SessionsScreen(Dialog[str | None]):
     async def _search(self) -> None:
         query = self._query
         try:
-            found = await self._app.link.ask(lambda client: client.sessions(query, limit=MOST))
+            found = await self.application.link.ask(lambda client: client.sessions(query, limit=MOST))
         except LocalspecError as error:
-            self._app.chat_screen.show_error(error)
+            self.application.chat_screen.show_error(error)
             return
         if not self.query(OptionList):  # the dialog has ended meanwhile
             return
