@@ -26,7 +26,7 @@ FILES: Mapping[Part, str] = {
     "models": "data/pulled.json data/pulled.json.lock",
     "caches": "cache/chats cache/learnt cache/models.json cache/builds",
     "logs": "state/daemon.log state/daemon.log.* state/chat.log",
-    "settings": "config/config.toml",
+    "settings": "config/config.toml state/chat-theme",
     "service": "state/service.json",
     "daemon": "runtime/daemon.json runtime/*.lock runtime/http-server socket/daemon.sock",
 }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +15,7 @@ from weakref import WeakSet
 
 from msgspec.structs import replace
 from rich.text import Text
-from textual.app import App, SystemCommand
+from textual.app import App, InvalidThemeError, SystemCommand
 from textual.binding import Binding
 from textual.message import Message
 from textual.screen import Screen
@@ -23,6 +24,7 @@ from textual.worker import WorkerFailed
 from localspec.agent.loop import Consent, Made
 from localspec.agent.server import Server
 from localspec.errors import LocalspecError
+from localspec.home import state_dir, write_private
 from localspec.protocol.options import Options
 from localspec.tui import (
     clipboard,
@@ -46,6 +48,8 @@ TYPING_S = 0.1
 """seconds between two looks at whether a message is being typed"""
 LONGEST_TITLE = 60
 """characters of a title in a notice"""
+THEME_FILE = "chat-theme"
+"""in the state's folder"""
 
 
 class ChatApp(App[None]):
@@ -86,7 +90,15 @@ class ChatApp(App[None]):
         """those that are shown, or have a running answer, which holds them"""
         for theme in [theme for theme in self.available_themes.values() if theme.ansi]:
             self.unregister_theme(theme.name)  # the painter needs colour values, not the terminal's numbers
+        if "TEXTUAL_THEME" not in os.environ:
+            with contextlib.suppress(LocalspecError, OSError, ValueError, InvalidThemeError):
+                self.theme = (state_dir() / THEME_FILE).read_text("utf-8").strip()
         self.chat_screen = ChatScreen(self.new_chat(private=private))
+
+    def watch_theme(self, theme: str) -> None:
+        """Keep the theme for the next chat."""
+        with contextlib.suppress(LocalspecError, OSError):
+            write_private(state_dir() / THEME_FILE, f"{theme}\n")
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         """The commands that can be typed after a slash, for the palette."""

@@ -385,7 +385,7 @@ async def colours(screen: ChatScreen, argument: str) -> None:
 
 @command("theme")
 async def theme(screen: ChatScreen, argument: str) -> None:
-    """Choose the colours of this chat; TEXTUAL_THEME in the environment sets those of all chats."""
+    """Choose the colours; kept for later chats."""
     screen.app.search_themes()
 
 

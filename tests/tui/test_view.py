@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import stat
 from pathlib import Path
 
 import pytest
@@ -40,12 +41,36 @@ async def test_statistics_of_the_last_answer(still: Path) -> None:
         assert player.toasts[1:] == ["this chat has no answer yet Send a message first."]
 
 
-async def test_a_theme_is_chosen_from_those_with_colours_of_their_own(still: Path) -> None:
+async def test_a_theme_with_colours_of_its_own_is_kept_for_the_next_chat(
+    still: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with showing() as player:
         await player.do("/theme")
         await player.pick("gruvbox")
         assert player.app.theme == "gruvbox"
         assert not [each for each in player.app.available_themes.values() if each.ansi]
+    async with showing() as player:
+        assert player.app.theme == "gruvbox"
+    monkeypatch.setenv("TEXTUAL_THEME", "textual-dark")
+    async with showing() as player:
+        assert player.app.theme == "textual-dark"
+    kept = still / "state" / "chat-theme"
+    assert kept.read_text() == "gruvbox\n" and stat.S_IMODE(kept.stat().st_mode) == 0o600
+
+
+@pytest.mark.parametrize("content", [b"no-such-theme\n", b"\xff\xfe", None])
+async def test_a_theme_that_is_unknown_or_cannot_be_kept_is_no_error(
+    still: Path, monkeypatch: pytest.MonkeyPatch, content: bytes | None
+) -> None:
+    (still / "state").mkdir(mode=0o700)
+    if content is None:
+        monkeypatch.setenv("LOCALSPEC_HOME", str(still / "state" / "file"))
+        (still / "state" / "file").touch()
+    else:
+        (still / "state" / "chat-theme").write_bytes(content)
+    async with showing() as player:
+        assert player.app.theme == "textual-dark"
+        player.app.theme = "nord"
 
 
 @pytest.mark.slow
