@@ -94,6 +94,11 @@ class Chat:
         last = self.said[-1] if self.said else None
         return last if isinstance(last, Answer) else None
 
+    @property
+    def is_unloaded(self) -> bool:
+        """True if the chat was opened again, and its model has not been requested yet."""
+        return self.session is not None and self.pairing is None and not self._loads
+
     def loads(self, options: Options) -> bool:
         """True if these options load the same models."""
         return all(getattr(self.options, each) == getattr(options, each) for each in LOADED_BY)
@@ -471,7 +476,7 @@ class Chat:
         return None
 
     def _adopt(self, options: Options) -> None:
-        """Take the stored options; other models are loaded with the next message."""
+        """Take the stored options; other models are loaded for the next message."""
         if not self.loads(options):
             self.pairing = None
         self.options = options

@@ -149,6 +149,11 @@ class ChatScreen(Screen[None]):
             event.stop()
             self.prompt.take(event)
 
+    def on_text_area_changed(self) -> None:
+        """Load the model of a chat that was opened again while its next message is written."""
+        if self.chat.is_unloaded and self.prompt.text[:1] not in ("", "/"):
+            self.attempt(self.chat.load())
+
     def on_paste(self, event: Paste) -> None:
         if not self.prompt.has_focus_within:
             self.prompt.take(event)
@@ -247,7 +252,7 @@ class ChatScreen(Screen[None]):
 
     async def change_to(self, chat: Chat) -> None:
         """Show another chat; a private one is deleted, after a confirmation. A model that is not the current
-        one is loaded only with the next message."""
+        one is loaded only when the user types."""
         left = self.chat
         if not await self.may_leave():
             return

@@ -135,5 +135,11 @@ async def test_the_model_of_a_chat_that_is_only_looked_at_is_not_loaded(home: Pa
         await open_chat(player, "commonpath")
         await player.settle()
         assert player.chat.pairing is None and len(player.chat.said) == 2
-        await player.say("And split?")
+        player.put("/rename it")
+        await player.settle()
+        assert player.chat.pairing is None
+        player.put("")
+        await player.press("x")
+        await player.until(lambda: player.chat.pairing is not None, "it is loaded")
         assert player.chat.pairing is not None and player.chat.pairing.target == "stdlib-1m"
+        await player.settle()

@@ -331,8 +331,7 @@ class Prompt(Vertical):
         found = MENTION.search(line, max(0, column - LONGEST))
         return None if found is None else Token(found.start(), found[0])
 
-    def on_text_area_changed(self, event: TextArea.Changed) -> None:
-        event.stop()
+    def on_text_area_changed(self) -> None:
         token = self._token()
         if token is None or token.start != self._declined:
             self._declined = None
