@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Iterator
-from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from rich.style import Style
@@ -21,9 +19,7 @@ if TYPE_CHECKING:
     from localspec.tui.blocks import Block
 
 LONG = 2_000
-"""characters; a longer block is painted without colours while it grows, and with them once it has ended"""
-AT_ONCE = 8_000
-"""characters at the end of a text that are painted in full when the whole text comes at once"""
+"""characters; a longer paragraph is painted as plain text while it grows"""
 HEAD, RESULT_HEAD = 12, 3
 """lines of a long question, and of a call's result, that are shown until it is opened"""
 HEAD_CHARS, CALL_CHARS = 8_000, 4_000
@@ -97,23 +93,17 @@ class FoldedEntry:
 
 
 class AnswerEntry:
-    """An answer: finished blocks, which are painted once, and the open one.
-
-    Blocks that are long, or many, are painted without colours at first. The caller takes them with
-    :meth:`take_rough`, paints them in full, maybe on a thread, and puts them in place with :meth:`refine`.
-    """
+    """An answer: finished blocks, which are painted once, and the open one."""
 
     def __init__(self, answer: Answer, *, raw: bool = False) -> None:
         self.said = answer
         self.raw = raw
-        self._rough: dict[int, Block] = {}
         self._clear()
 
     def _clear(self) -> None:
         from localspec.tui.blocks import Blocks  # late: the first frame of the chat does not wait for it
 
-        self._parts: list[list[Strip]] = []
-        self._tops = [0]
+        self._finished: list[Strip] = []
         self._open: list[Strip] = []
         self._notes: list[Strip] = []
         self._blocks = Blocks()
@@ -122,18 +112,17 @@ class AnswerEntry:
         self._plainly_painted = ""
         self._run, self._run_begins = 0, 0
         self._painter: Painter | None = None
-        self._rough.clear()
 
     @property
     def height(self) -> int:
-        return self._tops[-1] + len(self._open) + len(self._notes)
+        return len(self._finished) + len(self._open) + len(self._notes)
 
     def line(self, number: int) -> Strip:
-        if (beyond := number - self._tops[-1]) >= 0:
-            opened = len(self._open)
-            return self._open[beyond] if beyond < opened else self._notes[beyond - opened]
-        part = bisect_right(self._tops, number) - 1
-        return self._parts[part][number - self._tops[part]]
+        for lines in (self._finished, self._open):
+            if number < len(lines):
+                return lines[number]
+            number -= len(lines)
+        return self._notes[number]
 
     def paint(self, painter: Painter) -> None:
         """Paint all of it again."""
@@ -155,10 +144,9 @@ class AnswerEntry:
         finished = self._blocks.append(text) if text else []
         if not answer.growing:
             finished += self._blocks.finish()
-        after = sum(len(block.source) for block in finished)
         for block in finished:
-            after -= len(block.source)
-            self._finish(painter, block, rough=len(block.source) > LONG or after > AT_ONCE)
+            self._finished += self._spaced(painter, block, painter.block(block))
+            self._plain = None
         self._paint_open(painter)
 
     def note(self) -> None:
@@ -194,28 +182,6 @@ class AnswerEntry:
         """Drop the painted lines."""
         self._clear()
 
-    def take_rough(self) -> dict[int, Block]:
-        """Return the blocks that were painted without colours since the last call, by number."""
-        taken, self._rough = self._rough, {}
-        return taken
-
-    def refine(self, painted: dict[int, list[Strip]]) -> None:
-        """Put painted blocks in their places."""
-        for number, lines in painted.items():
-            self._parts[number] = lines
-        self._tops = list(accumulate(map(len, self._parts), initial=0))
-
-    def _finish(self, painter: Painter, block: Block, *, rough: bool) -> None:
-        number = len(self._parts)
-        if rough:
-            self._rough[number] = block
-            lines = self._plainly(painter, block)
-        else:
-            lines = painter.block(block)
-        self._plain = None
-        self._parts.append(spaced(painter, block, lines, number))
-        self._tops.append(self._tops[-1] + len(self._parts[-1]))
-
     def _paint_open(self, painter: Painter) -> None:
         block = self._blocks.open
         if block is None:
@@ -225,7 +191,11 @@ class AnswerEntry:
             lines = self._plainly(painter, block)
         else:
             lines = painter.block(block)
-        self._open = spaced(painter, block, lines, len(self._parts))
+        self._open = self._spaced(painter, block, lines)
+
+    def _spaced(self, painter: Painter, block: Block, lines: list[Strip]) -> list[Strip]:
+        """``lines`` with an empty line before them, unless ``block`` is the first or joined."""
+        return [painter.blank, *lines] if self._finished and not block.joined else lines
 
     def _plainly(self, painter: Painter, block: Block) -> list[Strip]:
         """Paint ``block`` without colours, continuing the lines painted before."""
@@ -265,8 +235,3 @@ Entry = FoldedEntry | AnswerEntry
 def entry_of(said: Said, *, raw: bool = False) -> Entry:
     """The entry that shows ``said``."""
     return AnswerEntry(said, raw=raw) if isinstance(said, Answer) else FoldedEntry(said)
-
-
-def spaced(painter: Painter, block: Block, lines: list[Strip], number: int) -> list[Strip]:
-    """``lines`` with an empty line before them, unless ``block`` is the first (0) or joined."""
-    return [painter.blank, *lines] if number and not block.joined else lines

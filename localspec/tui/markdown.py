@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from typing import ClassVar
 
 from markdown_it.token import Token
 from pygments.lexer import Lexer
@@ -21,15 +22,15 @@ from rich.text import Text
 
 from localspec.tui.blocks import PARSER, info_of
 from localspec.tui.look import Look
-from localspec.tui.plain import Piece, code
+from localspec.tui.plain import Piece, code, join
 from localspec.wording import printable
 
 DEEPEST = 15
 """levels of nested blocks that are rendered; the parser drops much deeper ones"""
 NARROWEST = 5
 """columns that a table's cell needs at least"""
-LONGEST_CODE = 200_000
-"""characters; longer code gets no colours, as lexing it would take a second"""
+LONGEST_CODE = 50_000
+"""characters; longer code gets no colours, as lexing it would hold the screen up"""
 LONGEST_LINE = 500
 """characters of a line; some lexers retry a long one from each of its characters"""
 
@@ -59,9 +60,7 @@ class Markdown(rich.Markdown):
 class _Heading(rich.Heading):
     """A heading on the left and without a frame: in a chat it titles a few lines, not a page."""
 
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        self.text.justify = "left"
-        yield self.text
+    LEVEL_ALIGN: ClassVar = {}
 
 
 class _Rule(rich.HorizontalRule):
@@ -87,12 +86,9 @@ class _Code(rich.CodeBlock):
         return cls(token, markdown.look)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        look = self._look
-        plain = code(Segment(""), options.max_width, look, self._label)
-        plain.append(highlighted(self.text.plain.removesuffix("\n"), self._language, look.code_theme))
-        for line in plain.lines:
-            yield from line
-            yield Segment.line()
+        source = self.text.plain.removesuffix("\n")
+        label = [(f"{self._label}\n", self._look.muted)] if self._label else []
+        yield code(join([*label, *highlighted(source, self._language, self._look.code_theme)]), self._look)
 
 
 class _Quote(rich.BlockQuote):

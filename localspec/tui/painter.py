@@ -5,17 +5,16 @@ from __future__ import annotations
 import io
 from typing import TYPE_CHECKING
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
 from localspec.tui.look import Look
-from localspec.tui.plain import Plain, code
+from localspec.tui.plain import TAB, Plain, code, join
 
 if TYPE_CHECKING:
     from localspec.tui.blocks import Block
-    from localspec.tui.markdown import Markdown
 
 GUTTER = 2
 """columns before each line, for a mark"""
@@ -24,10 +23,7 @@ LONGEST = 10_000
 
 
 class Painter:
-    """Paints for one width and look. It has no state: threads may share it.
-
-    Every line includes its gutter, so that showing it again costs nothing.
-    """
+    """Paints for one width and look. Every line includes its gutter: to show it again costs nothing."""
 
     def __init__(self, width: int, look: Look) -> None:
         self.whole = width
@@ -37,6 +33,16 @@ class Painter:
         self.blank = Strip.blank(GUTTER + self.width, look.base)
         """an empty line"""
         self._gutter = Segment(" " * GUTTER, look.base)
+        self._console = Console(
+            file=io.StringIO(),
+            width=self.width,
+            force_terminal=True,
+            color_system="truecolor",
+            theme=look.markdown,
+            tab_size=TAB,
+            legacy_windows=False,
+            _environ={},
+        )
 
     def block(self, block: Block) -> list[Strip]:
         """Paint a finished block, code with its colours."""
@@ -48,44 +54,33 @@ class Painter:
             plain.append(highlighted(block.source, block.language, self.look.code_theme))
             return plain.lines or [self.blank]
         if len(block.source) <= LONGEST and (markdown := Markdown(block.source, self.look)).depth <= DEEPEST:
-            return self._lines(markdown)
+            strips = self._lines(markdown)
+            full = [number for number, strip in enumerate(strips) if strip.text.strip()]
+            return strips[full[0] : full[-1] + 1] if full else [self.blank]
         return self.text(block.source, Style.null())
 
     def plain(self, block: Block) -> Plain:
         """A painter without colours for ``block``, which may grow."""
-        if block.kind == "code":
-            return code(self._gutter, self.width, self.look, block.label)
-        return self.raw()
+        if block.kind == "prose":
+            return self.raw()
+        plain = Plain(lambda text: self._lines(code(text, self.look)))
+        plain.append([(f"{block.label}\n", self.look.muted)] if block.label else [])
+        return plain
 
     def raw(self) -> Plain:
         """A painter for plain text that grows."""
-        return Plain(self._gutter, self.width, self.look.base)
+        return Plain(self._lines)
 
     def text(self, text: str, under: Style, *, bar: bool = False) -> list[Strip]:
         """Paint text unchanged but wrapped; returns at least one line."""
-        look = self.look
-        gutter = Segment("▎ ", look.base + look.bar) if bar else self._gutter
-        plain = Plain(gutter, self.width, look.base + under)
-        plain.append([(text, Style.null())])
-        return plain.lines or [self.blank]
+        gutter = Segment("▎ ", self.look.base + self.look.bar) if bar else self._gutter
+        return self._lines(join([(text.removesuffix("\n"), under)]), gutter)
 
     def chosen(self, line: Strip) -> Strip:
         """A line with the mark of the chosen message."""
         mark = Strip([Segment("▌ ", self.look.base + self.look.chosen)], GUTTER)
         return Strip.join([mark, line.crop(GUTTER)])
 
-    def _lines(self, markdown: Markdown) -> list[Strip]:
-        # One console for each call: threads must not share it.
-        console = Console(
-            file=io.StringIO(),
-            width=self.width,
-            force_terminal=True,
-            color_system="truecolor",
-            theme=self.look.markdown,
-            legacy_windows=False,
-            _environ={},
-        )
-        lines = console.render_lines(markdown, style=self.look.base, pad=True)
-        strips = [Strip([self._gutter, *line], GUTTER + self.width) for line in lines]
-        full = [number for number, strip in enumerate(strips) if strip.text.strip()]
-        return strips[full[0] : full[-1] + 1] if full else [self.blank]
+    def _lines(self, renderable: RenderableType, gutter: Segment | None = None) -> list[Strip]:
+        lines = self._console.render_lines(renderable, style=self.look.base, pad=True)
+        return [Strip([gutter or self._gutter, *line], GUTTER + self.width) for line in lines]

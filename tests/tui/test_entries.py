@@ -14,7 +14,7 @@ from textual.strip import Strip
 from localspec.errors import ModelNotFound
 from localspec.protocol.requests import Delta, Token
 from localspec.tui.conversation import Answer, Question, Run
-from localspec.tui.entries import AT_ONCE, HEAD, LONG, AnswerEntry, Entry, FoldedEntry, entry_of, spaced
+from localspec.tui.entries import HEAD, LONG, AnswerEntry, Entry, FoldedEntry, entry_of
 from tests.tui.looks import LOOK, painter, texts
 from tests.tui.showing import answered
 from tests.tui.test_blocks import markdown
@@ -29,16 +29,10 @@ def shown(entry: Entry) -> list[str]:
 
 
 def painted(answer: Answer, width: int = 60, *, raw: bool = False) -> AnswerEntry:
-    """The entry of an answer, with all its colours."""
+    """The entry of an answer."""
     entry = AnswerEntry(answer, raw=raw)
     entry.paint(painter(width))
-    refine(entry, width)
     return entry
-
-
-def refine(entry: AnswerEntry, width: int = 60) -> None:
-    on = painter(width)
-    entry.refine({n: spaced(on, block, on.block(block), n) for n, block in entry.take_rough().items()})
 
 
 def grown(chunks: list[str], *, raw: bool = False, sources: str = "target") -> AnswerEntry:
@@ -53,7 +47,6 @@ def grown(chunks: list[str], *, raw: bool = False, sources: str = "target") -> A
         assert len(lines_of(entry)) == entry.height
     answer.status = "complete"
     entry.grow()
-    refine(entry)
     return entry
 
 
@@ -73,23 +66,6 @@ def test_what_grew_looks_as_what_came_at_once(chunks: list[str], raw: bool) -> N
     ]
 
 
-def test_a_long_block_is_where_it_was_before_it_got_its_colours() -> None:
-    entry = AnswerEntry(Answer(LONG_CODE))
-    entry.paint(painter(60))
-    before = shown(entry)
-    refine(entry)
-    assert shown(entry) == before
-
-
-@pytest.mark.slow
-def test_of_a_long_answer_that_came_at_once_the_end_has_its_colours_first() -> None:
-    entry = AnswerEntry(Answer("a **b**\n\n" * (2 * AT_ONCE // 7)))
-    entry.paint(painter(60))
-    assert (shown(entry)[0], shown(entry)[-1]) == ("a **b**", "a b")
-    refine(entry)
-    assert set(shown(entry)) == {"a b", ""}
-
-
 def test_blocks_stand_apart_and_items_together() -> None:
     text = "Look:\n\n- one\n- two\n\n```py\nx\n```\n\nEnd."
     assert shown(painted(Answer(text))) == ["Look:", "", " • one", " • two", "", " x", "", "End."]
@@ -101,8 +77,7 @@ def test_raw_text_is_coloured_by_its_proposer() -> None:
     assert [(s.text, s.style and s.style.color) for s in line if s.text.strip()] == [
         ("a*", LOOK.sources["target"].color),
         ("*b**", LOOK.sources["draft"].color),
-        ("c", LOOK.base.color),
-        (" and", LOOK.base.color),
+        ("c and", LOOK.base.color),
     ]
 
 

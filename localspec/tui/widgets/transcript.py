@@ -6,11 +6,10 @@ whenever an answer grows; here the cost of a new line does not depend on the tex
 
 from __future__ import annotations
 
-import asyncio
 from bisect import bisect_right
 from collections.abc import Iterable
 from itertools import accumulate, zip_longest
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -24,12 +23,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from localspec.tui.conversation import Answer, Said
-from localspec.tui.entries import AnswerEntry, Entry, FoldedEntry, entry_of, spaced
+from localspec.tui.entries import AnswerEntry, Entry, FoldedEntry, entry_of
 from localspec.tui.look import Look
 from localspec.tui.painter import GUTTER, Painter
-
-if TYPE_CHECKING:
-    from localspec.tui.blocks import Block
 
 KEPT = 40
 """entries that stay painted; others are painted again when they come into view"""
@@ -86,7 +82,6 @@ class Transcript(ScrollView, can_focus=True):
         self._painted = {entry: None for entry in self._painted if entry in here}
         for entry in self._painted:
             entry.grow()
-            self._refine(entry)
         self._heights = [e.height if e in self._painted else self._guess(e) for e in self._entries]
         numbers = (number for number, entry in enumerate(self._entries) if entry.said is chosen)
         self._chosen = next(numbers, None)
@@ -101,7 +96,6 @@ class Transcript(ScrollView, can_focus=True):
         if entry in self._painted:
             entry.grow()
             self._heights[-1] = entry.height
-            self._refine(entry)
         self._arrange()
 
     def colour(self, raw: bool) -> None:
@@ -202,7 +196,6 @@ class Transcript(ScrollView, can_focus=True):
         entry.paint(self._painter)
         self._painted[entry] = None
         self._heights[number] = entry.height
-        self._refine(entry)
 
     def _forget(self) -> None:
         """Drop painted lines, but those of the entries seen last and of the last entry."""
@@ -218,22 +211,6 @@ class Transcript(ScrollView, can_focus=True):
         self._painted.clear()
         self._heights = [self._guess(entry) for entry in self._entries]
         self._arrange()
-
-    def _refine(self, entry: Entry) -> None:
-        """Paint blocks in full, in the background, that were painted without colours."""
-        if isinstance(entry, AnswerEntry) and self._painter is not None and (rough := entry.take_rough()):
-            self.run_worker(self._refined(entry, rough, self._painter), group="refine")
-
-    async def _refined(self, entry: AnswerEntry, rough: dict[int, Block], painter: Painter) -> None:
-        def paint() -> dict[int, list[Strip]]:
-            wanted = (item for item in rough.items() if painter is self._painter)
-            return {n: spaced(painter, block, painter.block(block), n) for n, block in wanted}
-
-        painted = await asyncio.to_thread(paint)
-        if painter is self._painter and entry in self._painted and entry in self._entries:
-            entry.refine(painted)
-            self._heights[self._entries.index(entry)] = entry.height
-            self._arrange()
 
     # Textual's methods.
 
