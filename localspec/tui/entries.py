@@ -87,10 +87,6 @@ class FoldedEntry:
         if self._painter is not None and isinstance(self.said, Called):
             self.paint(self._painter)
 
-    def forget(self) -> None:
-        """Drop the painted lines."""
-        self._lines, self._painter = [], None
-
 
 class AnswerEntry:
     """An answer: finished blocks, which are painted once, and the open one."""
@@ -177,10 +173,6 @@ class AnswerEntry:
         if answer.result is not None and answer.text and (speed := answer.result.stats.decode_tokens_per_s):
             took = (answer.result.stats.ttft_s or 0) + answer.result.completion_tokens / speed
             yield f"{duration(took)} · {speed:.0f} tok/s", look.muted
-
-    def forget(self) -> None:
-        """Drop the painted lines."""
-        self._clear()
 
     def _paint_open(self, painter: Painter) -> None:
         block = self._blocks.open

@@ -150,18 +150,6 @@ def test_a_long_question_is_folded() -> None:
     entry = FoldedEntry(Question("\n".join(map(str, range(40)))))
     entry.paint(painter(40))
     assert shown(entry) == [*map(str, range(HEAD)), "… 28 more lines"]
-    entry.forget()
-    assert entry.height == 0
-
-
-def test_what_is_forgotten_is_painted_again() -> None:
-    entry = painted(Answer("one\n\ntwo"))
-    entry.forget()
-    assert entry.height == 0
-    entry.grow()
-    assert entry.height == 0
-    entry.paint(painter(60))
-    assert shown(entry) == ["one", "", "two"]
 
 
 def test_thoughts_are_shown_until_the_answer_begins() -> None:

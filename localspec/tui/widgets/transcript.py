@@ -17,18 +17,14 @@ from textual.binding import Binding
 from textual.events import Click
 from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
-from textual.scrollbar import ScrollBar
 from textual.selection import Selection
 from textual.strip import Strip
 from textual.widget import Widget
 
-from localspec.tui.conversation import Answer, Said
+from localspec.tui.conversation import Said
 from localspec.tui.entries import AnswerEntry, Entry, FoldedEntry, entry_of
 from localspec.tui.look import Look
 from localspec.tui.painter import GUTTER, Painter
-
-KEPT = 40
-"""entries that stay painted; others are painted again when they come into view"""
 
 
 class Transcript(ScrollView, can_focus=True):
@@ -62,7 +58,8 @@ class Transcript(ScrollView, can_focus=True):
         self._entries: list[Entry] = []
         self._heights: list[int] = []
         self._tops: list[int] = [0]
-        self._painted: dict[Entry, None] = {}
+        self._painted: set[Entry] = set()
+        """entries with lines of the present width and look"""
         self._painter: Painter | None = None
         self._chosen: int | None = None
         self._following = True
@@ -78,8 +75,7 @@ class Transcript(ScrollView, can_focus=True):
         chosen = self.chosen if keeping else None
         known = {entry.said: entry for entry in self._entries}
         self._entries = [known.get(each) or entry_of(each, raw=self.raw) for each in said]
-        here = set(self._entries)
-        self._painted = {entry: None for entry in self._painted if entry in here}
+        self._painted &= set(self._entries)
         for entry in self._painted:
             entry.grow()
         self._heights = [e.height if e in self._painted else self._guess(e) for e in self._entries]
@@ -144,13 +140,13 @@ class Transcript(ScrollView, can_focus=True):
             y = self._bottom() if anchor is None else self._tops[anchor] + within
             if not self._paint_seen(y):
                 break
-        self._forget()
         self.set_reactive(Widget.virtual_size, Size(self.size.width, self._tops[-1]))
         self._arranging = True
         self.scroll_to(y=y)
         self._arranging = False
         self._following = following or y >= self._bottom()
-        self._show_position()
+        self.vertical_scrollbar.window_virtual_size = max(self._tops[-1], 1)
+        self.vertical_scrollbar.position = self.scroll_y
         self._refresh_changed()
 
     def _refresh_changed(self) -> None:
@@ -160,16 +156,6 @@ class Transcript(ScrollView, can_focus=True):
         if differ:
             first, last = differ[0], differ[-1]
             self.refresh(Region(0, first, self.size.width, last + 1 - first))
-
-    def _show_position(self) -> None:
-        """Set the scroll bar; while an answer grows, only if the change is visible: each costs a painting."""
-        bar, height = self.vertical_scrollbar, max(self.size.height, 1)
-        total = max(self.virtual_size.height, 1)
-        thumb = height * height // total
-        if not self._growing or thumb != height * height // max(bar.window_virtual_size, 1):
-            bar.set_reactive(ScrollBar.window_virtual_size, total)
-            bar.set_reactive(ScrollBar.position, self.scroll_y)
-            bar.refresh()
 
     def _bottom(self) -> int:
         return max(0, self._tops[-1] - self.size.height)
@@ -186,7 +172,6 @@ class Transcript(ScrollView, can_focus=True):
         before = self._heights[first:last]
         for number in range(first, min(last, len(self._entries))):
             self._paint(number)
-            self._painted[self._entries[number]] = self._painted.pop(self._entries[number])
         return self._heights[first:last] != before
 
     def _paint(self, number: int) -> None:
@@ -194,20 +179,10 @@ class Transcript(ScrollView, can_focus=True):
         if self._painter is None or entry in self._painted:
             return
         entry.paint(self._painter)
-        self._painted[entry] = None
+        self._painted.add(entry)
         self._heights[number] = entry.height
 
-    def _forget(self) -> None:
-        """Drop painted lines, but those of the entries seen last and of the last entry."""
-        kept = max(KEPT, self.size.height)
-        for entry in list(self._painted)[: max(0, len(self._painted) - kept)]:
-            if entry is not self._entries[-1]:
-                entry.forget()
-                del self._painted[entry]
-
     def _repaint(self) -> None:
-        for entry in self._painted:
-            entry.forget()
         self._painted.clear()
         self._heights = [self._guess(entry) for entry in self._entries]
         self._arrange()
@@ -281,11 +256,6 @@ class Transcript(ScrollView, can_focus=True):
             self._painter.blank if self._painter is not None else Strip.blank(self.size.width, Style.null())
         )
 
-    @property
-    def _growing(self) -> bool:
-        last = self._entries[-1].said if self._entries else None
-        return isinstance(last, Answer) and last.growing and self._following
-
     # Selecting with the mouse.
 
     def _selected(self, strip: Strip, selection: Selection, line: int) -> Strip:
@@ -339,7 +309,7 @@ class Transcript(ScrollView, can_focus=True):
         number = self._chosen
         if number is not None and isinstance(entry := self._entries[number], FoldedEntry):
             entry.open = not entry.open
-            self._painted.pop(entry, None)
+            self._painted.discard(entry)
             self._look_at(number)
 
     def action_scroll_end(self) -> None:
