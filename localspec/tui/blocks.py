@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Literal
 
 from markdown_it import MarkdownIt
@@ -50,20 +49,6 @@ class Block:
 
 
 @dataclass(frozen=True, slots=True)
-class _Fence:
-    """The opening line of a fence that is not closed yet."""
-
-    opening: str
-    token: Token
-
-    @property
-    def ends(self) -> re.Pattern[str]:
-        """The lines that close it."""
-        mark, least = re.escape(self.token.markup[0]), len(self.token.markup)
-        return re.compile(rf"^ {{0,3}}{mark}{{{least},}}[ \t]*\n", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True)
 class _Unit:
     """A top-level block or an item of a list, by the line where it begins."""
 
@@ -79,9 +64,8 @@ class Blocks:
     def __init__(self) -> None:
         self._tail = ""
         self._parsed = 0
-        self._fence: _Fence | None = None
-        self._seen = 0
-        """offset up to which the end of the fence was searched"""
+        self._fence: Token | None = None
+        """the fence that still grows"""
         self._list = ""
         """the mark of the last block's list, if it was an item"""
 
@@ -89,7 +73,7 @@ class Blocks:
     def open(self) -> Block | None:
         """The block that still grows; None if there is none."""
         if self._fence is not None:
-            return _of_fence(self._fence.token, self._tail)
+            return _of_fence(self._fence, self._tail.partition("\n")[2])
         if not self._tail.strip():
             return None
         begins = _units(self._tail.lstrip("\n").partition("\n")[0])
@@ -97,65 +81,41 @@ class Blocks:
 
     def append(self, text: str) -> list[Block]:
         """Append ``text``; returns the blocks that it finishes."""
+        last_line = self._tail.rfind("\n") + 1
         self._tail += text.replace("\r", " ")
-        return self._cut(settled=False)
+        size = len(self._tail)
+        if self._fence is not None:
+            is_due = _closing(self._fence).search(self._tail, last_line) is not None
+        else:
+            is_due = size <= SHORT or size - self._parsed > self._parsed * GROWTH
+        return self._cut(_settled(self._tail)) if is_due else []
 
     def finish(self) -> list[Block]:
         """End the text; returns the blocks that were open."""
-        finished = self._cut(settled=True)
-        if (fence := self._fence) is not None:
-            lines = self._tail.split("\n")
-            if fence.ends.match(f"{lines[-1]}\n"):
-                del lines[-1]
-            finished.append(_code(fence, "\n".join(lines)))
-        else:
-            lines = self._tail.split("\n")
-            finished += [self._block(unit, "\n".join(lines[unit.line :])) for unit in _units(self._tail)]
+        finished = self._cut(self._tail)
+        lines = self._tail.split("\n")
+        finished += [self._block(unit, "\n".join(lines[unit.line :])) for unit in _units(self._tail)]
         self._tail, self._parsed, self._fence, self._list = "", 0, None, ""
         return finished
 
-    def _cut(self, *, settled: bool) -> list[Block]:
-        """Cut off and return finished blocks; ``settled``: no more text will come."""
-        finished: list[Block] = []
-        while self._fence is not None or settled or self._grown():
-            fence = self._fence
-            ended = self._end_of_fence(fence) if fence is not None else self._ended(settled=settled)
-            finished += ended
-            if not ended and self._fence is fence:
-                break
-        return finished
-
-    def _grown(self) -> bool:
-        """True if enough text has come to parse again."""
-        size = len(self._tail)
-        return size <= SHORT or size - self._parsed > self._parsed * GROWTH
-
-    def _end_of_fence(self, fence: _Fence) -> list[Block]:
-        end = fence.ends.search(self._tail, self._seen)
-        if end is None:
-            self._seen = self._tail.rfind("\n") + 1
-            return []
-        body = self._tail[: max(end.start() - 1, 0)]
-        self._tail = self._tail[end.end() :]
-        self._fence, self._parsed, self._seen, self._list = None, 0, 0, ""
-        return [_code(fence, body)]
-
-    def _ended(self, *, settled: bool) -> list[Block]:
-        """Cut off all units but the last one, which stays open, or opens a fence."""
-        self._parsed = len(self._tail)
-        text = self._tail if settled else _settled(self._tail)
+    def _cut(self, text: str) -> list[Block]:
+        """Cut off all blocks of ``text`` but the last one, which stays open, unless it is a closed fence."""
+        self._parsed, self._fence = len(self._tail), None
         units = _units(text)
         if not units:
             return []
         lines = self._tail.split("\n")
+        ends = [unit.line for unit in units[1:]]
+        last = units[-1].token
+        if last.type == "fence" and (end := _end_of_fence(last, lines)):
+            ends.append(end)
         finished = [
-            self._block(unit, "\n".join(lines[unit.line : after.line])) for unit, after in pairwise(units)
+            self._block(unit, "\n".join(lines[unit.line : end]))
+            for unit, end in zip(units, ends, strict=False)
         ]
-        last = units[-1]
-        self._tail = "\n".join(lines[last.line :])
-        if last.token.type == "fence" and "\n" in self._tail:
-            opening, _, self._tail = self._tail.partition("\n")
-            self._fence, self._seen = _Fence(opening, last.token), 0
+        self._tail = "\n".join(lines[ends[-1] if ends else units[0].line :])
+        if last.type == "fence" and len(finished) < len(units) and "\n" in self._tail:
+            self._fence = last
         return finished
 
     def _block(self, unit: _Unit, source: str) -> Block:
@@ -196,10 +156,17 @@ def _units(text: str) -> list[_Unit]:
     return units
 
 
-def _code(fence: _Fence, body: str) -> Block:
-    """The code of a fence, with its indentation removed as the parser does."""
-    (token,) = _OUTLINE.parse(f"{fence.opening}\n{body}\n{fence.token.markup}")
-    return _of_fence(fence.token, token.content.removesuffix("\n"))
+def _closing(fence: Token) -> re.Pattern[str]:
+    """The line that closes a fence."""
+    mark, least = re.escape(fence.markup[0]), len(fence.markup)
+    return re.compile(rf"^ {{0,3}}{mark}{{{least},}}[ \t]*\n", re.MULTILINE)
+
+
+def _end_of_fence(fence: Token, lines: list[str]) -> int | None:
+    """The line below a fence among ``lines``; None if it is not closed by a whole line."""
+    begin, end = fence.map or (0, 0)
+    is_closed = begin + 1 < end < len(lines) and _closing(fence).match(f"{lines[end - 1]}\n")
+    return end if is_closed else None
 
 
 def _of_fence(token: Token, source: str) -> Block:

@@ -36,7 +36,6 @@ class Look:
     question: Style
     plain_code: Style
     code_theme: str
-    code_background: str
     markdown: Theme
     sources: Mapping[str, Style]
 
@@ -70,7 +69,6 @@ class Look:
             question=style("foreground", bold=True),
             plain_code=style("foreground") + Style(bgcolor=code_background),
             code_theme="github-dark" if dark else "friendly",
-            code_background=code_background,
             markdown=Theme(
                 {
                     **{f"markdown.h{level}": heading for level in range(1, 7)},

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
-from typing import ClassVar
 
 from markdown_it.token import Token
 from pygments.lexer import Lexer
@@ -60,7 +59,9 @@ class Markdown(rich.Markdown):
 class _Heading(rich.Heading):
     """A heading on the left and without a frame: in a chat it titles a few lines, not a page."""
 
-    LEVEL_ALIGN: ClassVar = {}
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        self.text.justify = "left"
+        yield self.text
 
 
 class _Rule(rich.HorizontalRule):
