@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from rich.style import Style
@@ -91,9 +92,8 @@ class FoldedEntry:
 class AnswerEntry:
     """An answer: finished blocks, which are painted once, and the open one."""
 
-    def __init__(self, answer: Answer, *, raw: bool = False) -> None:
+    def __init__(self, answer: Answer) -> None:
         self.said = answer
-        self.raw = raw
         self._clear()
 
     def _clear(self) -> None:
@@ -133,9 +133,12 @@ class AnswerEntry:
             return
         text = answer.text[self._painted :]
         self._painted = len(answer.text)
-        self.note()
-        if self.raw:
-            self._grow_raw(painter, text)
+        remarks = (painter.text(shown(remark), style) for remark, style in self._remarks(painter))
+        self._notes = list(chain.from_iterable(remarks))
+        if painter.by_source:
+            self._plain = self._plain or painter.raw()
+            self._plain.append(self._pieces(painter, text))
+            self._open = self._plain.lines
             return
         finished = self._blocks.append(text) if text else []
         if not answer.growing:
@@ -145,16 +148,8 @@ class AnswerEntry:
             self._plain = None
         self._paint_open(painter)
 
-    def note(self) -> None:
-        """Paint the remarks below it again: its state, its ending."""
-        if self._painter is not None:
-            self._notes = [
-                line
-                for text, style in self._remarks(self._painter)
-                for line in self._painter.text(shown(text), style)
-            ]
-
     def _remarks(self, painter: Painter) -> Iterator[Piece]:
+        """The remarks below it: its state, its ending."""
         answer, look = self.said, painter.look
         if answer.growing:
             if answer.writing.shown:
@@ -198,12 +193,6 @@ class AnswerEntry:
         self._plainly_painted = block.source
         return self._plain.lines
 
-    def _grow_raw(self, painter: Painter, text: str) -> None:
-        if self._plain is None:
-            self._plain = painter.raw()
-        self._plain.append(self._pieces(painter, text))
-        self._open = self._plain.lines
-
     def _pieces(self, painter: Painter, text: str) -> list[Piece]:
         """The new ``text`` in pieces styled by source; text of an unknown source has no colour."""
         pieces: list[Piece] = []
@@ -224,6 +213,6 @@ class AnswerEntry:
 Entry = FoldedEntry | AnswerEntry
 
 
-def entry_of(said: Said, *, raw: bool = False) -> Entry:
+def entry_of(said: Said) -> Entry:
     """The entry that shows ``said``."""
-    return AnswerEntry(said, raw=raw) if isinstance(said, Answer) else FoldedEntry(said)
+    return AnswerEntry(said) if isinstance(said, Answer) else FoldedEntry(said)

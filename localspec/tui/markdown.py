@@ -92,16 +92,6 @@ class _Code(rich.CodeBlock):
         yield code(join([*label, *highlighted(source, self._language, self._look.code_theme)]), self._look)
 
 
-class _Quote(rich.BlockQuote):
-    """A quotation with a bar before each line."""
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        bar = Segment("▌ ", self.style)
-        yield from _marked(
-            console.render_lines(self.elements, _narrowed(options, 2), style=self.style), bar, bar
-        )
-
-
 class _Item(rich.ListItem):
     """A list item whose mark takes only the columns that it needs itself."""
 
@@ -114,9 +104,13 @@ class _Item(rich.ListItem):
         yield from self._render(console, options, f" {number}. ", "markdown.item.number")
 
     def _render(self, console: Console, options: ConsoleOptions, mark: str, style: str) -> Iterator[Segment]:
-        lines = console.render_lines(self.elements, _narrowed(options, len(mark)), style=self.style)
+        narrowed = options.update(width=max(options.max_width - len(mark), 1))
+        lines = console.render_lines(self.elements, narrowed, style=self.style)
         first, others = Segment(mark, console.get_style(style)), Segment(" " * len(mark))
-        yield from _marked(lines or [[]], first, others)
+        for number, line in enumerate(lines or [[]]):
+            yield others if number else first
+            yield from line
+            yield Segment.line()
 
 
 class _Table(rich.TableElement):
@@ -145,7 +139,6 @@ Markdown.elements = {
     "hr": _Rule,
     "fence": _Code,
     "code_block": _Code,
-    "blockquote_open": _Quote,
     "list_item_open": _Item,
     "table_open": _Table,
 }
@@ -174,17 +167,6 @@ def _links_shown(tokens: Iterable[Token]) -> Iterator[Token]:
 def _disarm(token: Token) -> None:
     """Replace control characters, which the parser may have decoded from references and addresses."""
     token.content, token.info = printable(token.content), printable(token.info)
-
-
-def _narrowed(options: ConsoleOptions, columns: int) -> ConsoleOptions:
-    return options.update(width=max(options.max_width - columns, 1))
-
-
-def _marked(lines: list[list[Segment]], first: Segment, others: Segment) -> Iterator[Segment]:
-    for number, line in enumerate(lines):
-        yield others if number else first
-        yield from line
-        yield Segment.line()
 
 
 def highlighted(code: str, language: str, theme: str) -> Iterator[Piece]:

@@ -25,11 +25,13 @@ LONGEST = 10_000
 class Painter:
     """Paints for one width and look. Every line includes its gutter: to show it again costs nothing."""
 
-    def __init__(self, width: int, look: Look) -> None:
+    def __init__(self, width: int, look: Look, *, by_source: bool = False) -> None:
         self.whole = width
         self.width = max(width - GUTTER, 1)
         """columns of text"""
         self.look = look
+        self.by_source = by_source
+        """True if answers are painted as raw text, each token in its source's colour, not as Markdown"""
         self.blank = Strip.blank(GUTTER + self.width, look.base)
         """an empty line"""
         self._gutter = Segment(" " * GUTTER, look.base)

@@ -12,9 +12,9 @@ THEME = BUILTIN_THEMES["textual-dark"]
 LOOK = Look.of(dark=True, colours=THEME.to_color_system().generate())
 
 
-def painter(width: int) -> Painter:
+def painter(width: int, *, by_source: bool = False) -> Painter:
     """For ``width`` columns of text."""
-    return Painter(width + GUTTER, LOOK)
+    return Painter(width + GUTTER, LOOK, by_source=by_source)
 
 
 def texts(lines: list[Strip]) -> list[str]:

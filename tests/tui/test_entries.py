@@ -30,16 +30,16 @@ def shown(entry: Entry) -> list[str]:
 
 def painted(answer: Answer, width: int = 60, *, raw: bool = False) -> AnswerEntry:
     """The entry of an answer."""
-    entry = AnswerEntry(answer, raw=raw)
-    entry.paint(painter(width))
+    entry = AnswerEntry(answer)
+    entry.paint(painter(width, by_source=raw))
     return entry
 
 
 def grown(chunks: list[str], *, raw: bool = False, sources: str = "target") -> AnswerEntry:
     """The entry of an answer that came in pieces, each looked at."""
     answer = Answer(status="streaming", waiting="asking")
-    entry = AnswerEntry(answer, raw=raw)
-    entry.paint(painter(60))
+    entry = AnswerEntry(answer)
+    entry.paint(painter(60, by_source=raw))
     for number, chunk in enumerate(chunks):
         source = ("target", "draft", "memory")[number % 3]
         answer.grow(Delta(chunk, (Token(1, source, len(chunk)),)))
@@ -97,8 +97,8 @@ class Counted(list[Run]):
 
 def test_raw_text_that_grows_costs_what_is_new_of_it() -> None:
     answer = Answer(status="streaming", runs=Counted())
-    entry = AnswerEntry(answer, raw=True)
-    entry.paint(painter(60))
+    entry = AnswerEntry(answer)
+    entry.paint(painter(60, by_source=True))
     rounds = ("draft", "target"), ("target",), ("target", "memory"), ("memory", "target"), ("draft",)
     for number in range(300):
         sources = rounds[number % len(rounds)]
