@@ -36,14 +36,7 @@ class Painter:
         """an empty line"""
         self._gutter = Segment(" " * GUTTER, look.base)
         self._console = Console(
-            file=io.StringIO(),
-            width=self.width,
-            force_terminal=True,
-            color_system="truecolor",
-            theme=look.markdown,
-            tab_size=TAB,
-            legacy_windows=False,
-            _environ={},
+            file=io.StringIO(), width=self.width, theme=look.markdown, tab_size=TAB, _environ={}
         )
 
     def block(self, block: Block) -> list[Strip]:
