@@ -72,7 +72,6 @@ class Look:
             markdown=Theme(
                 {
                     **{f"markdown.h{level}": heading for level in range(1, 7)},
-                    "markdown.h1.border": muted,
                     "markdown.code": inline,
                     "markdown.block_quote": muted,
                     "markdown.hr": muted,

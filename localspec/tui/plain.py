@@ -12,6 +12,8 @@ from textual.strip import Strip
 from localspec.tui.look import Look
 
 TAB = 4
+LONGEST = 4_000
+"""characters; a longer line is broken at its last blank, as it is wrapped whole whenever it grows"""
 Piece = tuple[str, Style]
 
 
@@ -29,6 +31,8 @@ class Plain:
         """Append text in styled pieces."""
         text = self._line.append_text(join(pieces))
         end = text.plain.rfind("\n")
+        if end < 0 and len(text) > LONGEST:
+            end = text.plain.rfind(" ")
         if end >= 0:
             ended, _, self._line = text.divide([end, end + 1])
             self._ended += self._paint(ended)

@@ -7,9 +7,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 from rich.style import Style
+from rich.text import Text
+from textual.strip import Strip
 
 from localspec.tui.painter import GUTTER
-from localspec.tui.plain import Plain
+from localspec.tui.plain import LONGEST, Plain
 from tests.tui.looks import painter, texts
 
 RED, BLUE = Style(color="red"), Style(color="blue")
@@ -77,11 +79,14 @@ def test_pieces_keep_their_styles_over_a_border() -> None:
 def test_lines_that_have_ended_are_not_painted_again() -> None:
     painted = list[str]()
 
-    def paint(text: object) -> list[object]:
-        painted.append(str(text))
+    def paint(text: Text) -> list[Strip]:
+        painted.append(text.plain)
         return []
 
-    lines = Plain(paint)  # type: ignore[arg-type]
+    lines = Plain(paint)
     for piece in ("a", "b\nc", "d\n"):
         lines.append([(piece, RED)])
     assert painted == ["a", "ab", "c", "cd"]
+    for _ in range(4 * LONGEST // 5):
+        lines.append([("word ", RED)])
+    assert max(map(len, painted)) <= LONGEST + 5
