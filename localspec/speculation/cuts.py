@@ -20,6 +20,8 @@ SORTED = 4096
 BINS = 1 << 14
 LEVEL = 1e-3
 """weight relative to the best token's; tokens above it usually contain the nucleus"""
+CLOSE = 1e-9
+"""share of a row's weight below which the order of a sum could matter"""
 ROWS = 32
 """rows of a folded vocabulary; the k-th largest maximum of its columns is at most the k-th largest logit"""
 
@@ -60,6 +62,19 @@ def cut(scores: Scores, cuts: Cuts, scratch: Scores) -> Ids:
         floor = np.float32(top - cuts.depth)
         tokens = np.flatnonzero(scores >= floor) if tokens is None else tokens[scores[tokens] >= floor]
     return np.arange(len(scores)) if tokens is None else tokens
+
+
+def surely_keeps(scores: Scores, cuts: Cuts, token: int, scratch: Scores) -> bool:
+    """True if :func:`cut` without top-k keeps ``token``; False also if rounding could decide that.
+
+    Takes two passes over the row, however many tokens the nucleus has.
+    """
+    top, own = float(scores.max()), scores[token]
+    if cuts.min_p > 0.0 and own < np.float32(top - cuts.depth):
+        return False
+    weights = weigh(scores, top, cuts.temperature, scratch)
+    total = sum_of(weights)
+    return sum_of(weights[scores >= own]) - float(weights[token]) < (cuts.top_p - CLOSE) * total
 
 
 def weigh(values: Scores, top: float, temperature: float, out: Scores) -> Scores:

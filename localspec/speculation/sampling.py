@@ -17,11 +17,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from localspec.errors import EngineError
-from localspec.speculation.cuts import Cuts, Scores, cut, sum_of, weigh
+from localspec.speculation.cuts import Cuts, Scores, cut, sum_of, surely_keeps, weigh
 from localspec.speculation.noise import Noise, Stream
 
 COLD = 1e-4
 """temperature below which sampling is greedy: logits in single precision are too coarse for it"""
+WARM = 1.0
+"""temperature from which a token is drawn among all before top-p is applied: the nucleus can be large, and
+the winner of all is the nucleus's own if it is inside"""
 FEW = 2048
 """tokens up to which all random numbers are computed"""
 CERTAIN = np.float32(1e30)
@@ -150,6 +153,14 @@ class RecentPast(Past):
         return set(recent), Counter(answer)
 
 
+def past_of(params: SamplingParams, prompt: Iterable[int]) -> Past:
+    """Return the tokens that these penalties apply to; none if there are no penalties."""
+    if not params.penalises:
+        return Past(())
+    last_n = params.repeat_last_n
+    return Past(prompt) if last_n is None or last_n < 0 else RecentPast(prompt, last_n)
+
+
 class Sampler:
     """The pipeline of one request: its parameters, its randomness and its penalty context.
 
@@ -173,8 +184,7 @@ class Sampler:
         self.mask = mask
         self.takes_argmax = params.takes_argmax and mask is None
         """True if the choice is the argmax of the row, whatever it is"""
-        last_n, penalised = params.repeat_last_n, prompt if params.penalises else ()
-        self._past = Past(penalised) if last_n is None or last_n < 0 else RecentPast(penalised, last_n)
+        self._past = past_of(params, prompt)
         bias = dict(params.logit_bias)
         self._biased = np.fromiter(bias, dtype=np.int64)
         self._bias = np.fromiter(bias.values(), dtype=np.float32)
@@ -237,7 +247,12 @@ class Sampler:
         cuts, race = self.params.cuts, self.noise.race
         if not cuts.any:
             return race(position, Stream.TARGET, scores, cuts.temperature)
-        tokens = cut(scores, cuts, self._scratch(len(scores)))
+        scratch = self._scratch(len(scores))
+        if cuts.top_p < 1.0 and not cuts.top_k and cuts.temperature >= WARM:
+            token = race(position, Stream.TARGET, scores, cuts.temperature)
+            if surely_keeps(scores, cuts, token, scratch):
+                return token
+        tokens = cut(scores, cuts, scratch)
         return int(tokens[race(position, Stream.TARGET, scores[tokens], cuts.temperature, tokens)])
 
     def _scratch(self, size: int) -> Scores:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from localspec.errors import EngineError
-from localspec.speculation.cuts import SORTED, Cuts, cut
+from localspec.speculation.cuts import SORTED, Cuts, cut, surely_keeps
 from localspec.speculation.noise import Noise, Stream
 from localspec.speculation.sampling import Distribution, Sampler, SamplingParams
 
@@ -279,6 +279,29 @@ def test_an_infinite_logit_is_certain() -> None:
     row[17] = np.inf
     one = Sampler(SamplingParams(0.8, top_p=0.95), Noise(1), seeded=True)
     assert {one.pick(row, (), position) for position in range(20)} == {17}
+
+
+@pytest.mark.parametrize("temperature", [1.0, 1.5, 5.0])
+@pytest.mark.parametrize(("top_p", "min_p"), [(0.5, 0.0), (0.99, 0.0), (0.9, 0.05)])
+@pytest.mark.parametrize("make", [natural, peaked, flat])
+def test_a_token_drawn_before_the_cut_is_that_of_the_nucleus(
+    make: Callable[[int, np.random.Generator], Row], top_p: float, min_p: float, temperature: float
+) -> None:
+    sampler = Sampler(
+        SamplingParams(temperature=temperature, top_p=top_p, min_p=min_p), Noise(2), seeded=True
+    )
+    for position in range(20):
+        row = make(8_192, np.random.default_rng(position))
+        inside = cut(row, sampler.params.cuts, np.empty_like(row))
+        first = sampler.noise.race(position, Stream.TARGET, row[inside], temperature, inside)
+        assert sampler.pick(row, (), position) == inside[first]
+
+
+def test_a_token_is_surely_kept_only_inside_the_nucleus() -> None:
+    row = np.log(np.array([0.1, 0.4, 0.2, 0.3], np.float32))
+    kept = [surely_keeps(row, Cuts(top_p=0.75), token, np.empty_like(row)) for token in range(4)]
+    assert kept == [False, True, True, True]
+    assert not surely_keeps(row, Cuts(top_p=0.75, min_p=0.6), 2, np.empty_like(row))
 
 
 TOKENS = np.arange(1000, dtype=np.int64)
