@@ -42,6 +42,7 @@ from localspec.protocol.frames import Drafted
 from localspec.protocol.messages import Placement
 from localspec.protocol.options import parse_options, readable
 from localspec.protocol.requests import EngineConfig
+from localspec.speculation.draft_model import measure
 from localspec.wording import MB, counted, describe_placement, size
 
 log = logging.getLogger(__name__)
@@ -261,7 +262,9 @@ def add_draft(
         why = error.message if isinstance(error, LocalspecError) else f"{type(error).__name__}: {error}"
         log.warning("the draft model %s is left out: %s", pair.draft.path, why)
         return Drafted(why=without(why))
-    engine.learning.know_draft(draft, pair.draft)
+    known = engine.learning.know_draft(draft, pair.draft)
+    if engine.config.idle_measuring:
+        measure(draft, known.costs)
     engine.add_draft(draft, number)
     return Drafted(True, pair.drafter.why, needs.total, needs.mapped)
 

@@ -9,13 +9,15 @@ import math
 import time
 from bisect import bisect_right
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from localspec.backends.base import Backend, Span
-from localspec.speculation.costs import WIDE, CostCurve
+from localspec.errors import LocalspecError
+from localspec.speculation.costs import FIRST, WIDE, CostCurve
 from localspec.speculation.noise import Stream
 from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer, nothing, shared_length
 from localspec.speculation.sampling import Distribution, Mask
@@ -113,6 +115,8 @@ class DraftModel(Proposer):
         self._cursors: dict[int, _Cursor] = {}
         self._idle: list[_Cursor] = []
         """cursors of ended requests, oldest first, which new requests can take over"""
+        self._expected: dict[int, int] = {}
+        """by request without a cursor: tokens that it shares with an idle one"""
 
     @property
     def learnt_as(self) -> str:
@@ -143,24 +147,43 @@ class DraftModel(Proposer):
     def price(self, ask: Ask, k: int) -> float:
         """The seconds of ``k`` forwards of one token, of choosing from their rows, and of feeding the missing
         context, which is spread over many tokens if it is a prefill."""
-        cursor, length = self._cursor(ask), len(ask.context)
-        behind, step_s = length - cursor.follow(ask.context), self.costs.seconds(1, length)
-        catch_up = max(self.costs.seconds(behind, length) - step_s, 0.0)
-        if behind > WIDE:
+        catch_up = self.catch_up(ask)
+        cursor = self._cursors.get(ask.request)
+        choosing_s = cursor.choosing_s if cursor else 0.0
+        if self._behind(ask) > WIDE:
             # Paid once: as many tokens are expected to follow as were generated, within max_tokens.
             catch_up /= max(1.0, min(max(LOOKAHEAD, ask.answered), ask.left))
-        return k * (step_s + cursor.choosing_s) + catch_up
+        return k * (self.costs.seconds(1, len(ask.context)) + choosing_s) + catch_up
+
+    def catch_up(self, ask: Ask) -> float:
+        """The extra seconds of the forward that feeds the missing context beside the newest token."""
+        length = len(ask.context)
+        return max(self.costs.seconds(self._behind(ask), length) - self.costs.seconds(1, length), 0.0)
+
+    def _behind(self, ask: Ask) -> int:
+        """The number of tokens of the context that are not in the draft model's cache."""
+        cursor = self._cursors.get(ask.request)
+        if cursor is not None:
+            return len(ask.context) - cursor.follow(ask.context)
+        if ask.request not in self._expected:
+            shared = (shared_length(idle.fed, ask.context) for idle in self._idle)
+            self._expected[ask.request] = max(shared, default=0)
+        return len(ask.context) - min(self._expected[ask.request], len(ask.context) - 1)
 
     def _room(self, ask: Ask) -> int:
         """The number of tokens that can be drafted before the draft model's own context is full; 0 or less
         where none can, also because the context has a token that the draft model's vocabulary lacks."""
-        if not self._cursor(ask).readable(ask.context, self.backend.vocabulary.size):
+        cursor = self._cursors.get(ask.request)
+        size = self.backend.vocabulary.size
+        if not (cursor.readable(ask.context, size) if cursor else max(ask.context, default=0) < size):
             return 0
         return min(ask.k, self.backend.capabilities.n_ctx - len(ask.context))
 
     def _begin(self, ask: Ask) -> _Drafting:
         """Begin a draft: roll the cache back to the tokens that it shares with the context."""
-        cursor = self._cursor(ask)
+        cursor = self._cursors.get(ask.request)
+        if cursor is None:
+            cursor = self._cursors[ask.request] = self._open(ask.context)
         # After a failed proposal the cells may differ from the tokens noted.
         length = self.backend.length(cursor.sequence)
         shared = min(cursor.follow(ask.context), length)
@@ -168,15 +191,8 @@ class DraftModel(Proposer):
             del cursor.fed[self.backend.truncate(cursor.sequence, shared) :]
         return _Drafting(ask, cursor)
 
-    def _cursor(self, ask: Ask) -> _Cursor:
-        """The cursor of a request. A new one takes over the idle cursor that shares most with it, if that is
-        much, or if no other sequence is left."""
-        cursor = self._cursors.get(ask.request)
-        if cursor is None:
-            cursor = self._cursors[ask.request] = self._open(ask.context)
-        return cursor
-
     def _open(self, context: list[int]) -> _Cursor:
+        """Return a cursor for a new request: the idle one that shares most with it, or a new one."""
         best = max(self._idle, key=lambda cursor: shared_length(cursor.fed, context), default=None)
         full = len(self._cursors) + len(self._idle) >= self.backend.capabilities.max_sequences
         if best is None or (not full and shared_length(best.fed, context) < WIDE):
@@ -259,11 +275,26 @@ class DraftModel(Proposer):
         return forward
 
     def stop(self, request: int) -> None:
+        self._expected.pop(request, None)
         cursor = self._cursors.pop(request, None)
         if cursor is not None:
             self._idle.append(cursor)
             while len(self._idle) + len(self._cursors) > self.backend.capabilities.max_sequences:
                 self.backend.close(self._idle.pop(0).sequence)
+
+
+def measure(backend: Backend, costs: CostCurve) -> None:
+    """Learn the cost of a draft model's step, if it is not known: without that a first answer would pay for
+    the reading of its whole prompt, before a step shows that drafts do not pay."""
+    if costs.knows(1, 0):
+        return
+    sequence = backend.open()
+    with suppress(LocalspecError):  # a request finds it out, and goes on without this proposer
+        for at, token in enumerate(backend.vocabulary.encode("def step(self):", special=False)[:FIRST]):
+            started = time.perf_counter()
+            backend.forward([Span(sequence, [token], 1)]).argmax()
+            costs.observe(1, at, time.perf_counter() - started)
+    backend.close(sequence)
 
 
 def learnt_as(backend: Backend) -> str:
