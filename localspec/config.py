@@ -62,12 +62,8 @@ Host = Annotated[str, Meta(pattern=r"^[\w-]+(\.[\w-]+)*$", title="names such as 
 
 
 class DaemonConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The daemon's addresses and limits."""
+    """The daemon's limits."""
 
-    tcp: bool = False
-    """listen on a loopback TCP port, too, for clients with the token; localspec's own use the Unix socket"""
-    port: Annotated[int, Meta(ge=0, le=65535)] = 8737
-    """the TCP port; 0: any free one"""
     max_frame: Bytes = 4 * 1024 * 1024
     """bytes per WebSocket message"""
     max_connections: Limit = 64
@@ -107,7 +103,7 @@ class HttpConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     without_token: tuple[Dialect, ...] = ()
     """dialects that need no token: every program and user of this machine can then use them"""
     origins: tuple[Origin, ...] = ()
-    """Origins accepted with the token, here and on the daemon's wire; `scheme://*`: every host"""
+    """Origins accepted with the token; `scheme://*`: every host"""
     hosts: tuple[Host, ...] = ()
     """names in `Host` headers that are accepted besides localhost, for requests of containers"""
     any_model: bool = False

@@ -82,7 +82,7 @@ class NotInitialized(DaemonError):
 
 class Unauthorized(DaemonError):
     code = "unauthorized"
-    default_remedy = "Read the token from the file that `localspec daemon start --json` names."
+    default_remedy = "Send the token that `localspec daemon token` prints."
 
 
 class VersionSkew(DaemonError):

@@ -196,11 +196,6 @@ def left_open_path() -> Path:
     return runtime_dir() / "http-server"
 
 
-def token_path() -> Path:
-    """The file of this user's token for TCP."""
-    return data_dir() / "token"
-
-
 def http_token_path() -> Path:
     """The file of the token for the HTTP server, which is valid for nothing else."""
     return data_dir() / "http-token"

@@ -69,7 +69,6 @@ def test_every_table_is_read(file: Path) -> None:
         n_ctx = 4096
         gpu_layers = -1
         [daemon]
-        port = 0
         slow_client_s = 5
         [http]
         origins = ["http://localhost:3000", "app://*"]
@@ -84,7 +83,7 @@ def test_every_table_is_read(file: Path) -> None:
     assert load_config() == Config(
         model_dirs=("/models", "~/more"),
         engine=EngineConfig(n_ctx=4096),
-        daemon=DaemonConfig(port=0, slow_client_s=5.0),
+        daemon=DaemonConfig(slow_client_s=5.0),
         http=HttpConfig(origins=("http://localhost:3000", "app://*")),
         options=options.over(Config().options),
     )
@@ -164,10 +163,10 @@ def test_measuring_while_idle_can_be_switched_off_by_the_environment(monkeypatch
 
 
 def test_any_option_and_any_knob_can_be_overridden() -> None:
-    pairs = {"temperature": "0.5", "n-ctx": "4096", "port": "0", "stop": "END", "remember": "true"}
+    pairs = {"temperature": "0.5", "n-ctx": "4096", "max-frame": "4096", "stop": "END", "remember": "true"}
     assert override(Config(), pairs) == Config(
         engine=EngineConfig(n_ctx=4096),
-        daemon=DaemonConfig(port=0),
+        daemon=DaemonConfig(max_frame=4096),
         options=msgspec.structs.replace(Config().options, temperature=0.5, stop=("END",), remember=True),
     )
     before = Config(model_dirs=("/m",), engine=EngineConfig(threads=3), options=Options(model="m", k=4))
@@ -300,7 +299,7 @@ def table_of(text: str, place: Place) -> dict[str, Any]:
     [
         "engine = {n_ctx = 1}",
         "engine.n_ctx = 1\nengine.threads = 2",
-        "[engine]\nn_ctx = 1\n[models.a]\nk = 1\n[daemon]\nport = 1\n[models.b]\nk = 2",
+        "[engine]\nn_ctx = 1\n[models.a]\nk = 1\n[daemon]\nhang_s = 1\n[models.b]\nk = 2",
         "# mine\r\n[engine]\nn_ctx = 1\r\n",
         "[models]\n[models.a]\nk = 1",
         'models."a".k = 1',

@@ -39,7 +39,7 @@ def test_every_place_is_under_the_home(root: Path, name: str) -> None:
 
 def test_every_file_is_in_its_place(root: Path) -> None:
     assert home.discovery_path() == root / "runtime" / "daemon.json"
-    assert home.token_path() == root / "data" / "token"
+    assert home.http_token_path() == root / "data" / "http-token"
     assert config_path() == root / "config" / "config.toml"
 
 

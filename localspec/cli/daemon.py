@@ -20,7 +20,6 @@ from localspec.cli.output import examples
 from localspec.client import connect, discovery
 from localspec.config import load_config
 from localspec.daemon.access import create, read_or_create
-from localspec.doctor.daemon import closed_port
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
 from localspec.http.server import lacking
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
@@ -62,7 +61,7 @@ def run(*, http: bool = False) -> int:
 def start(*, as_json: AsJson = False) -> int:
     """Start the daemon if none runs, and print its address, also that of the HTTP server if it is enabled.
 
-    With --json: pid, version, protocol, socket, url, token_file.
+    With --json: pid, version, protocol, socket.
     """
     found, status = asyncio.run(_started())
     _print_problems(status)
@@ -77,9 +76,7 @@ def start(*, as_json: AsJson = False) -> int:
 
 
 def _print_problems(status: DaemonStatus) -> None:
-    """Print a warning for each setting of config.toml that the daemon could not follow."""
-    if (closed := closed_port(load_config().daemon, status)) is not None:
-        output.note(f"localspec: {closed.sentence} {closed.remedy}")
+    """Print why the HTTP server is not open, or chats are not stored."""
     if status.http_problem is not None:
         remedy = f". {status.http_remedy}" if status.http_remedy else ""
         output.note(f"localspec: HTTP server: {status.http_problem}{remedy}")
@@ -100,7 +97,7 @@ async def _started() -> tuple[Discovery, DaemonStatus]:
 
 
 @app.command
-def token(*, new: bool = False, wire: bool = False) -> int:
+def token(*, new: bool = False) -> int:
     """Print the token of the HTTP server.
 
     HTTP clients send it as their API key: `Authorization: Bearer …`. It opens nothing else.
@@ -109,11 +106,8 @@ def token(*, new: bool = False, wire: bool = False) -> int:
     ----------
     new
         Create a new token first; the old one is no longer valid.
-    wire
-        Print the token of the daemon's own wire over TCP (`daemon.tcp`) instead.
     """
-    path = home.token_path() if wire else home.http_token_path()
-    output.write(f"{(create if new else read_or_create)(path)}\n")
+    output.write(f"{(create if new else read_or_create)(home.http_token_path())}\n")
     return ExitCode.OK
 
 
@@ -190,7 +184,7 @@ def describe(found: DaemonStatus) -> str:
     failed = "closed" if found.http_problem is None else "failed"
     lines = [
         f"localspec {found.version}, pid {found.pid}, up {found.uptime_s:.0f} s{_size(found.resident_bytes)}",
-        f"listening: Unix socket {found.socket}{f' and {found.url}' if found.url else ''}",
+        f"listening: Unix socket {found.socket}",
         f"HTTP server: {found.http or failed}",
         f"connections: {found.connections}",
         f"requests running: {found.running}",

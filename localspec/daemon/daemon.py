@@ -88,7 +88,6 @@ class Daemon:
         self.stopping = asyncio.Event()
         self.started = time.monotonic()
         self.socket = ""
-        self.url: str | None = None
 
     def turn_of(self, session: Session) -> asyncio.Lock:
         """The lock of a session, which answers one message at a time."""

@@ -24,7 +24,7 @@ from typing import Any, cast
 import msgspec
 from filelock import FileLock, Timeout
 from websockets.asyncio.server import Server as Listening
-from websockets.asyncio.server import ServerConnection, serve, unix_serve
+from websockets.asyncio.server import ServerConnection, unix_serve
 from websockets.frames import CloseCode
 from websockets.http11 import Request, Response
 from websockets.typing import Subprotocol
@@ -32,8 +32,7 @@ from websockets.typing import Subprotocol
 from localspec import home
 from localspec._version import __version__
 from localspec.config import Config, load_config
-from localspec.daemon import access
-from localspec.daemon.access import CLOSE_S, Gate, Socket
+from localspec.daemon.access import CLOSE_S, Socket
 from localspec.daemon.connection import Connection
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.logs import OneLine, keep_small, redirect
@@ -48,7 +47,7 @@ WANTED_FILES = 4096
 OPEN_S = 3.0
 """seconds that a handshake may take"""
 HANDSHAKES = 32
-"""connections of one listening socket that may be shaking hands while all places are taken"""
+"""connections that may be shaking hands while all places are taken"""
 PATIENCE_S = 20.0
 """seconds to wait for the lock of a daemon that is starting or stopping"""
 STEP_S = 0.1
@@ -71,84 +70,51 @@ def raise_limit() -> None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
-class Listeners:
-    """A Unix socket for this user and, if configured, a TCP port for clients with the token."""
+class Listener:
+    """The daemon's Unix socket, for clients of this user."""
 
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._origins = frozenset(daemon.config.http.origins)
         self._most = daemon.config.daemon.max_connections
         """the number of clients that may be connected"""
-        self._servers: list[Listening] = []
+        self._server: Listening | None = None
 
-    async def listen_unix(self) -> str:
+    async def listen(self) -> str:
         """Listen on the home's socket; returns its path."""
-        path = home.socket_path()
+        path, limits = home.socket_path(), self._daemon.config.daemon
         path.unlink(missing_ok=True)
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         listening.bind(str(path))
         path.chmod(0o600)
-        await self._serve(listening, Gate(False, lambda: None, self._origins))
+        self._server = await unix_serve(
+            self._handle,
+            sock=listening,
+            origins=[None],  # a browser sends one
+            subprotocols=[Subprotocol(SUBPROTOCOL)],
+            process_request=self._admit,
+            compression=None,
+            max_size=limits.max_frame,
+            ping_interval=limits.ping_interval_s,
+            ping_timeout=limits.ping_interval_s,
+            open_timeout=OPEN_S,
+            close_timeout=CLOSE_S,
+            server_header=None,
+            create_connection=cast(Any, partial(Socket, made=set(), most=self._most + HANDSHAKES)),
+        )
         return str(path)
-
-    async def listen_tcp(self) -> str | None:
-        """Listen on the port of the settings; returns its URL, or None without ``daemon.tcp``, or if the port
-        cannot be used, which is logged."""
-        settings, token_path = self._daemon.config.daemon, home.token_path()
-        if not settings.tcp:
-            return None
-        try:
-            access.read_or_create(token_path)
-            listening = access.listen(settings.port)
-        except OSError as error:
-            log.warning("TCP port %d cannot be used: %s", settings.port, error.strerror or error)
-            return None
-        # The token is read each time: a new one is valid at once.
-        await self._serve(listening, Gate(True, partial(access.read, token_path), self._origins))
-        return f"ws://{access.address(listening)}"
 
     def close(self) -> None:
         """Accept no more connections; open ones stay."""
-        for server in self._servers:
-            server.close(close_connections=False)
+        if self._server is not None:
+            self._server.close(close_connections=False)
 
     async def closed(self, timeout_s: float) -> None:
         """Wait for the end of the connections, at most ``timeout_s`` seconds."""
-        closing = [asyncio.create_task(server.wait_closed()) for server in self._servers]
-        if closing:
-            await asyncio.wait(closing, timeout=timeout_s)
+        if self._server is not None:
+            await asyncio.wait([asyncio.create_task(self._server.wait_closed())], timeout=timeout_s)
 
-    async def _serve(self, listening: socket.socket, gate: Gate) -> None:
-        limits = self._daemon.config.daemon
-        start = serve if gate.tcp else unix_serve
-        self._servers.append(
-            await start(
-                self._handle,
-                sock=listening,
-                subprotocols=[Subprotocol(SUBPROTOCOL)],
-                process_request=lambda connection, request: self._admit(connection, request, gate),
-                compression=None,
-                max_size=limits.max_frame,
-                ping_interval=limits.ping_interval_s,
-                ping_timeout=limits.ping_interval_s,
-                open_timeout=OPEN_S,
-                close_timeout=CLOSE_S,
-                server_header=None,
-                create_connection=cast(Any, partial(Socket, made=set(), most=self._most + HANDSHAKES)),
-            )
-        )
-
-    def _admit(self, connection: ServerConnection, request: Request, gate: Gate) -> Response | None:
-        """The response to plain HTTP or a refused handshake; None to upgrade the connection."""
-        path = request.path.partition("?")[0]
-        refused = access.refusal(request.method, path, request.headers, gate)
-        if refused is not None:
-            status, sentence = refused
-            return connection.respond(status, f"{sentence}\n")
-        if path == access.HEALTH_PATH:
-            return connection.respond(HTTPStatus.OK, "ok\n")
-        if path == access.METRICS_PATH:
-            return connection.respond(HTTPStatus.OK, self._daemon.metrics.text())
+    def _admit(self, connection: ServerConnection, request: Request) -> Response | None:
+        """The refusal of a client beyond the limit; None to upgrade the connection."""
         if len(self._daemon.connections) >= self._most:
             return connection.respond(HTTPStatus.SERVICE_UNAVAILABLE, f"{FULL}\n")
         return None
@@ -182,7 +148,7 @@ def claim() -> FileLock | None:
 
 
 class Server:
-    """One daemon, from its first listening socket to its last."""
+    """One daemon, from its lock to its last connection."""
 
     def __init__(
         self, config: Config, worker: Program = COMMAND, *, serve_http: Serve, http: bool = False
@@ -191,7 +157,7 @@ class Server:
         self._serve_http = serve_http
         self._daemon = Daemon(config, worker)
         self._daemon.http_flag = self._must_open_http = http
-        self._listeners = Listeners(self._daemon)
+        self._listener = Listener(self._daemon)
         self._announced: tuple[Path, ...] = ()
         """the files by which clients find the daemon"""
 
@@ -214,7 +180,7 @@ class Server:
             stack.push_async_callback(self._stop)
             await self._listen()
             on_ready()
-            log.info("localspec %s listens on %s, TCP: %s", __version__, daemon.socket, daemon.url or "off")
+            log.info("localspec %s listens on %s", __version__, daemon.socket)
             await daemon.stopping.wait()
 
     async def _open_http(self, stack: AsyncExitStack) -> None:
@@ -229,11 +195,8 @@ class Server:
             log.error("HTTP server: %s. %s", error.message, error.remedy)
 
     async def _listen(self) -> None:
-        daemon, listeners = self._daemon, self._listeners
-        daemon.socket = await listeners.listen_unix()
-        daemon.url = await listeners.listen_tcp()
-        token_file = None if daemon.url is None else str(home.token_path())
-        found = Discovery(os.getpid(), __version__, PROTOCOL, daemon.socket, daemon.url, token_file)
+        self._daemon.socket = await self._listener.listen()
+        found = Discovery(os.getpid(), __version__, PROTOCOL, self._daemon.socket)
         # Computed once: that creates the directory, which would come back after its deletion.
         self._announced = path, _ = home.discovery_path(), home.socket_path()
         try:
@@ -256,7 +219,7 @@ class Server:
         for path in self._announced:
             with suppress(OSError):
                 path.unlink()
-        self._listeners.close()
+        self._listener.close()
         until = time.monotonic() + DRAIN_S
         while daemon.busy and time.monotonic() < until:
             await asyncio.sleep(DRAIN_STEP_S)
@@ -268,7 +231,7 @@ class Server:
         await asyncio.wait([ended], timeout=END_S)
         reason = "the daemon is stopping"
         await asyncio.gather(*(c.close(CloseCode.GOING_AWAY, reason) for c in tuple(daemon.connections)))
-        await self._listeners.closed(END_S)
+        await self._listener.closed(END_S)
         log.info("stopped")
 
 

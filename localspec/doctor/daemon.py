@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from localspec._version import __version__
 from localspec.client import connect, discovery
-from localspec.config import WITHOUT_TOKEN, Config, DaemonConfig, HttpConfig
+from localspec.config import WITHOUT_TOKEN, HttpConfig
 from localspec.doctor.finding import Finding, problem_of
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, LocalspecError, VersionSkew
 from localspec.http.server import lacking
@@ -66,22 +66,6 @@ def daemon(asked: Asked) -> Iterator[Finding]:
         yield Finding("daemon", "warning", sentence, step)
     else:
         yield Finding("daemon", "ok", f"The daemon runs (pid {status.pid}, localspec {status.version}).")
-
-
-def addresses(config: Config, status: DaemonStatus | None) -> Iterator[Finding]:
-    """Check the daemon's TCP port, and its HTTP server."""
-    if (closed := closed_port(config.daemon, status)) is not None:
-        yield closed
-    yield from http(config.http, status)
-
-
-def closed_port(config: DaemonConfig, status: DaemonStatus | None) -> Finding | None:
-    """A finding if the daemon could not open the TCP port of ``daemon.tcp``."""
-    if status is None or not config.tcp or status.url is not None or status.settings != "current":
-        return None
-    sentence = f"TCP port {config.port} cannot be used; `localspec daemon logs` shows why."
-    step = "Run `localspec config set daemon.port N` (0: any free port), then `localspec daemon restart`."
-    return Finding("daemon", "warning", sentence, step)
 
 
 def http(config: HttpConfig, status: DaemonStatus | None) -> Iterator[Finding]:

@@ -31,7 +31,7 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
         config = load_config()
         of_config["nodes"] = lambda: models.nodes(config)
         of_config["rpc"] = lambda: models.servers(config)
-        of_config["http"] = lambda: daemon.addresses(config, asked().status)
+        of_config["http"] = lambda: daemon.http(config.http, asked().status)
     with ThreadPoolExecutor() as pool:
         probes = {backend: pool.submit(backends.probed, backend) for backend in BACKENDS.values()}
 

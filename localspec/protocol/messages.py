@@ -45,7 +45,6 @@ PROTOCOL = 1
 FULL = "Too many connections are open."
 """text of the HTTP status 503 for a client beyond the limit of connections"""
 SUBPROTOCOL = "localspec.v1"
-BEARER = "localspec.bearer."
 
 SuggestionEvent = Literal["shown", "accepted", "partial", "dismissed"]
 CompletionSource = Literal["model", "cache", "type-through"]
@@ -501,7 +500,6 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     protocol: int
     uptime_s: float
     socket: str
-    url: str | None
     resident_bytes: int | None
     connections: int
     running: int
@@ -682,8 +680,6 @@ class Discovery(msgspec.Struct, frozen=True):
     version: str
     protocol: int
     socket: str
-    url: str | None
-    token_file: str | None
 
 
 def params_of(call: Call) -> Any:

@@ -18,7 +18,7 @@ from localspec.cli.main import run
 from localspec.models import index
 from tests.waiting import DEADLINE_S
 
-CONFIG = "[engine]\nthreads = 1\n[daemon]\nport = 0\n"
+CONFIG = "[engine]\nthreads = 1\n"
 LONG = ("run", "--temperature", "0", "--proposer", "none", "What does textwrap.dedent do?")
 """a request that goes on for a while: greedy text of a small model repeats itself to the end"""
 

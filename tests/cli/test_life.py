@@ -7,7 +7,6 @@ import json
 import re
 import signal
 import socket
-import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -97,7 +96,7 @@ def test_a_restart_is_for_settings_that_can_be_read(cli: Cli) -> None:
 def test_starting_twice_gives_the_same_daemon_and_stopping_twice_is_fine(cli: Cli) -> None:
     one, two = (json.loads(cli.process("daemon", "start", "--json").stdout) for _ in range(2))
     process = psutil.Process(one["pid"])
-    assert one == two and set(one) == {"pid", "version", "protocol", "socket", "url", "token_file"}
+    assert one == two and set(one) == {"pid", "version", "protocol", "socket"}
     assert cli.process("daemon", "stop").returncode == 0
     assert cli.process("daemon", "stop").returncode == 0
     assert gone(process)
@@ -128,18 +127,6 @@ def test_the_start_tells_of_the_http_server_once_it_is_open(cli: Cli) -> None:
         assert answer.status == 200
 
 
-def test_the_start_tells_that_its_port_is_taken(cli: Cli) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        cli("config", "set", "daemon.port", str(port))
-        cli("config", "set", "daemon.tcp", "true")
-        done = cli("daemon", "start", "--json")
-        assert done.returncode == 0 and json.loads(done.stdout)["url"] is None
-        for each in (done, cli("daemon", "status")):
-            assert f"localspec: TCP port {port} cannot be used" in each.stderr
-            assert "`localspec config set daemon.port N`" in each.stderr
-
-
 def test_an_http_server_that_lacks_a_package_is_not_run(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(server, "PACKAGES", ("starlette", "not_installed"))
     done = cli("daemon", "run", "--http")
@@ -153,30 +140,9 @@ def test_a_token_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     assert done.returncode == 1 and f"{path} cannot be used: Is a directory. Check that" in done.stderr
 
 
-def test_the_wires_token_is_printed_and_replaced_under_a_daemon_that_runs(cli: Cli) -> None:
-    cli("config", "set", "daemon.tcp", "true")
-    cli("daemon", "restart")
-    path = cli.home / "data" / "token"
-    old = cli("daemon", "token", "--wire").stdout.strip()
-    assert path.read_text() == old
-    new = cli("daemon", "token", "--wire", "--new").stdout.strip()
-    assert new == path.read_text() != old
-    assert cli("daemon", "token").stdout.strip() not in (old, new), "that of the HTTP server is another one"
-    url = cli.json("daemon", "start")["url"].replace("ws:", "http:")
-    answers = []
-    for shown in (old, new):
-        asked = urllib.request.Request(f"{url}/metrics", headers={"Authorization": f"Bearer {shown}"})
-        try:
-            with urllib.request.urlopen(asked, timeout=DEADLINE_S) as answer:
-                answers.append(answer.status)
-        except urllib.error.HTTPError as refused:
-            answers.append(refused.code)
-    assert answers == [401, 200]
-
-
 @pytest.mark.slow
 def test_a_daemon_that_is_full_is_said_as_such_and_stopped(cli: Cli) -> None:
-    (cli.home / "config" / "config.toml").write_text(f"{CONFIG}max_connections = 1\n")
+    (cli.home / "config" / "config.toml").write_text(f"{CONFIG}[daemon]\nmax_connections = 1\n")
     found = cli.json("daemon", "start")
     until_sync(lambda: cli("daemon", "status").returncode == 0, "the command that started it has left")
     process = psutil.Process(found["pid"])

@@ -53,7 +53,7 @@ async def test_the_daemon_is_detached(home: Path, client: Client) -> None:
     assert process.cwd() == "/"
 
 
-STALE = Discovery(1, "0", 1, "/nowhere", None, "token")
+STALE = Discovery(1, "0", 1, "/nowhere")
 
 
 @pytest.mark.slow
@@ -85,8 +85,8 @@ def test_an_announcement_that_is_no_file_is_not_waited_for(home: Path) -> None:
 
 
 def test_a_broken_configuration_is_reported_before_a_daemon_is_started(home: Path) -> None:
-    write_config(home, port=-1)
-    with pytest.raises(InvalidOptions, match=r"daemon\.port"):
+    write_config(home, max_frame=-1)
+    with pytest.raises(InvalidOptions, match=r"daemon\.max_frame"):
         run(echo())
 
 

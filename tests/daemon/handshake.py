@@ -26,18 +26,14 @@ def request(headers: dict[str, str | None], *more: tuple[str, str], line: str = 
     return "\r\n".join((*lines, "", "")).encode("latin-1")
 
 
-def answer(daemon: DaemonProcess, data: bytes, *, tcp: bool = True) -> tuple[int, str]:
+def answer(daemon: DaemonProcess, data: bytes) -> tuple[int, str]:
     """The HTTP status of the answer (0: closed without one) and the whole of it.
 
     An accepted handshake is answered with 101, and the connection closed from this side.
     """
-    if tcp:
-        wire = socket.create_connection(("127.0.0.1", daemon.port), DEADLINE_S)
-    else:
-        wire = socket.socket(socket.AF_UNIX)
+    with socket.socket(socket.AF_UNIX) as wire:
         wire.settimeout(DEADLINE_S)
         wire.connect(daemon.socket)
-    with wire:
         wire.sendall(data)
         received = b""
         try:

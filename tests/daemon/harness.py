@@ -32,11 +32,11 @@ Frame = dict[str, Any]
 
 
 def write_config(home: Path, *, options: Frame | None = None, sections: str = "", **daemon: Any) -> None:
-    """Settings of the table ``[daemon]``, any free port unless one is named, of ``[options]``, and more."""
+    """Settings of the table ``[daemon]``, of ``[options]``, and more."""
     (home / "config").mkdir(exist_ok=True)
     text = "".join(
         f"[{table}]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in values.items())
-        for table, values in (("daemon", {"port": 0, **daemon}), ("options", options or {}))
+        for table, values in (("daemon", daemon), ("options", options or {}))
     )
     (home / "config" / "config.toml").write_text(text + sections)
 
@@ -69,16 +69,6 @@ class DaemonProcess:
     @property
     def socket(self) -> str:
         return self.found.socket
-
-    @property
-    def port(self) -> int:
-        """The TCP port; the settings need ``tcp``."""
-        assert self.found.url is not None
-        return int(self.found.url.rpartition(":")[2])
-
-    @property
-    def token(self) -> str:
-        return Path(str(self.found.token_file)).read_text()
 
     def log(self) -> str:
         return (self.home / "log").read_text()

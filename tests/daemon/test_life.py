@@ -42,8 +42,6 @@ def test_what_it_leaves_on_disk_is_private(daemon: DaemonProcess) -> None:
         "version": __version__,
         "protocol": 1,
         "socket": str(daemon.home / "runtime" / "daemon.sock"),
-        "url": None,
-        "token_file": None,
     }
     for name in ("runtime/daemon.json", "runtime/daemon.sock", "data/history.sqlite"):
         assert mode(daemon.home / name) == 0o600, name
@@ -53,12 +51,10 @@ def test_what_it_leaves_on_disk_is_private(daemon: DaemonProcess) -> None:
         assert mode(daemon.home / name) == 0o700, name
 
 
-@pytest.mark.parametrize(("config", "hosts"), [({}, []), ({"tcp": True}, ["127.0.0.1"])])
-def test_it_listens_on_no_port_by_default_and_on_loopback_only(
-    start: StartDaemon, config: dict[str, bool], hosts: list[str]
-) -> None:
-    connections = psutil.Process(start(**config).process.pid).net_connections("inet")
-    assert [each.laddr.ip for each in connections if each.status == "LISTEN"] == hosts
+def test_it_listens_on_no_port_by_default_nor_by_settings_that_are_gone(start: StartDaemon) -> None:
+    daemon = start(tcp=True, port=0)
+    assert psutil.Process(daemon.process.pid).net_connections("inet") == []
+    assert "left out, as there is no setting named 'daemon.tcp'" in daemon.log()
 
 
 async def test_it_is_small_when_idle(start: StartDaemon) -> None:
@@ -190,7 +186,7 @@ def test_a_lock_without_an_owner_is_reported(home: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr("localspec.daemon.server.PATIENCE_S", 0.3)
     with FileLock(home / "runtime" / "daemon.lock"), pytest.raises(DaemonUnavailable, match="holds the lock"):
         claim()
-    stale = Discovery(2**22 + 1, "0", 1, "/nowhere", None, "token")
+    stale = Discovery(2**22 + 1, "0", 1, "/nowhere")
     homes.write_private(homes.discovery_path(), msgspec.json.encode(stale).decode())
     lock = claim()
     assert lock is not None
@@ -199,41 +195,15 @@ def test_a_lock_without_an_owner_is_reported(home: Path, monkeypatch: pytest.Mon
 
 
 @pytest.mark.slow
-def test_a_port_that_is_taken_leaves_the_unix_socket(start: StartDaemon) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        daemon = start(tcp=True, port=taken.getsockname()[1])
-    assert daemon.found.url is None and "cannot be used" in daemon.log()
-
-
-@pytest.mark.slow
 async def test_a_killed_daemon_leaves_no_worker_and_can_be_started_again(start: StartDaemon) -> None:
-    first = start(tcp=True)
+    first = start()
     async with raw(first) as client:
         await client.begin(1, "generate", prompt="stall")
     (worker,) = first.workers()
     first.stop(signal.SIGKILL)
     until_sync(lambda: gone(worker), "the worker is gone")
     assert first.discovery_path.exists()
-    token = first.token
-    second = start(tcp=True)
-    assert second.found.pid != first.found.pid
-    assert second.token == token
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("damage", ["chmod 644", "short", "empty"])
-def test_a_token_that_was_open_or_damaged_is_replaced(start: StartDaemon, damage: str) -> None:
-    first = start(tcp=True)
-    path, token = Path(str(first.found.token_file)), first.token
-    first.stop()
-    if damage == "chmod 644":
-        path.chmod(0o644)
-    else:
-        path.write_text("" if damage == "empty" else token[:32])
-    second = start(tcp=True)
-    assert second.token != token
-    assert len(second.token) == 64
-    assert mode(path) == 0o600
+    assert start().found.pid != first.found.pid
 
 
 async def answered(daemon: DaemonProcess, prompt: str) -> str:

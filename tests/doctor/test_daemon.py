@@ -9,22 +9,21 @@ import pytest
 from msgspec.structs import replace
 
 from localspec._version import __version__
-from localspec.config import DaemonConfig, HttpConfig
+from localspec.config import HttpConfig
 from localspec.doctor import daemon
 from localspec.doctor.daemon import Asked
 from localspec.doctor.finding import Finding
-from localspec.errors import LocalspecError, Unauthorized, VersionSkew
+from localspec.errors import LocalspecError, VersionSkew
 from localspec.http import server
 from localspec.protocol.messages import DaemonStatus, Discovery
 
-FOUND = Discovery(7, __version__, 1, "/run/daemon.sock", None, "/token")
+FOUND = Discovery(7, __version__, 1, "/run/daemon.sock")
 RUNNING = DaemonStatus(
     pid=7,
     version=__version__,
     protocol=1,
     uptime_s=1.0,
     socket="/run/daemon.sock",
-    url=None,
     resident_bytes=None,
     connections=1,
     running=0,
@@ -54,7 +53,6 @@ def test_one_that_runs_and_none() -> None:
         (replace(RUNNING, version="0.0.1"), None, "warning", "is localspec 0.0.1, this is"),
         (replace(RUNNING, settings="changed"), None, "warning", "other settings"),
         (None, VersionSkew("it speaks protocol 9"), "warning", "It speaks protocol 9."),
-        (None, Unauthorized("the token is wrong"), "problem", "The token is wrong."),
         (None, None, "problem", "The daemon (pid 7) does not answer."),
     ],
 )
@@ -64,24 +62,6 @@ def test_one_that_is_not_as_expected(
     found = line(status, error)
     assert found.level == level and sentence in found.sentence and found.remedy
     assert level == "problem" or "`localspec daemon restart`" in found.remedy
-
-
-@pytest.mark.parametrize(
-    ("config", "status", "is_closed"),
-    [
-        (DaemonConfig(tcp=True, port=5), RUNNING, True),
-        (DaemonConfig(tcp=True), replace(RUNNING, url="ws://127.0.0.1:5"), False),
-        (DaemonConfig(tcp=True), replace(RUNNING, settings="changed"), False),
-        (DaemonConfig(tcp=True), None, False),
-        (DaemonConfig(), RUNNING, False),
-    ],
-)
-def test_a_tcp_port_that_is_taken(config: DaemonConfig, status: DaemonStatus | None, is_closed: bool) -> None:
-    found = daemon.closed_port(config, status)
-    assert (found is not None) == is_closed
-    if found is not None:
-        assert found.sentence.startswith("TCP port 5 cannot be used")
-        assert "`localspec config set daemon.port N`" in str(found.remedy)
 
 
 # The HTTP server.

@@ -53,7 +53,6 @@ def settings(said: argparse.Namespace, model: Path | None) -> str:
     sequences = 1 if said.kv_unified else said.parallel
     tables = {
         "http": {"enabled": True, "port": said.port, "any_model": True},
-        "daemon": {"port": 0},
         "engine": {"parallel": said.parallel, "threads": said.threads},
         "options": {"temperature": said.temp, "seed": said.seed, "model": model and str(model)},
     }

@@ -178,7 +178,7 @@ def editing(root: Path) -> Iterator[Editor]:
         (root / name).mkdir(parents=True, exist_ok=True)
     config = root / "home" / "config" / "config.toml"
     if not config.exists():
-        config.write_text("[engine]\nthreads = 1\n[daemon]\nport = 0\n")
+        config.write_text("[engine]\nthreads = 1\n")
     (root / "data" / "User" / "settings.json").write_text(json.dumps(SETTINGS))
     (root / "data" / "User" / "keybindings.json").write_text(json.dumps(KEYS))
     put_command(root)

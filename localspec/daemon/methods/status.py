@@ -35,7 +35,6 @@ async def daemon_status(
         protocol=messages.PROTOCOL,
         uptime_s=time.monotonic() - daemon.started,
         socket=daemon.socket,
-        url=daemon.url,
         resident_bytes=resident_bytes(os.getpid()),
         connections=len(daemon.connections),
         running=len(daemon.busy),
