@@ -29,7 +29,6 @@ from localspec.protocol.options import (
     SETTABLE,
     Options,
     allowed,
-    check_options,
     check_value,
     instead,
     parse_options,
@@ -288,10 +287,6 @@ def check_together(config: Config) -> Config:
         engine = own.over(config.engine)
         if engine.ngram_min > engine.ngram_max:
             raise InvalidOptions(f"engine.ngram_min is larger than engine.ngram_max{where}", SEE_SETTINGS)
-        try:
-            check_options(own.options.over(config.options))
-        except InvalidOptions as error:
-            raise InvalidOptions(error.message + where, error.remedy) from None
     return config
 
 

@@ -99,8 +99,6 @@ def _speculation(stats: Stats, tokens: int) -> Iterator[str]:
         yield "exact"
     elif stats.exactness:
         yield f"near-ties possible in {stats.rounded_tokens} of {counted(tokens, 'token')}"
-    if not stats.lossless:
-        yield "lossy (threshold)"
 
 
 def _silence(stats: Stats) -> Iterator[str]:

@@ -75,11 +75,9 @@ def test_every_table_is_read(file: Path) -> None:
         [options]
         temperature = 0.2
         stop = ["END"]
-        verify = "threshold"
-        threshold = 0.3
         """
     )
-    options = Options(temperature=0.2, stop=("END",), verify="threshold", threshold=0.3)
+    options = Options(temperature=0.2, stop=("END",))
     assert load_config() == Config(
         model_dirs=("/models", "~/more"),
         engine=EngineConfig(n_ctx=4096),
@@ -105,7 +103,6 @@ ORIGINS = "http.origins takes a list of origins such as https://example.org, or 
         ("http.hosts = ['*.internal']", "http.hosts takes a list of names such as host.docker.internal"),
         ("daemon.max_frame = " + "9" * 400, "daemon.max_frame takes "),
         ("[engine]\nngram_min = 4\nngram_max = 3", "engine.ngram_min is larger than engine.ngram_max"),
-        ("options.threshold = 0.3", "a threshold was given, but drafts are verified exactly"),
         ("[models]\na = 3", 'in [models."a"]: a must be a table of settings, [a], not 3'),
         ('[models."a"]\nmodel = "b"\nk = 0', 'in [models."a"]: k takes a whole number from 1 to 20'),
     ],
@@ -179,7 +176,6 @@ def test_any_option_and_any_knob_can_be_overridden() -> None:
     [
         ({"k": "21"}, "--opt k takes a whole number from 1 to 20, not '21'"),
         ({"ngram_min": "5", "ngram_max": "2"}, "ngram_min is larger than"),
-        ({"threshold": "0.3"}, "drafts are verified exactly"),
         ({"model_dirs": "[]"}, "model_dirs cannot be set for one command"),
         ({"nctx": "1"}, "there is no setting named 'nctx'; did you mean 'n_ctx'"),
         *(({key: "1"}, "there is no setting named") for key in ("engine.k", "options.port", "k.", "engine")),
@@ -232,8 +228,6 @@ def test_sections_are_read(file: Path) -> None:
 def test_a_section_is_checked_with_what_it_goes_over(file: Path) -> None:
     larger = refusal(file, '[engine]\nngram_min = 3\n[models."a"]\nngram_max = 2')
     assert larger == 'engine.ngram_min is larger than engine.ngram_max in [models."a"]'
-    file.write_text('[models."a"]\nthreshold = 0.3\n[options]\nverify = "threshold"')
-    assert load_config().models["a"].options.threshold == 0.3
 
 
 COMMENTED = """\

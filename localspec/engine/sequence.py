@@ -146,7 +146,6 @@ class Sequence:
             self.reports = "next step"
         self.events: deque[Event] = deque()
         self.stats = Stats(
-            lossless=settings.tau is None,
             truncated_messages=encoded.dropped,
             untemplated=encoded.untemplated,
         )
@@ -221,7 +220,7 @@ class Sequence:
         An editor's completion ends where the model is unsure, but never before its first token: so a request
         gets some text, even the one that follows an accepted completion that ended this way.
         """
-        judge = judge_for(rows, self.sampler, draft, len(self.tokens), self.settings.tau)
+        judge = judge_for(rows, self.sampler, draft, len(self.tokens))
         if self._end_score is not None and self.prefilled:
             judge = EarlyEnd(judge, self._end_score)
         tokens, accepted = verify(draft.tokens, judge, end_tokens=self.end_tokens)

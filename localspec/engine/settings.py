@@ -10,7 +10,6 @@ from localspec.protocol.requests import FimPrompt, Prompt
 from localspec.speculation.sampling import COLD, SamplingParams
 
 SAMPLED = tuple(each.name for each in fields(SamplingParams) if each.init)
-DEFAULT_TAU = 0.3
 CHAT_TEMPERATURE = 0.7
 FIM_TOKENS = 256
 """default of ``max_tokens`` in a gap: a model that misses its end must not fill the whole context"""
@@ -20,15 +19,14 @@ FIM_TOKENS = 256
 class Settings:
     """One request's concrete settings.
 
-    ``tau`` is set if drafts are verified by a threshold, ``k`` if the request sets the draft length.
-    ``reproducible``: the same text is expected again; ``strict``: to the byte. ``cut``: a chat longer than
-    the context drops its oldest turns. ``drafts``: the engine's draft model may draft for it.
+    ``k`` is set if the request sets the draft length. ``reproducible``: the same text is expected again;
+    ``strict``: to the byte. ``cut``: a chat longer than the context drops its oldest turns. ``drafts``: the
+    engine's draft model may draft for it.
     """
 
     sampling: SamplingParams
     proposer: str
     k: int | None
-    tau: float | None
     reproducible: bool
     strict: bool
     seed: int | None
@@ -53,14 +51,12 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
     workspace = merged.workspace
     if workspace is None and isinstance(prompt, FimPrompt) and prompt.tidy:
         workspace = workspace_of_file(prompt.path)
-    lossy = merged.verify == "threshold"
-    reproducible = (temperature < COLD or merged.seed is not None) and not lossy
+    reproducible = temperature < COLD or merged.seed is not None
     given = {name: value for name in SAMPLED if (value := getattr(merged, name)) is not None}
     return Settings(
         sampling=SamplingParams(**given | {"temperature": temperature}),
         proposer=merged.proposer or "auto",
         k=merged.k,
-        tau=(merged.threshold or DEFAULT_TAU) if lossy else None,
         reproducible=reproducible,
         strict=reproducible and merged.exactness == "strict",
         seed=merged.seed,

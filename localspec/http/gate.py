@@ -137,7 +137,7 @@ ORIGIN_REMEDY = (
     "engine, add its Origin to the setting http.origins."
 )
 TOKEN_REMEDY = "Send `Authorization: Bearer TOKEN`, with the token that `localspec daemon token` prints."
-OWNERS = ("model", "draft", "workspace", "verify", "threshold")
+OWNERS = ("model", "draft", "workspace")
 """options that name files, or may let a draft change a text"""
 PROPOSERS = (*(kind.name for kind in KINDS if kind.unauthenticated), NONE)
 """proposers that these clients may choose; :data:`LOOKUP` is the default"""

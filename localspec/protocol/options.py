@@ -136,10 +136,6 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
     """library that runs the model"""
     k: Annotated[int, Meta(ge=1, le=20)] | None = None
     """most draft tokens a round; not set: as many as pay"""
-    verify: Literal["exact", "threshold"] | None = None
-    """`threshold` also accepts drafts that are merely likely: other text than without them; not set: exact"""
-    threshold: Annotated[float, Meta(gt=0, lt=1)] | None = None
-    """of verify = "threshold": the least probability of such a draft; not set: 0.3"""
     exactness: Literal["auto", "strict", "fast"] | None = None
     """with temperature 0 or a seed: `strict`, the text of plain decoding; not set: auto, where it is free"""
     temperature: Annotated[float, Meta(ge=0, le=5)] | None = None
@@ -334,11 +330,6 @@ def _range(kind: inspect.IntType | inspect.FloatType) -> str:
 
 def check_options(options: Options) -> Options:
     """Check the fields that depend on each other; returns ``options``."""
-    if options.threshold is not None and options.verify != "threshold":
-        raise InvalidOptions(
-            "a threshold was given, but drafts are verified exactly",
-            'Add verify = "threshold", which is lossy, or leave threshold out.',
-        )
     given = [name for name in CONSTRAINTS if getattr(options, name) is not None]
     if len(given) > 1:
         raise InvalidOptions(f"{' and '.join(given)} exclude each other", f"Leave {given[1]} out.")

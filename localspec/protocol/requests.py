@@ -275,7 +275,6 @@ class Stats(msgspec.Struct, kw_only=True):
     k_histogram: dict[int, int] = msgspec.field(default_factory=dict)
     exactness: Literal["exact", "near-ties"] | None = None
     rounded_tokens: int = 0
-    lossless: bool = True
     truncated_messages: int = 0
     untemplated: bool = False
     speculation_off_reason: str | None = None

@@ -161,26 +161,9 @@ class Rejection(Judge):
         return p.minus(q).sample(sampler.noise, position, Stream.RESIDUAL)
 
 
-class Threshold(Matching):
-    """Lossy: a drafted token is accepted if the target gives it at least probability ``tau``."""
-
-    def __init__(self, matching: Matching, tau: float) -> None:
-        super().__init__(matching.rows, matching.sampler, matching.draft, matching.position)
-        self.tau = tau
-
-    def token(self, i: int, drafted: int | None) -> int:
-        if drafted is not None:
-            p = self.sampler.distribution(self.rows.row(i), self.draft[:i])
-            if p.of(drafted) >= self.tau:
-                return drafted
-        return super().token(i, drafted)
-
-
-def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int, tau: float | None) -> Judge:
+def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int) -> Judge:
     """Return the judge for a request's parameters; ``position`` is the absolute one of row 0's token."""
     params = sampler.params
-    if tau is not None:
-        return Threshold(Matching(rows, sampler, draft.tokens, position), tau)
     if params.takes_argmax:
         return Greedy(rows, sampler, draft.tokens, position)
     if draft.q is not None and not sampler.seeded and not params.greedy:

@@ -17,7 +17,7 @@ from localspec.config import Setting, find
 from localspec.errors import InvalidOptions
 from localspec.models.catalogue import BUNDLED, CATALOGUE, Entry
 from localspec.protocol.messages import ModelDescription, Pairing
-from localspec.protocol.options import SETTABLE, Options, check_options, check_value, meanings, unknown_key
+from localspec.protocol.options import SETTABLE, Options, check_value, meanings, unknown_key
 from localspec.tui.command import command, find_command
 from localspec.tui.conversation import Answer
 from localspec.tui.dialog import Confirm, deletion
@@ -266,7 +266,7 @@ async def set_option(screen: ChatScreen, argument: str) -> None:
         return
     value = await asyncio.to_thread(value_of, name, text)
     await screen.settled.wait()
-    await screen.chat.configure(check_options(replace(screen.chat.options, **{name: value})))
+    await screen.chat.configure(replace(screen.chat.options, **{name: value}))
     screen.notify(f"{name} is {text_of(value) if text else field(name).unset}.")
 
 

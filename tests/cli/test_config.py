@@ -94,7 +94,6 @@ def test_a_value_is_set_and_removed(cli: Cli) -> None:
     ("arguments", "message"),
     [
         (("nctx", "1"), "there is no setting named 'nctx'; did you mean 'n_ctx'?"),
-        (("threshold", "0.3"), "drafts are verified exactly"),
         (("model", "b", "-m", "a"), "options.model cannot be set for one model. Set it for all models"),
     ],
 )

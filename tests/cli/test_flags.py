@@ -26,10 +26,7 @@ SHORT = ("run", "--temperature", "0", "--max-tokens", "4")
         ({"stop": ("",)}, '--stop takes a list of at most 64 strings of 1 to 256 characters, not [""]'),
         ({"opt": ("k=four",)}, "--opt k takes a whole number from 1 to 20, not 'four'"),
         ({"opt": ("top-k=-1",)}, "--opt top-k takes a whole number from 0 to 1000000, not '-1'"),
-        (
-            {"opt": ("options.threshold=1",)},
-            "--opt options.threshold takes a number above 0 and below 1, not '1'",
-        ),
+        ({"opt": ("options.min_p=2",)}, "--opt options.min_p takes a number from 0 to 1, not '2'"),
         ({"opt": ("remember=maybe",)}, "--opt remember takes true or false, not 'maybe'"),
         ({"opt": ("exactness=sloppy",)}, "--opt exactness takes auto, fast or strict, not 'sloppy'"),
         ({"opt": ("n_ctx=some",)}, "--opt n_ctx takes a whole number from 0 to 100000000, not 'some'"),

@@ -96,10 +96,6 @@ def test_what_ended_speculation_is_said_even_if_it_began_well() -> None:
     assert lines(speculation_off_reason="a proposer failed: x")[1].endswith(" · a proposer failed: x")
 
 
-def test_a_lossy_answer_says_so() -> None:
-    assert lines(lossless=False)[1].endswith("lossy (threshold)")
-
-
 PATIENT = """
 from localspec.cli import output
 output.PATIENCE_S = {patience}

@@ -156,8 +156,8 @@ async def test_errors_are_typed(shared: Path, client: Client) -> None:
             pass
     with pytest.raises(ModelInvalid):
         await client.open(options=Options(model="broken")).result()
-    with pytest.raises(InvalidOptions, match="threshold"):
-        await client.generate("x", options=Options(threshold=0.5)).result()
+    with pytest.raises(InvalidOptions, match="exclude each other"):
+        await client.generate("x", options=Options(regex="a", choice=("b",))).result()
     with pytest.raises(InvalidOptions, match="exactly one of prompt, tokens and messages"):
         await client.generate().result()
     with pytest.raises(InvalidOptions, match="tools need the chat template"):

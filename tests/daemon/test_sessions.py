@@ -60,7 +60,7 @@ async def test_what_cannot_be_set_changes_nothing(client: Raw) -> None:
     session = await open_session(client, options={"seed": 1})
     for options, error in (
         ({"model": "broken"}, "model_invalid"),
-        ({"threshold": 0.5}, "invalid_options"),
+        ({"regex": "a", "choice": ["b"]}, "invalid_options"),
         ({"workspace": "relative"}, "invalid_options"),
     ):
         refused = await client.call(1, "session/configure", session=session, options=options)

@@ -12,7 +12,7 @@ TEXT, FIM = TextPrompt("x"), FimPrompt("a", "b")
 def test_defaults() -> None:
     chat = settle(Options(), TEXT, Options())
     assert (chat.sampling.temperature, chat.k, chat.proposer, chat.max_tokens) == (0.7, None, "auto", None)
-    assert not chat.strict and chat.tau is None
+    assert not chat.strict
     completion = settle(Options(), FIM, Options())
     assert completion.sampling.temperature == 0.0 and completion.reproducible and not completion.strict
 
@@ -32,12 +32,6 @@ def test_what_the_request_says_beats_everything() -> None:
 def test_strict_is_for_exact_greedy_requests() -> None:
     assert settle(Options(temperature=0.0, exactness="strict"), TEXT, Options()).strict
     assert settle(Options(temperature=0.7, seed=1, exactness="strict"), TEXT, Options()).strict
-    lossy = Options(temperature=0.0, exactness="strict", verify="threshold")
-    for others in (Options(temperature=0.0), Options(temperature=0.0, exactness="fast"), lossy):
+    for others in (Options(temperature=0.0), Options(temperature=0.0, exactness="fast")):
         assert not settle(others, TEXT, Options()).strict
     assert not settle(Options(temperature=0.7, exactness="strict"), TEXT, Options()).strict
-
-
-def test_threshold_has_a_default() -> None:
-    assert settle(Options(verify="threshold"), TEXT, Options()).tau == 0.3
-    assert settle(Options(verify="threshold", threshold=0.8), TEXT, Options()).tau == 0.8

@@ -16,8 +16,7 @@ from tests.http.server import SECTION, HttpServer, opened, wire
 from tests.waiting import DEADLINE_S, run
 
 OWNERS_OWN: list[dict[str, object]] = [
-    {"verify": "threshold"},
-    {"threshold": 0.1},
+    {"workspace": "/tmp"},
     {"proposer": "memory"},
     {"proposer": "auto"},
 ]

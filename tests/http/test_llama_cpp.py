@@ -148,7 +148,7 @@ def test_lines_that_are_indented_less_are_left_out() -> None:
 def test_a_text_whole_and_as_it_comes(http: HttpServer) -> None:
     whole = http.post("/completion", GREEDY)
     assert whole["content"] and whole["tokens_predicted"] <= 16 and whole["model"] == "stdlib-6m"
-    assert whole["localspec"]["stats"]["lossless"] is True
+    assert whole["localspec"]["stats"]["rounds"] > 0
     events = http.events("/completion", GREEDY)
     assert "".join(event["content"] for event in events) == whole["content"]
     assert [event["stop"] for event in events] == [False] * (len(events) - 1) + [True]

@@ -15,7 +15,6 @@ from localspec.protocol.options import Options, parse_options
 LARGEST_SEED = 2**63 - 1
 EDGES: list[tuple[str, list[Any], list[Any]]] = [
     ("k", [1, 20], [0, 21, -1, 1.5, "4", True, 2**70]),
-    ("threshold", [0.01, 0.99], [0, 1, -0.5, 1.5, float("nan")]),
     ("temperature", [0, 0.0, 5, 5.0], [-0.1, 5.1, float("nan"), float("inf"), "0.5", True]),
     ("top_k", [0, 1_000_000], [-1, 1_000_001, 0.5]),
     ("top_p", [0.001, 1], [0, 1.001, -1, float("nan")]),
@@ -28,7 +27,6 @@ EDGES: list[tuple[str, list[Any], list[Any]]] = [
     ("max_tokens", [0, 10_000_000], [-1, 10_000_001]),
     ("proposer", ["auto", "none", "prompt-lookup", "memory", "draft"], ["Draft", "", "lookup", 1]),
     ("backend", ["auto", "llama_cpp", "mlx"], ["llama.cpp", "toy", ""]),
-    ("verify", ["exact"], ["lossy"]),
     ("exactness", ["auto", "strict", "fast"], ["sloppy"]),
     ("model", ["bundled", ""], [1, ["a"]]),
     ("draft", ["none", "auto"], [1]),
@@ -60,15 +58,14 @@ def as_tuple(value: Any) -> Any:
 
 @pytest.mark.parametrize(("name", "value"), GOOD)
 def test_a_value_in_range_is_taken(name: str, value: Any) -> None:
-    extra = {"verify": "threshold"} if name == "threshold" else {}
     expected = as_tuple(value)
-    assert getattr(parse_options({name: value, **extra}), name) == expected
+    assert getattr(parse_options({name: value}), name) == expected
 
 
 @pytest.mark.parametrize(("name", "value"), BAD)
 def test_a_value_out_of_range_is_refused_naming_its_field(name: str, value: Any) -> None:
     with pytest.raises(InvalidOptions, match=f"^invalid option: {name}"):
-        parse_options({name: value, "verify": "threshold"} if name == "threshold" else {name: value})
+        parse_options({name: value})
 
 
 @pytest.mark.parametrize(
@@ -77,13 +74,6 @@ def test_a_value_out_of_range_is_refused_naming_its_field(name: str, value: Any)
 def test_an_unknown_option_is_refused_naming_the_nearest(name: str, near: str) -> None:
     with pytest.raises(InvalidOptions, match=f"no option named '{name}'; did you mean '{near}'"):
         parse_options({name: 1})
-
-
-@pytest.mark.parametrize("others", [{}, {"verify": "exact"}])
-def test_a_threshold_needs_lossy_verification(others: dict[str, Any]) -> None:
-    with pytest.raises(InvalidOptions, match="drafts are verified exactly") as caught:
-        parse_options({"threshold": 0.3, **others})
-    assert 'verify = "threshold"' in caught.value.remedy
 
 
 def test_what_is_said_goes_over_the_base() -> None:

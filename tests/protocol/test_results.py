@@ -28,7 +28,6 @@ DOCUMENTED = """
     "k_histogram": {"0": 1, "4": 2},
     "exactness": "near-ties",
     "rounded_tokens": 7,
-    "lossless": true,
     "truncated_messages": 2,
     "untemplated": false,
     "speculation_off_reason": null,

@@ -50,7 +50,7 @@ def chi_square(counts: NDArray[np.int64], p: Sequence[float]) -> float:
 
 
 def judge(rows: TargetRows, draft: Draft) -> Judge:
-    return judge_for(rows, greedy_sampler(), draft, 0, None)
+    return judge_for(rows, greedy_sampler(), draft, 0)
 
 
 class TestGreedy:
@@ -80,16 +80,8 @@ class TestGreedy:
         rows = table(*[[0.1, 0.5, 0.4]] * 4)
         sampler = Sampler(SamplingParams(frequency_penalty=1.0), Noise(0), seeded=False)
         draft = Draft((1, 2, 1), "x")
-        verdict = verify(draft.tokens, judge_for(rows, sampler, draft, 0, None))
+        verdict = verify(draft.tokens, judge_for(rows, sampler, draft, 0))
         assert verdict.tokens == (1, 2, 1, 2)
-
-
-class TestThreshold:
-    def test_a_likely_enough_token_stands(self) -> None:
-        rows = table([0.5, 0.35, 0.15], [0.5, 0.35, 0.15])
-        for tau, expected in ((0.3, (1, 0)), (0.4, (0,))):
-            verdict = verify((1,), judge_for(rows, greedy_sampler(), Draft((1,), "x"), 0, tau))
-            assert verdict.tokens == expected
 
 
 def distribution(p: Sequence[float]) -> Distribution:
@@ -127,7 +119,7 @@ def first_tokens(
     for position in range(draws):
         token = drafts.sample(sampler.noise, position, Stream.DRAFT)
         draft = Draft((token,), "draft", (drafts,)) if keeps(position, token) else Draft((), "none")
-        verdict = verify(draft.tokens, judge_for(rows, sampler, draft, position, None))
+        verdict = verify(draft.tokens, judge_for(rows, sampler, draft, position))
         counts[verdict.tokens[0]] += 1
         accepted += verdict.accepted
     return counts, accepted / draws
@@ -172,7 +164,7 @@ class TestRejectionSampling:
                 q.append(sampler.distribution(np.log(Q).astype(np.float32), tokens))
                 tokens.append(q[-1].sample(sampler.noise, position + i, Stream.DRAFT))
             draft = Draft(tuple(tokens), "draft", tuple(q))
-            first, *rest = verify(draft.tokens, judge_for(rows, sampler, draft, position, None)).tokens
+            first, *rest = verify(draft.tokens, judge_for(rows, sampler, draft, position)).tokens
             target = sampler.distribution(rows.row(1), [first])
             second = rest[0] if rest else target.sample(sampler.noise, position + 1, Stream.TARGET)
             counts[3 * first + second] += 1
@@ -193,7 +185,7 @@ class TestRejectionSampling:
             position = 3 * n
             tokens = tuple(d.sample(noise, position + i, Stream.DRAFT) for i, d in enumerate(qs))
             draft = Draft(tokens, "draft", qs)
-            first, *rest = verify(tokens, judge_for(rows, sampler, draft, position, None)).tokens
+            first, *rest = verify(tokens, judge_for(rows, sampler, draft, position)).tokens
             # After a rejection at the first place, the second comes from a round of its own.
             second = rest[0] if rest else distribution(p[1]).sample(noise, position + 1, Stream.TARGET)
             counts[3 * first + second] += 1
@@ -215,7 +207,7 @@ class TestMatching:
         rows, sampler = table(self.P, self.P), Sampler(WARM, Noise(3), seeded=False)
         counts, accepted, draft = np.zeros(4, dtype=np.int64), 0, Draft((drafted,), "prompt-lookup")
         for position in range(0, DRAWS // 8, 2):
-            verdict = verify(draft.tokens, judge_for(rows, sampler, draft, position, None))
+            verdict = verify(draft.tokens, judge_for(rows, sampler, draft, position))
             counts[verdict.tokens[0]] += 1
             accepted += verdict.accepted
         assert chi_square(counts, self.P) < LIMIT[3]
@@ -228,7 +220,7 @@ class TestMatching:
         sampler = Sampler(WARM, Noise(8), seeded=True)
         q = tuple(distribution([0.25] * 4) for _ in draft)
         offered = Draft(draft, "draft", q)
-        verdict = verify(draft, judge_for(rows, sampler, offered, 100, None))
+        verdict = verify(draft, judge_for(rows, sampler, offered, 100))
         assert list(verdict.tokens) == plain[: len(verdict.tokens)]
 
     def test_a_draft_drawn_with_the_same_numbers_is_met_more_often(self) -> None:
