@@ -16,7 +16,7 @@ from localspec.client.wire import Requester, Stream, Subscription, Wire, open_so
 from localspec.errors import DaemonUnavailable, EngineBusy, ShuttingDown
 from localspec.protocol import messages as wire
 from localspec.protocol.options import BackendName, Options
-from localspec.protocol.requests import ChatPrompt, EventKind, File, Message, Result, Tool, ToolChoice
+from localspec.protocol.requests import ChatPrompt, File, Message, Result, Tool, ToolChoice
 
 T = TypeVar("T")
 NO_OPTIONS = Options()
@@ -285,17 +285,13 @@ class Client:
         """The daemon's state: its models, connections and requests."""
         return await self.request("daemon/status", wire.DaemonStatus)
 
-    async def subscribe(self, *kinds: EventKind) -> Subscription:
-        """Subscribe to events of these kinds only; replaces an earlier subscription.
-
-        Rounds come of this client's own requests, of those that are sent from now on; an event's ``request``
-        is the ``id`` of its stream. To end it, subscribe to nothing.
-        """
+    async def subscribe(self) -> Subscription:
+        """Subscribe to changes of chats; replaces an earlier subscription."""
         subscription = Subscription()
         if self._wire.subscription is not None:
             self._wire.subscription.feed(None)
         self._wire.subscription = subscription
-        await self.request("events/subscribe", wire.Nothing, wire.EventsSubscribe(kinds=kinds))
+        await self.request("events/subscribe", wire.Nothing)
         return subscription
 
     async def memory_stats(self) -> tuple[wire.TableStats, ...]:

@@ -1,7 +1,7 @@
 """The client's end of the wire: requests out, responses and notifications in.
 
-A request to the daemon is a stream, as its client sees it: events, a result, a way to stop it. Live events
-are a subscription.
+A request to the daemon is a stream, as its client sees it: events, a result, a way to stop it. Changes
+of chats are a subscription.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from localspec.protocol.messages import (
     StreamProgress,
     StreamStarted,
 )
-from localspec.protocol.requests import LiveEvent
+from localspec.protocol.requests import SessionEvent
 
 T = TypeVar("T")
 Event = StreamProgress | StreamDelta | ModelProgress | SpeculationDegraded
 
 UNREAD = 1024
-"""most live events that wait for a slow reader; beyond that the oldest are dropped"""
+"""most events of a subscription that wait for a slow reader; beyond that the oldest are dropped"""
 OPEN_S = 5.0
 FULL_REMEDY = "Close other clients, or raise daemon.max_connections and run `localspec daemon restart`."
 SETTINGS: dict[str, Any] = {
@@ -66,7 +66,6 @@ class Stream(Generic[T]):
 
     def __init__(self, id: Id, cancel: Callable[[], None]) -> None:
         self.id = id
-        """the ``request`` of its rounds, see :meth:`Client.subscribe`"""
         self.name: str | None = None
         """the stream's id for :meth:`Client.resume`; None until the daemon has sent it"""
         self.seq = -1
@@ -157,17 +156,17 @@ class Stream(Generic[T]):
 
 
 class Subscription:
-    """Live events to iterate over, each read once; they end with the connection."""
+    """Changes of chats to iterate over, each read once; they end with the connection."""
 
     def __init__(self) -> None:
-        self._events: asyncio.Queue[LiveEvent | None] = asyncio.Queue(UNREAD)
+        self._events: asyncio.Queue[SessionEvent | None] = asyncio.Queue(UNREAD)
 
-    async def __aiter__(self) -> AsyncIterator[LiveEvent]:
+    async def __aiter__(self) -> AsyncIterator[SessionEvent]:
         while (event := await self._events.get()) is not None:
             yield event
         self.feed(None)
 
-    def feed(self, event: LiveEvent | None) -> None:
+    def feed(self, event: SessionEvent | None) -> None:
         """Add an event; None ends the iteration after the events that wait. Called by the client."""
         if self._events.full():
             self._events.get_nowait()
@@ -308,8 +307,8 @@ class Wire(Requester):
         kind = messages.NOTIFICATIONS.get(call.method)
         if kind is None:
             return  # from a newer daemon
-        event: Event | messages.StreamStarted | LiveEvent = _decoded(call.params, kind)
-        if isinstance(event, LiveEvent):
+        event: Event | messages.StreamStarted | SessionEvent = _decoded(call.params, kind)
+        if isinstance(event, SessionEvent):
             if self.subscription is not None:
                 self.subscription.feed(event)
         elif isinstance(event, messages.ModelProgress):

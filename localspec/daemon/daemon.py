@@ -65,7 +65,7 @@ class Daemon:
         self.settings = Settings(config)
         self.metrics = Metrics()
         self.events = Events()
-        self.pool = Pool(config, self.metrics, self.events, worker)
+        self.pool = Pool(config, self.metrics, worker)
         self.history = History(home.history_path())
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """the lock of each session, while it is held or awaited"""

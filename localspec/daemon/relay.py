@@ -3,7 +3,7 @@
 The receiver of a generation's events is a request with its one response, or work without a client. Streamed
 answers go on without their client for a while, and can be resumed. An outbox has the messages that wait to be
 sent to one client. Putting one in never waits, so a slow reader delays no other client: one that leaves the
-buffer full for too long is dropped. Live events go to all clients.
+buffer full for too long is dropped. Changes of chats go to all clients that have subscribed to them.
 """
 
 from __future__ import annotations
@@ -21,13 +21,11 @@ import msgspec
 from localspec.daemon.access import Socket
 from localspec.errors import Gone, InvalidOptions, LocalspecError
 from localspec.protocol import jsonrpc
-from localspec.protocol.frames import DELTA, LIVE, Loading, Streamed
+from localspec.protocol.frames import DELTA, Loading, Streamed
 from localspec.protocol.jsonrpc import Id, ProtocolFault
 from localspec.protocol.messages import NOTIFICATIONS, ModelProgress, StreamProgress, StreamStarted
-from localspec.protocol.requests import LiveEvent, Result, RoundEvent
+from localspec.protocol.requests import Result, SessionEvent
 
-LIVE_SHARE = 8
-"""live events are dropped once one part in so many of the buffer is filled"""
 OVERFLOW = 16
 """multiple of the buffer's size at which a client is dropped without delay"""
 
@@ -45,10 +43,10 @@ log = logging.getLogger(__name__)
 
 
 class Subscriber:
-    """A client; ``kinds`` are those of the live events that it gets."""
+    """A client, which may have subscribed to the changes of chats."""
 
     def __init__(self) -> None:
-        self.kinds: frozenset[str] = frozenset()
+        self.subscribed = False
 
 
 class Outbox(Subscriber):
@@ -81,11 +79,6 @@ class Outbox(Subscriber):
             self._frames.append(frame)
             self._grow(len(frame))
 
-    def live(self, frame: bytes) -> None:
-        """Send a frame that is only useful at once: it is dropped for a slow client."""
-        if self._size < self._limit // LIVE_SHARE:
-            self.put(frame)
-
     def close(self, *, now: bool = False) -> None:
         """Accept no more frames. ``now`` drops those that wait."""
         self._closed = True
@@ -117,16 +110,16 @@ class Outbox(Subscriber):
 
 
 class Events:
-    """Events for all clients. Rounds hold token ids, which are text: they go to their own client only."""
+    """Changes of chats, for all clients."""
 
     def __init__(self) -> None:
         self.clients: set[Outbox] = set()
 
-    def publish(self, event: LiveEvent) -> None:
-        """Send ``event`` to every subscriber of its kind."""
+    def publish(self, event: SessionEvent) -> None:
+        """Send ``event`` to every subscriber."""
         frame = jsonrpc.notification("event", event).encode()
         for client in self.clients:
-            if event.__struct_config__.tag in client.kinds:
+            if client.subscribed:
                 client.put(frame)
 
 
@@ -173,11 +166,6 @@ class Receiver:
         except TimeoutError:
             raise Gone(cancelled, remedy) from None
 
-    @property
-    def watched(self) -> bool:
-        """True if a record of each round is requested."""
-        return False
-
     def take(self, event: Streamed) -> None:
         """Take an event of the worker."""
 
@@ -194,16 +182,6 @@ class Exchange(Receiver):
         self.client = client
         self.on_lost: Callable[[], None] = self.cancel
         """called when the client is lost: a stream may go on without it, anything else is cancelled"""
-
-    @property
-    def watched(self) -> bool:
-        """True if the client has subscribed to rounds."""
-        return RoundEvent.__struct_config__.tag in self.client.kinds
-
-    def take(self, event: Streamed) -> None:
-        """Send a round to a client that watches: the only event of an answer that is not streamed."""
-        if event.method == LIVE:
-            self.pass_on(event)
 
     def model_progress(self, model: str, frame: Loading) -> None:
         self.notify(ModelProgress(model, frame.stage, frame.fraction))
@@ -235,12 +213,7 @@ class WireExchange(Exchange):
         self._delta = _head(DELTA, self._id) + b'"seq":'
 
     def pass_on(self, event: Streamed) -> None:
-        """Send an event that is not a delta; a round is dropped for a client that is slow."""
-        frame = b"%b%b}" % (_head(event.method, self._id), event.params[1:])
-        if event.method != LIVE:
-            self._outbox.put(frame)
-        elif self.watched:
-            self._outbox.live(frame)
+        self._outbox.put(b"%b%b}" % (_head(event.method, self._id), event.params[1:]))
 
     def delta(self, seq: int, params: bytes) -> None:
         self._outbox.put(b"%b%d,%b}" % (self._delta, seq, params[1:]))
@@ -319,10 +292,6 @@ class Stream(Receiver):
     def followed(self) -> bool:
         """True if there is a follower."""
         return self._follower is not None
-
-    @property
-    def watched(self) -> bool:
-        return self._follower is not None and self._follower.watched
 
     def take(self, event: Streamed) -> None:
         """Keep a delta; send the follower any event."""

@@ -27,7 +27,7 @@ from localspec.engine.sequence import Emitted, Sequence, keeps_rows, widest_roun
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.models.needs import WIDEST_ROUND
 from localspec.protocol.options import AUTO, DRAFT, KINDS, LOOKUP, NONE, Need, ProposerKind, meanings
-from localspec.protocol.requests import EngineConfig, Round
+from localspec.protocol.requests import EngineConfig
 from localspec.speculation.controller import Controller
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
@@ -256,8 +256,6 @@ class RoundClock:
         """tokens of the forward"""
         self.choosing = 0.0
         """seconds to choose a token from one row"""
-        self.seconds = 0.0
-        """seconds of the whole round, once it is over"""
 
     def ended(self, played: Seq[Played]) -> None:
         """Account for the round, which is over."""
@@ -272,7 +270,7 @@ class RoundClock:
         plain = seconds(len(played))
         # At the usual cost: a forward that was held up by something else is not counted as a loss.
         forward = plain if is_plain else seconds(self.width)
-        self.seconds = paid = time.perf_counter() - self.started
+        paid = time.perf_counter() - self.started
         noise = abs(self.forwarded - self.proposed - forward)
         if is_plain:
             # The forward was plain decoding, at the machine's present speed: only the rest is a loss.
@@ -287,19 +285,6 @@ class RoundClock:
             won = min(p.accepted + 1, p.emitted) * plain + without - plain - forward
             spent = paid - p.emitted * choosing
             p.sequence.account.count_time(won, forward, p.emitted * plain, spent, noise)
-
-    def record(self, p: Played) -> Round:
-        """Return the record of a sequence's round, which has ended."""
-        return Round(
-            round=p.sequence.stats.rounds,
-            proposer=p.draft.source,
-            k=len(p.draft.tokens),
-            proposed=p.draft.tokens,
-            chosen=tuple(p.sequence.tokens[p.before :]),
-            accepted=p.accepted,
-            emitted=p.emitted,
-            ms=1000 * self.seconds,
-        )
 
 
 MISSING = 24
@@ -354,8 +339,6 @@ def play_round(target: Backend, proposers: Proposers, costs: CostCurve, sequence
         played.append(Played(sequence, offer.draft, accepted, before, used))
     clock.ended(played)
     for each in played:
-        if each.sequence.watched:
-            each.sequence.events.append(clock.record(each))
         each.sequence.publish()
 
 

@@ -39,7 +39,6 @@ from localspec.protocol.requests import (
     Progress,
     Request,
     Result,
-    Round,
     Stats,
 )
 from localspec.speculation.noise import Noise
@@ -58,7 +57,7 @@ from localspec.speculation.verify import (
 NO_SLOT = -1
 TARGET = "target"
 
-Event = Delta | Progress | Degraded | Round | Result | LocalspecError
+Event = Delta | Progress | Degraded | Result | LocalspecError
 """an event of a running request; the last one is a Result or a LocalspecError"""
 
 Likelihood = tuple[float, tuple[tuple[int, float], ...]]
@@ -140,8 +139,6 @@ class Sequence:
         self._over = now + total
         self.deadline = min(self._over, now + prompt)
         """time at which it ends in any case, by :func:`time.monotonic`"""
-        self.watched = False
-        """True if the rounds are among its events"""
         if request.progress:
             self.reports = "next step"
         self.events: deque[Event] = deque()

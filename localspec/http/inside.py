@@ -15,7 +15,7 @@ from localspec.daemon.relay import Exchange, Notified, Subscriber
 from localspec.daemon.requests import Requests
 from localspec.errors import EngineError, LocalspecError
 from localspec.protocol import jsonrpc, messages
-from localspec.protocol.frames import LIVE, Streamed
+from localspec.protocol.frames import Streamed
 from localspec.protocol.jsonrpc import Id, ProtocolFault
 
 T = TypeVar("T")
@@ -58,8 +58,7 @@ class InsideExchange(Exchange):
         self._request = b'{"request":%b,' % msgspec.json.encode(id)
 
     def pass_on(self, event: Streamed) -> None:
-        if event.method != LIVE:
-            self._feed(self._request + event.params[1:], messages.NOTIFICATIONS[event.method])
+        self._feed(self._request + event.params[1:], messages.NOTIFICATIONS[event.method])
 
     def delta(self, seq: int, params: bytes) -> None:
         self._feed(b'%b"seq":%d,%b' % (self._request, seq, params[1:]), messages.StreamDelta)

@@ -20,7 +20,6 @@ from localspec.protocol.requests import (
     Failed,
     Progress,
     Request,
-    Round,
     StreamEvent,
 )
 
@@ -79,14 +78,11 @@ class DropDraft(msgspec.Struct, frozen=True, tag=True):
 
 
 class Submit(msgspec.Struct, frozen=True, tag=True):
-    """Run a request; answered by its events, ending with one Done or Failed.
-
-    ``watch``: with a Round for each of its rounds. ``draft``: the LoadDraft of its draft model; None: none.
-    """
+    """Run a request; answered by its events, ending with one Done or Failed. ``draft``: the LoadDraft of its
+    draft model; None: none."""
 
     id: int
     request: Request
-    watch: bool = False
     draft: int | None = None
 
 
@@ -225,9 +221,9 @@ class Streamed(NamedTuple):
 ToWorker = Load | LoadDraft | DropDraft | Submit | Tokenize | Cancel | Forget | Teach | Rest | Turn | Stop
 FromWorker = Heartbeat | RequestEvent | Streamed | TurnOver
 
-DELTA, PROGRESS, DEGRADED, LIVE = "stream/delta", "stream/progress", "speculation/degraded", "event"
+DELTA, PROGRESS, DEGRADED = "stream/delta", "stream/progress", "speculation/degraded"
 """methods of the notifications of a request's events"""
-_METHODS = {Delta: DELTA, Degraded: DEGRADED, Round: LIVE}
+_METHODS = {Delta: DELTA, Degraded: DEGRADED}
 
 _packer = msgspec.msgpack.Encoder()
 to_worker_decoder = msgspec.msgpack.Decoder(ToWorker)

@@ -30,11 +30,10 @@ from localspec.protocol.requests import (
     ChatPrompt,
     Degraded,
     Delta,
-    EventKind,
     File,
-    LiveEvent,
     Message,
     Result,
+    SessionEvent,
     Stats,
     ToolCall,
     ToolChoice,
@@ -293,15 +292,6 @@ class StreamResume(Params):
     after_seq: Annotated[int, Meta(ge=-1, le=2**63 - 1)] = -1
 
 
-# Events.
-
-
-class EventsSubscribe(Params):
-    """From now on, and for requests sent from now on, events of these ``kinds`` and no others."""
-
-    kinds: Annotated[tuple[EventKind, ...], Meta(max_length=16)]
-
-
 class CancelRequest(Params):
     id: Id
 
@@ -331,7 +321,7 @@ METHODS: dict[str, type[Params]] = {
     "memory/stats": Nothing,
     "memory/forget": MemoryForget,
     "memory/prime": MemoryPrime,
-    "events/subscribe": EventsSubscribe,
+    "events/subscribe": Nothing,
     "metrics": Nothing,
     "daemon/status": Nothing,
     "daemon/shutdown": DaemonShutdown,
@@ -669,7 +659,7 @@ NOTIFICATIONS: dict[str, Any] = {
     "stream/delta": StreamDelta,
     "model/progress": ModelProgress,
     "speculation/degraded": SpeculationDegraded,
-    "event": LiveEvent,
+    "event": SessionEvent,
 }
 
 

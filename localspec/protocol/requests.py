@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, get_args
 import msgspec
 from msgspec import Meta
 
-from localspec.protocol.jsonrpc import FilePath, Id, Identity, Language
+from localspec.protocol.jsonrpc import FilePath, Identity, Language
 from localspec.protocol.options import Options
 
 Count = Annotated[int, Meta(ge=0, le=100_000_000)]
@@ -312,9 +312,6 @@ class Result(msgspec.Struct, kw_only=True, omit_defaults=True):
         return self.tool_calls if self.finish_reason == "tool_calls" else ()
 
 
-EventKind = Literal["round", "model", "session"]
-
-
 Channel = Literal["answer", "thinking", "call"]
 """what a text belongs to: the answer, the thoughts before it, or the arguments of a tool call"""
 
@@ -363,20 +360,6 @@ class Degraded(msgspec.Struct, frozen=True, rename={"source": "from"}):
     reason: str
 
 
-class Round(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="round"):
-    """One round of one request: the ``k`` tokens ``proposed``, the number ``accepted`` of them, and the
-    ``emitted`` tokens ``chosen``, in ``ms`` milliseconds."""
-
-    round: int
-    proposer: str
-    k: int
-    proposed: tuple[int, ...]
-    chosen: tuple[int, ...]
-    accepted: int
-    emitted: int
-    ms: float
-
-
 class Done(msgspec.Struct, frozen=True, tag="done"):
     """The end of a request."""
 
@@ -389,24 +372,8 @@ class Failed(msgspec.Struct, frozen=True, tag="failed"):
     error: dict[str, str]
 
 
-StreamEvent = Delta | Progress | Degraded | Round
+StreamEvent = Delta | Progress | Degraded
 """an event before the end of its request"""
-
-
-# Live events.
-
-
-class RoundEvent(Round, frozen=True, tag_field="kind", tag="round"):
-    """A round of a request of this connection. Dropped rather than queued for a client that is slow."""
-
-    request: Id
-
-
-class ModelEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="model"):
-    """A model was loaded or unloaded, or its worker crashed."""
-
-    model: str
-    change: Literal["loaded", "unloaded", "crashed"]
 
 
 SessionChange = Literal["opened", "changed", "renamed", "deleted", "unsaved"]
@@ -420,6 +387,3 @@ class SessionEvent(msgspec.Struct, frozen=True, tag_field="kind", tag="session")
 
     session: str
     change: SessionChange
-
-
-LiveEvent = RoundEvent | ModelEvent | SessionEvent

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, TypeVar
 from textual.message import Message
 
 from localspec.errors import DaemonUnavailable, LocalspecError
-from localspec.protocol.requests import SessionEvent
 from localspec.tui.facts import Connected, ConnectionLost, Touched, Working
 
 if TYPE_CHECKING:
@@ -64,9 +63,8 @@ class Link:
     async def _follow(self, client: Client) -> None:
         """Report changes of chats, and the connection's end."""
         with contextlib.suppress(LocalspecError):
-            async for event in await client.subscribe("session"):
-                if isinstance(event, SessionEvent):
-                    self._report(Touched(event))
+            async for event in await client.subscribe():
+                self._report(Touched(event))
         await client.ended()
         self._report(ConnectionLost())
 

@@ -58,7 +58,6 @@ from localspec.protocol.requests import (
     Failed,
     Request,
     Result,
-    Round,
     TokenPrompt,
 )
 from localspec.worker.channel import Call, Channel, Posted
@@ -332,7 +331,6 @@ class Worker:
         sequence.forgotten = fate.forgotten
         if fate.cancelled:
             self._engine.cancel(sequence.id)
-        sequence.watched = frame.watch
 
     def _tokens_of(self, frame: Tokenize) -> Tokenized:
         """Return the tokens of a text or a chat. Raises :class:`InvalidOptions`, and :class:`ContextExceeded`
@@ -363,7 +361,7 @@ class Worker:
             self._end(id, Failed(event.as_dict()))
         elif isinstance(event, Result):
             self._end(id, Done(event))
-        elif isinstance(event, Round) or (isinstance(event, Delta) and id in self._begun):
+        elif isinstance(event, Delta) and id in self._begun:
             self._channel.post(Posted(id, event))
         else:
             # The first text is sent at once: the posting thread would only run during the next forward.

@@ -8,25 +8,14 @@ import pytest
 
 from localspec.client import Client
 from localspec.client.wire import UNREAD, Subscription
-from localspec.protocol.requests import File, ModelEvent, RoundEvent, SessionEvent
+from localspec.protocol.requests import File, SessionEvent
 from tests.client.conftest import echo
 from tests.waiting import soon
 
 
-async def test_events_come_in_order_and_rounds_name_their_stream(home: Path, client: Client) -> None:
-    events = aiter(await client.subscribe("round", "model"))
-    stream = client.generate("one two")
-    await stream.result()
-    assert await soon(anext(events)) == ModelEvent("bundled", "loaded")
-    for number in (1, 2):
-        event = await soon(anext(events))
-        assert isinstance(event, RoundEvent)
-        assert (event.request, event.round) == (stream.id, number)
-
-
 async def test_a_new_subscription_takes_the_place_of_the_old_one(home: Path, client: Client) -> None:
-    old = await client.subscribe("round")
-    new = await client.subscribe("session")
+    old = await client.subscribe()
+    new = await client.subscribe()
     opened = await client.open().result()
     assert [event async for event in old] == []
     assert await soon(anext(aiter(new))) == SessionEvent(opened.session, "opened")
@@ -34,7 +23,7 @@ async def test_a_new_subscription_takes_the_place_of_the_old_one(home: Path, cli
 
 async def test_it_ends_with_the_connection_however_often_it_is_asked(home: Path) -> None:
     async with await echo() as client, await echo() as other:
-        events = await client.subscribe("model")
+        events = await client.subscribe()
         await other.shutdown()
         for _ in range(2):
             assert [event async for event in events] == []

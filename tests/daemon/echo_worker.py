@@ -70,7 +70,6 @@ from localspec.protocol.requests import (
     ProposerStats,
     Request,
     Result,
-    Round,
     Stats,
     TextPrompt,
     Token,
@@ -104,7 +103,6 @@ class Running:
     def __init__(self, submit: Submit, load: Load) -> None:
         self.id = submit.id
         self.load = load
-        self.watch = submit.watch
         calls = said(submit.request) == "call"
         self.words: Iterator[str | Delta] = iter(CALLS) if calls else words(submit.request, load)
         self.deaf = said(submit.request) == "deaf"
@@ -122,20 +120,6 @@ class Running:
         else:
             self.texts[delta.channel] += delta.text
         return streamed(self.id, delta)
-
-    def round(self) -> Streamed:
-        n = self.count + 1
-        played = Round(
-            round=n,
-            proposer="prompt-lookup",
-            k=2,
-            proposed=(n, 0),
-            chosen=(n,),
-            accepted=0,
-            emitted=1,
-            ms=1.5,
-        )
-        return streamed(self.id, played)
 
     def done(self, reason: FinishReason) -> RequestEvent:
         proposers = {"prompt-lookup": ProposerStats(drafted=4, accepted=3)}
@@ -325,8 +309,6 @@ class EchoWorker:
     def step(self, running: Running) -> None:
         word = next(running.words, None)
         if word is not None:
-            if running.watch:
-                self.send(running.round())
             self.send(running.delta(word))
         elif not running.stalled:
             del self.running[running.id]

@@ -123,13 +123,3 @@ async def test_far_too_much_is_found_at_once(both: Pair) -> None:
     outbox.put(50 * SOME)
     outbox.put(SOME)
     assert both.slow == 1
-
-
-async def test_live_events_fill_an_eighth_of_the_buffer_of_a_slow_client(both: Pair) -> None:
-    outbox = both.outbox(limit=1600)
-    both.stall(outbox)
-    for _ in range(50):
-        outbox.live(SOME)
-    outbox.put(b'"text"')
-    # Two fit in 200 bytes.
-    assert [len(message) for message in await both.read(3)] == [98, 98, 4] and both.slow == 0

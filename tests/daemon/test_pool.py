@@ -14,7 +14,6 @@ import pytest
 
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.relay import Events
 from localspec.daemon.workers.job import Job
 from localspec.daemon.workers.pool import Pool, Program, key_of
 from localspec.daemon.workers.worker import Key, WorkerProcess
@@ -38,7 +37,7 @@ def program(text: str) -> Program:
 
 @asynccontextmanager
 async def pool_of(program: Program = WORKER, config: Config = NO_CONFIG) -> AsyncIterator[Pool]:
-    pool = Pool(config, Metrics(), Events(), program)
+    pool = Pool(config, Metrics(), program)
     try:
         yield pool
     finally:
@@ -147,7 +146,7 @@ async def test_closing_ends_every_worker_and_fails_its_jobs() -> None:
 async def test_closing_during_a_load_ends_it(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    pool = Pool(Config(), Metrics(), Events(), WORKER)
+    pool = Pool(Config(), Metrics(), WORKER)
     loading: list[Loading] = []
 
     async def lease() -> None:

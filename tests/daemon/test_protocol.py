@@ -153,7 +153,6 @@ LOOSE = [
     '{"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"%s": 1}}',
     '{"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"prompt": "x", "options": {"%s": 1}}}',
     '{"jsonrpc": "2.0", "id": 1, "method": "generate", "params": {"prompt": "x", "options": {"k": "%s"}}}',
-    '{"jsonrpc": "2.0", "id": 1, "method": "events/subscribe", "params": {"kinds": ["%s"]}}',
     '{"jsonrpc": "2.0", "id": 1%s, "method": "metrics"}',
     "%s",
 ]

@@ -218,14 +218,14 @@ async def test_a_copy_of_a_session_that_is_being_answered_has_what_is_stored(cli
 
 
 async def test_what_happens_to_a_session_is_reported(client: Raw, other: Raw) -> None:
-    await subscribe(other, "session")
+    await subscribe(other)
     session = await open_session(client)
     await client.call(1, "session/rename", session=session, title="t")
     await client.call(2, "session/configure", session=session, options={"seed": 1})
     copy = (await client.result(3, "session/fork", session=session))["session"]
     await client.call(5, "session/delete", session=session)
     await other.call(1, "daemon/status")
-    shown = [(e["session"], e["change"]) for e in events(other.seen, "session")]
+    shown = [(e["session"], e["change"]) for e in events(other.seen)]
     changes = ["opened", "renamed", "changed", "deleted"]
     assert [change for who, change in shown if who == session] == changes
     assert [change for who, change in shown if who == copy] == ["opened"]
@@ -237,7 +237,7 @@ async def test_of_a_private_session_nothing_is_on_disk_ever(start: StartDaemon, 
     marker = "zanzibarquux"
     daemon = start(command=REAL_DAEMON)
     async with raw(daemon) as client, raw(daemon) as other:
-        await subscribe(other, "session")
+        await subscribe(other)
         session = await open_session(client, private=True, system=f"{marker} system")
         params = {"session": session, "options": {"max_tokens": 16, "temperature": 0}}
         said = f"{marker} " * 40
@@ -256,7 +256,7 @@ async def test_of_a_private_session_nothing_is_on_disk_ever(start: StartDaemon, 
         assert first["completion_tokens"] > 0
         assert (await client.result(8, "session/list", query=marker))["sessions"] == []
         await other.call(1, "daemon/status")
-        assert events(other.seen, "session") == []
+        assert events(other.seen) == []
         assert (await client.result(9, "memory/stats"))["tables"] == []
     assert daemon.stop() == 0, daemon.log()
     assert anywhere(home, marker) == []
@@ -317,7 +317,7 @@ async def test_a_full_disk_takes_no_answer_from_its_reader(
     daemon = cast(DaemonProcess, SimpleNamespace(socket=str(home / "runtime" / "daemon.sock")))
     history = server._daemon.history
     async with raw(daemon) as client:
-        await subscribe(client, "session")
+        await subscribe(client)
         session = await open_session(client)
         stream = await begin(client, session, f"lines {lines.path}")
         assert stream
@@ -327,7 +327,7 @@ async def test_a_full_disk_takes_no_answer_from_its_reader(
         result = (await client.response(1))["result"]
         assert (result["text"], result["finish_reason"]) == ("one" + "y" * 200_000, "stop")
         assert texts(client.seen, 1) == result["text"]
-        changes = [event["change"] for event in events(client.seen, "session")]
+        changes = [event["change"] for event in events(client.seen)]
         assert changes == ["opened", "changed", "unsaved"]
         refused = await client.call(2, "chat/send", session=session, content="z" * 50_000)
         assert code(refused) == "disk_full" and "disk space" in refused["error"]["data"]["remedy"]

@@ -12,7 +12,6 @@ import pytest
 
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import DaemonProcess, Frame, Raw, code, raw, texts
-from tests.daemon.test_events import events, subscribe
 from tests.daemon.test_history import content, open_session, stored
 from tests.waiting import until
 
@@ -107,25 +106,6 @@ async def test_a_lost_chat_goes_on_and_is_picked_up_by_another_connection(
             ("user", f"lines {lines.path}"),
             ("assistant", "onetwothreefour"),
         ]
-
-
-@pytest.mark.slow
-async def test_a_resumed_stream_sends_its_rounds_from_then_on(start: StartDaemon, lines: Lines) -> None:
-    daemon = start()
-    lines.write("one")
-    async with raw(daemon) as watcher:
-        await subscribe(watcher, "round")
-        async with raw(daemon) as client:
-            await subscribe(client, "round")
-            stream = await begin(client, await open_session(client), f"lines {lines.path}")
-            client.socket.transport.abort()
-        await alone(watcher)
-        await watcher.begin(7, "stream/resume", stream=stream)
-        lines.write("two")
-        await watcher.notice("stream/delta")
-        lines.end()
-        await watcher.response(7)
-        assert [(e["request"], e["round"]) for e in events(watcher.seen, "round")] == [(7, 2)]
 
 
 async def test_a_stream_can_be_resumed_after_every_number(client: Raw, other: Raw, lines: Lines) -> None:

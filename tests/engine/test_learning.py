@@ -17,7 +17,7 @@ from localspec.models.machine import processor_name
 from localspec.models.model import model_at
 from localspec.models.records import FORMAT, Tried
 from localspec.protocol.options import Options
-from localspec.protocol.requests import ChatPrompt, Message, ProposerStats, Request, Round, Stats
+from localspec.protocol.requests import ChatPrompt, Message, ProposerStats, Request, Stats
 from localspec.speculation.controller import CAUTIOUS_K, Calibration, Controller, Survival
 from localspec.speculation.costs import CostCurve
 from tests.conformance.proposer import ask
@@ -204,19 +204,6 @@ def test_a_busy_engine_learns_when_it_is_idle(tmp_path: Path) -> None:
     rested(engine)
     assert engine.learning.memory.tables(None)
     engine.close()
-
-
-def test_the_rounds_of_a_watched_request_are_among_its_events() -> None:
-    engine = Engine(ToyBackend(scripted(SONG)))
-    sequence = engine.submit(request("la la la li", temperature=0.0, proposer="prompt-lookup", k=3))
-    sequence.watched = True
-    run_all(engine, [sequence])
-    rounds = [event for event in sequence.events if isinstance(event, Round)]
-    assert [r.round for r in rounds] == list(range(1, len(rounds) + 1))
-    said = [token for r in rounds for token in r.chosen]
-    assert said == sequence.tokens[sequence.prompt_length + 1 :]
-    assert sum(r.k for r in rounds) == sum(len(r.proposed) for r in rounds) == sequence.stats.drafted
-    assert sum(r.accepted for r in rounds) == sequence.stats.accepted
 
 
 def test_time_saved_is_given_once_a_plain_step_is_known_and_above_noise() -> None:

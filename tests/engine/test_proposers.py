@@ -7,10 +7,10 @@ from collections.abc import Sequence as Seq
 import pytest
 
 from localspec.engine.engine import Engine
-from localspec.engine.round import DEFAULT_K, LONGEST_K
+from localspec.engine.round import DEFAULT_K, LONGEST_K, Played, RoundClock
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
-from localspec.protocol.requests import Degraded, EngineConfig, Round, Stats
+from localspec.protocol.requests import Degraded, EngineConfig, Stats
 from localspec.speculation.proposer import Ask, Draft, Proposer
 from tests.toy import ToyBackend
 from tests.toys import answer, request, run_all, scripted
@@ -29,12 +29,19 @@ def stats_of(engine: Engine, prompt: str = PROMPT, **options: object) -> Stats:
     return rounds_of(engine, prompt, **options)[1]
 
 
-def rounds_of(engine: Engine, prompt: str = PROMPT, **options: object) -> tuple[list[Round], Stats]:
+def rounds_of(engine: Engine, prompt: str = PROMPT, **options: object) -> tuple[list[Played], Stats]:
+    """A request's rounds, and its statistics."""
     values: dict[str, object] = {"temperature": 0.0, "max_tokens": 60} | options
-    sequence = engine.submit(request(prompt, **values))
-    sequence.watched = True
-    run_all(engine, [sequence])
-    return [event for event in sequence.events if isinstance(event, Round)], sequence.stats
+    sequence, rounds, end = engine.submit(request(prompt, **values)), list[Played](), RoundClock.ended
+
+    def note(clock: RoundClock, played: Seq[Played]) -> None:
+        rounds.extend(played)
+        end(clock, played)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RoundClock, "ended", note)
+        run_all(engine, [sequence])
+    return rounds, sequence.stats
 
 
 class Noted(Proposer):
@@ -146,7 +153,7 @@ def test_a_failing_proposer_takes_no_other_draft_with_it() -> None:
 def test_a_replacement_drafts_in_the_same_round() -> None:
     engine = engine_with(proposers=[Broken("draft")])
     rounds, _ = rounds_of(engine, proposer="draft", k=3)
-    assert (rounds[0].proposer, rounds[0].k) == ("prompt-lookup", 3)
+    assert (rounds[0].draft.source, len(rounds[0].draft.tokens)) == ("prompt-lookup", 3)
 
 
 @pytest.mark.parametrize(
@@ -163,9 +170,9 @@ def test_of_a_draft_only_what_is_of_use_is_verified(offered: Seq[int], used: int
     odd = Odd("odd")
     engine = engine_with(proposers=[odd])
     rounds, stats = rounds_of(engine, proposer="odd", k=4, max_tokens=9)
-    assert rounds[0].proposed == tuple(offered)[:used]
+    assert rounds[0].draft.tokens == tuple(offered)[:used]
     assert (stats.proposers.keys() == {"none"}) is (used == 0) and odd.observed == [
-        (r.k, r.accepted) for r in rounds if r.k
+        (len(r.draft.tokens), r.accepted) for r in rounds if r.draft.tokens
     ]
 
 

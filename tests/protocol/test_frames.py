@@ -55,7 +55,6 @@ from localspec.protocol.requests import (
     Progress,
     ProposerStats,
     Request,
-    Round,
     Stats,
     TextPrompt,
     Token,
@@ -74,7 +73,7 @@ FILE = ModelFile(
 PAIR = PairFile(FILE, "on llama_cpp", FILE, "it drafts", asked=False)
 TO_WORKER: list[ToWorker] = [
     Load(PAIR, EngineConfig(n_ctx=4096, gpu_layers=0), 1 << 30),
-    Submit(1, Request(prompt=TextPrompt("é\0"), options=Options(k=4, stop=("a",)), max_ms=500), watch=True),
+    Submit(1, Request(prompt=TextPrompt("é\0"), options=Options(k=4, stop=("a",)), max_ms=500)),
     Submit(2, Request(prompt=ChatPrompt((Message("system", "s"), Message("user", "u"))))),
     Submit(3, Request(prompt=FimPrompt("a", "b", "p.py", "python", (File("q.py", "x"),)))),
     Submit(4, Request(prompt=FimPrompt("a", "b", multiline=False, tidy=True), priority="background")),
@@ -97,9 +96,6 @@ FROM_WORKER: list[FromWorker] = [
     Heartbeat(7, 0.25),
     streamed(1, Progress(2, 1, 2)),
     streamed(1, Delta("é", (Token(5, "target", 0), Token(6, "draft", 1, logprob=-0.5)))),
-    streamed(
-        1, Round(round=2, proposer="memory", k=1, proposed=(5,), chosen=(6,), accepted=0, emitted=1, ms=0.5)
-    ),
     streamed(1, Degraded("draft", "prompt-lookup", "it failed")),
     RequestEvent(1, Done(RESULT)),
     RequestEvent(7, Tokenized((5, 6), (b"\xc3", b"\xa9"))),

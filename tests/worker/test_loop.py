@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import json
 import socket
 import threading
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import pytest
 
@@ -16,7 +14,6 @@ from localspec.protocol.frames import (
     Heartbeat,
     RequestEvent,
     Stop,
-    Streamed,
     Submit,
     ToWorker,
     Turn,
@@ -92,16 +89,3 @@ def test_a_worker_without_requests_ends_no_turn(daemon: tuple[Send, Receive]) ->
     send, receive = daemon
     send(Turn(1, 0.0), FREE, Submit(1, request("x", max_tokens=1)))
     assert finish(receive)[1] == "length"
-
-
-def test_the_rounds_of_a_watched_request_are_sent(daemon: tuple[Send, Receive]) -> None:
-    send, receive = daemon
-    send(FREE, Submit(1, request("x", max_tokens=6), watch=True))
-    rounds = list[Any]()
-    while isinstance(frame := receive(), Streamed):
-        if frame.method == "event":
-            rounds.append(json.loads(frame.params))
-    assert isinstance(frame, RequestEvent) and isinstance(frame.event, Done)
-    assert {each["kind"] for each in rounds} == {"round"}
-    chosen = [token for each in rounds for token in each["chosen"]]
-    assert len(chosen) == frame.event.result.completion_tokens - 1 > 0

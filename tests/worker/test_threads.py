@@ -77,7 +77,7 @@ class Daemon:
     def submit(self, id: int, prompt: Prompt, source: str = "run", grammar: str | None = None) -> None:
         # A sample of the toy model may be empty.
         options = Options(max_tokens=4, temperature=0.0, grammar=grammar)
-        self.send(Submit(id, Request(prompt=prompt, options=options, source=source), False))
+        self.send(Submit(id, Request(prompt=prompt, options=options, source=source)))
 
     def next(self) -> FromWorker:
         return read(self._stream)

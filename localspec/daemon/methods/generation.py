@@ -121,7 +121,7 @@ async def generate(
             left = waited(request, loop.time() - began)
             take = on_event or receiver.take
             try:
-                job = leased.worker.submit(left, take, watch=receiver.watched, draft=leased.draft)
+                job = leased.worker.submit(left, take, draft=leased.draft)
                 with receiver.cancelled_by(job.cancel):
                     result: Result = await job.result()
             except EngineCrashed:

@@ -14,10 +14,8 @@ from localspec.errors import EngineBusy
 from localspec.protocol import messages
 
 
-async def events_subscribe(
-    daemon: Daemon, exchange: Exchange, params: messages.EventsSubscribe
-) -> messages.Nothing:
-    exchange.client.kinds = frozenset(params.kinds)
+async def events_subscribe(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.Nothing:
+    exchange.client.subscribed = True
     return messages.Nothing()
 
 

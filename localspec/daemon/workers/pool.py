@@ -17,7 +17,6 @@ from localspec import process
 from localspec.child import Child
 from localspec.config import Config
 from localspec.daemon.metrics import Metrics
-from localspec.daemon.relay import Events
 from localspec.daemon.workers.resident import HeldDraft, Resident
 from localspec.daemon.workers.turns import Turns
 from localspec.daemon.workers.worker import Key, WorkerProcess
@@ -32,7 +31,7 @@ from localspec.models.needs import Needs
 from localspec.models.pair import Drafter, Pair, Room, choose, is_apple_silicon
 from localspec.protocol.frames import Drafted, Forget, Load, Loading, Ready
 from localspec.protocol.options import Options
-from localspec.protocol.requests import EngineConfig, ModelEvent
+from localspec.protocol.requests import EngineConfig
 from localspec.wording import MB
 
 log = logging.getLogger(__name__)
@@ -98,11 +97,10 @@ def _try_form(options: Options) -> bytes | None:
 class Pool:
     """Starts workers on demand, makes room for new ones, and watches the running ones."""
 
-    def __init__(self, config: Config, metrics: Metrics, events: Events, program: Program = COMMAND) -> None:
+    def __init__(self, config: Config, metrics: Metrics, program: Program = COMMAND) -> None:
         self._config = config
         self.sections = Sections(config)
         self._metrics = metrics
-        self._events = events
         self._program = program
         self._turns = Turns()
         self._workers: list[WorkerProcess] = []
@@ -421,15 +419,11 @@ class Pool:
         if worker.loaded:
             ready = worker.ready.result()
             worker.needs = Needs(weights=ready.planned_bytes, mapped=ready.mapped_bytes)
-            self._events.publish(ModelEvent(worker.model, "loaded"))
             self._hush()
 
     def _on_end(self, worker: WorkerProcess) -> None:
         if worker.crashed:
             self._metrics.add("worker_crashes_total")
-            self._events.publish(ModelEvent(worker.model, "crashed"))
-        elif worker.loaded:
-            self._events.publish(ModelEvent(worker.model, "unloaded"))
         for workers in (self._workers, self._leaving):
             if worker in workers:
                 workers.remove(worker)

@@ -180,19 +180,14 @@ class WorkerProcess(Resident):
             await self.stop()
 
     def submit(
-        self,
-        request: Request,
-        on_event: Callable[[Streamed], None],
-        *,
-        watch: bool = False,
-        draft: int | None = None,
+        self, request: Request, on_event: Callable[[Streamed], None], *, draft: int | None = None
     ) -> Job:
-        """Run a request, with the draft model of this number; ``watch``: with an event for each of its
-        rounds. Without a turn where a GPU holds most of the target's weights. Raises as :meth:`begin`.
+        """Run a request, with the draft model of this number. Without a turn where a GPU holds most of the
+        target's weights. Raises as :meth:`begin`.
         """
         is_on_gpu = self.loaded and 2 * self.ready.result().offloaded_bytes > self.pair.target.weight_bytes
         priority = None if is_on_gpu else request.goes_as
-        return self.begin(lambda id: frames.Submit(id, request, watch, draft), on_event, priority)
+        return self.begin(lambda id: frames.Submit(id, request, draft), on_event, priority)
 
     def begin(
         self,
