@@ -191,15 +191,13 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=float("inf"), help="no group begins after these")
     given = parser.parse_args()
     # Only auto needs the costs of forwards.
-    config, nodes = (
-        msgspec.structs.replace(CONFIG, idle_measuring=AUTO in given.proposers),
-        tuple(given.nodes),
-    )
-    pair = choose_here(given.model, given.draft, config=msgspec.structs.replace(config, nodes=nodes))
+    config = msgspec.structs.replace(CONFIG, idle_measuring=AUTO in given.proposers)
+    shared = msgspec.structs.replace(config, nodes=tuple(given.nodes))
+    pair = choose_here(given.model, given.draft, config=shared)
     lines = [json.loads(line) for line in given.out.read_text().splitlines()] if given.out.exists() else []
     done = {line["group"] for line in lines}
     with ExitStack() as stack:
-        order = Order(pair, config, AUTO, nodes=nodes)
+        order = Order(pair, shared, AUTO)
         engine = stack.enter_context(opened(order, lambda part, share: None, over_nodes))
         alone = None
         if given.nodes:

@@ -3,8 +3,8 @@
     python -m assets.bench.ranks --model DIR --draft DIR [--added 0 0.5 5]
 
 The second rank runs in a network namespace of this machine (Linux, as root), behind a relay that holds each
-packet for half of the ``--added`` milliseconds, so that these are added there and back. ``localspec bench
---nodes`` measures. Both ranks share the cores of this machine, and spin while they wait: two machines do not.
+packet for half of the ``--added`` milliseconds, so that these are added there and back. ``localspec bench``
+measures. Both ranks share the cores of this machine, and spin while they wait: two machines do not.
 
 The simulation knows the costs on one machine, the link, the model's layers and features, and the answers with
 what the draft model would have drafted. It gives the costs on two, and plays the answers at these.
@@ -40,6 +40,7 @@ from assets.bench.played import ANSWERS, MACHINES, row
 from assets.bench.record import drafted
 from assets.bench.simulate import GREEDY, CostLine, Log, Play, read_logs, simulate
 from localspec.bench.run import WIDTHS, answer, load_cases, rest
+from localspec.config import change
 from localspec.engine.engine import Engine
 from localspec.engine.load import load_engine, open_backend
 from localspec.engine.round import LONGEST_K
@@ -172,21 +173,21 @@ def log_of(engine: Engine, text: str, tokens: int) -> Log:
 # The tables.
 
 
-def measured(name: str, given: argparse.Namespace) -> dict[str, Any]:
-    """The results of ``localspec bench`` on one machine and on two."""
+def measured(nodes: Sequence[str], given: argparse.Namespace) -> dict[str, Any]:
+    """The results of ``localspec bench`` on this machine and these nodes."""
+    change(("engine", "nodes"), nodes)
     pair = ("--model", given.model, "--draft", given.draft, "--workload", WORKLOAD)
-    command = (sys.executable, "-m", "localspec", "bench", *pair, "--nodes", name, "--json")
+    command = (sys.executable, "-m", "localspec", "bench", *pair, "--json")
     limits = ("--tokens", str(given.tokens), "--runs", "2")
     done = subprocess.run([*command, *limits], stdout=subprocess.PIPE, check=True)
     found: dict[str, Any] = json.loads(done.stdout)
     return found
 
 
-def figures(results: Mapping[str, Any], machines: int) -> tuple[dict[int, float], float, float, float]:
-    """Of a number of machines: costs by width, and tokens a second, plain and of `auto`, and its draft tokens
-    a round."""
-    costs = {int(width): s for width, s in results["rounds_s"][str(machines)].items()}
-    runs = [run for run in results["runs"] if run["machines"] == machines]
+def figures(results: Mapping[str, Any]) -> tuple[dict[int, float], float, float, float]:
+    """Costs by width, and tokens a second, plain and of `auto`, and its draft tokens a round."""
+    costs = {int(width): s for width, s in results["rounds_s"].items()}
+    runs = results["runs"]
     plain, auto = (median(sum(run[kind]) / 2 for run in runs) for kind in ("plain", "speculative"))
     return costs, plain, auto, sum(run["drafted"] for run in runs) / sum(run["rounds"] for run in runs)
 
@@ -214,11 +215,11 @@ def here(given: argparse.Namespace) -> None:
         with node(added) as name:
             with closing(greet(name)) as peer:
                 link = Link.measured(peer)
-            results = measured(name, given)
-        alone, *rates = figures(results, 1)
+            alone, *rates = figures(measured((), given))
+            shared = measured((name,), given)
         print(line(1, "", "", "measured", costs=alone, rates=rates))
         print(line(1, "", "", "simulated", costs=alone, rates=simulated(logs, alone, step_s)))
-        costs, *rates = figures(results, 2)
+        costs, *rates = figures(shared)
         took = f"{1000 * link.latency_s:.2f} ms"
         print(line(2, added, took, "measured", costs=costs, rates=rates))
         sums = {width: shape.sums_s(link, width) for width in WIDTHS}

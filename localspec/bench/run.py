@@ -21,7 +21,7 @@ import msgspec
 from localspec.engine.engine import Engine
 from localspec.engine.load import OverNodes, Progress, load_engine
 from localspec.engine.sequence import Sequence as Generation
-from localspec.errors import InvalidOptions, ModelTooLarge
+from localspec.errors import InvalidOptions
 from localspec.models.machine import processor_name
 from localspec.models.pair import Pair
 from localspec.protocol.options import NONE, Options, unknown_key
@@ -30,7 +30,7 @@ from localspec.ranks.backend import open_over_nodes
 from localspec.ranks.peer import Lost
 
 WIDTHS = 1, 2, 3, 5, 9, 17
-"""widths of forwards whose seconds are shown: those of drafts of 0, 1, 2, 4, 8 and 16 tokens"""
+"""widths of forwards whose seconds are among the results: of drafts of 0, 1, 2, 4, 8 and 16 tokens"""
 
 
 class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -43,8 +43,8 @@ class Case(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Order(msgspec.Struct, frozen=True):
-    """The choice of measurements; no ``workloads``: all. With ``nodes``, this machine alone is measured, and
-    then all machines."""
+    """The choice of measurements; no ``workloads``: all. The nodes of ``config`` take part, its RPC servers
+    do not."""
 
     pair: Pair
     config: EngineConfig
@@ -53,14 +53,13 @@ class Order(msgspec.Struct, frozen=True):
     workloads: tuple[str, ...] = ()
     tokens: int = 128
     runs: int = 2
-    nodes: tuple[str, ...] = ()
 
 
 class Run(msgspec.Struct, frozen=True):
     """A case answered four times: tokens per second, and counts of the proposer's two answers.
 
     ``decoded`` are their tokens but the first ones, which the prompt's forward gives. ``equal``: all four
-    texts are the same. ``first_s``: the seconds to the first token when the prompt was read.
+    texts are the same.
     """
 
     workload: str
@@ -72,8 +71,6 @@ class Run(msgspec.Struct, frozen=True):
     drafted: int
     accepted: int
     equal: bool
-    machines: int = 1
-    first_s: float = 0.0
 
     @property
     def ratio(self) -> float:
@@ -91,16 +88,13 @@ class Figure(msgspec.Struct, frozen=True):
     acceptance: float | None
     tokens_per_round: float
     equal: bool
-    machines: int = 1
-    first_s: float = 0.0
 
 
 class Results(msgspec.Struct, kw_only=True):
     """The document of ``--json``. ``left_out``: workloads without a run that has a speed.
 
     ``noise`` is the largest difference of two plain answers of one run, as a share. ``stopped``: Ctrl-C ended
-    the measurement early. ``rounds_s``: by the number of machines, the seconds of a forward by its width.
-    ``too_large``: why the model was not measured on this machine alone.
+    the measurement early. ``rounds_s``: the seconds of a forward by its width.
     """
 
     model: str
@@ -113,8 +107,7 @@ class Results(msgspec.Struct, kw_only=True):
     left_out: list[str] = []
     figures: list[Figure] = []
     runs: list[Run] = []
-    rounds_s: dict[int, dict[int, float]] = {}
-    too_large: str | None = None
+    rounds_s: dict[int, float] = {}
 
     def conclude(self) -> None:
         """Compute what follows from the runs."""
@@ -123,10 +116,10 @@ class Results(msgspec.Struct, kw_only=True):
 
 
 def figures_of(runs: Sequence[Run]) -> list[Figure]:
-    """A figure for each workload and number of machines."""
+    """A figure for each workload."""
     found = []
-    for workload, machines in dict.fromkeys((run.workload, run.machines) for run in runs):
-        mine = [run for run in runs if (run.workload, run.machines) == (workload, machines)]
+    for workload in dict.fromkeys(run.workload for run in runs):
+        mine = [run for run in runs if run.workload == workload]
         drafted, rounds = sum(run.drafted for run in mine), sum(run.rounds for run in mine)
         found.append(
             Figure(
@@ -138,8 +131,6 @@ def figures_of(runs: Sequence[Run]) -> list[Figure]:
                 acceptance=sum(run.accepted for run in mine) / drafted if drafted else None,
                 tokens_per_round=sum(run.decoded for run in mine) / rounds,
                 equal=all(run.equal for run in mine),
-                machines=machines,
-                first_s=statistics.median(run.first_s for run in mine),
             )
         )
     return found
@@ -164,7 +155,7 @@ def opened(order: Order, tell: Progress, over_nodes: OverNodes | None = None) ->
         tempfile.TemporaryDirectory(prefix="localspec-bench-") as memory,
         load_engine(
             order.pair,
-            config=msgspec.structs.replace(order.config, nodes=order.nodes, rpc=()),
+            config=msgspec.structs.replace(order.config, rpc=()),
             progress=lambda part, fraction: tell(f"loading the {part} model", fraction),
             memory=Path(memory),
             over_nodes=over_nodes,
@@ -199,7 +190,6 @@ class Player:
     def __init__(self, engine: Engine, order: Order) -> None:
         self._engine, self._order = engine, order
         self._plain = Options(proposer=NONE, temperature=0.0, max_tokens=order.tokens, remember=False)
-        self._first_s = 0.0
 
     def prepare(self, case: Case) -> Prompt:
         """Answer all prompts of a case plainly, so that the last one is in the KV cache, and return that."""
@@ -210,7 +200,6 @@ class Player:
             is_learnt = case.taught and turn < len(case.prompts) - 1
             options = msgspec.structs.replace(self._plain, remember=is_learnt)
             _, result = answer(self._engine, prompt, options)
-            self._first_s = result.stats.ttft_s or 0.0
             messages = () if case.taught else (*messages, Message("assistant", result.text))
         return prompt
 
@@ -233,8 +222,6 @@ class Player:
             drafted=sum(stats.drafted for stats in own),
             accepted=sum(stats.accepted for stats in own),
             equal=len({result.text for result in results}) == 1,
-            machines=1 + len(self._order.nodes),
-            first_s=self._first_s,
         )
 
 
@@ -250,14 +237,16 @@ def measure(order: Order, tell: Progress, lost: Lost = lambda error: None) -> Re
         machine=processor_name(),
     )
     try:
-        try:
-            _measure(msgspec.structs.replace(order, nodes=()), cases, results, tell, lost)
-        except ModelTooLarge as error:
-            if not order.nodes:
-                raise
-            results.too_large = error.message
-        if order.nodes:
-            _measure(order, cases, results, tell, lost)
+        with opened(order, tell, partial(open_over_nodes, lost=lost)) as engine:
+            seconds = engine.learning.costs.seconds
+            results.rounds_s = {width: seconds(width) for width in WIDTHS}
+            player = Player(engine, order)
+            for number, case in enumerate(cases):
+                tell(f"measuring {case.workload}", number / len(cases))
+                prompt = player.prepare(case)
+                for _ in range(order.runs):
+                    if (run := player.measure(number, case, prompt)) is not None:
+                        results.runs.append(run)
     except KeyboardInterrupt:
         if not results.runs:
             raise
@@ -266,17 +255,3 @@ def measure(order: Order, tell: Progress, lost: Lost = lambda error: None) -> Re
     results.left_out = list(dict.fromkeys(c.workload for c in cases if c.workload not in measured))
     results.conclude()
     return results
-
-
-def _measure(order: Order, cases: Sequence[Case], results: Results, tell: Progress, lost: Lost) -> None:
-    """Add the runs of all cases on the machines of an order to the results."""
-    with opened(order, tell, partial(open_over_nodes, lost=lost)) as engine:
-        seconds = engine.learning.costs.seconds
-        results.rounds_s[1 + len(order.nodes)] = {width: seconds(width) for width in WIDTHS}
-        player = Player(engine, order)
-        for number, case in enumerate(cases):
-            tell(f"measuring {case.workload}", number / len(cases))
-            prompt = player.prepare(case)
-            for _ in range(order.runs):
-                if (run := player.measure(number, case, prompt)) is not None:
-                    results.runs.append(run)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -16,7 +15,7 @@ from localspec.cli import local, output
 from localspec.cli.flags import PROPOSERS, SPECULATION, BackendName, DraftName, ModelName
 from localspec.cli.output import examples
 from localspec.config import environment_options, load_config
-from localspec.errors import ExitCode, InvalidOptions, LocalspecError
+from localspec.errors import ExitCode, LocalspecError
 from localspec.protocol.options import AUTO, Options, ProposerName, check_value
 
 BUSY = 0.05
@@ -27,7 +26,6 @@ app = App(
     help_epilogue=examples(
         "localspec bench",
         "localspec bench --workload edit --workload code",
-        "localspec bench --nodes mac-b",
         "localspec bench --workload code --runs 1 --proposer prompt-lookup -k 4",
     ),
 )
@@ -53,8 +51,6 @@ class BenchFlags:
     "Maximum tokens of an answer, at least 2."
     runs: PositiveInt = 2
     "Number of repetitions of each case."
-    nodes: Annotated[tuple[str, ...], Parameter(name="--nodes")] = ()
-    "Measure again with this node, named as in the configuration; may be repeated."
     json: bool = False
     "Print one JSON object: the figures, and each run."
 
@@ -88,8 +84,6 @@ def order_of(flags: BenchFlags) -> Order:
         check_value(Options, "k", flags.k, said="-k")
     given = Options(model=flags.model, draft=flags.draft, backend=flags.backend).over(environment_options())
     _, engine, pair = local.choose_pair(given, load_config())
-    if flags.nodes and pair.target.format != "mlx":
-        raise InvalidOptions(f"{pair.target.name} cannot be shared with nodes", "Choose an MLX model.")
     return Order(
         pair=pair,
         config=engine,
@@ -98,45 +92,26 @@ def order_of(flags: BenchFlags) -> Order:
         workloads=flags.workload,
         tokens=flags.tokens,
         runs=flags.runs,
-        nodes=flags.nodes,
     )
 
 
 def _print(results: Results) -> None:
     draft = f" with {results.draft}" if results.draft else ""
     title = f"{results.model}{draft}: {results.proposer} against plain decoding, on {results.machine}"
-    nodes = len(results.rounds_s) > 1 or results.too_large is not None
-    more = ("first token", "machines") if nodes else ()
-    header = ("workload", "plain", results.proposer, "ratio", "worst", "accepted", "tokens/round", *more)
+    header = ("workload", "plain", results.proposer, "ratio", "worst", "accepted", "tokens/round")
     rows = []
     for each in results.figures:
         speeds = f"{each.plain:.1f} tok/s", f"{each.speculative:.1f} tok/s"
         ratios = f"{each.ratio:.2f}x", f"{each.worst:.2f}x"
         accepted = "-" if each.acceptance is None else f"{each.acceptance:.0%}"
-        last = (f"{each.first_s:.2f} s", str(each.machines)) if nodes else ()
-        rows.append((each.workload, *speeds, *ratios, accepted, f"{each.tokens_per_round:.2f}", *last))
+        rows.append((each.workload, *speeds, *ratios, accepted, f"{each.tokens_per_round:.2f}"))
     output.write(f"{title}\n\n")
     output.table(header, rows, numbers=range(1, len(header)))
-    if nodes:
-        _print_rounds(results.rounds_s)
     output.write("".join(f"\n{notice}\n" for notice in _notices(results)))
-
-
-def _print_rounds(rounds_s: Mapping[int, Mapping[int, float]]) -> None:
-    """The time of a forward by its width, a row for each number of machines."""
-    widths: Mapping[int, float] = next(iter(rounds_s.values()), {})
-    rows = [
-        (str(machines), *(f"{1000 * seconds:.1f} ms" for seconds in line.values()))
-        for machines, line in rounds_s.items()
-    ]
-    output.write("\nA round of so many tokens, the newest one and drafts:\n\n")
-    output.table(("machines", *map(str, widths)), rows, numbers=range(1 + len(widths)))
 
 
 def _notices(results: Results) -> list[str]:
     found = ["Stopped: these are the runs until then."] if results.stopped else []
-    if results.too_large is not None:
-        found.append(f"Not measured on this machine alone: {results.too_large}.")
     if results.noise is not None:
         busy = ": the machine was busy, measure again" if results.noise > BUSY else ""
         found.append(f"Plain decoding differed from itself by at most {results.noise:.0%}{busy}.")

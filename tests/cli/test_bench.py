@@ -43,30 +43,23 @@ def test_a_table_warns(found: Results, said: str, capsys: pytest.CaptureFixture[
     assert said in capsys.readouterr().out
 
 
-def test_one_machine_and_two_stand_in_one_table(capsys: pytest.CaptureFixture[str]) -> None:
-    found = results(run(first_s=0.5), run(machines=2, plain=(6.0, 6.0), first_s=0.75))
-    found.rounds_s = {1: {1: 0.1, 5: 0.2}, 2: {1: 0.0625, 5: 0.125}}
-    found.too_large = "m needs 9 GB"
-    bench._print(found)
+def test_a_row_of_the_table(capsys: pytest.CaptureFixture[str]) -> None:
+    bench._print(results(run()))
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert lines[3:5] == [
-        "edit 10.0 tok/s 20.0 tok/s 2.00x 2.00x 80% 3.00 0.50 s 1",
-        "edit 6.0 tok/s 20.0 tok/s 3.33x 3.33x 80% 3.00 0.75 s 2",
-    ]
-    assert lines[8:11] == ["machines 1 5", "1 100.0 ms 200.0 ms", "2 62.5 ms 125.0 ms"]
-    assert "Not measured on this machine alone: m needs 9 GB." in lines
+    assert lines[3] == "edit 10.0 tok/s 20.0 tok/s 2.00x 2.00x 80% 3.00"
 
 
 @pytest.mark.slow
-def test_a_model_is_measured_alone_and_with_a_node(cli: Cli) -> None:
+def test_a_model_is_measured_on_the_nodes_that_are_configured(cli: Cli) -> None:
     pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
     from tests.mlx_pair import mlx_model
 
     pair = ("-m", str(mlx_model("stdlib-6m")), "--draft", str(mlx_model("stdlib-1m")))
-    found = cli.json("bench", *pair, *SMALL[2:-1], "code", "--nodes", "local")
-    assert [each["machines"] for each in found["figures"]] == [1, 2]
-    assert all(each["equal"] for each in found["figures"])
-    assert [list(line) for line in found["rounds_s"].values()] == [["1", "2", "3", "5", "9", "17"]] * 2
+    assert cli("config", "set", "nodes", '["local"]').returncode == 0
+    found = cli.json("bench", *pair, *SMALL[2:-1], "code")
+    assert found["figures"][0]["equal"] and list(found["rounds_s"]) == ["1", "2", "3", "5", "9", "17"]
+    assert cli("config", "set", "nodes", '["127.0.0.1:1#ab"]').returncode == 0
+    assert "127.0.0.1:1" in cli("bench", *pair, *SMALL[2:-1], "code").stderr
 
 
 @pytest.mark.parametrize(
@@ -75,7 +68,6 @@ def test_a_model_is_measured_alone_and_with_a_node(cli: Cli) -> None:
         (("--workload", "caht", "-m", "bundled"), "did you mean 'chat'"),
         (("--runs", "0"), "--runs"),
         (("-k", "21"), "-k"),
-        (("--nodes", "local", "-m", "bundled"), "stdlib-6m cannot be shared with nodes"),
         (("--tokens", "1"), "--tokens"),
     ],
 )

@@ -19,6 +19,7 @@ WRITTEN = "\n".join([README, *PAGES.values()])
 SNIPPETS = re.findall(r"```python\n(.*?)```", WRITTEN, re.DOTALL)
 OTHERS_FLAGS = {"--exclude", "--help", "--force", "--install-extension", "--model", "--other", "--bare"}
 OTHERS_FLAGS |= {"--core-tools", "--network", "--system-prompt", "--no-cache", "--no-cache-dir", "--pip-args"}
+OTHERS_FLAGS |= {"--nodes"}
 MOST_LINES = 150
 
 
