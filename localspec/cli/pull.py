@@ -15,13 +15,13 @@ from cyclopts import Parameter
 from localspec.cli import answer, completers, output
 from localspec.cli.flags import AsJson
 from localspec.client import Client
-from localspec.config import change, load_config
+from localspec.config import load_config
 from localspec.errors import INSTALL_MLX, DaemonUnavailable, ExitCode, InvalidOptions, ModelError
 from localspec.hub import records
 from localspec.hub.choice import Choice, expected_speed, parse_name, planned, propose_model
 from localspec.hub.pull import carry_out, from_index, obtain, plan, room
 from localspec.hub.records import Pulled
-from localspec.models.catalogue import CATALOGUE, DEFAULT
+from localspec.models.catalogue import CATALOGUE
 from localspec.models.index import read_disk
 from localspec.models.library import is_here
 from localspec.models.machine import has_device_code
@@ -105,21 +105,8 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
         output.note(one_line(f"To run it: localspec run -m {shlex.quote(name)} 'Hello'"))
         if target.model.format == "mlx" and not has_mlx():
             output.note(f"It needs MLX. {INSTALL_MLX}")
-        _offer_default(name)
+        output.note(one_line(f"To have it answer without -m: localspec config set model {shlex.quote(name)}"))
     return ExitCode.OK
-
-
-def _offer_default(name: str) -> None:
-    """Ask on a terminal that a model is to answer where none is named; elsewhere print the command for it."""
-    now = load_config().options.model
-    now = DEFAULT if now in (None, "auto") else now
-    if name == now:
-        return
-    if not output.can_ask():
-        output.note(one_line(f"{now} still answers without -m. For it: localspec config set model {name}"))
-    elif output.agrees(one_line(f"Make it the default model, which is {now} now?")):
-        change(("options", "model"), name)
-        output.note(one_line(f"{name} answers from now on. To undo that: localspec config set model {now}"))
 
 
 def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:

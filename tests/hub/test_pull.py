@@ -27,7 +27,7 @@ def test_a_model_comes_whole_into_the_shared_cache(cli: Puller, tiny: Hub) -> No
     assert "Why: Q4_K_M takes " in done.stderr and "localspec: 100% of 3.2 MB" in done.stderr
     run, default = done.stderr.splitlines()[-2:]
     assert run == "To run it: localspec run -m tiny:7b 'Hello'"
-    assert default.endswith("still answers without -m. For it: localspec config set model tiny:7b")
+    assert default == "To have it answer without -m: localspec config set model tiny:7b"
     scanned = scan_cache_dir(cli.cache)
     assert not scanned.warnings and [repo.repo_id for repo in scanned.repos] == [REPO]
     assert hf_hub_download(REPO, path.name, cache_dir=cli.cache, local_files_only=True) == str(path)
