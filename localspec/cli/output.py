@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import contextlib
 import io
-import os
 import re
 import sys
 import time
@@ -125,21 +124,12 @@ def note(text: str) -> None:
     global line_is_open
     text = harmless(text)
     with contextlib.suppress(OSError, AttributeError):
-        if line_is_open and _are_seen_together():
-            # To stderr: a pipe or a file of stdout alone gets the model's text only.
+        if line_is_open and sys.stderr.isatty():
+            # To stderr: a pipe or a file of stdout gets the model's text only.
             text = "\n" + text
             line_is_open = False
         sys.stderr.write(text + "\n")
         sys.stderr.flush()
-
-
-def _are_seen_together() -> bool:
-    """Return True if stderr can continue a line of stdout: on a terminal, or in a file or pipe of both."""
-    with contextlib.suppress(OSError, ValueError):
-        return sys.stderr.isatty() or os.path.samestat(
-            os.fstat(sys.stdout.fileno()), os.fstat(sys.stderr.fileno())
-        )
-    return False
 
 
 @contextlib.contextmanager

@@ -14,19 +14,18 @@ from localspec.cli.flags import AsJson
 from localspec.cli.listing import describe_all
 from localspec.config import load_config
 from localspec.engine.load import plan_placement, room_for
-from localspec.errors import INSTALL_MLX, ExitCode, LocalspecError, ModelError, ModelInvalid, ModelTooLarge
+from localspec.errors import INSTALL_MLX, ExitCode, ModelError, ModelInvalid, ModelTooLarge
 from localspec.models.division import equal_layers, servers_of
 from localspec.models.fit import plan_context
 from localspec.models.index import recent_disk
 from localspec.models.library import Sections, absolute, find, meant
 from localspec.models.machine import free_memory, has_device_code
-from localspec.models.model import NEEDS_MLX, Model, count, model_at, name_of, needs_mlx
+from localspec.models.model import NEEDS_MLX, count, model_at, name_of, needs_mlx
 from localspec.models.needs import context_size
 from localspec.models.stores import TITLES
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig
-from localspec.ranks.rpc import reach_server, share_model
 from localspec.wording import counted, describe_placement, one_line, size
 
 PARTS = {"weights": "weights", "cells": "KV cache", "overhead": "overhead"}
@@ -73,7 +72,7 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
     try:
         target = model_at(Path(model.path))
         if servers_of(target, config):
-            config = _over_servers(target, config)
+            config = replace(config, gpu_layers=equal_layers(target, config))
         room = room_for(config).free(target) if has_device_code(target.format) else None
         placement = None
         try:
@@ -88,16 +87,6 @@ def memory_of(model: ModelDescription, config: EngineConfig) -> dict[str, Any] |
     parts = {name: getattr(needs, name) for name in ("weights", "cells", "overhead", "total", "sequences")}
     elsewhere = {"layers_elsewhere": config.gpu_layers} if servers_of(target, config) else {}
     return {"n_ctx": n_ctx, **parts, **elsewhere, "free": free, "placement": placement}
-
-
-def _over_servers(target: Model, config: EngineConfig) -> EngineConfig:
-    """The settings with the number of layers that the servers of rpc have room for; an equal part for each
-    machine where one cannot be asked now."""
-    try:
-        return share_model(target, config, [reach_server(name, config) for name in config.rpc])
-    except LocalspecError as error:
-        output.note(f"localspec: {error.message}: an equal part for each machine is assumed.")
-        return replace(config, gpu_layers=equal_layers(target, config))
 
 
 def show_one(
@@ -140,7 +129,8 @@ def _facts(model: ModelDescription, memory: dict[str, Any] | None) -> Iterator[t
         needs = f"{size(memory['total'])} with {context} ({parts})"
         yield "memory", f"{needs}; {size(memory['free'])} are free: it {fits}"
         if "layers_elsewhere" in memory:
-            yield "elsewhere", f"{counted(memory['layers_elsewhere'], 'layer')} on the servers of rpc"
+            layers = counted(memory["layers_elsewhere"], "layer")
+            yield "elsewhere", f"{layers} on the servers of rpc, as far as they have room"
     placement = model.placement if model.loaded or memory is None else memory["placement"]
     if placement is not None:
         yield "placement", f"{'loaded' if model.loaded else 'planned'}: {describe_placement(placement)}"
