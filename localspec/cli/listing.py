@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from msgspec.structs import replace
-
 from localspec.cli import answer, output
 from localspec.errors import INSTALL_MLX, DaemonUnavailable
 from localspec.models.catalogue import BUNDLED
@@ -19,19 +17,6 @@ HEADER = ("name", "size", "type", "params", "context", "fill-in", "state")
 """columns of a list of models; ``fill-in``: the model fills in the middle"""
 WHOLE = 22
 """characters of a name beside which the other columns fit into 80"""
-
-
-def matching(found: ModelList, wanted: str) -> ModelList:
-    """The models with ``wanted`` in one of their names, and those in the store of that name."""
-    wanted = wanted.lower()
-    stores = (each for each in found.stores if wanted in (each.name, TITLES.get(each.name, "").lower()))
-    roots = tuple(f"{store.path}/" for store in stores)
-
-    def is_meant(model: ModelDescription) -> bool:
-        named = model.store == wanted or any(wanted in name.lower() for name in model.names)
-        return named or any(path.startswith(roots) for path in (model.path, *model.also))
-
-    return replace(found, models=tuple(filter(is_meant, found.models)))
 
 
 def show_all(found: ModelList, default: str) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
-from cyclopts import App, Parameter
+from cyclopts import App
 
-from localspec.cli import answer, completers, listing, output
+from localspec.cli import answer, listing, output
 from localspec.cli.flags import AsJson, BackendName, DraftName, ModelFlags, ModelName
 from localspec.cli.output import arguments, examples
 from localspec.cli.printer import Printer
@@ -29,33 +29,18 @@ app = App(
 
 @app.command(
     name="list",
-    usage=arguments("models list", "[FILTER]"),
-    help_epilogue=examples("localspec models list coder", "localspec models list ollama --json"),
+    help_epilogue=examples("localspec models list", "localspec models list --json"),
 )
-def list_(
-    filter: Annotated[str | None, Parameter(completer=completers.listed)] = None,
-    /,
-    *,
-    as_json: AsJson = False,
-) -> int:
+def list_(*, as_json: AsJson = False) -> int:
     """List every model on this disk, also those of other programs.
 
     Those of `model_dirs`, the Hugging Face cache, llama.cpp, LM Studio and Ollama, and the bundled pair.
-
-    Parameters
-    ----------
-    filter
-        Only models with this in one of their names, or in the store of this name.
     """
     with output.progressing("reading the models on this disk"):
         disk = read_disk(load_config().model_dirs)
     found = ModelList(listing.describe_all(disk.found), tuple(disk.stores))
-    if filter is not None:
-        found = listing.matching(found, filter)
     if as_json:
         output.json(found)
-    elif not found.models:
-        output.note(one_line(f"No model's name contains {filter!r}, and no store has that name."))
     else:
         listing.show_all(found, Sections(load_config()).merged(Options()).model or "")
     return ExitCode.OK

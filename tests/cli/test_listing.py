@@ -146,33 +146,13 @@ def test_a_loaded_model_is_called_as_the_list_calls_it(person: Cli, tmp_path: Pa
     person("daemon", "stop")
 
 
-@pytest.mark.parametrize(
-    ("wanted", "names"),
-    [
-        ("INSTRUCT", ["toy:7b-q4_0", "toy:7b-q8_0"]),
-        ("toy:1", ["toy:1b"]),
-        ("llama.cpp", ["toy:7b-q4_0", "toy:7b-q8_0"]),
-        ("lm studio", ["toy:1b"]),
-        ("bundled", ["stdlib-6m", "stdlib-1m"]),
-        ("unknown", []),
-    ],
-)
-def test_the_list_may_be_of_some_alone(person: Cli, wanted: str, names: list[str]) -> None:
-    listed = json.loads(person("models", "list", wanted, "--json").stdout)["models"]
-    assert [model["names"][0] for model in listed] == names
-    done = person("models", "list", wanted)
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:]] == names
-    assert ("No model's name contains 'unknown'" in done.stderr) == (not names)
-
-
 def test_where_mlx_is_missing_its_models_wait_for_it(person: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "mlx_lm", None)  # as if it were not installed
-    listed = person("models", "list", "toy")
-    states = [line.split()[8:] for line in listed.stdout.splitlines()[1:]]
+    listed = person("models", "list")
+    states = [line.split()[8:] for line in listed.stdout.splitlines() if line.startswith("toy")]
     assert states == [["llama.cpp"], ["llama.cpp"], ["lmstudio,", "needs", "MLX"]]
     assert listed.stderr.endswith(f"\nneeds MLX: {INSTALL_MLX}\n")
     assert facts(person("models", "show", "toy:1b").stdout)["state"] == f"needs MLX. {INSTALL_MLX}"
-    assert "needs MLX" not in person("models", "list", "toy:7b").stderr
 
 
 @pytest.mark.slow
@@ -185,17 +165,17 @@ def test_a_narrow_terminal_shortens_nothing(person: Cli, tmp_path: Path) -> None
     home.file(LM_STUDIO / "copy.gguf", content)
     (tmp_path / LM_STUDIO / "link.gguf").symlink_to(tmp_path / FLAT / f"{name}.gguf")
     for columns in (40, 80):
-        lines = on_terminal(person, columns, "a-model", HOME=str(tmp_path), TERM="xterm").splitlines()
+        lines = on_terminal(person, columns, HOME=str(tmp_path), TERM="xterm").splitlines()
         place = next(place for place, line in enumerate(lines) if line.startswith("a-m"))
         assert "  418.2 kB  Q4_0   0.3 M     2048  yes      " in lines[place]
         below = (line for line in lines[place:] if line[:1].strip())
-        assert "".join(line.split()[0] for line in below) == name
+        assert "".join(line.split()[0] for line in below).startswith(name)
 
 
-def on_terminal(person: Cli, columns: int, *arguments: str, **environment: str) -> str:
+def on_terminal(person: Cli, columns: int, **environment: str) -> str:
     """Return the list of models as a terminal of this width shows it, without colours."""
     variables = {**person.environment, **environment, "COLUMNS": str(columns)}
-    terminal = person.terminal("models", "list", *arguments, env=variables, dimensions=(50, columns))
+    terminal = person.terminal("models", "list", env=variables, dimensions=(50, columns))
     ended(terminal)
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", terminal.before or "")
 
