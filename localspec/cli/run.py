@@ -24,6 +24,7 @@ from localspec.errors import ContextExceeded, InvalidOptions, LocalspecError
 from localspec.hub.default import LARGER, LATER, QUESTION, TOY, Missing, missing
 from localspec.models.catalogue import AUTO, CATALOGUE
 from localspec.models.library import is_here
+from localspec.protocol.messages import ChatSend
 from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.requests import ChatPrompt, Delta, FimPrompt, Message, Request, Result, TextPrompt
 from localspec.wording import pairing_line
@@ -205,7 +206,8 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
             messages = how.messages(text)
             return await answer.show(client.generate(messages=messages, options=constrained), printer)
         async with _kept(client, how, options, printer) as session:
-            return await answer.show(client.chat(session, text, options=constrained), printer)
+            turn = ChatSend(session=session, content=text, options=constrained)
+            return await answer.show(client.chat(turn), printer)
 
     return _answered(how, flags, printer, local, ask)
 

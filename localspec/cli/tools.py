@@ -18,7 +18,7 @@ from localspec.cli.output import failure, note
 from localspec.cli.printer import Printer
 from localspec.client import Client, Stream
 from localspec.errors import EngineError, LocalspecError
-from localspec.protocol.messages import CallResult, Instead
+from localspec.protocol.messages import CallResult, ChatRegenerate, ChatResults, ChatSend, ChatTurn, Instead
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Delta, Message, Result
 from localspec.tools.words import ask_in_words, limit_to_words, may_be_json
@@ -61,22 +61,24 @@ class Terminal:
     async def answer(self, results: tuple[CallResult, ...], how: Instead | None = None) -> Result:
         said, session = self._printer.messages, self._session
         said += [Message("tool", each.content, (), each.tool_call_id) for each in results]
-        tools, options = self._box.tools, self._options
         if session is None:
             stream = self._generate(how)
         elif results:
-            stream = self._client.results(session, results, how, tools=tools, options=options)
+            stream = self._take_turn(ChatResults, results=results, instead=how)
         else:
-            stream = self._client.chat(session, self._text, tools=tools, options=options)
+            stream = self._take_turn(ChatSend, content=self._text)
         return await self._show(stream)
 
     async def answer_instead(self, how: Instead) -> Result:
         self._printer.messages.pop()
         if self._session is None:
             return await self._show(self._generate(how))
-        tools, options = self._box.tools, self._options
-        stream = self._client.regenerate(self._session, instead=how, tools=tools, options=options)
-        return await self._show(stream)
+        return await self._show(self._take_turn(ChatRegenerate, instead=how))
+
+    def _take_turn(self, kind: type[ChatTurn], **facts: Any) -> Stream[Result]:
+        """Have the session answered."""
+        facts |= {"session": self._session, "tools": self._box.tools, "options": self._options}
+        return self._client.chat(kind(**facts))
 
     def _generate(self, how: Instead | None) -> Stream[Result]:
         """Answer the printer's messages, without a session."""

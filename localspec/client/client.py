@@ -21,6 +21,7 @@ from localspec.protocol.requests import ChatPrompt, File, Message, Result, Tool,
 T = TypeVar("T")
 NO_OPTIONS = Options()
 NOTHING = wire.Nothing()
+TURNS = {params: method for method, params in wire.METHODS.items() if method.startswith("chat/")}
 
 
 class Deadlines(TypedDict, total=False):
@@ -49,13 +50,6 @@ class Generating(Following, total=False):
     tool_choice: ToolChoice
     tool: str | None
     parallel_tool_calls: bool
-
-
-class Answering(TypedDict, total=False):
-    """``tools`` may be called by the answer."""
-
-    tools: tuple[Tool, ...]
-    options: Options
 
 
 class Where(Deadlines, total=False):
@@ -125,37 +119,10 @@ class Client:
         params = wire.Generate(prompt=prompt, messages=messages, options=options, **how)
         return self._wire.request("generate", params, Result)
 
-    def chat(self, session: str, content: str, **how: Unpack[Answering]) -> Stream[Result]:
-        """Send a message in a session, and stream its answer."""
-        params = wire.ChatSend(session=session, content=content, **how)
-        return self._wire.request("chat/send", params, Result)
-
-    def edit(self, session: str, message: int, content: str, **how: Unpack[Answering]) -> Stream[Result]:
-        """Replace an earlier message, dropping the messages after it, and stream the answer."""
-        params = wire.ChatEdit(session=session, message=message, content=content, **how)
-        return self._wire.request("chat/edit", params, Result)
-
-    def regenerate(
-        self,
-        session: str,
-        message: int | None = None,
-        instead: wire.Instead | None = None,
-        **how: Unpack[Answering],
-    ) -> Stream[Result]:
-        """Answer anew; see :class:`~localspec.protocol.messages.ChatRegenerate`."""
-        params = wire.ChatRegenerate(session=session, message=message, instead=instead, **how)
-        return self._wire.request("chat/regenerate", params, Result)
-
-    def results(
-        self,
-        session: str,
-        results: tuple[wire.CallResult, ...],
-        instead: wire.Instead | None = None,
-        **how: Unpack[Answering],
-    ) -> Stream[Result]:
-        """Send the results of the last answer's tool calls, and stream what follows."""
-        params = wire.ChatResults(session=session, results=results, instead=instead, **how)
-        return self._wire.request("chat/results", params, Result)
+    def chat(self, turn: wire.ChatTurn) -> Stream[Result]:
+        """Stream the answer to a turn of a session: a message, an edit, the results of calls, or the last
+        question again; see :class:`~localspec.protocol.messages.ChatTurn`."""
+        return self._wire.request(TURNS[type(turn)], turn, Result)
 
     def resume(self, stream: str, after_seq: int = -1) -> Stream[Result]:
         """Resume a stream whose connection was lost, from its :attr:`Stream.name` and ``seq``.

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
+from functools import partial
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,7 +18,7 @@ from localspec.agent.server import ToolError
 from localspec.errors import DaemonUnavailable, EngineBusy, Gone, LocalspecError, SessionNotFound
 from localspec.protocol import messages as wire
 from localspec.protocol.options import Options
-from localspec.protocol.requests import Result, Tool
+from localspec.protocol.requests import Result
 from localspec.tools.words import may_be_json
 from localspec.tui.conversation import Answer, Called, Question, Said, last_question, said_in, shown
 from localspec.tui.facts import Changed, Configured, Failed, Grown, Paired, Working
@@ -36,7 +37,8 @@ WORK_S = 1.0
 """between two reports of work, whose time is shown"""
 
 T = TypeVar("T")
-Begin = Callable[["Client", str, tuple[Tool, ...]], "Stream[Result]"]
+Begin = Callable[..., wire.ChatTurn]
+"""a turn, but for its session and its tools"""
 
 
 class Tools:
@@ -116,20 +118,14 @@ class Chat:
         did not accept the message; the messages are then as they were.
         """
         async with self._taking_turn():
-            await self._converse(
-                [*self.said, Question(text)],
-                lambda client, session, tools: client.chat(session, text, tools=tools),
-            )
+            await self._converse([*self.said, Question(text)], partial(wire.ChatSend, content=text))
 
     async def regenerate(self, said: Said | None = None) -> None:
         """Answer a question again: ``said``, or the question of that answer; by default the last one."""
         async with self._taking_turn():
             question = await self._known(self.question_of(said))
             before, id = self.said[: self.said.index(question)], question.id
-            await self._converse(
-                [*before, question],
-                lambda client, session, tools: client.regenerate(session, id, tools=tools),
-            )
+            await self._converse([*before, question], partial(wire.ChatRegenerate, message=id))
 
     async def edit(self, question: Question, text: str) -> None:
         """Replace ``question`` by ``text``, dropping all messages after it."""
@@ -137,10 +133,8 @@ class Chat:
             question = await self._known(question)
             before, id = self.said[: self.said.index(question)], question.id
             assert id is not None
-            await self._converse(
-                [*before, Question(text)],
-                lambda client, session, tools: client.edit(session, id, text, tools=tools),
-            )
+            edit = partial(wire.ChatEdit, message=id, content=text)
+            await self._converse([*before, Question(text)], edit)
 
     def stop(self) -> None:
         """Stop the current answer, and the call that it makes."""
@@ -297,7 +291,8 @@ class Chat:
             answer.model = "" if self.pairing is None else self.pairing.target
             if self.stopped and not results:
                 raise _stopped()
-            await self._follow(begin(client, session, self._tools.box.tools), client, answer)
+            turn = begin(session=session, tools=self._tools.box.tools)
+            await self._follow(client.chat(turn), client, answer)
         except SessionNotFound:
             answer.status, answer.error = "failed", self._deleted()
         except LocalspecError as error:
@@ -531,17 +526,13 @@ class _Front:
     ) -> Result | None:
         if not results:
             return await self._chat.turn(self._said, self._begin)
-        return await self._go_on(
-            self._chat.said,
-            lambda client, session, tools: client.results(session, results, how, tools=tools),
-        )
+        turn = partial(wire.ChatResults, results=results, instead=how)
+        return await self._go_on(self._chat.said, turn)
 
     async def answer_instead(self, how: wire.Instead) -> Result | None:
         said = self._chat.said
         at = max(i for i, each in enumerate(said) if isinstance(each, Answer))
-        return await self._go_on(
-            said[:at], lambda client, session, tools: client.regenerate(session, instead=how, tools=tools)
-        )
+        return await self._go_on(said[:at], partial(wire.ChatRegenerate, instead=how))
 
     async def _go_on(self, said: list[Said], begin: Begin) -> Result | None:
         try:

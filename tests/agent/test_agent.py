@@ -22,7 +22,15 @@ from localspec.cli.printer import Printer
 from localspec.cli.tools import Terminal
 from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.protocol.messages import CallResult, Instead, StoredMessage
+from localspec.protocol.messages import (
+    CallResult,
+    ChatRegenerate,
+    ChatResults,
+    ChatSend,
+    ChatTurn,
+    Instead,
+    StoredMessage,
+)
 from localspec.protocol.options import Options
 from localspec.protocol.requests import CallBegun, Delta, Result, Tool, ToolCall
 from tests.client.conftest import connected, own_home
@@ -223,9 +231,10 @@ class Script:
         tools = self._box.tools if how is None else ()
         if results:
             self.lines += [how] if how else []
-            stream = self._client.results(self._session, results, how, tools=tools)
+            turn: ChatTurn = ChatResults(session=self._session, results=results, instead=how, tools=tools)
         else:
-            stream = self._client.chat(self._session, "call", tools=tools)
+            turn = ChatSend(session=self._session, content="call", tools=tools)
+        stream = self._client.chat(turn)
         self.writing = Writing()
         async for delta in stream:
             self.writing.take(delta)
@@ -234,7 +243,8 @@ class Script:
     async def answer_instead(self, how: Instead) -> Result:
         self.lines.append(how)
         tools = self._box.tools if how == "call" else ()
-        return await self._client.regenerate(self._session, instead=how, tools=tools).result()
+        turn = ChatRegenerate(session=self._session, instead=how, tools=tools)
+        return await self._client.chat(turn).result()
 
     async def consent(self, made: Made) -> Consent:
         return next(self._consents)

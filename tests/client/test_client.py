@@ -32,7 +32,7 @@ from localspec.errors import (
 )
 from localspec.home import socket_path
 from localspec.protocol import jsonrpc, messages
-from localspec.protocol.messages import ModelProgress, StreamProgress
+from localspec.protocol.messages import ChatEdit, ChatRegenerate, ChatSend, ModelProgress, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message, Result, Tool
 from tests.client.conftest import echo
@@ -92,7 +92,7 @@ async def test_what_is_closed_has_ended_at_the_daemon_whether_it_was_read_or_not
 
 
 async def test_what_failed_can_be_closed(shared: Path, client: Client) -> None:
-    async with contextlib.aclosing(client.chat("none", "x")) as stream:
+    async with contextlib.aclosing(client.chat(ChatSend(session="none", content="x"))) as stream:
         pass
     with pytest.raises(SessionNotFound):
         await stream.result()
@@ -101,8 +101,8 @@ async def test_what_failed_can_be_closed(shared: Path, client: Client) -> None:
 async def test_chats(home: Path, client: Client) -> None:
     opened = await client.open(system="be brief", options=Options(proposer="none")).result()
     assert opened.pairing.proposer == "none"
-    await client.chat(opened.session, "hello").result()
-    text = (await client.chat(opened.session, "prompt").result()).text
+    await client.chat(ChatSend(session=opened.session, content="hello")).result()
+    text = (await client.chat(ChatSend(session=opened.session, content="prompt")).result()).text
     assert len(json.loads(text)["messages"]) == 4
     assert [s.session for s in await client.sessions()] == [opened.session]
     content = await client.session(opened.session)
@@ -248,12 +248,13 @@ async def test_a_server_of_another_protocol_or_none_is_reported(
 @pytest.mark.slow
 async def test_sessions_are_searched_set_copied_and_ended(home: Path, client: Client) -> None:
     session = (await client.open().result()).session
-    await client.chat(session, "hello").result()
+    await client.chat(ChatSend(session=session, content="hello")).result()
     question, answer = (await client.session(session)).messages
-    assert (await client.edit(session, question.id, "edited").result()).text == "edited "
-    assert (await client.regenerate(session).result()).text == "edited "
+    edit = ChatEdit(session=session, message=question.id, content="edited")
+    assert (await client.chat(edit).result()).text == "edited "
+    assert (await client.chat(ChatRegenerate(session=session)).result()).text == "edited "
     with pytest.raises(MessageNotFound):
-        await client.regenerate(session, answer.id).result()
+        await client.chat(ChatRegenerate(session=session, message=answer.id)).result()
     await client.rename_session(session, "a name")
     assert await client.configure_session(session, Options(seed=1)) is None
     pairing = await client.configure_session(session, Options(model="other"))
@@ -271,7 +272,7 @@ async def test_sessions_are_searched_set_copied_and_ended(home: Path, client: Cl
 async def test_a_stream_is_resumed_by_a_new_connection(shared: Path) -> None:
     client = await echo()
     session = (await client.open().result()).session
-    lost = client.chat(session, "stall")
+    lost = client.chat(ChatSend(session=session, content="stall"))
     assert lost.name is None and lost.seq == -1
     first = [(await begun(lost)).seq]
     await client.close()

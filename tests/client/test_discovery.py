@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from localspec.client import Client, connect, discovery
 from localspec.errors import DaemonUnavailable, InvalidOptions
 from localspec.home import discovery_path, log_path, starter_path
-from localspec.protocol.messages import Discovery
+from localspec.protocol.messages import ChatSend, Discovery
 from tests.client.conftest import echo
 from tests.daemon.harness import ECHO_DAEMON, write_config
 from tests.waiting import run
@@ -138,7 +138,7 @@ async def test_an_idle_daemon_of_other_settings_is_replaced_once_and_keeps_its_s
 ) -> None:
     first = (await client.status()).pid
     session = (await client.open().result()).session
-    await client.chat(session, "hello").result()
+    await client.chat(ChatSend(session=session, content="hello")).result()
     write_config(home, options={"k": 3})
     stream = client.generate("stall")
     async for _ in stream:

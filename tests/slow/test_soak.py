@@ -15,6 +15,7 @@ import pytest
 from localspec.client import Client, connect
 from localspec.client.wire import Stream
 from localspec.errors import EngineCrashed, InvalidOptions, SessionNotFound
+from localspec.protocol.messages import ChatSend
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, Result
 from tests.client.conftest import own_home
@@ -69,7 +70,8 @@ class Soaker:
                     self.session = (await client.open(private=self.rng.random() < 0.3).result()).session
                 with suppress(SessionNotFound):  # a private one went with its connection
                     await client.session(self.session)
-                    self.ended(await client.chat(self.session, "What is a list?", options=options).result())
+                    turn = ChatSend(session=self.session, content="What is a list?", options=options)
+                    self.ended(await client.chat(turn).result())
             case 5:
                 max_ms = self.rng.choice((1, 5, 200, 60_000))
                 self.ended((await client.complete(text, "", options=options, max_ms=max_ms).result()).result)

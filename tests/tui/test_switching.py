@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from localspec.client import connect
+from localspec.protocol.messages import ChatSend
 from localspec.tui.sessions import SessionsScreen
 from localspec.tui.widgets.prompt import Prompt
 from tests.tui.harness import ENDLESS, GREEDY, Player, playing
@@ -78,7 +79,7 @@ async def test_another_program_deletes_what_is_being_answered(home: Path) -> Non
 async def test_an_answer_is_followed_once_the_program_that_received_it_has_ended(home: Path) -> None:
     async with await connect() as other:
         opened = await other.open(options=ENDLESS).result()
-        await anext(aiter(other.chat(opened.session, QUESTION)))
+        await anext(aiter(other.chat(ChatSend(session=opened.session, content=QUESTION))))
         async with playing(session=opened.session) as player:
             assert any("another program is still receiving" in line for line in player.lines())
             await other.close()
@@ -131,7 +132,7 @@ async def test_the_model_of_a_chat_that_is_only_looked_at_is_not_loaded(home: Pa
     async with playing() as player, await connect() as other:
         small = replace(GREEDY, model="stdlib-1m", draft="none")
         session = (await other.open(options=small).result()).session
-        await other.chat(session, QUESTION).result()
+        await other.chat(ChatSend(session=session, content=QUESTION)).result()
         await open_chat(player, "commonpath")
         await player.settle()
         assert player.chat.pairing is None and len(player.chat.said) == 2

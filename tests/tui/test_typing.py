@@ -9,6 +9,7 @@ import pytest
 from textual.events import Key, Paste
 
 from localspec.client import connect
+from localspec.protocol.messages import ChatSend
 from localspec.tui.widgets.prompt import Prompt
 from localspec.tui.widgets.transcript import Transcript
 from tests.tui.harness import ENDLESS, GREEDY, playing
@@ -56,7 +57,7 @@ async def test_a_command_leaves_the_edit_in_whose_place_it_was_typed(still: Path
 async def test_what_is_typed_ahead_is_said_in_the_chat_that_is_gone_on_with(home: Path) -> None:
     async with await connect() as other:
         session = (await other.open(options=GREEDY).result()).session
-        await other.chat(session, QUESTION).result()
+        await other.chat(ChatSend(session=session, content=QUESTION)).result()
         async with playing(session=session, settled=False) as player:
             player.put("And split?")
             await player.press("enter")
@@ -145,7 +146,7 @@ async def test_another_programs_turn_leaves_what_is_looked_at(home: Path) -> Non
         transcript, chosen = player.transcript, player.transcript.chosen
         assert chosen is not None and transcript._following is False
         y = transcript.scroll_offset.y
-        await other.chat(player.chat.session or "", QUESTION).result()
+        await other.chat(ChatSend(session=player.chat.session or "", content=QUESTION)).result()
         await player.until(lambda: len(player.chat.said) == 10, "it is seen")
         await player.settle()
         assert transcript.chosen is chosen and transcript.scroll_offset.y == y
