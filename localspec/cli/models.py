@@ -78,14 +78,7 @@ def load(
     async def ask(client: Client) -> LoadedModel:
         printer = Printer()
         try:
-            stream = client.load(
-                wanted.model,
-                draft=wanted.draft,
-                backend=wanted.backend,
-                keep_alive_s=keep_alive,
-                workspace=wanted.workspace,
-            )
-            return await answer.show(stream, printer)
+            return await answer.show(client.load(wanted, keep_alive_s=keep_alive), printer)
         finally:
             printer.close()
 

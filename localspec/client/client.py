@@ -15,8 +15,8 @@ from localspec.client import discovery
 from localspec.client.wire import Requester, Stream, Subscription, Wire, open_socket
 from localspec.errors import DaemonUnavailable, EngineBusy, ShuttingDown
 from localspec.protocol import messages as wire
-from localspec.protocol.options import BackendName, Options
-from localspec.protocol.requests import ChatPrompt, File, Message, Result, Tool, ToolChoice
+from localspec.protocol.options import Options
+from localspec.protocol.requests import File, Message, Result, Tool, ToolChoice
 
 T = TypeVar("T")
 NO_OPTIONS = Options()
@@ -148,20 +148,8 @@ class Client:
         params = wire.CompletionInline(prefix=prefix, suffix=suffix, options=options, **where)
         return self._wire.request("completion/inline", params, wire.Completions)
 
-    def warm(
-        self,
-        path: str | None,
-        prefix: str,
-        suffix: str,
-        *,
-        language: str | None = None,
-        extra: tuple[File, ...] = (),
-        options: Options = NO_OPTIONS,
-    ) -> Stream[wire.Warmed]:
+    def warm(self, params: wire.CompletionWarm) -> Stream[wire.Warmed]:
         """Prefill a completion's prompt before the completion is requested."""
-        params = wire.CompletionWarm(
-            path=path, prefix=prefix, suffix=suffix, language=language, extra=extra, options=options
-        )
         return self._wire.request("completion/warm", params, wire.Warmed)
 
     def open(
@@ -177,18 +165,12 @@ class Client:
         return self._wire.request("session/open", params, wire.SessionOpened)
 
     def load(
-        self,
-        model: str | None = None,
-        *,
-        draft: str | None = None,
-        backend: BackendName | None = None,
-        keep_alive_s: float | None = None,
-        workspace: str | None = None,
+        self, options: Options = NO_OPTIONS, *, keep_alive_s: float | None = None
     ) -> Stream[wire.LoadedModel]:
-        """Load a model before it is needed, for ``keep_alive_s`` seconds after its last use (0: for ever)."""
-        params = wire.ModelLoad(
-            model=model, draft=draft, backend=backend, keep_alive_s=keep_alive_s, workspace=workspace
-        )
+        """Load the model of these options before it is needed; it stays ``keep_alive_s`` seconds after its
+        last use (0: for ever)."""
+        names = ("model", "draft", "backend", "workspace")
+        params = wire.ModelLoad(**{name: getattr(options, name) for name in names}, keep_alive_s=keep_alive_s)
         return self._wire.request("models/load", params, wire.LoadedModel)
 
     # Requests with a result only.
@@ -226,17 +208,8 @@ class Client:
         """The models on this disk."""
         return (await self.request("models/list", wire.ModelList)).models
 
-    async def tokenize(
-        self,
-        text: str | tuple[int, ...] | ChatPrompt,
-        *,
-        model: str | None = None,
-        start: bool = False,
-        special: bool = False,
-        pieces: bool = False,
-    ) -> wire.Tokenized:
-        """The tokens of a text or a chat; see :class:`~localspec.protocol.messages.Tokenize`."""
-        params = wire.Tokenize(text=text, model=model, start=start, special=special, pieces=pieces)
+    async def tokenize(self, params: wire.Tokenize) -> wire.Tokenized:
+        """The tokens of a text or a chat."""
         return await self.request("tokenize", wire.Tokenized, params)
 
     async def unload(self, model: str | None = None) -> tuple[str, ...]:

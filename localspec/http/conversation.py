@@ -14,6 +14,7 @@ from localspec.errors import ContextExceeded, InvalidOptions
 from localspec.http.dialect import context_numbers
 from localspec.http.endpoint import Refused
 from localspec.http.models import model_of
+from localspec.protocol.messages import Tokenize
 from localspec.protocol.options import LONGEST_SHOWN, Options
 from localspec.protocol.requests import MOST_TOOLS, ChatPrompt, Message, Result, Tool, ToolCall, ToolChoice
 
@@ -240,7 +241,8 @@ def answer(client: Client, chat: ChatPrompt, options: Options, **how: Unpack[Fol
 async def counted(client: Client, chat: ChatPrompt, model: str | None) -> dict[str, Any]:
     """Return the number of tokens of a chat, also of one that the context does not hold."""
     try:
-        return {"input_tokens": len((await client.tokenize(chat, model=model_of(model))).tokens)}
+        found = await client.tokenize(Tokenize(text=chat, model=model_of(model)))
+        return {"input_tokens": len(found.tokens)}
     except ContextExceeded as error:
         return {"input_tokens": context_numbers(error)["n_prompt_tokens"]}
 

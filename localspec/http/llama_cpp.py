@@ -33,7 +33,7 @@ from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models, read_texts
 from localspec.http.sampling import INFILL, MOST_NAMES, TimedSampling, count_of, options_of
 from localspec.models.needs import context_size
-from localspec.protocol.messages import LoadedModel, Nothing, StreamProgress, Warmed
+from localspec.protocol.messages import CompletionWarm, LoadedModel, Nothing, StreamProgress, Tokenize, Warmed
 from localspec.protocol.options import KINDS, Options
 from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Stats, Token
 
@@ -149,7 +149,8 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     facts_of = partial(_facts, body, options, prefix)
     if body.n_predict == 0:
         # No client waits for its text, so no time limit ends it either.
-        warmed = await client.warm(None, prefix, body.input_suffix, extra=extra, options=options).result()
+        params = CompletionWarm(prefix=prefix, suffix=body.input_suffix, extra=extra, options=options)
+        warmed = await client.warm(params).result()
         return _picked(body, facts_of(_read_only(options, warmed), ""))
     done = await client.complete(
         prefix,
@@ -190,13 +191,14 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
 
 async def tokenize(client: Client, body: TokenizeBody) -> Answer:
     """Return the tokens of a text."""
-    found = await client.tokenize(
-        body.content,
+    params = Tokenize(
+        text=body.content,
         model=model_of(body.model),
         start=body.add_special,
         special=body.parse_special,
         pieces=body.with_pieces,
     )
+    found = await client.tokenize(params)
     if not body.with_pieces:
         return {"tokens": found.tokens}
     pairs = zip(found.tokens, found.pieces, strict=True)
@@ -214,7 +216,7 @@ async def apply_template(client: Client, body: openai.ChatBody) -> Answer:
 
 
 async def _text(client: Client, given: tuple[int, ...] | ChatPrompt, model: str | None) -> str:
-    found = await client.tokenize(given, model=model_of(model), pieces=True)
+    found = await client.tokenize(Tokenize(text=given, model=model_of(model), pieces=True))
     return b"".join(found.pieces).decode("utf-8", "replace")
 
 

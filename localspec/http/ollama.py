@@ -334,13 +334,7 @@ async def _load(client: Client, options: Options, keep_s: float | None) -> None:
     """Load the model that the options name, for a time of the dialect if one is given."""
     if keep_s is not None:
         keep_s = FOR_EVER if keep_s < 0 else max(keep_s, SHORTEST_S)
-    await client.load(
-        options.model,
-        draft=options.draft,
-        backend=options.backend,
-        workspace=options.workspace,
-        keep_alive_s=keep_s,
-    ).result()
+    await client.load(options, keep_alive_s=keep_s).result()
 
 
 def seconds_of(given: str | float | None) -> float | None:

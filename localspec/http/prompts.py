@@ -11,6 +11,7 @@ from localspec.client import Client, Following, Stream
 from localspec.errors import InvalidOptions
 from localspec.http.models import model_of
 from localspec.http.sampling import IDS, MOST_TEXTS, SEEDS
+from localspec.protocol.messages import Tokenize
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Result
 
@@ -104,6 +105,6 @@ async def _tokens(client: Client, pieces: Mixed, model: str | None) -> tuple[int
         if isinstance(piece, int):
             tokens.append(piece)
         else:
-            found = await client.tokenize(piece, model=model_of(model), start=i == 0, special=True)
-            tokens += found.tokens
+            params = Tokenize(text=piece, model=model_of(model), start=i == 0, special=True)
+            tokens += (await client.tokenize(params)).tokens
     return tuple(tokens)

@@ -12,7 +12,7 @@ from localspec.errors import DaemonUnavailable, LocalspecError
 from localspec.lsp.documents import BLOCK, Document, Question
 from localspec.lsp.server import Server
 from localspec.lsp.suggestions import Suggestion
-from localspec.protocol.messages import Completions, ModelProgress, Trigger
+from localspec.protocol.messages import Completions, CompletionWarm, ModelProgress, Trigger
 from localspec.protocol.options import Options
 
 if TYPE_CHECKING:
@@ -87,7 +87,7 @@ async def _answered(server: Server, question: Question) -> types.InlineCompletio
         answer = await _ended(server, _asked(server, client, question), settings.max_ms / 1000 + GRACE_S)
         if answer.result.finish_reason != "deadline" or not server.loading.shown:
             break
-        await _ended(server, client.load(settings.model), None)
+        await _ended(server, client.load(Options(model=settings.model)), None)
         server.loading.end()
     server.status.count(answer)
     if question.is_stale or answer.result.finish_reason == "cancelled":
@@ -126,14 +126,15 @@ def rested(server: Server, params: Mapping[str, Any]) -> None:
 
 async def _warm(server: Server, document: Document, position: types.Position) -> None:
     client, place = await server.link.client(), document.place(position, server.encoding)
-    await client.warm(
-        document.path,
-        document.before(place),
-        document.after(place),
+    params = CompletionWarm(
+        path=document.path,
+        prefix=document.before(place),
+        suffix=document.after(place),
         language=document.language,
         extra=server.ring.blocks(server.documents, document.uri, server.may_send),
         options=Options(model=server.settings.model),
-    ).result()
+    )
+    await client.warm(params).result()
 
 
 async def _ended(server: Server, stream: Stream[T], limit_s: float | None) -> T:

@@ -182,9 +182,7 @@ class Chat:
         newest = self._loads
         self._report(Working(_loading(options.model), None))
         client = await self._link.client()
-        stream = client.load(
-            options.model, draft=options.draft, backend=options.backend, workspace=options.workspace
-        )
+        stream = client.load(options)
         async for event in stream.events():
             self._take(event, None)
         loaded = await stream.result()

@@ -32,7 +32,14 @@ from localspec.errors import (
 )
 from localspec.home import socket_path
 from localspec.protocol import jsonrpc, messages
-from localspec.protocol.messages import ChatEdit, ChatRegenerate, ChatSend, ModelProgress, StreamProgress
+from localspec.protocol.messages import (
+    ChatEdit,
+    ChatRegenerate,
+    ChatSend,
+    CompletionWarm,
+    ModelProgress,
+    StreamProgress,
+)
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Message, Result, Tool
 from tests.client.conftest import echo
@@ -117,7 +124,7 @@ async def test_completions(shared: Path, client: Client) -> None:
     assert [item.text for item in done.items] == ["def f"]
     assert (done.result.finish_reason, done.source) == ("stop", "model")
     await client.feedback(done.items[0].id, "accepted")
-    warmed = await client.warm("a.py", "def g", "").result()
+    warmed = await client.warm(CompletionWarm(path="a.py", prefix="def g", suffix="")).result()
     assert warmed.prompt_tokens == warmed.reprefilled_tokens == 1
 
 
@@ -132,12 +139,12 @@ async def test_models_status_and_metrics(home: Path, client: Client) -> None:
 
 @pytest.mark.slow
 async def test_models_are_loaded_and_unloaded(home: Path, client: Client) -> None:
-    loading = client.load("small", keep_alive_s=60)
+    loading = client.load(Options(model="small"), keep_alive_s=60)
     assert [event async for event in loading.events()] == [messages.ModelProgress("small", "weights", 0.5)]
     loaded = await loading.result()
     assert (loaded.model, loaded.running) == ("small", 0)
     assert loaded.idle_left_s is not None and 0 < loaded.idle_left_s <= 60
-    await client.load("large").result()
+    await client.load(Options(model="large")).result()
     assert await client.unload("small") == ("small",)
     assert await client.unload() == ("large",)
     with pytest.raises(ModelNotFound):
