@@ -91,8 +91,8 @@ app.command(
     name="doctor",
     help="Check what works on this machine, and print a remedy for what does not.",
     help_epilogue="""Checks Python, each backend and its device, config.toml, the default model, its draft \
-model and their memory, the daemon, its HTTP server, the disk and the service. Each line is ok, warning or \
-problem, with a remedy where one is needed. Exits with 1 if there is a problem.""",
+model and their memory, the daemon, its HTTP server and the disk. Each line is ok, warning or problem, with \
+a remedy where one is needed. Exits with 1 if there is a problem.""",
 )
 app.command(
     "localspec.cli.purge:purge",

@@ -18,6 +18,7 @@ from localspec.service.service import Status, daemon_job, this_manager
 
 BUSY = "localspec: the running daemon has requests and was not replaced; the service starts once it ends."
 OUTDATED = "localspec: the service's file is not up to date; `localspec service install` updates it."
+FAILED = "localspec: it failed, see `localspec daemon logs`; `localspec service install` starts it again."
 app = App(
     name="service",
     help_epilogue=examples("localspec service install", "localspec service status"),
@@ -85,6 +86,8 @@ def status(*, as_json: AsJson = False) -> int:
             output.note("localspec: this service belongs to another home.")
         elif found.installed and not found.current:
             output.note(OUTDATED)
+        elif found.state.startswith("failed"):
+            output.note(FAILED)
         if pid not in (None, found.pid):
             output.note(f"localspec: the running daemon (pid {pid}) was started by a command.")
     return ExitCode.OK if found.pid and found.installed and not found.other_home else ExitCode.UNAVAILABLE

@@ -1,4 +1,4 @@
-"""All checks in their order, and those of disks and of the service; an exception in one is a finding too."""
+"""All checks in their order, and those of disks; an exception in one is a finding too."""
 
 from __future__ import annotations
 
@@ -16,9 +16,8 @@ from localspec.config import load_config
 from localspec.doctor import backends, daemon, models
 from localspec.doctor.finding import Finding, problem_of
 from localspec.doctor.probe import Report
-from localspec.errors import LocalspecError, ServiceUnavailable
+from localspec.errors import LocalspecError
 from localspec.models.model import BACKENDS
-from localspec.service.service import Status, daemon_job, status, this_manager
 from localspec.wording import GB, MB, size
 
 Check = Callable[[], Iterator[Finding]]
@@ -46,7 +45,6 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
             "daemon": lambda: daemon.daemon(asked()),
             **of_config,
             "disk": disk,
-            "service": service,
         }
         for number, (name, check) in enumerate(checks.items()):
             tell(f"checking {name}", number / len(checks))
@@ -98,32 +96,3 @@ def room(free: int, places: str) -> Finding:
     if free >= LITTLE:
         return Finding("disk", "ok", sentence)
     return Finding("disk", "warning" if free >= NOTHING else "problem", sentence, STEP)
-
-
-INSTALL = "Run `localspec service install`; it is safe to repeat."
-
-
-def service() -> Iterator[Finding]:
-    """Check the service in its manager; a machine without a manager needs no service."""
-    try:
-        manager = this_manager()
-    except ServiceUnavailable as error:
-        sentence = f"No service can be installed: {error.message}. Commands that need the daemon start it."
-        yield Finding("service", "ok", sentence)
-        return
-    yield finding_of(status(manager, daemon_job()))
-
-
-def finding_of(found: Status) -> Finding:
-    """A service's status as a finding."""
-    if not found.installed or found.other_home:
-        sentence = "No service is installed for this home: commands start the daemon."
-        return Finding("service", "ok", f"{sentence} `localspec service install` starts it at login.")
-    if not found.current:
-        sentence = f"{found.file} was installed by another localspec, or with another environment."
-        return Finding("service", "warning", sentence, INSTALL)
-    if found.state.startswith("failed"):
-        sentence = f"{found.manager} no longer restarts the service: {found.state}."
-        step = "`localspec daemon logs` shows why; then start it with `localspec service install`."
-        return Finding("service", "problem", sentence, step)
-    return Finding("service", "ok", f"{found.manager} starts the daemon at login; now it is {found.state}.")
