@@ -128,16 +128,6 @@ def pairing_sentence(pairing: Pairing) -> str:
     return f"{pairing.target} answers{drafts}{reason}"
 
 
-def pairing_line(pairing: Pairing) -> str:
-    """The target, its backend and its draft model, with the reason for that."""
-    draft = f", with the draft model {pairing.draft}" if pairing.draft else ""
-    parts = pairing.reason.split("; ")
-    if parts[0].startswith("on "):  # the reason for the backend
-        del parts[0]
-    reason = "; ".join(parts).removeprefix(f"{pairing.draft} drafts: ")
-    return f"{pairing.target} on {pairing.backend}{draft}" + (f" ({reason})" if reason else "")
-
-
 def describe_placement(placement: Placement) -> str:
     """``6 of 7 layers on NVIDIA H200``, ``all layers on NVIDIA H200, the experts of 3 on the CPU``."""
     number = "all" if placement.layers == placement.of else f"{placement.layers} of {placement.of}"

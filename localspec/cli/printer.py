@@ -7,32 +7,17 @@ from collections.abc import Callable
 import msgspec
 
 from localspec.cli import output
-from localspec.config import load_config
-from localspec.errors import ExitCode, LocalspecError
-from localspec.models.library import find
+from localspec.errors import ExitCode
 from localspec.protocol.requests import Delta, Message, Result
 from localspec.wording import counted, shortened, stats_lines, untemplated
 
 ENDINGS = {
+    "context_full": "the answer was cut short: the context is full. Enlarge it: `localspec config set n_ctx "
+    "N`, with N up to the context in `localspec models show`.",
     "cancelled": "the answer was cut short: the daemon was stopped. Ask again; the next command starts it.",
     "deadline": "the answer was cut short: its deadline has passed. Ask for fewer tokens.",
 }
 """notes for endings that the text does not show"""
-
-
-def context_full(result: Result) -> str:
-    """A sentence that says how to enlarge the context, if the model was trained for more."""
-    full = "the answer was cut short: the context is full"
-    n_ctx = result.prompt_tokens + result.completion_tokens - 1  # the last token is not in the context
-    try:
-        trained = find(result.model, load_config().model_dirs).description.context
-    except LocalspecError:  # removed since, or its name stands for several
-        trained = None
-    if trained is None:
-        return f"{full} ({n_ctx:,} tokens)."
-    if trained <= n_ctx:
-        return f"{full}; this model has at most {trained:,} tokens of context."
-    return f"{full}. Enlarge it: `localspec config set n_ctx N`, with N up to {trained}."
 
 
 class Printer:
@@ -95,9 +80,7 @@ class Printer:
             output.note(f"localspec: {remark}.")
         if result.stats.untemplated:
             output.note(f"localspec: {untemplated(result.model)}. Use --raw, or a model with a template.")
-        if result.finish_reason == "context_full":
-            output.note(f"localspec: {context_full(result)}")
-        elif result.finish_reason in ENDINGS:
+        if result.finish_reason in ENDINGS:
             output.note(f"localspec: {ENDINGS[result.finish_reason]}")
         elif result.finish_reason == "length" and not result.completion_tokens:
             was = "was" if result.prompt_tokens == 1 else "were"

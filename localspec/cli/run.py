@@ -27,7 +27,7 @@ from localspec.models.library import is_here
 from localspec.protocol.messages import ChatSend
 from localspec.protocol.options import Options, check_value, parse_options
 from localspec.protocol.requests import ChatPrompt, Delta, FimPrompt, Message, Request, Result, TextPrompt
-from localspec.wording import pairing_line
+from localspec.wording import pairing_sentence
 
 if TYPE_CHECKING:
     from localspec.hub.choice import Choice
@@ -328,7 +328,7 @@ async def _kept(client: Client, how: RunFlags, options: Options, printer: Printe
         remark = f"session {session}"
     else:
         opened = await answer.show(client.open(system=how.system, once=True, options=options), printer)
-        session, remark = opened.session, f"{pairing_line(opened.pairing)}; session {opened.session}"
+        session, remark = opened.session, f"{pairing_sentence(opened.pairing)}; session {opened.session}"
     if how.stats and remark is not None:
         note(remark)
     try:

@@ -137,7 +137,7 @@ def test_a_loaded_model_is_called_as_the_list_calls_it(person: Cli, tmp_path: Pa
     path = home.file(FLAT / "jan-2b.gguf", home.writer.content(Toy("Jan")))
     person.environment["HOME"] = str(tmp_path)
     run = ("run", "--max-tokens", "2", "--stats", "-m", str(path), "hello")
-    assert "jan:2b on llama_cpp (" in person(*run).stderr
+    assert "jan:2b answers" in person(*run).stderr
     assert "model: jan:2b on llama_cpp" in person("daemon", "status").stdout
     assert "jan:2b is loaded on llama_cpp" in person("models", "load", "-m", "jan:2b").stdout
     assert json.loads(person("models", "show", "jan:2b", "--json").stdout)["model"]["loaded"]

@@ -11,9 +11,8 @@ import pexpect
 import pytest
 
 from localspec.cli.printer import Printer
-from localspec.protocol.messages import Pairing
 from localspec.protocol.requests import ProposerStats, Result, Stats
-from localspec.wording import pairing_line, stats_lines
+from localspec.wording import stats_lines
 from tests.toys import result_of
 from tests.waiting import DEADLINE_S
 
@@ -154,23 +153,3 @@ def test_events_beside_a_live_line_go_to_stdout(tmp_path: Path, *, to_file: bool
     events = [json.loads(line) for line in text.splitlines() if line]
     assert [event["event"] for event in events] == ["progress", "progress", "progress", "delta"]
     assert (b"reading the prompt 50%" in shown) == to_file
-
-
-@pytest.mark.parametrize(
-    ("draft", "reason", "seen"),
-    [
-        ("b", "the bundled pair", "a on toy, with the draft model b (the bundled pair)"),
-        (
-            "b",
-            "b drafts: same vocabulary, same family",
-            "a on toy, with the draft model b (same vocabulary, same family)",
-        ),
-        (
-            None,
-            "no draft model: none fits; lookup drafts",
-            "a on toy (no draft model: none fits; lookup drafts)",
-        ),
-    ],
-)
-def test_a_pairing_in_one_line(draft: str | None, reason: str, seen: str) -> None:
-    assert pairing_line(Pairing("a", draft, "auto", "toy", f"on toy, as requested; {reason}")) == seen
