@@ -12,11 +12,11 @@ from cyclopts.validators import Number
 
 from localspec.bench.run import Order, Results, measure
 from localspec.cli import local, output
-from localspec.cli.flags import PROPOSERS, SPECULATION, BackendName, DraftName, ModelName
+from localspec.cli.flags import PROPOSERS, SPECULATION, DraftName, ModelName
 from localspec.cli.output import examples
 from localspec.config import environment_options, load_config
 from localspec.errors import ExitCode, LocalspecError
-from localspec.protocol.options import AUTO, Options, ProposerName, check_value
+from localspec.protocol.options import AUTO, BackendName, Options, ProposerName, check_value
 
 BUSY = 0.05
 """difference of two plain answers from which the table warns of a busy machine"""

@@ -20,12 +20,18 @@ from localspec.config import (
     plain_key,
 )
 from localspec.errors import InvalidOptions
-from localspec.protocol.options import Options, ProposerName, check_value, meanings, parse_options
+from localspec.protocol.options import (
+    BackendName,
+    Options,
+    ProposerName,
+    check_value,
+    meanings,
+    parse_options,
+)
 from localspec.protocol.requests import EngineConfig
 
 ModelName = Annotated[str | None, Parameter(name=["--model", "-m"], completer=models)]
 DraftName = Annotated[str | None, Parameter(completer=drafts)]
-BackendName = Literal["auto", "llama_cpp", "mlx"]
 AsJson = Annotated[bool, Parameter(name="--json", help="Print one JSON object.")]
 
 MODEL = Group("Model", sort_key=1)

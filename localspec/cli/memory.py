@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from cyclopts import App, Parameter
 
@@ -19,9 +19,6 @@ from localspec.errors import ExitCode, InvalidOptions
 from localspec.memory import memory
 from localspec.protocol.messages import TableStats
 from localspec.wording import counted, size
-
-if TYPE_CHECKING:
-    pass
 
 SHOWN_SOURCES = 3
 app = App(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from cyclopts import App
 
 from localspec.cli import answer, listing, output
-from localspec.cli.flags import AsJson, BackendName, DraftName, ModelFlags, ModelName
+from localspec.cli.flags import AsJson, DraftName, ModelFlags, ModelName
 from localspec.cli.output import arguments, examples
 from localspec.cli.printer import Printer
 from localspec.config import load_config
@@ -15,7 +15,7 @@ from localspec.errors import DaemonUnavailable, ExitCode
 from localspec.models.index import read_disk
 from localspec.models.library import Sections, absolute
 from localspec.protocol.messages import LoadedModel, ModelList, ModelLoad
-from localspec.protocol.options import Options, check_value
+from localspec.protocol.options import BackendName, Options, check_value
 from localspec.wording import one_line, size
 
 if TYPE_CHECKING:

@@ -25,7 +25,7 @@ from localspec.models.catalogue import CATALOGUE
 from localspec.models.index import read_disk
 from localspec.models.library import is_here
 from localspec.models.machine import has_device_code
-from localspec.models.model import Format, has_mlx, place_of
+from localspec.models.model import has_mlx, place_of
 from localspec.models.pair import is_apple_silicon
 from localspec.wording import counted, one_line, printable, size
 
@@ -47,10 +47,6 @@ class PullFlags:
     yes: bool = False
     "Answer every question with yes."
     json: AsJson = False
-
-    @property
-    def format(self) -> Format | None:
-        return "mlx" if self.mlx else None
 
 
 NO_FLAGS = PullFlags()
@@ -89,7 +85,7 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
             )
         target = from_index(entry)
     else:
-        wanted = parse_name(repository)._replace(file=flags.file, format=flags.format)
+        wanted = parse_name(repository)._replace(file=flags.file, format="mlx" if flags.mlx else None)
         target = plan(wanted, memory_mb=memory_mb)
     target = obtain(target, fetch)
     small = _draft_for(target, flags)

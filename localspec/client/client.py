@@ -234,10 +234,6 @@ class Client:
         await self.request("events/subscribe", wire.Nothing)
         return subscription
 
-    async def memory_stats(self) -> tuple[wire.TableStats, ...]:
-        """The tables of the n-gram memory."""
-        return (await self.request("memory/stats", wire.MemoryStats)).tables
-
     async def forget(self, *, workspace: str | None = None, source: str | None = None) -> wire.Forgotten:
         """Forget a workspace, a source, a source in a workspace, or, without either, everything."""
         params = wire.MemoryForget(workspace=workspace, source=source)

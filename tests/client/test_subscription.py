@@ -8,6 +8,7 @@ import pytest
 
 from localspec.client import Client
 from localspec.client.wire import UNREAD, Subscription
+from localspec.protocol.messages import MemoryStats
 from localspec.protocol.requests import File, SessionEvent
 from tests.client.conftest import echo
 from tests.waiting import soon
@@ -43,8 +44,8 @@ async def test_the_memory_is_taught_shown_and_forgotten(home: Path, client: Clie
     texts = (File("/p/a.py", "def add(a, b):\n    return a + b\n" * 3),)
     primed = await client.prime(texts=texts, workspace="/p").result()
     assert (primed.files, primed.skipped) == (1, 0)
-    (table,) = await client.memory_stats()
+    (table,) = (await client.request("memory/stats", MemoryStats)).tables
     assert table.workspace == "/p" and set(table.sources) == {"file:/p/a.py"}
     forgotten = await client.forget(workspace="/p")
     assert (forgotten.forgotten, forgotten.unit) == (1, "tables")
-    assert await client.memory_stats() == ()
+    assert (await client.request("memory/stats", MemoryStats)).tables == ()

@@ -9,6 +9,7 @@ import pytest
 from lsprotocol import types
 
 from localspec.client import Client, connect
+from localspec.protocol.messages import MemoryStats
 from tests.lsp.editor import editing, texts
 
 pytestmark = pytest.mark.slow
@@ -33,7 +34,8 @@ async def test_an_answer_is_the_daemons_own(home: Path, tmp_path: Path) -> None:
 
 async def test_a_workspace_is_learned_and_forgotten(home: Path, tmp_path: Path) -> None:
     async def learned(client: Client) -> list[str | None]:
-        return [table.workspace for table in await client.memory_stats() if table.tokens]
+        tables = (await client.request("memory/stats", MemoryStats)).tables
+        return [table.workspace for table in tables if table.tokens]
 
     root = tmp_path.resolve()
     subprocess.run(("git", "init", "-q", str(root)), check=True)
