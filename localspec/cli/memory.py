@@ -39,8 +39,7 @@ def stats(*, as_json: AsJson = False) -> int:
 def _lines(table: TableStats) -> Iterator[str]:
     yield f"{table.workspace or 'user'} (vocabulary {table.vocab_fp})"
     used = f"{table.entries} of {table.capacity} n-grams ({table.occupancy:.0%})"
-    learnt = counted(table.tokens, "token") if table.tokens else "no tokens"
-    yield f"  {used}, {size(table.bytes)}, {learnt} learnt here"
+    yield f"  {used}, {size(table.bytes)}"
     if table.last_use is not None:
         yield f"  last learnt {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
     names = [f"{counted(count, 'n-gram')} from {name}" for name, count in table.sources.items()]

@@ -20,25 +20,14 @@ FIELDS = struct.Struct("<8sIIH")
 """magic, version, log2 of the number of entries, bytes of the workspace's path"""
 STATE_AT = 3072
 """offset of the state, which changes in place; before it: the fields and the path"""
-STATE = struct.Struct("<QQQ")
-COUNTERS_AT = STATE_AT + 8
-COUNTERS = struct.Struct("<QQ")
-"""the part of the state after the epoch"""
+NUMBER = struct.Struct("<Q")
+"""a field of the state: the epoch, chosen at random, anew when a source is forgotten, or :data:`FORGOTTEN`;
+then the number of entries inserted or seen again"""
+INSERTED_AT = STATE_AT + NUMBER.size
 PATH_AT = FIELDS.size
 PATH_ROOM = STATE_AT - PATH_AT
 FORGOTTEN = 0
 """the epoch of a table that processes must no longer use"""
-
-
-class State(NamedTuple):
-    """The fields that change during a table's life."""
-
-    epoch: int
-    """chosen at random, anew when a source is forgotten, or :data:`FORGOTTEN`"""
-    inserted: int = 0
-    """entries inserted or seen again"""
-    tokens: int = 0
-    """tokens learnt"""
 
 
 def choose_epoch() -> int:
@@ -57,11 +46,11 @@ class Header(NamedTuple):
     def file_bytes(self) -> int:
         return HEADER_BYTES + (ENTRY_BYTES << self.bits)
 
-    def pack(self, state: State) -> bytes:
-        """The whole page."""
+    def pack(self, epoch: int) -> bytes:
+        """The whole page of a table without entries."""
         path = plain(self.workspace).encode()[:PATH_ROOM]
         page = FIELDS.pack(MAGIC, VERSION, self.bits, len(path)) + path
-        return (page.ljust(STATE_AT, b"\0") + STATE.pack(*state)).ljust(HEADER_BYTES, b"\0")
+        return (page.ljust(STATE_AT, b"\0") + NUMBER.pack(epoch)).ljust(HEADER_BYTES, b"\0")
 
 
 def read_header(page: bytes, file_bytes: int) -> Header:

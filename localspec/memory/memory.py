@@ -19,7 +19,7 @@ import numpy as np
 from localspec.errors import LocalspecError
 from localspec.memory.hashing import ORDERS, hashes_of, rolled
 from localspec.memory.ngrams import Grams, Lesson, steps
-from localspec.memory.sources import Sources, apart, tag_of
+from localspec.memory.sources import apart, tag_of
 from localspec.memory.table import NgramTable
 from localspec.memory.table_files import USER, TableFiles, name_of
 from localspec.protocol.messages import TableStats
@@ -83,7 +83,7 @@ def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats | N
         return None
     if table is None:
         return None
-    tags_of_entries, state, header = table.tags(), table.state, table.header
+    tags_of_entries, header = table.tags(), table.header
     table.close()
     names = {tag_of(source): source for source in files.sources(name).names()}
     tags, counts = np.unique(tags_of_entries, return_counts=True)
@@ -96,7 +96,6 @@ def _table_stats(files: TableFiles, name: str, notice: Notice) -> TableStats | N
         capacity=1 << header.bits,
         entries=len(tags_of_entries),
         occupancy=len(tags_of_entries) / (1 << header.bits),
-        tokens=state.tokens,
         last_use=changed,
         sources=dict(sorted(by_source.items(), key=lambda item: -item[1])),
     )
@@ -155,7 +154,6 @@ class Memory:
         self._reported: set[str] = set()
         self._files = TableFiles(directory / vocab_fp, self._notice)
         self._tables: dict[str, NgramTable] = {}
-        self._sources: dict[str, Sources] = {}
         self._lessons: deque[tuple[Lesson, Moment]] = deque()
         self._waiting = 0
         self._steps: Iterator[None] = iter(())
@@ -273,8 +271,7 @@ class Memory:
             table = self._tables[moment.table] = yield from apart(make)
         if table is None or moment.epoch not in (None, table.epoch):
             return None
-        if lesson.source not in self._sources_of(moment.table):
-            yield from apart(partial(self._files.note, moment.table, lesson.source))
+        yield from apart(partial(self._files.note, moment.table, lesson.source))
         return table
 
     def _withhold(self, tokens: int) -> None:
@@ -287,11 +284,7 @@ class Memory:
     def _insert(self, table: NgramTable, grams: list[Grams], tag: int) -> None:
         for order, hashes, tokens in grams:
             table.insert(hashes, tokens, order, tag)
-        lengths = [len(each.tokens) for each in grams]
-        table.count(tokens=max(lengths), entries=sum(lengths))
-
-    def _sources_of(self, name: str) -> Sources:
-        return self._sources.setdefault(name, self._files.sources(name))
+        table.count(sum(len(each.tokens) for each in grams))
 
     def _opened(self, name: str) -> NgramTable | None:
         """The table of a name; None if there is none. Raises :data:`FAULTS`."""

@@ -19,7 +19,7 @@ from typing import TypeVar
 import msgspec
 
 from localspec.errors import InvalidOptions
-from localspec.home import plain, stamp_of, write_private
+from localspec.home import plain, write_private
 from localspec.process import surroundings
 
 LIST_S = 60.0
@@ -111,32 +111,21 @@ def tag_of(source: str) -> int:
 
 
 class Sources:
-    """A private file of one JSON string a line, which is read again only when it was replaced or has changed.
-    Changing it needs the lock of the folder."""
+    """A private file of one JSON string a line. Changing it needs the lock of the folder."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._stamp: object = None
-        self._names: dict[str, None] = {}
 
     def names(self) -> list[str]:
         """The names, oldest first, each once; malformed lines are left out."""
-        return list(self._read())
+        try:
+            names = map(_name, self._path.read_bytes().split(b"\n"))
+        except OSError:
+            return []
+        return list(dict.fromkeys(name for name in names if name is not None))
 
     def __contains__(self, name: str) -> bool:
-        return plain(name) in self._read()
-
-    def _read(self) -> dict[str, None]:
-        stamp = stamp_of(self._path)
-        try:
-            if stamp is None or stamp != self._stamp:
-                # At worst the stamp is older than the content: then the file is read once more.
-                lines = self._path.read_bytes().split(b"\n")
-                self._names = dict.fromkeys(name for line in lines if (name := _name(line)) is not None)
-                self._stamp = stamp
-        except OSError:
-            self._names, self._stamp = {}, None
-        return self._names
+        return plain(name) in self.names()
 
     def add(self, name: str) -> None:
         """Append the name if it is not there yet. Raises :class:`OSError`."""

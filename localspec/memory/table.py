@@ -22,15 +22,13 @@ import numpy as np
 from localspec.errors import MemoryCorrupt
 from localspec.memory.hashing import WORD, Words
 from localspec.memory.header import (
-    COUNTERS,
-    COUNTERS_AT,
     ENTRY_BYTES,
     FORGOTTEN,
     HEADER_BYTES,
-    STATE,
+    INSERTED_AT,
+    NUMBER,
     STATE_AT,
     Header,
-    State,
     choose_epoch,
     read_header,
 )
@@ -53,10 +51,9 @@ BYTE, TAG = 0xFF, 0xFFFF
 
 _bucket = struct.Struct(f"<{2 * BUCKET}Q").unpack_from
 _entry = struct.Struct("<QQ").pack_into
-_value = struct.Struct("<Q").unpack_from
+_value = NUMBER.unpack_from
 _tag_score_stamp = struct.Struct("<HBB").pack_into
 _score_stamp = struct.Struct("<BB").pack_into
-_epoch = struct.Struct("<Q")
 VALUE_AT, TAIL_AT, SCORE_BYTE_AT = 8, 12, 14
 
 
@@ -96,12 +93,8 @@ class NgramTable:
 
     @property
     def epoch(self) -> int:
-        found: int = _epoch.unpack_from(self._map, STATE_AT)[0]
+        found: int = _value(self._map, STATE_AT)[0]
         return found
-
-    @property
-    def state(self) -> State:
-        return State._make(STATE.unpack_from(self._map, STATE_AT))
 
     @property
     def is_forgotten(self) -> bool:
@@ -173,12 +166,9 @@ class NgramTable:
             else:
                 _entry(mapped, offset + ENTRY_BYTES * _weakest(words, clock), check, low | fresh)
 
-    def count(self, tokens: int, entries: int) -> None:
-        """Add to the counters of what was learnt; concurrent counts of two processes may be lost."""
-        state = self.state
-        # The epoch is not written: another process may be setting it.
-        inserted, learnt = state.inserted + entries & WORD, state.tokens + tokens & WORD
-        COUNTERS.pack_into(self._map, COUNTERS_AT, inserted, learnt)
+    def count(self, entries: int) -> None:
+        """Add to the number of entries inserted; concurrent counts of two processes may be lost."""
+        NUMBER.pack_into(self._map, INSERTED_AT, _value(self._map, INSERTED_AT)[0] + entries & WORD)
 
     def tags(self) -> Words:
         """The sources of all entries with a score above 0."""
@@ -188,12 +178,12 @@ class NgramTable:
 
     def renew(self) -> None:
         """Have no process insert what waits to be learnt."""
-        _epoch.pack_into(self._map, STATE_AT, choose_epoch())
+        NUMBER.pack_into(self._map, STATE_AT, choose_epoch())
 
     def forget_all(self) -> None:
         """Make every process leave the table, then overwrite it."""
-        _epoch.pack_into(self._map, STATE_AT, FORGOTTEN)
-        COUNTERS.pack_into(self._map, COUNTERS_AT, 0, 0)
+        NUMBER.pack_into(self._map, STATE_AT, FORGOTTEN)
+        NUMBER.pack_into(self._map, INSERTED_AT, 0)
         self._words()[:] = 0
         self._map.flush()
 
@@ -216,7 +206,7 @@ class NgramTable:
     @property
     def _clock(self) -> int:
         """The times that half the table's size was inserted: the unit of age."""
-        inserted: int = _value(self._map, COUNTERS_AT)[0]
+        inserted: int = _value(self._map, INSERTED_AT)[0]
         return inserted >> self.header.bits - 1
 
     def _words(self) -> Words:

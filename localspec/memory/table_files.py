@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, NewerFormat, StorageError
 from localspec.home import plain, private_dir
-from localspec.memory.header import Header, State, choose_epoch
+from localspec.memory.header import Header, choose_epoch
 from localspec.memory.sources import Sources, tag_of
 from localspec.memory.table import NgramTable
 from localspec.wording import size
@@ -195,7 +195,7 @@ class TableFiles:
                 else:
                     file.write(bytes(header.file_bytes))
                     file.seek(0)
-                file.write(header.pack(State(choose_epoch())))
+                file.write(header.pack(choose_epoch()))
                 file.flush()
                 os.fsync(fd)
             os.replace(scratch, path)

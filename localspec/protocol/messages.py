@@ -522,8 +522,6 @@ class TableStats(msgspec.Struct, frozen=True, kw_only=True):
     """most entries"""
     entries: int
     occupancy: float
-    tokens: int
-    """tokens learnt since it was made; a text learnt twice counts twice"""
     last_use: float | None = None
     """the last change of its file, in seconds since 1970"""
     sources: dict[str, int] = {}

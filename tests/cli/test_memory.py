@@ -178,12 +178,12 @@ def test_ctrl_c_keeps_what_was_learned(cli: Cli, tmp_path: Path) -> None:
         stderr=subprocess.PIPE,
     )
     memory = cli.home / "data" / "memory"
-    until_sync(lambda: any(table.tokens for table in stats(memory, print)), "something was learned")
+    until_sync(lambda: any(table.entries for table in stats(memory, print)), "something was learned")
     os.kill(process.pid, signal.SIGINT)
     output, errors = process.communicate(timeout=DEADLINE_S)
     assert process.returncode == 130 and not output and b"Traceback" not in errors
     (table,) = tables(cli)
-    assert int(str(table["tokens"])) > 0
+    assert int(str(table["entries"])) > 0
 
 
 def test_no_workspace_is_not_the_one_at_hand(cli: Cli, repo: Path) -> None:

@@ -12,6 +12,8 @@ from localspec.engine import idle
 from localspec.engine.account import Account
 from localspec.engine.engine import Engine
 from localspec.engine.learning import KnownPair, Learning
+from localspec.memory.hashing import ORDERS
+from localspec.memory.header import INSERTED_AT, NUMBER
 from localspec.memory.memory import Memory
 from localspec.models.machine import processor_name
 from localspec.models.model import model_at
@@ -148,17 +150,23 @@ def test_what_a_request_said_is_remembered_for_the_next(tmp_path: Path) -> None:
     again.close()
 
 
+def tokens_in(memory: Memory) -> int:
+    """Tokens that the user-wide table has learnt, each with an n-gram of every order."""
+    inserted: int = sum(NUMBER.unpack_from(table._map, INSERTED_AT)[0] for table in memory.tables(None))
+    return inserted // len(ORDERS)
+
+
 def learnt_of(folder: Path, *texts: str) -> int:
     """Tokens that an engine learns of a chat's newest turn; all ``texts`` but the last have answers."""
     target = ToyBackend(small_markov(3))
     memory = Memory(folder, "toy", target.vocabulary.piece)
     engine = Engine(target, learning=Learning(target, memory=memory))
-    before = sum(table.state.tokens for table in memory.tables(None))
+    before = tokens_in(memory)
     turns = [each for text in texts for each in (Message("user", text), Message("assistant", "yes"))]
     options, prompt = Options(temperature=0.0, max_tokens=20), ChatPrompt(tuple(turns[:-1]))
     run_all(engine, [engine.submit(Request(prompt=prompt, options=options, source="chat:1"))])
     rested(engine)
-    learnt = sum(table.state.tokens for table in memory.tables(None)) - before
+    learnt = tokens_in(memory) - before
     engine.close()
     return learnt
 

@@ -35,7 +35,7 @@ async def test_an_answer_is_the_daemons_own(home: Path, tmp_path: Path) -> None:
 async def test_a_workspace_is_learned_and_forgotten(home: Path, tmp_path: Path) -> None:
     async def learned(client: Client) -> list[str | None]:
         tables = (await client.request("memory/stats", MemoryStats)).tables
-        return [table.workspace for table in tables if table.tokens]
+        return [table.workspace for table in tables if table.entries]
 
     root = tmp_path.resolve()
     subprocess.run(("git", "init", "-q", str(root)), check=True)

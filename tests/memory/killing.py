@@ -49,7 +49,7 @@ def write(table: NgramTable, rng: random.Random) -> None:
     some = rng.sample(UNIVERSE, 20)
     tokens = [right(value)[rng.randrange(2)] for value in some]
     table.insert(words(some), words(tokens), 3, rng.randrange(1, 20))
-    table.count(tokens=20, entries=20)
+    table.count(20)
     found = table.find(some[:1])
     if found is not None:
         table.credit(found.slot, found.token, accepted=rng.random() < 0.5)

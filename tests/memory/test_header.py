@@ -8,40 +8,37 @@ from hypothesis import strategies as st
 
 from localspec.errors import MemoryCorrupt
 from localspec.memory.header import (
-    COUNTERS,
-    COUNTERS_AT,
     ENTRY_BYTES,
     HEADER_BYTES,
+    INSERTED_AT,
     MAX_BITS,
     MIN_BITS,
+    NUMBER,
     PATH_AT,
     PATH_ROOM,
-    STATE,
     STATE_AT,
     VERSION,
     Header,
-    State,
     read_header,
 )
 
 HEADER = Header(6, "/home/me/Straße \\xff")
-STATE_THEN = State(epoch=2**64 - 1, inserted=2**40, tokens=2**41)
+EPOCH = 2**64 - 1
 
 
 def damaged(at: int, value: bytes) -> bytes:
-    page = bytearray(HEADER.pack(STATE_THEN))
+    page = bytearray(HEADER.pack(EPOCH))
     page[at : at + len(value)] = value
     return bytes(page)
 
 
 def test_a_page_is_read_as_it_was_written() -> None:
-    page = HEADER.pack(STATE_THEN)
+    page = HEADER.pack(EPOCH)
     assert len(page) == HEADER_BYTES
     assert read_header(page, HEADER.file_bytes) == HEADER
-    assert STATE.unpack_from(page, STATE_AT) == tuple(STATE_THEN)
-    # Processes that share a file write the counters without the epoch.
-    assert COUNTERS.unpack_from(page, COUNTERS_AT) == tuple(STATE_THEN[1:])
-    assert COUNTERS_AT + COUNTERS.size <= HEADER_BYTES
+    assert NUMBER.unpack_from(page, STATE_AT) == (EPOCH,)
+    # Processes that share a file write the counter without the epoch.
+    assert NUMBER.unpack_from(page, INSERTED_AT) == (0,)
 
 
 def test_what_changes_in_place_is_no_damage() -> None:
@@ -53,7 +50,7 @@ def test_what_changes_in_place_is_no_damage() -> None:
     ("page", "sentence"),
     [
         (b"", "too short"),
-        (HEADER.pack(STATE_THEN)[:-1], "too short"),
+        (HEADER.pack(EPOCH)[:-1], "too short"),
         (bytes(HEADER_BYTES), "not an n-gram table"),
         (damaged(0, b"GGUF"), "not an n-gram table"),
         (damaged(8, bytes([VERSION + 1])), f"version {VERSION + 1}, not {VERSION}"),
@@ -69,7 +66,7 @@ def test_the_first_thing_that_is_wrong_is_named(page: bytes, sentence: str) -> N
 def test_a_file_of_another_size_is_no_table(more: int) -> None:
     """Mapped, what is missing would end the process."""
     with pytest.raises(MemoryCorrupt, match="size"):
-        read_header(HEADER.pack(STATE_THEN), HEADER.file_bytes + more)
+        read_header(HEADER.pack(EPOCH), HEADER.file_bytes + more)
 
 
 @pytest.mark.parametrize("bits", [0, MIN_BITS - 1, MAX_BITS + 1, 40])
@@ -77,21 +74,21 @@ def test_a_size_that_no_table_has(bits: int) -> None:
     """Though the file agrees with it."""
     header = HEADER._replace(bits=bits)
     with pytest.raises(MemoryCorrupt, match="size"):
-        read_header(header.pack(STATE_THEN), header.file_bytes)
+        read_header(header.pack(EPOCH), header.file_bytes)
 
 
 @pytest.mark.parametrize("length", [0, PATH_ROOM - 1, PATH_ROOM, PATH_ROOM + 1, 3 * PATH_ROOM])
 def test_a_path_is_cut_to_its_room(length: int) -> None:
     header = HEADER._replace(workspace="x" * length)
-    page = header.pack(STATE_THEN)
+    page = header.pack(EPOCH)
     assert len(page) == HEADER_BYTES
     assert read_header(page, header.file_bytes).workspace == "x" * min(length, PATH_ROOM)
-    assert STATE.unpack_from(page, STATE_AT) == tuple(STATE_THEN)
+    assert NUMBER.unpack_from(page, STATE_AT) == (EPOCH,)
 
 
 def test_a_path_that_is_cut_inside_a_character_is_still_a_path() -> None:
     header = HEADER._replace(workspace="x" + "ß" * PATH_ROOM)
-    found = read_header(header.pack(STATE_THEN), header.file_bytes).workspace
+    found = read_header(header.pack(EPOCH), header.file_bytes).workspace
     assert found.startswith("xßß") and found.encode()
 
 

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from localspec.memory.sources import Sources, tag_of
 
 
@@ -37,18 +35,6 @@ def test_names_that_are_no_unicode_are_spelled_out(tmp_path: Path) -> None:
     assert tag_of("file:\udcff") == tag_of(sources.names()[0]) and tag_of("\ud800")
     sources.remove("file:\udcff")
     assert sources.names() == []
-
-
-def test_names_are_read_again_only_when_the_file_has_changed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    sources, other = Sources(tmp_path / "s"), Sources(tmp_path / "s")
-    sources.add("one")
-    other.add("two")
-    assert sources.names() == ["one", "two"]
-    monkeypatch.setattr(Path, "read_bytes", lambda path: pytest.fail("read again"))
-    sources.add("one")
-    assert "two" in sources and sources.names() == ["one", "two"]
 
 
 def test_tags_fit_their_bits_and_tell_sources_apart() -> None:

@@ -68,7 +68,7 @@ def test_the_continuation_of_the_highest_score_is_offered_then_the_newest(table:
     table.credit(found.slot, 11, accepted=False)
     found = table.find([99])
     assert found is not None and (found.token, found.score) == (10, FRESH_SCORE)
-    table.count(tokens=0, entries=1 << 12)  # half the size: the clock ticks
+    table.count(1 << 12)  # half the size: the clock ticks
     teach_one(table, 99, 12)
     found = table.find([99])
     assert found is not None and found.token == 12
@@ -138,8 +138,8 @@ def test_scores_halve_with_every_tick_when_room_is_needed(table: NgramTable) -> 
     assert slot is not None
     for _ in range(3):
         table.credit(slot.slot, 1, accepted=True)
-    table.count(tokens=0, entries=1 << 12)
-    table.count(tokens=0, entries=1 << 12)
+    table.count(1 << 12)
+    table.count(1 << 12)
     for value in (two, three, four, five):
         teach_one(table, value, 1)
     # 6 halved twice is less than 3.

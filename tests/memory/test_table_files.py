@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from localspec.errors import NewerFormat, StorageError
-from localspec.memory.header import HEADER_BYTES, STATE, STATE_AT, VERSION
+from localspec.memory.header import HEADER_BYTES, INSERTED_AT, NUMBER, VERSION
 from localspec.memory.sources import tag_of
 from localspec.memory.table_files import TableFiles, name_of
 from tests.memory.tables import FP, files_in, python, table_in, words
@@ -217,13 +217,13 @@ def test_a_newer_versions_file_is_left_for_it(tmp_path: Path) -> None:
     assert not table.path.exists()
 
 
-def test_absurd_counters_are_counted_on(tmp_path: Path) -> None:
-    """No checksum covers them."""
+def test_an_absurd_counter_is_counted_on(tmp_path: Path) -> None:
+    """No checksum covers it."""
     table = table_in(tmp_path)
     top = 2**64 - 1
-    STATE.pack_into(table._map, STATE_AT, 1, top, top)
-    table.count(tokens=3, entries=5)
-    assert (table.state.inserted, table.state.tokens) == (4, 2)
+    NUMBER.pack_into(table._map, INSERTED_AT, top)
+    table.count(5)
+    assert NUMBER.unpack_from(table._map, INSERTED_AT) == (4,)
 
 
 def test_a_path_that_is_no_unicode_has_one_name(tmp_path: Path) -> None:
