@@ -194,13 +194,11 @@ def size_of(model: Model, config: EngineConfig) -> Size:
 def size_of_header(header: GgufHeader, config: EngineConfig) -> Size:
     """The size of a GGUF model."""
     heads = value_of(header, "attention.head_count")
-    of_cells = heads
-    if f"{header.architecture}.attention.head_count_kv" in header.metadata:
-        of_cells = value_of(header, "attention.head_count_kv")  # a list differs by layer: nothing is known
+    by_layer = header.of_architecture("attention.head_count_kv")
+    of_cells = heads if by_layer is None else value_of(header, "attention.head_count_kv")
     width = value_of(header, "attention.key_length") or value_of(header, "embedding_length") // max(1, heads)
     state = _state_bytes(header)
-    by_layer = header.of_architecture("attention.head_count_kv")
-    if state and isinstance(by_layer, tuple):  # a hybrid: some layers have no KV entries
+    if isinstance(by_layer, tuple):  # such as a hybrid's: some layers have no KV entries
         keys = sum(number for number in by_layer if type(number) is int and 0 < number <= MOST)
     elif state:
         keys = of_cells * sum(tensor.name.endswith(".attn_k.weight") for tensor in header.tensors)

@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.backends.llama_cpp.native import kv_bytes_per_token
 from localspec.engine.load import load, load_engine
 from localspec.errors import ModelTooLarge
 from localspec.models.directory import ModelDirectory
@@ -36,7 +35,10 @@ def test_what_the_bundled_pair_needs_is_what_llama_cpp_takes() -> None:
     with load(n_ctx=256, parallel=1) as engine:
         assert isinstance(engine.target, LlamaCppBackend)
         assert engine.target.capabilities.n_ctx == 256
-        assert needs.cells == 256 * kv_bytes_per_token(engine.target._lib_model, SMALL)
+        model = engine.target._lib_model
+        width = lib.llama_model_n_embd(model) // lib.llama_model_n_head(model)
+        numbers = 2 * width * lib.llama_model_n_head_kv(model) * lib.llama_model_n_layer(model)
+        assert needs.cells == 256 * 2 * numbers
     assert needs.draft > DRAFT.stat().st_size
     assert needs.overhead > PROCESS
     assert needs.total == needs.weights + needs.cells + needs.draft + needs.overhead
@@ -125,7 +127,7 @@ def test_what_a_header_does_not_tell_counts_as_nothing(tmp_path: Path) -> None:
     assert cells(*SHAPE) == 256 * 2 * 2 * 64 * 3
     assert cells(*SHAPE, uint32("llama.attention.head_count_kv", 2)) == 256 * 2 * 2 * 32 * 3
     assert cells(*SHAPE, uint32("llama.attention.key_length", 32)) == 256 * 2 * 2 * 128 * 3
-    assert cells(*SHAPE, ints("llama.attention.head_count_kv", [0, 2, 0])) == 0
+    assert cells(*SHAPE, ints("llama.attention.head_count_kv", [0, 2, 0])) == 256 * 2 * 2 * 16 * 2
     assert cells(*SHAPE, string("llama.attention.head_count_kv", "many")) == 0
 
 

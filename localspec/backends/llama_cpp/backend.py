@@ -39,6 +39,7 @@ from localspec.backends.llama_cpp.native import CPU, GPU, backends_of, described
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.errors import EngineBusy, EngineError, LocalspecError, ModelInvalid
 from localspec.models.division import rest_of, share_of
+from localspec.models.fit import CellBytes, choose_sizes
 from localspec.models.gguf import GgufHeader
 from localspec.models.machine import free_memory
 from localspec.models.model import Model, problem_of_file
@@ -527,7 +528,10 @@ class LlamaCppBackend:
         )
         placed = replace(config, gpu_layers=native.gpu_layers(config))
         size = share_of(model, config) if config.rpc else rest_of(model, placed)
-        n_ctx, n_sequences = native.sizes(self._lib_model, config, size)
+        taken = CellBytes(int(size.cell), size.state)
+        trained = lib.llama_model_n_ctx_train(self._lib_model) or None
+        asked = replace(config, parallel=1) if size.single else config
+        n_ctx, n_sequences = choose_sizes(trained, taken, asked, lib.llama_model_size(self._lib_model))
         states = 0 if self._drafts else states_kept(size.state, n_sequences, free_memory())
         self._context = native.new_context(
             self._lib_model, config, n_ctx=n_ctx, n_sequences=n_sequences, states=states
@@ -552,7 +556,7 @@ class LlamaCppBackend:
         offloaded = offloaded_bytes(self._context, header, config)
         self.capabilities = Capabilities(
             n_ctx=n_ctx,
-            trained_ctx=native.trained_context(self._lib_model),
+            trained_ctx=trained,
             max_sequences=n_sequences,
             max_batch=max_batch,
             saves=True,

@@ -19,14 +19,12 @@ from typing import Any, NamedTuple
 
 import llama_cpp
 import llama_cpp.llama_cpp as lib
-import msgspec
 import psutil
 
 from localspec.errors import ModelInvalid, OutOfMemory
-from localspec.models.fit import CellBytes, choose_sizes
 from localspec.models.gguf import GgufHeader
 from localspec.models.machine import build_for
-from localspec.models.needs import Size, widest_forward, widest_round
+from localspec.models.needs import widest_forward, widest_round
 from localspec.process import delayed
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import MB
@@ -82,27 +80,24 @@ def exported(name: str, result: Any, *arguments: Any) -> Any:
 
 
 def devices_of(context: Any) -> list[Device]:
-    """Return the devices that a context may use, in its order.
-
-    Raises AttributeError where the library does not export the functions needed.
-    """
+    """Return the devices that a context may use, in its order, or this machine's GPUs where the library does
+    not list them."""
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
     name_of = exported("ggml_backend_dev_name", text, pointer)
     description_of = exported("ggml_backend_dev_description", text, pointer)
-    return [
-        Device(
-            KINDS.get(each.kind, "device"),
-            f"{name_of(each.device).decode('utf-8', 'replace')} "
-            f"{description_of(each.device).decode('utf-8', 'replace')}",
-        )
-        for each in backends_of(context)
-    ]
+    try:
+        found = backends_of(context)
+    except AttributeError:
+        return [*list_gpus().values()]
+    texts = (b"%s %s" % (name_of(each.device), description_of(each.device)) for each in found)
+    names = [text.decode("utf-8", "replace") for text in texts]
+    return [Device(KINDS.get(each.kind, "device"), name) for each, name in zip(found, names, strict=True)]
 
 
 def described(context: Any, *, layers: int, layers_on_gpu: int) -> str:
     """The devices and the library's build, for a model's description: measurements on one do not hold for
     another. A model whose layers are all on a GPU is marked with :data:`GPU`."""
-    others = [device.name for device in _known_devices(context) if device.kind != "cpu"]
+    others = [device.name for device in devices_of(context) if device.kind != "cpu"]
     on = ", ".join(others) or "cpu"
     if others and layers_on_gpu >= layers:
         on = f"{on} {GPU}"
@@ -111,16 +106,8 @@ def described(context: Any, *, layers: int, layers_on_gpu: int) -> str:
 
 def offloaded_bytes(context: Any, header: GgufHeader, config: EngineConfig) -> int:
     """Return the bytes of weights in the memory of GPUs, 0 where no device of the context is one."""
-    is_gpu = any(device.kind in GPUS for device in _known_devices(context))
+    is_gpu = any(device.kind in GPUS for device in devices_of(context))
     return header.bytes_of_last(gpu_layers(config), config.cpu_experts) if is_gpu else 0
-
-
-def _known_devices(context: Any) -> list[Device]:
-    """Return the devices of a context, or what the library supports where it does not list them."""
-    try:
-        return devices_of(context)
-    except AttributeError:
-        return [*list_gpus().values()]
 
 
 def free_bytes(config: EngineConfig) -> int | None:
@@ -151,16 +138,13 @@ def gpus() -> list[int]:
 
 
 def list_gpus() -> dict[int, Device]:
-    """Return this machine's GPUs, also integrated ones, by address; none where the library lists none."""
+    """Return this machine's GPUs, also integrated ones, by address."""
     initialise()
     pointer, number, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
-    try:
-        device_at = exported("ggml_backend_dev_get", pointer, number)
-        type_of = exported("ggml_backend_dev_type", ctypes.c_int, pointer)
-        name_of = exported("ggml_backend_dev_description", text, pointer)
-        devices = [device_at(i) for i in range(exported("ggml_backend_dev_count", number)())]
-    except AttributeError:
-        return {}
+    device_at = exported("ggml_backend_dev_get", pointer, number)
+    type_of = exported("ggml_backend_dev_type", ctypes.c_int, pointer)
+    name_of = exported("ggml_backend_dev_description", text, pointer)
+    devices = [device_at(i) for i in range(exported("ggml_backend_dev_count", number)())]
     found = {
         each: Device(KINDS.get(type_of(each), ""), name_of(each).decode("utf-8", "replace"))
         for each in devices
@@ -179,7 +163,6 @@ def build() -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:8]
 
 
-F16_BYTES, Q8_0_BYTES, Q4_0_BYTES = 2.0, 34 / 32, 18 / 32
 SMALL_MODEL = 32 * 1024 * 1024
 """bytes of weights"""
 ALL_LAYERS = 999
@@ -347,30 +330,6 @@ def load_vocabulary(path: str) -> Any:
     if not model:
         raise ModelInvalid(f"llama.cpp cannot load {path}: {last_error('no reason given')}")
     return model
-
-
-def kv_bytes_per_token(model: Any, config: EngineConfig) -> int:
-    """An estimate of one cell's bytes: K and V of every layer, as F16 or in ``kv_bits``."""
-    heads = max(1, lib.llama_model_n_head(model))
-    width = lib.llama_model_n_embd(model) // heads * max(1, lib.llama_model_n_head_kv(model))
-    number = {8: Q8_0_BYTES, 4: Q4_0_BYTES}.get(config.kv_bits, F16_BYTES)
-    return int(2 * number * width * lib.llama_model_n_layer(model))
-
-
-def sizes(model: Any, config: EngineConfig, size: Size | None = None) -> tuple[int, int]:
-    """See :func:`choose_sizes`; ``size`` comes from the header, from which the memory is planned."""
-    if size is not None and size.single:
-        config = msgspec.structs.replace(config, parallel=1)
-    if size is not None and (size.cell or size.state or gpu_layers(config)):
-        taken = CellBytes(int(size.cell), size.state)
-    else:
-        taken = CellBytes(kv_bytes_per_token(model, config))
-    return choose_sizes(trained_context(model), taken, config, lib.llama_model_size(model))
-
-
-def trained_context(model: Any) -> int | None:
-    """Tokens of context that the model was trained for; None if its file has no number."""
-    return lib.llama_model_n_ctx_train(model) or None
 
 
 def is_recurrent(model: Any) -> bool:
