@@ -18,7 +18,7 @@ from localspec.models.model import Model
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import CHECKED, digest_of, free_port
-from localspec.ranks.frames import Close, Find, Fork, Forward, Found, Mark, Open, Ready, Start, Truncate
+from localspec.ranks.frames import Change, Find, Forward, Found, Ready, Start
 from localspec.ranks.nodes import LOCAL, greet
 from localspec.ranks.peer import GREETING_S, Lost, Peer
 
@@ -121,7 +121,7 @@ class Ranks:
 
     def open(self) -> int:
         sequence = self._inner.open()
-        self._tell(Open(sequence))
+        self._tell(Change("open", [], sequence))
         return sequence
 
     def forward(self, batch: Sequence[Span]) -> Logits:
@@ -167,16 +167,16 @@ class Ranks:
 
     def truncate(self, sequence: int, length: int) -> int:
         kept = self._inner.truncate(sequence, length)
-        self._tell(Truncate(sequence, kept))
+        self._tell(Change("truncate", [sequence, kept], kept))
         return kept
 
     def mark(self, sequence: int) -> None:
         self._inner.mark(sequence)
-        self._tell(Mark(sequence))
+        self._tell(Change("mark", [sequence]))
 
     def fork(self, sequence: int, length: int) -> int:
         copy = self._inner.fork(sequence, length)
-        self._tell(Fork(sequence, self._inner.length(copy), copy))
+        self._tell(Change("fork", [sequence, self._inner.length(copy)], copy))
         return copy
 
     def preempt(self, on: bool) -> None:
@@ -190,7 +190,7 @@ class Ranks:
 
     def close(self, sequence: int) -> None:
         self._inner.close(sequence)
-        self._tell(Close(sequence))
+        self._tell(Change("close", [sequence]))
 
     def length(self, sequence: int) -> int:
         return self._inner.length(sequence)

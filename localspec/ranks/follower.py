@@ -24,22 +24,17 @@ from localspec.models.model import Model
 from localspec.models.needs import size_of
 from localspec.ranks import frames
 from localspec.ranks.frames import (
-    Close,
+    Change,
     Find,
-    Fork,
     Forward,
     Found,
     Frame,
     Hello,
-    Mark,
-    Open,
     Ping,
-    Pong,
     Prove,
     Ready,
     Refused,
     Start,
-    Truncate,
 )
 from localspec.ranks.nodes import TOKEN
 from localspec.ranks.peer import GREETING_S, Peer
@@ -102,7 +97,7 @@ def follow(peer: Peer, own: str, first: str, token: str) -> None:
     peer.send(Hello(frames.PROTOCOL, frames.versions(), nonce))
     frames.check_proof(peer.expect(Prove).proof, token, nonce)
     while isinstance(find := peer.receive(GREETING_S), Ping):
-        peer.send(Pong())
+        peer.send(Ping())
     if not isinstance(find, Find):
         raise EngineError(f"internal error: the first rank sent {type(find).__name__}")
     model = found_model(find)
@@ -151,22 +146,16 @@ def replay(backend: Backend, frame: Frame, peer: Peer) -> None:
             choices = backend.forward(frame.spans).argmax()
             if frame.number % CHECKED == 0:
                 peer.send(frames.Choices(frame.number, digest_of(choices)))
-        case Open():
-            same(frame, backend.open(), frame.sequence)
-        case Truncate():
-            same(frame, backend.truncate(frame.sequence, frame.length), frame.length)
-        case Mark():
-            backend.mark(frame.sequence)
-        case Fork():
-            same(frame, backend.fork(frame.sequence, frame.length), frame.copy)
-            same(frame, backend.length(frame.copy), frame.length)
-        case Close():
-            backend.close(frame.sequence)
+        case Change(method=method, arguments=arguments):
+            own = getattr(backend, method)(*arguments)
+            same(frame, own, frame.result)
+            if method == "fork":
+                same(frame, backend.length(own), arguments[1])
         case _:
             raise EngineError(f"internal error: the first rank sent {type(frame).__name__}")
 
 
-def same(frame: Frame, own: int, first: int) -> None:
+def same(frame: Frame, own: int | None, first: int | None) -> None:
     """Raise :class:`EngineError` if two ranks have different results of a call."""
     if own != first:
         raise EngineError(f"the ranks disagree: {frame} gave {own} on a node, {first} on the first machine")

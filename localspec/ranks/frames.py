@@ -11,7 +11,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 from importlib import metadata
-from typing import BinaryIO, cast
+from typing import BinaryIO, Literal, cast
 
 import msgspec
 
@@ -22,7 +22,7 @@ from localspec.models.directory import CONFIG, ModelDirectory
 from localspec.protocol.frames import read_frame
 from localspec.protocol.requests import EngineConfig
 
-PROTOCOL = 1
+PROTOCOL = 2
 MAX_FRAME = 1 << 20
 """bytes of a frame: a forward of 200,000 tokens; more are damage, or come without a token"""
 SAMPLES = 16
@@ -84,11 +84,7 @@ class Beat(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Ping(msgspec.Struct, frozen=True, array_like=True, tag=15):
-    """The receiver answers with :class:`Pong`."""
-
-
-class Pong(msgspec.Struct, frozen=True, array_like=True, tag=16):
-    pass
+    """The receiver answers with another one."""
 
 
 class Choices(msgspec.Struct, frozen=True, array_like=True, tag=7):
@@ -98,10 +94,6 @@ class Choices(msgspec.Struct, frozen=True, array_like=True, tag=7):
     digest: int
 
 
-class Open(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    sequence: int
-
-
 class Forward(msgspec.Struct, frozen=True, array_like=True, tag=9):
     """``number`` counts forwards from 1."""
 
@@ -109,23 +101,12 @@ class Forward(msgspec.Struct, frozen=True, array_like=True, tag=9):
     spans: list[Span]
 
 
-class Truncate(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    sequence: int
-    length: int
+class Change(msgspec.Struct, frozen=True, array_like=True, tag=8):
+    """Another call of the backend, and its result on the first rank."""
 
-
-class Mark(msgspec.Struct, frozen=True, array_like=True, tag=11):
-    sequence: int
-
-
-class Fork(msgspec.Struct, frozen=True, array_like=True, tag=12):
-    sequence: int
-    length: int
-    copy: int
-
-
-class Close(msgspec.Struct, frozen=True, array_like=True, tag=13):
-    sequence: int
+    method: Literal["open", "truncate", "mark", "fork", "close"]
+    arguments: list[int]
+    result: int | None = None
 
 
 class Refused(msgspec.Struct, frozen=True, array_like=True, tag=14):
@@ -134,8 +115,8 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=14):
     error: dict[str, str]
 
 
-Call = Open | Forward | Truncate | Mark | Fork | Close
-Frame = Hello | Prove | Find | Found | Start | Ready | Beat | Ping | Pong | Choices | Call | Refused
+Call = Forward | Change
+Frame = Hello | Prove | Find | Found | Start | Ready | Beat | Ping | Choices | Call | Refused
 _decoder = msgspec.msgpack.Decoder(Frame)
 
 

@@ -16,7 +16,7 @@ from typing import BinaryIO, TypeVar
 from localspec.errors import LocalspecError, NodeLost, from_dict
 from localspec.protocol.frames import encode_frame
 from localspec.ranks import frames
-from localspec.ranks.frames import Beat, Choices, Frame, Ping, Pong, Refused
+from localspec.ranks.frames import Beat, Choices, Frame, Ping, Refused
 
 PERIOD_S = 1.0
 SILENT_S = 5.0
@@ -114,7 +114,7 @@ class Peer:
         for _ in range(PINGS):
             started = time.perf_counter()
             self.send(Ping())
-            self.expect(Pong)
+            self.expect(Ping)
             seconds.append(time.perf_counter() - started)
         return min(seconds)
 

@@ -26,7 +26,7 @@ from localspec.protocol.frames import HEADER, encode_frame
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import addresses, check_room, follow
-from localspec.ranks.frames import Beat, Find, Forward, Frame, Hello, Open, Ping, Prove, Refused, Truncate
+from localspec.ranks.frames import Beat, Change, Find, Forward, Frame, Hello, Ping, Prove, Refused
 from localspec.ranks.nodes import greet
 from localspec.ranks.peer import PERIOD_S, SILENT_S, Peer, Silence
 from tests.waiting import DEADLINE_S
@@ -44,7 +44,12 @@ class Ended(io.BytesIO):
 
 @pytest.mark.parametrize(
     "frame",
-    [Open(3), Truncate(1, 20), Forward(2, [SPAN]), Find("a", "/b", EngineConfig(n_ctx=64), 2)],
+    [
+        Change("open", [], 3),
+        Change("truncate", [1, 20], 20),
+        Forward(2, [SPAN]),
+        Find("a", "/b", EngineConfig(n_ctx=64), 2),
+    ],
 )
 def test_a_frame_is_read_as_it_was_sent(frame: Frame) -> None:
     assert frames.read(io.BytesIO(encode_frame(frame))) == frame
@@ -56,7 +61,7 @@ def test_a_forward_of_one_token_takes_few_bytes() -> None:
 
 @pytest.mark.parametrize("cut", [0, 3, 5])
 def test_the_end_of_the_stream_is_no_frame(cut: int) -> None:
-    assert frames.read(io.BytesIO(encode_frame(Open(3))[:cut])) is None
+    assert frames.read(io.BytesIO(encode_frame(Change("mark", [3]))[:cut])) is None
 
 
 @pytest.mark.parametrize("name", ["protocol", "localspec", "mlx", "mlx-lm"])
@@ -137,7 +142,9 @@ def test_a_missing_file_is_refused(directory: ModelDirectory) -> None:
         frames.check_digests("mac-b", "qwen3", {"model.safetensors": own["model.safetensors"]}, own)
 
 
-@pytest.mark.parametrize("sent", [Ping(), Open(1), Find("a", "/a", EngineConfig(), 2), Prove(b"of another")])
+@pytest.mark.parametrize(
+    "sent", [Ping(), Change("open", [], 1), Find("a", "/a", EngineConfig(), 2), Prove(b"of another")]
+)
 def test_a_node_does_nothing_before_a_proof_of_its_token(sent: Frame) -> None:
     replies = Ended()
     first = Peer("first", io.BytesIO(encode_frame(sent)), replies)
@@ -206,8 +213,8 @@ def test_any_damaged_frame_loses_the_node(sent: bytes) -> None:
 
 
 def test_a_frame_out_of_turn_loses_the_node() -> None:
-    with pytest.raises(NodeLost, match="sent Open instead of Hello"):
-        peer(Open(1)).expect(Hello)
+    with pytest.raises(NodeLost, match="sent Change instead of Hello"):
+        peer(Change("open", [], 1)).expect(Hello)
 
 
 def test_a_loss_before_it_is_watched_is_reported_too() -> None:

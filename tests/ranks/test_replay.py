@@ -126,7 +126,7 @@ def test_other_choices_are_the_loss_of_the_node() -> None:
 def test_a_node_with_another_result_stops() -> None:
     node = Direct(1)
     with pytest.raises(EngineError, match="the ranks disagree"):
-        replay(node.toy, frames.Open(1), node)
+        replay(node.toy, frames.Change("open", [], 1), node)
 
 
 def test_the_digest_depends_on_every_choice() -> None:
