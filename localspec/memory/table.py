@@ -9,7 +9,6 @@ rejected draft at most.
 from __future__ import annotations
 
 import contextlib
-import errno
 import mmap
 import os
 import struct
@@ -19,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from localspec.errors import MemoryCorrupt
 from localspec.memory.hashing import WORD, Words
 from localspec.memory.header import (
     ENTRY_BYTES,
@@ -39,9 +37,6 @@ FRESH_SCORE = 3
 """survives one rejection"""
 MAX_SCORE = 255
 REJECTED = 2
-
-UNUSABLE = (errno.EISDIR, errno.EACCES, errno.EPERM, errno.ELOOP)
-"""errors of opening that are caused by the file itself"""
 
 TOKEN = 0xFFFFFF
 LOW = 0xFFFFFFFF
@@ -79,17 +74,11 @@ class NgramTable:
 
     @classmethod
     def open(cls, path: Path) -> NgramTable:
-        """Map a file. Raises :class:`MemoryCorrupt` if it is not a table."""
-        try:
-            fd = os.open(path, os.O_RDWR)
-        except OSError as error:
-            if error.errno in UNUSABLE:
-                raise MemoryCorrupt(f"the file cannot be opened: {error.strerror}") from None
-            raise
-        with os.fdopen(fd, "rb", buffering=0) as file:
-            size = os.fstat(fd).st_size
+        """Map a file. Raises :class:`MemoryCorrupt` if it is not a table, and :class:`OSError`."""
+        with path.open("r+b", buffering=0) as file:
+            size = os.fstat(file.fileno()).st_size
             header = read_header(file.read(HEADER_BYTES), size)
-            return cls(path, mmap.mmap(fd, size), header)
+            return cls(path, mmap.mmap(file.fileno(), size), header)
 
     @property
     def epoch(self) -> int:

@@ -68,10 +68,8 @@ class TableFiles:
         return Sources(self.folder / f"{name}.sources")
 
     def open(self, name: str) -> NgramTable | None:
-        """The table of this name; None if there is none, it was forgotten, or its file is not sound.
-
-        Raises :class:`OSError` for errors that are not the file's.
-        """
+        """The table of this name; None if there is none, it was forgotten, or its file is not sound. Raises
+        :class:`OSError` where it cannot be opened."""
         with contextlib.suppress(MemoryCorrupt, FileNotFoundError, NotADirectoryError):
             table = self._map(name)
             if not table.is_forgotten:
@@ -80,8 +78,7 @@ class TableFiles:
         return None
 
     def open_or_create(self, name: str, workspace: str | None) -> NgramTable:
-        """As :meth:`open`, but create a missing table, empty. A file that is not a table and leftovers of
-        killed processes are removed.
+        """As :meth:`open`, but create a missing table, empty, also in place of a file that is not a table.
 
         Raises :class:`StorageError`, of which :class:`DiskFull` and :class:`NewerFormat` are subclasses.
         """
@@ -97,7 +94,7 @@ class TableFiles:
                 table.close()
             for owner, path in self._files():
                 if owner == name:
-                    _unlink(path)
+                    path.unlink()
 
     def forget_source(self, name: str, source: str) -> int:
         """Overwrite what a table learnt from one source, then remove the name by which it is found; returns
@@ -157,29 +154,21 @@ class TableFiles:
             lock.release()
 
     def _settle(self, name: str) -> NgramTable | None:
-        """The table of this name, if it is sound; removes what killed processes left, and needs the lock.
+        """As :meth:`open`, with a notice of a file that is not sound; needs the lock.
 
         Raises :class:`NewerFormat`.
         """
         path = self._path(name)
-        for pattern in (f"{name}.tmp", f".{name}.sources.*"):
-            for leftover in self.folder.glob(pattern):
-                _unlink(leftover)
         try:
-            table = self._map(name)
+            self._map(name).close()
         except FileNotFoundError:
             return None
         except NewerFormat as error:
             raise NewerFormat(f"{path} is not used as n-gram memory: {error.message}") from None
         except MemoryCorrupt as error:
             self._notice(f"{path} is not used as n-gram memory, and is removed: {error.message}.")
-            _unlink(path)
-            return None
-        if not table.is_forgotten:
-            return table
-        table.close()
-        _unlink(path)  # the process that forgot it was killed first
-        return None
+            path.unlink()
+        return self.open(name)
 
     def _create(self, name: str, workspace: str | None) -> NgramTable:
         """Write a complete, empty file under its name, or none. Raises :class:`DiskFull`."""
@@ -200,7 +189,7 @@ class TableFiles:
                 os.fsync(fd)
             os.replace(scratch, path)
         except OSError as error:
-            _unlink(scratch)
+            scratch.unlink(missing_ok=True)
             if error.errno in FULL:
                 room = size(header.file_bytes)
                 raise DiskFull(f"there is no room for {room} of n-gram memory in {self.folder}") from None
@@ -220,9 +209,3 @@ class TableFiles:
         except (FileNotFoundError, NotADirectoryError):
             return []
         return [(match["name"], path) for match, path in matches if match]
-
-
-def _unlink(path: Path) -> None:
-    # Windows keeps a file that a process has mapped; the next call of `_settle` tries again.
-    with contextlib.suppress(OSError):
-        path.unlink()
