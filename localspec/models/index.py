@@ -26,7 +26,7 @@ from localspec.errors import LocalspecError, ModelInvalid
 from localspec.models.catalogue import BUNDLED, BUNDLED_DRAFT, BUNDLED_TARGET, bundled_model
 from localspec.models.directory import is_directory_model
 from localspec.models.gguf import first_part, read_bounded
-from localspec.models.model import Header, Model, describe, format_of, model_at, signature_of, text_of
+from localspec.models.model import Model, describe, format_of, model_at, signature_of, text_of
 from localspec.models.names import parse, pulled_name, typed_names
 from localspec.models.stores import Found, Store, stores_of
 from localspec.protocol.frames import Signature
@@ -211,8 +211,7 @@ class _Index:
         entry = self._content.models.get(key)
         if entry is None or entry.signature != signature or entry.model.id != text_of(name):
             found = Model(path, format_of(path), stamp=signature)
-            described = describe(name, path, found.format, lambda: found.header)
-            entry = self._content.models[key] = _Entry(signature, described)
+            entry = self._content.models[key] = _Entry(signature, describe(name, found))
             self._changed = True
         return Model(path, entry.model.format, known=entry.model, stamp=signature)
 
@@ -223,15 +222,10 @@ def _described(sighting: Sighting, index: _Index) -> Model:
         model = index.model(found.id, found.path)
     else:
         model = model_at(found.path)
-        known = describe(found.id, found.path, model.format, lambda: _unread(found))
+        known = describe(found.id, model, ModelInvalid(found.problem, found.remedy))
         model = dataclasses.replace(model, known=known)
     also = dict.fromkeys(text_of(each.path) for _, each in others if each.path != found.path)
     return dataclasses.replace(model, known=replace(model.description, store=store, also=tuple(also)))
-
-
-def _unread(found: Found) -> Header:
-    """Raise the problem that a store reported: the file is not read."""
-    raise ModelInvalid(found.problem or "", found.remedy)
 
 
 # Names.

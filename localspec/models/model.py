@@ -9,7 +9,7 @@ import glob
 import os
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from importlib.util import find_spec
@@ -123,14 +123,16 @@ def text_of(name: str | Path) -> str:
     return HALVES.sub("\N{REPLACEMENT CHARACTER}", str(name))
 
 
-def describe(name: str, path: Path, format: Format, read: Callable[[], Header]) -> ModelDescription:
-    """Describe the model whose header ``read`` returns; a problem is in the description, never raised."""
+def describe(name: str, model: Model, problem: ModelError | None = None) -> ModelDescription:
+    """Describe a model by its header, which is not read where its store has a ``problem``; that, or one of
+    reading it, is in the description, never raised."""
+    path, format, size = model.path, model.format, model.weight_bytes
     found = ModelDescription(
-        id=text_of(name), path=text_of(path), format=format, backend=BACKENDS[format], size=weights_size(path)
+        id=text_of(name), path=text_of(path), format=format, backend=BACKENDS[format], size=size
     )
-    problem: ModelError | None
     try:
-        found, problem = _described(found, read(), path)
+        if problem is None:
+            found, problem = _described(found, model.header, path)
     except ModelError as error:
         problem = error
     if problem is None:
@@ -185,11 +187,6 @@ def _described(
         title=title,
     )
     return described, problem
-
-
-def weights_size(path: Path) -> int:
-    """The bytes of a model's file, broken or not, of its parts, or of its directory's weight files."""
-    return sum(os.path.getsize(file) for file in weight_files(path) if os.path.isfile(file))
 
 
 def weight_files(path: Path) -> Iterable[Path]:
@@ -303,7 +300,7 @@ class Model:
     @cached_property
     def description(self) -> ModelDescription:
         """The description from the headers; a problem is in it, never raised."""
-        return self.known or describe(self.own_name, self.path, self.format, lambda: self.header)
+        return self.known or describe(self.own_name, self)
 
     @property
     def problem(self) -> str | None:
@@ -312,8 +309,8 @@ class Model:
 
     @cached_property
     def weight_bytes(self) -> int:
-        """The bytes of its weight files."""
-        return weights_size(self.path)
+        """The bytes of its file, broken or not, of its parts, or of its directory's weight files."""
+        return sum(os.path.getsize(file) for file in weight_files(self.path) if os.path.isfile(file))
 
     @property
     def is_current(self) -> bool:

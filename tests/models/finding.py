@@ -26,7 +26,7 @@ def find_all(name: str, model_dirs: tuple[str, ...] = ()) -> list[Path]:
 def describe(name: str, path: Path) -> ModelDescription:
     """A model's description under a name."""
     model = model_at(path)
-    return models.describe(name, path, model.format, lambda: model.header)
+    return models.describe(name, model)
 
 
 def shown_name(path: Path, model_dirs: tuple[str, ...] = ()) -> str:
