@@ -16,6 +16,7 @@ import math
 import struct
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -318,29 +319,6 @@ class Batch:
         lib.llama_batch_free(self.native)
 
 
-class Output:
-    """The output buffer of a context, of rows of ``size`` numbers."""
-
-    def __init__(self, context: Any, size: int) -> None:
-        self._context, self._size = context, size
-        # The package's own function returns a pointer object, which takes longer to read than a number.
-        self._address_of = exported("llama_get_logits", ctypes.c_void_p, ctypes.c_void_p)
-        self._address = 0
-        self._views: dict[int, Rows] = {}
-        """by the number of rows, at the present address"""
-
-    def logits(self, n: int) -> LlamaLogits:
-        """Wait for the device, and return the first ``n`` rows."""
-        address = self._address_of(self._context) if n else self._address
-        if address != self._address:
-            self._address, self._views = address, {}
-        view = self._views.get(n)
-        if view is None:
-            buffer: Any = (ctypes.c_float * (n * self._size)).from_address(address) if n else b""
-            view = self._views[n] = np.frombuffer(buffer, dtype=np.float32).reshape(n, self._size)
-        return LlamaLogits(view)
-
-
 class LlamaLogits:
     """A view of the rows that were requested, in their order; see :class:`localspec.backends.base.Logits`."""
 
@@ -424,18 +402,14 @@ def _switches(context: Any) -> list[Switch]:
         find = exported("ggml_backend_reg_get_proc_address", pointer, pointer, ctypes.c_char_p)
     except AttributeError:
         return []
+    set_use_ref = ctypes.CFUNCTYPE(None, pointer, ctypes.c_bool)
     found: list[Switch] = []
     for each in backends:
         if each.kind == CPU:
             address = find(registry_of(each.device), b"ggml_backend_cpu_set_use_ref")
             if address:
-                found.append(_switch(address, each.backend))
+                found.append(partial(set_use_ref(address), each.backend))
     return found
-
-
-def _switch(address: int, backend: int) -> Switch:
-    set_use_ref = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_bool)(address)
-    return lambda on: set_use_ref(backend, on)
 
 
 NO_CELL, ABORTED = 1, 2
@@ -545,10 +519,12 @@ class LlamaCppBackend:
         max_batch = lib.llama_n_batch(self._context)
         self._batch = Batch(max_batch)
         self.vocabulary = LlamaVocabulary(self._lib_model)
-        self._output = Output(self._context, self.vocabulary.size)
+        # The package's own function returns a pointer object, which takes longer to read than a number.
+        self._output_of = exported("llama_get_logits", ctypes.c_void_p, ctypes.c_void_p)
         kept, obstacle = lib.llama_n_rs_seq(self._context), ""
         self._sequences = Sequences(self._context)
-        if kept or native.is_recurrent(self._lib_model):
+        is_hybrid = lib.llama_model_is_hybrid(self._lib_model)
+        if kept or is_hybrid or lib.llama_model_is_recurrent(self._lib_model):
             self._sequences = RecurrentSequences(self._context, kept)
             self.description += f", {kept} earlier states"
             if not kept and not self._drafts:
@@ -592,7 +568,15 @@ class LlamaCppBackend:
             raise EngineError(f"llama.cpp failed to compute a forward: {reason} (llama_decode: {code})")
         for sequence, tokens, *_ in batch:
             self._sequences.advance(sequence, len(tokens), max(width, len(tokens)))
-        return self._output.logits(rows)
+        return self._logits(rows)
+
+    def _logits(self, n: int) -> LlamaLogits:
+        """Wait for the device, and return the first ``n`` rows of the context's output buffer."""
+        size = self.vocabulary.size
+        buffer: Any = b""
+        if n:
+            buffer = (ctypes.c_float * (n * size)).from_address(self._output_of(self._context))
+        return LlamaLogits(np.frombuffer(buffer, dtype=np.float32).reshape(n, size))
 
     def _common_width(self, spans: Sequence[Span]) -> int:
         """The width to which shorter spans are padded; 0: no padding, because there is no room for it.

@@ -332,11 +332,6 @@ def load_vocabulary(path: str) -> Any:
     return model
 
 
-def is_recurrent(model: Any) -> bool:
-    """True if some or all layers have a recurrent state instead of cells."""
-    return bool(lib.llama_model_is_recurrent(model) or lib.llama_model_is_hybrid(model))
-
-
 def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: int, states: int = 0) -> Any:
     """Make a context whose sequences have ``n_ctx`` cells each, and keep ``states`` earlier states each if
     the model is recurrent and llama.cpp supports that; raises :class:`OutOfMemory`."""
