@@ -126,14 +126,8 @@ class TableFiles:
         """Hold the lock under which processes change names in this folder, which is created unless its data
         directory was deleted.
 
-        Raises :class:`StorageError`.
+        Raises :class:`LocalspecError`, of which :class:`StorageError` is a subclass.
         """
-        data = self.folder.parent.parent
-        if not data.is_dir():
-            raise StorageError(
-                f"the data directory {data} was deleted: its n-gram memory cannot be changed",
-                "If it was moved, set LOCALSPEC_HOME accordingly and run `localspec daemon restart`.",
-            )
         private_dir(self.folder.parent, parents=False)
         private_dir(self.folder, parents=False)
         try:

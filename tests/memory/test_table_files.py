@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from localspec.errors import NewerFormat, StorageError
+from localspec.errors import LocalspecError, NewerFormat, StorageError
 from localspec.memory.header import HEADER_BYTES, INSERTED_AT, NUMBER, VERSION
 from localspec.memory.sources import tag_of
 from localspec.memory.table_files import TableFiles, name_of
@@ -182,7 +182,7 @@ def test_a_deleted_home_is_not_created_again(tmp_path: Path, change: Callable[[T
     files = TableFiles(tmp_path / "data" / "memory" / FP, pytest.fail, bits=6)
     table = files.open_or_create("user", None)
     shutil.rmtree(tmp_path / "data")
-    with pytest.raises(StorageError, match="was deleted"):
+    with pytest.raises(LocalspecError, match="memory cannot be used: No such file"):
         change(files)
     table.close()
     assert not (tmp_path / "data").exists()
