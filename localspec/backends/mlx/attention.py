@@ -132,14 +132,6 @@ class Attention:
             for i, fresh in enumerate(new)
         ]
 
-    def copy(self, source: int, target: int) -> None:
-        """Make row ``target`` a copy of row ``source``."""
-        parts = self.arrays()
-        rows = max([target + 1, *(part.shape[0] for part in parts)])
-        self.set([_grown(part, (rows, *part.shape[1:]), part) for part in parts])
-        for part in self.arrays():
-            part[target : target + 1] = part[source : source + 1]
-
     def row(self, place: int, length: int) -> Parts:
         """The cells of one row that holds ``length`` tokens."""
         n = length if self.ring is None else self.ring

@@ -282,7 +282,7 @@ class MlxBackend:
         copy = self.open()
         try:
             for each in self.attention:
-                each.copy(slot.place, self._slots[copy].place)
+                each.set_row(self._slots[copy].place, each.row(slot.place, slot.length))
             self._rewinding.copy(slot, self._slots[copy], length)
         except BaseException:
             self.close(copy)
