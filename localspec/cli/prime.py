@@ -25,7 +25,8 @@ from localspec.models.directory import read_directory
 from localspec.models.library import Sections, find
 from localspec.models.model import BACKENDS, Model
 from localspec.models.vocabulary import read_tokens, vocab_fp
-from localspec.protocol.requests import File
+from localspec.process import delayed
+from localspec.protocol.requests import EngineConfig, File
 from localspec.wording import counted
 
 
@@ -128,7 +129,8 @@ def _vocabulary(model: Model, size: int) -> Iterator[Vocabulary]:
 
     from localspec.backends.llama_cpp import native, vocabulary
 
-    loaded = native.load_vocabulary(str(model.path))
+    with delayed():
+        loaded = native.load_model(str(model.path), EngineConfig(), None, vocab_only=True)
     try:
         yield vocabulary.LlamaVocabulary(loaded)
     finally:

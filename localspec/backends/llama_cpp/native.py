@@ -25,7 +25,6 @@ from localspec.errors import ModelInvalid, OutOfMemory
 from localspec.models.gguf import GgufHeader
 from localspec.models.machine import build_for
 from localspec.models.needs import widest_forward, widest_round
-from localspec.process import delayed
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import MB
 
@@ -256,13 +255,17 @@ def load_model(
     config: EngineConfig,
     report: Callable[[float], bool] | None,
     devices: Mapping[int, int] = {},
+    *,
+    vocab_only: bool = False,
 ) -> Any:
     """Load the weights, onto these ``devices`` by their free bytes, or else onto this machine's GPUs with
     room: llama.cpp by itself puts layers on a full one, and all of them where a number has fallen below 0.
-    ``report`` gets the fraction that is loaded, and ends the load by returning False. Raises
-    :class:`OutOfMemory` or :class:`ModelInvalid`, with llama.cpp's reason."""
+    ``vocab_only``: load no weights, for the tokenizer. ``report`` gets the fraction that is loaded, and ends
+    the load by returning False. Raises :class:`OutOfMemory` or :class:`ModelInvalid`, with llama.cpp's
+    reason."""
     initialise()
     params = lib.llama_model_default_params()
+    params.vocab_only = vocab_only
     params.n_gpu_layers = gpu_layers(config)
     callback = lib.llama_progress_callback(lambda fraction, _: report is None or report(fraction))
     params.progress_callback = callback
@@ -318,18 +321,6 @@ def _of_files(maps: str) -> list[str]:
     pages do not come back."""
     found = (line.split(maxsplit=5) for line in maps.splitlines())
     return [place for place, mode, *_, name in found if mode == SHARED and Path(name).is_file()]
-
-
-def load_vocabulary(path: str) -> Any:
-    """Load a model without its weights, for its tokenizer; raises :class:`ModelInvalid`."""
-    initialise()
-    params = lib.llama_model_default_params()
-    params.vocab_only = True
-    with delayed():
-        model = lib.llama_model_load_from_file(os.fsencode(path), params)
-    if not model:
-        raise ModelInvalid(f"llama.cpp cannot load {path}: {last_error('no reason given')}")
-    return model
 
 
 def new_context(model: Any, config: EngineConfig, *, n_ctx: int, n_sequences: int, states: int = 0) -> Any:
