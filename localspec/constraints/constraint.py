@@ -157,49 +157,30 @@ def close_objects(whole: dict[str, Any], parts: Sequence[dict[str, Any]]) -> Non
     """Close the objects among the ``parts`` of the schema ``whole`` that list their properties and do not
     mention others, as llama.cpp does: models go on with properties of their own.
 
-    What holds for one value together, by ``allOf`` or as keys beside each other, is closed once, around all
-    names in it. What holds alone, as by a reference or in a branch, is closed where it stands.
+    Those that hold together with others for one value, by ``allOf`` or as keys beside each other, stay open.
     """
-    groups, combined, room = list[list[Any]](), set[int](), MOST_NAMES
+    combined = _find_combined(whole, parts)
     for part in parts:
-        several = bool(OWN & part.keys()) + len(_list(part, "allOf")) + len(JOINED & part.keys()) > 1
-        if several or OWN & part.keys():
-            groups.append(group := _find_joined(whole, part))
-            combined.update(map(id, group[1:]))
-            room -= sum(1 + len(_names(each.get("properties"))) for each in group if isinstance(each, dict))
-            if room < 0:
-                message = f"schema: its combined objects have more than {MOST_NAMES} names"
-                raise InvalidOptions(message, "Send a smaller schema.")
-    for group in groups:
-        part, names, needed = group[0], dict[str, Any](), set[str]()
-        if id(part) in combined or not all(map(_is_listing, group)):
-            continue
-        for each in group:
-            names |= dict.fromkeys(each.get("properties", ()), {})
-            needed.update(map(str, _list(each, "required")))
-        if names and needed <= names.keys():
-            part["properties"] = names | part.get("properties", {})
+        listed = part.get("properties")
+        is_listing = isinstance(listed, dict) and not OPEN & part.keys() and id(part) not in combined
+        if is_listing and listed and set(map(str, _list(part, "required"))) <= listed.keys():
             part["additionalProperties"] = False
 
 
-def _is_listing(part: Any) -> bool:
-    """Return True for a schema that mentions no properties but the listed ones, if any."""
-    return isinstance(part, dict) and not OPEN & part.keys() and isinstance(part.get("properties", {}), dict)
-
-
-def _find_joined(whole: dict[str, Any], part: dict[str, Any]) -> list[Any]:
-    """Return ``part`` and the schemas that hold for its values as well, alternatives among them; None for
-    one that is not known."""
-    found, left = dict[int, Any](), [part]
+def _find_combined(whole: dict[str, Any], parts: Sequence[dict[str, Any]]) -> set[int]:
+    """Return the ids of the schemas that hold for the same values as others, alternatives among them."""
+    found, left = set[int](), list[Any]()
+    for part in parts:
+        if bool(OWN & part.keys()) + len(_list(part, "allOf")) + len(JOINED & part.keys()) > 1:
+            left.append(part)
     while left:
-        if id(each := left.pop()) in found:
+        if not isinstance(each := left.pop(), dict) or id(each) in found:
             continue
-        found[id(each)] = each
-        if isinstance(each, dict):
-            members = [_list(each, key) for key in ("allOf", "anyOf", "oneOf")]
-            targets = [_find_target(whole, str(each["$ref"]))] if "$ref" in each else []
-            left += reversed([*chain(*members), *targets])
-    return list(found.values())
+        found.add(id(each))
+        left += chain(*(_list(each, key) for key in ("allOf", "anyOf", "oneOf")))
+        if "$ref" in each:
+            left.append(_find_target(whole, str(each["$ref"])))
+    return found
 
 
 def _find_target(whole: dict[str, Any], reference: str) -> Any:
