@@ -72,11 +72,6 @@ FORMATS = re.compile(
     "|(relative-)?json-pointer|regex"
 )
 """those of JSON schema; all others are annotations"""
-TOKEN = re.compile(r"\\.|\[(?>\\.|[^\]\\])*+\]?|\.", re.DOTALL)
-"""an escape, a class or a dot of a regular expression"""
-WHITE = r"\t-\r \xa0\u1680\u2000-\u200a\u2028\u2029\u202f\u205f\u3000\ufeff"
-MEANT = {".": r"[^\n\r\u2028\u2029]", r"\s": f"[{WHITE}]", r"\S": f"[^{WHITE}]"}
-"""what these are in JavaScript's regular expressions, which are those of JSON schemas, but not in Rust's"""
 SET = re.compile(r"\\\\|\[(?>\\(?:x..|u....|.)|[^\]\\]){2,}+\]?|(\\.)", re.DOTALL)
 """an escaped backslash, a class of several characters, or another escape"""
 CONTROL = re.compile(r"[\0-\x07\x0b\x0e-\x1f\x7f]|\\(u00|x)(0[0-7bef]|1.|7f)|\\[0cv]", re.IGNORECASE)
@@ -222,23 +217,9 @@ def _mend(part: dict[str, Any]) -> None:
             del part[key]
     if isinstance(format := part.get("format"), str) and not FORMATS.fullmatch(format):
         del part["format"]
-    if isinstance(pattern := part.get("pattern"), str):
-        part["pattern"] = _meant(pattern)
-    if isinstance(patterns := part.get("patternProperties"), dict):
-        part["patternProperties"] = {_meant(each): of for each, of in patterns.items()}
     limit = NARROW.get(str(part.get("format")))
     if limit and isinstance(both := part.setdefault("allOf", []), list):
         both.append(limit)
-
-
-def _meant(regex: str) -> str:
-    """The JavaScript expression as Rust writes it."""
-
-    def of(token: re.Match[str]) -> str:
-        known = MEANT.get(token[0])
-        return known or re.sub(r"\\.", lambda inner: MEANT.get(inner[0], inner[0]), token[0])
-
-    return TOKEN.sub(of, regex)
 
 
 def _unanchored(regex: str) -> str:
