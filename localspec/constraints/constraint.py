@@ -12,7 +12,6 @@ before a position always give the same run.
 
 from __future__ import annotations
 
-import ctypes
 import json
 import math
 import re
@@ -276,10 +275,6 @@ def refusal(message: str) -> InvalidOptions:
 BEGIN = 'Begin it in that form (JSON with ", " and ": " between its parts), or leave the beginning out.'
 KEPT, KEPT_S = 32, 2.0
 """compiled grammars that are kept, and the seconds that they took to compile: a second makes up to 120 MB"""
-LARGE_S = 0.1
-"""seconds from which on a compilation leaves much memory that is free, but kept by glibc"""
-TRIM = getattr(ctypes.CDLL(None), "malloc_trim", lambda _: 0)
-"""gives such memory back to the system"""
 Attempt = Callable[[str], None]
 """raises an error for a grammar that takes too much to compile"""
 LONGEST_RUN = 4096
@@ -363,8 +358,6 @@ class Grammars:
             if matcher.is_error():
                 raise refusal(matcher.get_error())
             kept = matcher, time.thread_time() - started
-            if kept[1] > LARGE_S:
-                TRIM(0)
         with self._lock:
             self._kept[grammar] = kept
             while len(self._kept) > KEPT or sum(seconds for _, seconds in self._kept.values()) > KEPT_S:
