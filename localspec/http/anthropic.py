@@ -19,7 +19,16 @@ from localspec.http import answers, sampling
 from localspec.http import conversation as chats
 from localspec.http.answers import statistics, uncut
 from localspec.http.blocks import Block, Step, blocks_of, steps_of
-from localspec.http.conversation import Choice, Content, Tools, joined, message_of
+from localspec.http.conversation import (
+    ChatMessage,
+    Choice,
+    Content,
+    Messages,
+    Part,
+    Tools,
+    joined,
+    message_of,
+)
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused
 from localspec.http.models import DEFAULT_MODEL
@@ -54,29 +63,13 @@ DELTAS = {
 """the type of a delta and the field of its text, by channel"""
 
 
-class InputBlock(msgspec.Struct):
-    type: str
-    text: str | None = None
-    thinking: str = ""
-    id: str = ""
-    name: str = ""
-    input: dict[str, Any] = {}
-    tool_use_id: str = ""
-    content: Content | None = None
-
-
-class InputMessage(msgspec.Struct):
-    role: str
-    content: str | list[InputBlock]
-
-
 class Thinking(msgspec.Struct):
     type: str
     budget_tokens: int | None = None
 
 
 class MessagesBody(TimedSampling, kw_only=True):
-    messages: list[InputMessage]
+    messages: Messages
     system: Content | None = None
     stop_sequences: list[str] | None = None
     tools: Tools | None = None
@@ -129,41 +122,29 @@ async def count(client: Client, body: MessagesBody) -> Answer:
 
 def chat_by(body: MessagesBody) -> ChatPrompt:
     """Return the chat that a body asks for. Raises :class:`InvalidOptions`."""
-    found = [*_system(body.system), *(message for each in body.messages for message in _messages(each))]
+    system = joined(body.system)
+    if system.startswith(BILLING):
+        system = system.partition("\n")[2]
+    found = [Message("system", system)] if system else []
+    found += (message for each in body.messages for message in _messages(each))
     turns, effort = chats.begun_of(found, continues=None), body.output_config and body.output_config.effort
     variables = chats.thinking_of(str(effort or "") or True if body.thinks else False)
     return chats.chat_of(turns, variables, body.tools, body.tool_choice)
 
 
-def _system(given: Content | None) -> Iterator[Message]:
-    """Yield the system prompt, without its line :data:`BILLING`."""
-    first, _, rest = joined(given).partition("\n")
-    text = rest if first.startswith(BILLING) else joined(given)
-    if text:
-        yield Message("system", text)
-
-
-def _messages(given: InputMessage) -> Iterator[Message]:
+def _messages(given: ChatMessage) -> Iterator[Message]:
     """Yield the results of tools in a message, then its text and its calls."""
-    if isinstance(given.content, str):
-        yield message_of(given.role, given.content)
-        return
-    texts: list[str] = []
-    thoughts: list[str] = []
-    calls: list[ToolCall] = []
-    for block in given.content:
+    blocks = given.content if isinstance(given.content, list) else [Part(text=given.content or "")]
+    spoken = [block for block in blocks if block.type not in ("tool_result", "tool_use")]
+    calls = []
+    for block in blocks:
         if block.type == "tool_result":
             yield Message("tool", chats.result_of(block.content), tool_call_id=block.tool_use_id)
         elif block.type == "tool_use":
             calls.append(ToolCall(block.id, block.name, msgspec.json.encode(block.input).decode()))
-        elif block.type == "text" and block.text is not None:
-            texts.append(block.text)
-        elif block.type in chats.THOUGHTS:
-            thoughts.append(block.thinking)
-        else:
-            raise chats.unsupported("content", block.type, "Send blocks of text, tool_use and tool_result.")
-    if texts or calls:
-        yield message_of(given.role, "\n".join(texts), tuple(calls), "\n".join(thoughts))
+    thoughts = [joined(block.thinking) for block in spoken if block.type in chats.THOUGHTS]
+    if len(thoughts) < len(spoken) or calls:
+        yield message_of(given.role, joined(spoken), tuple(calls), "\n".join(thoughts))
 
 
 # Answers.

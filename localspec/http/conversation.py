@@ -44,9 +44,18 @@ NO_THOUGHTS = (False, "none", "minimal")
 
 
 class Part(msgspec.Struct):
+    """A part of a message in any dialect; those of Anthropic's calls and results have the fields behind
+    ``thinking``."""
+
     type: str = "text"
     text: str | None = None
     refusal: str | None = None
+    thinking: Content = ""
+    id: str = ""
+    name: str = ""
+    input: dict[str, Any] = {}
+    tool_use_id: str = ""
+    content: Content | None = None
 
 
 Content = str | list[Part]
