@@ -91,11 +91,6 @@ class MessagesBody(TimedSampling, kw_only=True):
         """True if the answer has thoughts."""
         return self.thinking is not None and self.thinking.type != "disabled"
 
-    @property
-    def most_thoughts(self) -> int | None:
-        """The limit of thoughts in tokens."""
-        return chats.budget_of(self.thinks, self.thinking.budget_tokens if self.thinking else None)
-
 
 REFUSED: Refused = {**sampling.REFUSED, "n": (1,), "mcp_servers": ([],), "container": ()}
 
@@ -103,7 +98,8 @@ REFUSED: Refused = {**sampling.REFUSED, "n": (1,), "mcp_servers": ([],), "contai
 async def messages(client: Client, body: MessagesBody) -> Answer:
     """Answer a conversation, or continue an answer that is its last message."""
     asked, names = chat_by(body), {"stop": "stop_sequences"}
-    options = options_of(body, names, think=body.most_thoughts)
+    budget = chats.budget_of(body.thinks, body.thinking.budget_tokens if body.thinking else None)
+    options = options_of(body, names, think=budget)
     stream = chats.answer(client, asked, options, **body.generating())
     if body.stream:
         return _events(body, _head(options), await answers.Pieces([stream], body).begin())

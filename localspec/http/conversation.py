@@ -14,6 +14,7 @@ from localspec.errors import ContextExceeded, InvalidOptions
 from localspec.http.dialect import context_numbers
 from localspec.http.endpoint import Refused
 from localspec.http.models import model_of
+from localspec.http.sampling import length_of
 from localspec.protocol.messages import Tokenize
 from localspec.protocol.options import LONGEST_SHOWN, Options
 from localspec.protocol.requests import MOST_TOOLS, ChatPrompt, Message, Result, Tool, ToolCall, ToolChoice
@@ -283,8 +284,7 @@ def thinking_of(effort: Effort) -> dict[str, Any]:
     return {"enable_thinking": thinks, "thinking": thinks, **level}
 
 
-def budget_of(effort: Effort, most: int | None = None) -> int | None:
-    """Return the tokens that thoughts may have: none without an effort, however the template takes it."""
-    if effort is not None and effort in NO_THOUGHTS:
-        return 0
-    return None if most is None or most < 0 else most
+def budget_of(effort: Effort, *limits: int | None) -> int | None:
+    """Return the tokens that thoughts may have: none without an effort, however the template takes it, else
+    the first limit that is given."""
+    return 0 if effort is not None and effort in NO_THOUGHTS else length_of(*limits)

@@ -70,13 +70,6 @@ class ChatBody(GenerationBody, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: int | None = None
 
-    @property
-    def most_thoughts(self) -> int | None:
-        """The limit of thoughts in tokens."""
-        given = (getattr(self, name) for name in BUDGETS)
-        most = next((each for each in given if each is not None), None)
-        return conversation.budget_of(self.reasoning_effort, most)
-
 
 class TextBody(GenerationBody, kw_only=True):
     prompt: prompts.Prompt
@@ -140,7 +133,8 @@ async def chat(client: Client, body: ChatBody) -> Answer:
         )
     top = body.top_logprobs if body.logprobs else None
     rated = {"logprobs": body.logprobs or None, "top_logprobs": top}
-    options = _options(body, **rated, think=body.most_thoughts)
+    budgets = (getattr(body, name) for name in BUDGETS)
+    options = _options(body, **rated, think=conversation.budget_of(body.reasoning_effort, *budgets))
     asked, how = chat_by(body), body.generating()
     streams = [
         conversation.answer(client, asked, each, **how)
