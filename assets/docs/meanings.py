@@ -32,8 +32,7 @@ MEANINGS = {
     "n": "number of answers, at most 16 (8 to fill a gap)",
     "n_cmpl": "number of answers; it comes before `n`",
     "localspec": "options by localspec's own names: see [Settings](settings.md)",
-    "logprobs": "probabilities of the tokens; for `/v1/completions` how many at each position; for "
-    "`/completion` another name of `n_probs`",
+    "logprobs": "probabilities of the tokens; for `/v1/completions` how many at each position",
     "top_logprobs": "with `logprobs`: how many of the most probable tokens at each position",
     "messages": "`role` is `system`, `developer`, `user` or `assistant` or `tool`; `content` is text or text "
     "parts; images and audio are refused; Anthropic's: blocks of text, `tool_use` and `tool_result`",

@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import suppress
-from functools import partial, reduce
+from functools import reduce
 from http import HTTPStatus
 from itertools import takewhile
 from operator import getitem
@@ -33,9 +33,9 @@ from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models, read_texts
 from localspec.http.sampling import INFILL, MOST_NAMES, TimedSampling, count_of, options_of
 from localspec.models.needs import context_size
-from localspec.protocol.messages import CompletionWarm, LoadedModel, Nothing, StreamProgress, Tokenize, Warmed
+from localspec.protocol.messages import CompletionWarm, LoadedModel, Nothing, StreamProgress, Tokenize
 from localspec.protocol.options import KINDS, Options
-from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Stats, Token
+from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Token
 
 UNNAMED = "unnamed"
 MOST_ANSWERS = 8
@@ -96,7 +96,6 @@ class GenerationBody(TimedSampling, kw_only=True):
 
     n_cmpl: int | None = None
     n_probs: int | None = None
-    logprobs: int | bool | None = None
     response_fields: Annotated[list[str], MOST_NAMES] | None = None
     return_tokens: bool | None = None
 
@@ -111,11 +110,6 @@ class InfillBody(GenerationBody, kw_only=True):
 
 class CompletionBody(GenerationBody, kw_only=True):
     prompt: prompts.Prompt
-
-    def __post_init__(self) -> None:
-        GenerationBody.__post_init__(self)
-        if self.n_probs is None and self.logprobs is not None:
-            self.n_probs = int(self.logprobs)
 
 
 class TokenizeBody(msgspec.Struct):
@@ -137,7 +131,6 @@ REFUSED_OF_GAPS: Refused = {
     **sampling.UNLIMITED,
     "return_tokens": (False,),
     "n_probs": (0,),
-    "logprobs": (False, 0),
 }
 
 
@@ -146,12 +139,11 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, MOST_ANSWERS, "n_cmpl")
     prefix, options = body.input_prefix + body.prompt, _options(body)
     extra = tuple(File(each.filename or UNNAMED, each.text) for each in body.input_extra)
-    facts_of = partial(_facts, body, options, prefix)
     if body.n_predict == 0:
         # No client waits for its text, so no time limit ends it either.
         params = CompletionWarm(prefix=prefix, suffix=body.input_suffix, extra=extra, options=options)
         warmed = await client.warm(params).result()
-        return _picked(body, facts_of(_read_only(options, warmed), ""))
+        return _picked(body, {"content": "", "stop": True, "tokens_evaluated": warmed.prompt_tokens})
     done = await client.complete(
         prefix,
         body.input_suffix,
@@ -164,7 +156,7 @@ async def infill(client: Client, body: InfillBody) -> Answer:
     texts = [_indented(item.text, body.n_indent) for item in done.items] or [""]
     first, *others = texts
     more = [{"index": i, "content": text, "stop": True} for i, text in enumerate(others, 1)]
-    found = [_picked(body, facts) for facts in (facts_of(done.result, first), *more)]
+    found = [_picked(body, facts) for facts in (_facts(body, options, prefix, done.result, first), *more)]
     if body.stream:
         return each(found)
     return found if count > 1 else found[0]
@@ -256,21 +248,6 @@ def _indented(text: str, least: int | None) -> str:
     first, *lines = text.split("\n")
     kept = takewhile(lambda line: not line.strip() or len(line) - len(line.lstrip(" \t")) >= least, lines)
     return "\n".join([first, *kept])
-
-
-def _read_only(options: Options, warmed: Warmed) -> Result:
-    """Return the result of a prompt that was read without generating."""
-    return Result(
-        text="",
-        finish_reason="length",
-        model=options.model or DEFAULT_MODEL,
-        draft=None,
-        backend="",
-        prompt_tokens=warmed.prompt_tokens,
-        cached_tokens=warmed.prompt_tokens - warmed.reprefilled_tokens,
-        completion_tokens=0,
-        stats=Stats(),
-    )
 
 
 def _facts(

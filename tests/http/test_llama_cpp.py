@@ -117,8 +117,6 @@ def test_several_prompts_and_what_was_probable(http: HttpServer) -> None:
     said = GREEDY | {"n_probs": 2, "timings_per_token": True}
     one = http.post("/completion", said)
     assert "".join(each["token"] for each in one["completion_probabilities"]) == one["content"]
-    by_another_name = http.post("/completion", GREEDY | {"logprobs": 2})
-    assert_nearly_the_same(by_another_name["completion_probabilities"], one["completion_probabilities"])
     assert all(len(each["top_logprobs"]) == 2 for each in one["completion_probabilities"])
     assert one["prompt"] == GREEDY["prompt"] and one["generation_settings"]["n_predict"] == 16
     several = http.post("/completions", said | {"prompt": [GREEDY["prompt"], {"prompt_string": "import "}]})
