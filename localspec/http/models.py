@@ -12,7 +12,7 @@ from typing import Any
 from localspec.client import Client
 from localspec.config import Config, load_config
 from localspec.errors import ModelError, ModelNotFound
-from localspec.models.library import find, settle_name
+from localspec.models.library import settle_name
 from localspec.models.model import place_of
 from localspec.models.template import PLAIN, texts_of
 from localspec.protocol.messages import ModelDescription
@@ -45,8 +45,8 @@ def configured_model() -> str:
 async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:
     """Check the model that a body names: unauthenticated clients may name the listed ones only.
 
-    If ``http.any_model`` is set, a name that no model has, or that the client may not use, is replaced by the
-    configured model; else raises :class:`ModelNotFound`.
+    If ``http.any_model`` is set, a name that is not listed is replaced by the configured model; else raises
+    :class:`ModelNotFound`.
     """
     name, any_model = model_of(getattr(body, "model", None)), configured().http.any_model
     if name is None or (is_owner and not any_model):
@@ -56,19 +56,7 @@ async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:
     except ModelNotFound:
         if not any_model:
             raise
-        if not (is_owner and await asyncio.to_thread(_is_there, name)):
-            body.model = DEFAULT_MODEL
-
-
-def _is_there(name: str) -> bool:
-    """Return True if a model of that name or path is found, even if it cannot be used."""
-    try:
-        find(name, configured().model_dirs)
-    except ModelNotFound:
-        return False
-    except ModelError:
-        pass
-    return True
+        body.model = DEFAULT_MODEL
 
 
 def names_of(models: Iterable[ModelDescription]) -> dict[str, ModelDescription]:
