@@ -277,24 +277,19 @@ def _end(
     envelope: dict[str, Any], choices: list[dict[str, Any]], results: list[Result], each: int
 ) -> dict[str, Any]:
     """Return the body with all answers, ``each`` to every prompt; statistics and timings are the first
-    one's."""
+    one's. One result may have several choices."""
+    reasons = [FINISH.get(uncut(result).finish_reason, "stop") for result in results]
+    reasons += reasons[-1:] * (len(choices) - len(reasons))
     return {
         **envelope,
-        "choices": _ended(choices, results),
+        "choices": [
+            {"index": i, **choice, "finish_reason": reason}
+            for i, (choice, reason) in enumerate(zip(choices, reasons, strict=True))
+        ],
         "usage": _usage(results, each),
         "timings": timings(results[0]),
         "localspec": statistics(results[0]),
     }
-
-
-def _ended(choices: list[dict[str, Any]], results: list[Result]) -> list[dict[str, Any]]:
-    """Return the choices with index and finish reason; one result may have several choices."""
-    reasons = [FINISH.get(uncut(result).finish_reason, "stop") for result in results]
-    reasons += reasons[-1:] * (len(choices) - len(reasons))
-    return [
-        {"index": i, **choice, "finish_reason": reason}
-        for i, (choice, reason) in enumerate(zip(choices, reasons, strict=True))
-    ]
 
 
 def _usage(results: list[Result], each: int) -> dict[str, Any]:
