@@ -47,8 +47,6 @@ MEANINGS = {
     "response_format": "`text`, `json_object` or `json_schema`",
     "json_schema": "JSON schema that the answer follows",
     "grammar": "grammar in GBNF that the answer follows",
-    "speculative.n_max": "most draft tokens a round; 0: no drafts",
-    "speculative.type": "`none`, one of `ngram-…`, or one of `draft-…`",
     "prompt": "text to continue; `/v1/completions` and `/completion`: also tokens, and lists of prompts; "
     "`/infill`: the end of the prefix; Ollama: the question; without it the model is loaded or unloaded",
     "suffix": "text after the gap: the answer fills the gap between prompt and suffix",

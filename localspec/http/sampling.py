@@ -16,7 +16,7 @@ from localspec.client import Deadlines, Following
 from localspec.errors import InvalidOptions
 from localspec.http.endpoint import REMEDY, Refused
 from localspec.http.models import configured, model_of
-from localspec.protocol.options import DRAFT, LONGEST_SHOWN, LOOKUP, NONE, Options, check_value, parse_options
+from localspec.protocol.options import LONGEST_SHOWN, Options, check_value, parse_options
 
 SEEDS = 2**63
 CHANCE = (-1, 2**32 - 1)
@@ -30,8 +30,6 @@ Ours = dict[str, Any]
 BANNED = -10_000.0
 ANY_OBJECT = {"type": "object"}
 """the schema of ``json_object``"""
-MOST_DRAFTED = 20
-"""of :attr:`Options.k`"""
 MOST_TEXTS = 256
 """texts among tokens: each is a request to the daemon"""
 IDS = "Give the ids of tokens instead: POST /tokenize returns them."
@@ -124,7 +122,7 @@ class OutputConfig(msgspec.Struct):
 
 class TimedSampling(Sampling, kw_only=True):
     """Fields that all dialects but Ollama's share: number and length of answers, limits of time in ms (0 and
-    less: none), timings and progress in streams, the form of the text, and drafts."""
+    less: none), timings and progress in streams, and the form of the text."""
 
     model: str | None = None
     stream: bool | None = None
@@ -139,27 +137,17 @@ class TimedSampling(Sampling, kw_only=True):
     response_format: Format | None = None
     json_schema: dict[str, Any] | None = None
     grammar: str | None = None
-    most_drafted: int | None = msgspec.field(default=None, name="speculative.n_max")
-    drafted_by: str | None = msgspec.field(default=None, name="speculative.type")
 
     def others(self) -> Ours:
-        """Return the options for model, length, form and drafts. Raises :class:`InvalidOptions`."""
+        """Return the options for model, length and form. Raises :class:`InvalidOptions`."""
         longest = length_of(self.n_predict, self.max_completion_tokens, self.max_tokens)
-        return {"model": self.model, "max_tokens": longest, **self.limits(), **self.drafts()}
+        return {"model": self.model, "max_tokens": longest, **self.limits()}
 
     def limits(self) -> Ours:
         """Return the options for the form of the text. Raises :class:`InvalidOptions`."""
         syntax = "gbnf" if self.grammar else None
         own = {"schema": self.json_schema or None, "grammar": self.grammar or None, "grammar_syntax": syntax}
         return own if self.response_format is None else own | self.response_format.options()
-
-    def drafts(self) -> Ours:
-        """Return the options for llama.cpp's ``speculative.*``; ``n_min`` and ``p_min`` have no effect."""
-        if self.most_drafted is not None and self.most_drafted <= 0 or self.drafted_by == "none":
-            return {"proposer": NONE}
-        kind = (self.drafted_by or "").partition("-")[0]
-        k = None if self.most_drafted is None else min(self.most_drafted, MOST_DRAFTED)
-        return {"k": k, "proposer": {"ngram": LOOKUP.name, "draft": DRAFT.name}.get(kind)}
 
     def generating(self) -> Following:
         """Return the deadlines; by its ``progress`` a stream begins once the prompt is accepted."""
