@@ -21,7 +21,6 @@ from localspec._version import __version__
 from localspec.process import NOTHING_ADDED
 from localspec.protocol.jsonrpc import LONGEST_FAULT, notification, request, result, shortened
 from localspec.protocol.requests import Tool
-from localspec.tools.families import as_json
 from localspec.wording import MB, one_line, size
 
 T = TypeVar("T")
@@ -84,7 +83,6 @@ class _Content(msgspec.Struct):
 
 class _Outcome(msgspec.Struct, rename="camel"):
     content: list[_Content] | None = None
-    structured_content: Any = None
     is_error: bool = False
 
 
@@ -140,8 +138,6 @@ class Server:
                 raise
         content = outcome.content or ()
         text = "\n".join((c.resource or c).text or (c.type != "text") * f"[{c.type}]" for c in content)
-        if not text and outcome.structured_content is not None:
-            text = as_json(outcome.structured_content)
         if len(text) > LONGEST_RESULT:
             text = f"{shortened(text, LONGEST_RESULT)}\n[shortened from {len(text):,} characters]"
         if outcome.is_error:

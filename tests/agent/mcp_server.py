@@ -22,8 +22,6 @@ def answer(method: str, params: dict[str, Any]) -> dict[str, Any]:
         odd = [{"name": 1}, {"name": "empty", "inputSchema": None}] if FAULT == "odd" else []
         return {"tools": 1 if FAULT == "wrong" else [*odd, *tools()]}
     text = params.get("arguments", {}).get("text", "")
-    if text == "structured":
-        return {"content": None, "structuredContent": {"hour": 12}}
     repeated = {"large": 2_000_000, "huge": 5_000_000}.get(text, 1)
     return {"content": [{"type": "text", "text": text * repeated}, {"type": "image", "data": ""}]}
 

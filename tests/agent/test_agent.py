@@ -174,7 +174,6 @@ async def test_servers_that_fail_leave_the_others(tmp_path: Path) -> None:
 async def test_results_that_break_the_protocol(tmp_path: Path) -> None:
     async with opened(written(tmp_path, "fine")) as (box, _):
         for text, outcome in (
-            ("structured", '{"hour": 12}'),
             ("a latin", "a \ufffd\n[image]"),
             ("NaN", "error: fine breaks the protocol: JSON is malformed: invalid character (byte 76)"),
             ("a", "a\n[image]"),
