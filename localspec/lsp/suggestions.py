@@ -22,7 +22,7 @@ def inserted(text: str) -> str:
     return BREAKS.sub("\n", text)
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass
 class Suggestion:
     """One item. The editor inserts ``lead``, the selected entry of its menu, and then ``text``."""
 
@@ -31,6 +31,8 @@ class Suggestion:
     lead: str
     uri: str
     place: Place
+    typed: int = 0
+    """code points of ``text`` that the user has typed since it was shown"""
 
     @property
     def insert_text(self) -> str:
@@ -54,8 +56,6 @@ class Suggestions:
         """by document URI"""
         self._last = ""
         """id of the last item that was reported as shown"""
-        self._typed: dict[str, int] = {}
-        """by document URI: code points of the shown item that the user has typed"""
 
     def offer(self, suggestion: Suggestion) -> None:
         """Keep an item that is sent to the editor."""
@@ -79,7 +79,7 @@ class Suggestions:
         if suggestion := self._offered.get(id):
             self.show(id)
             del self._shown[suggestion.uri]
-            self._typed.pop(suggestion.uri, None)
+            suggestion.typed = 0
             if units is None:
                 self._report(id, "accepted", None)
             else:
@@ -93,15 +93,14 @@ class Suggestions:
         is_behind = shown.place.line < len(document.lines) and shown.place <= place
         typed = document.between(shown.place, place) if is_behind else None
         if typed is not None and shown.text.startswith(typed):
-            self._typed[document.uri] = len(typed)
+            shown.typed = len(typed)
             return
         if typed is not None and typed.startswith(shown.text):
-            self._typed[document.uri] = len(shown.text)
+            shown.typed = len(shown.text)
         self.close(document.uri)
 
     def close(self, uri: str) -> None:
         """End the item shown in a document: partial if some of it was typed, else dismissed."""
-        typed = self._typed.pop(uri, 0)
         if shown := self._shown.pop(uri, None):
-            event: SuggestionEvent = "partial" if typed else "dismissed"
-            self._report(shown.id, event, typed or None)
+            self._report(shown.id, "partial" if shown.typed else "dismissed", shown.typed or None)
+            shown.typed = 0
