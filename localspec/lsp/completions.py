@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from lsprotocol import types
 
+from localspec.completion.context import SNAP
 from localspec.errors import DaemonUnavailable, LocalspecError
-from localspec.lsp.documents import BLOCK, Document, Question
+from localspec.lsp.documents import Document, Question
 from localspec.lsp.server import Server
 from localspec.lsp.suggestions import Suggestion
 from localspec.protocol.messages import Completions, CompletionWarm, ModelProgress, Trigger
@@ -118,7 +119,7 @@ def rested(server: Server, params: Mapping[str, Any]) -> None:
     line = params.get("position", {}).get("line")
     if document is None or not document.revision or not isinstance(line, int) or line < 0:
         return
-    near = (document.uri, line // BLOCK)
+    near = (document.uri, line // SNAP)
     if server.may_send(document) and server.settings.automatic and server.read != near:
         server.read = near
         server.spawn(_warm(server, document, types.Position(line, 0)))

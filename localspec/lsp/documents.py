@@ -16,16 +16,10 @@ from typing import Literal, NamedTuple
 from lsprotocol import types
 from pygls.uris import to_fs_path, uri_scheme
 
+from localspec.completion.context import AFTER, BEFORE, SNAP, lines_after, lines_before
 from localspec.protocol.messages import Trigger
 from localspec.protocol.requests import File
 
-BLOCK = 64
-"""lines; the excerpt sent of a file begins at a multiple, so that it does not shift at every newline"""
-LINES_BEFORE = 256
-LINES_AFTER = 64
-CHARS_BEFORE = 1 << 17
-CHARS_AFTER = 1 << 15
-CHARS_STEP = 1 << 12
 BLOCKS = 16
 """blocks of other files that are sent; of each at most ``PER_FILE``, and so many characters of a block"""
 PER_FILE = 2
@@ -111,19 +105,17 @@ class Document:
 
     def before(self, place: Place) -> str:
         """The text before ``place``, as much as is sent with a completion."""
-        first = max(0, place.line - LINES_BEFORE) // BLOCK * BLOCK
-        text = self.between(Place(first, 0), place)
-        over = max(0, len(text) - CHARS_BEFORE)
-        return text[-(-over // CHARS_STEP) * CHARS_STEP :]
+        first = max(0, place.line - BEFORE) // SNAP * SNAP
+        return lines_before(self.between(Place(first, 0), place))
 
     def after(self, place: Place) -> str:
         """The text from ``place`` on, as much as is sent with a completion."""
-        rest = self.lines[place.line + 1 : place.line + LINES_AFTER + 1]
-        return (self.lines[place.line][place.column :] + "".join(rest))[:CHARS_AFTER]
+        rest = self.lines[place.line + 1 : place.line + AFTER]
+        return lines_after(self.lines[place.line][place.column :] + "".join(rest))
 
     def block(self, number: int) -> str:
         """The lines of one block."""
-        return "".join(self.lines[number * BLOCK : (number + 1) * BLOCK])
+        return "".join(self.lines[number * SNAP : (number + 1) * SNAP])
 
 
 class Question(NamedTuple):
@@ -151,7 +143,7 @@ class Ring:
 
     def touch(self, uri: str, line: int) -> None:
         """Put the block of this line first."""
-        here = uri, line // BLOCK
+        here = uri, line // SNAP
         others = [place for place in self._visited if place != here]
         own = [place for place in others if place[0] == uri]
         for place in own[PER_FILE - 1 :]:

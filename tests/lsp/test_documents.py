@@ -7,9 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from lsprotocol import types
 
+from localspec.completion.context import CUT, MOST_AFTER, MOST_BEFORE
 from localspec.lsp.documents import (
-    CHARS_AFTER,
-    CHARS_BEFORE,
     Document,
     Encoding,
     Place,
@@ -73,17 +72,17 @@ def test_what_is_sent_begins_at_a_multiple_of_64_lines() -> None:
     kept = document("".join(f"{number}\n" for number in range(1000)))
     for line in (500, 511):
         before = kept.before(Place(line, 1)).splitlines()
-        assert before[0] == "192" and before[-1] == f"{line}"[:1]
+        assert before[0] == "256" and before[-1] == f"{line}"[:1]
     after = kept.after(Place(500, 1)).splitlines()
-    assert after[0] == "00" and after[-1] == "564"
+    assert after[0] == "00" and after[-1] == "563"
     assert kept.before(Place(512, 0)).startswith("256\n")
 
 
 def test_one_huge_line_is_sent_in_part() -> None:
     kept = document("x" * 3_000_000 + "y" * 3_000_000)
     one, other = (kept.before(Place(0, 3_000_000 + typed)) for typed in (1, 2))
-    assert CHARS_BEFORE - 4096 <= len(one) <= CHARS_BEFORE and other == one + "y"
-    assert kept.after(Place(0, 3_000_000)) == "y" * CHARS_AFTER
+    assert MOST_BEFORE - CUT <= len(one) <= MOST_BEFORE and other == one + "y"
+    assert kept.after(Place(0, 3_000_000)) == "y" * MOST_AFTER
 
 
 @pytest.mark.parametrize(
