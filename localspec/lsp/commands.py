@@ -1,4 +1,4 @@
-"""Commands of the server besides completion: prime, forget, restart, choose a model, statistics."""
+"""Commands of the server besides completion: prime, forget, restart, choose a model."""
 
 from __future__ import annotations
 
@@ -103,13 +103,6 @@ async def choose_model(server: Server, arguments: list[Any]) -> str | None:
     return name
 
 
-async def show_stats(server: Server, arguments: list[Any]) -> dict[str, Any]:
-    """Show statistics of the completions."""
-    message = " · ".join((counted(server.status.completions, "completion"), *server.status.facts()))
-    server.say(INFO, f"localspec: {message}")
-    return {"message": message}
-
-
 Command = Callable[[Server, list[Any]], Awaitable[Any]]
 COMMANDS: dict[str, Command] = {
     ACCEPTED: accepted,
@@ -117,7 +110,6 @@ COMMANDS: dict[str, Command] = {
     "localspec.forgetWorkspace": forget_workspace,
     "localspec.restartDaemon": restart_daemon,
     "localspec.chooseModel": choose_model,
-    "localspec.showStats": show_stats,
 }
 
 

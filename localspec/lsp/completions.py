@@ -35,12 +35,11 @@ NOTHING = types.InlineCompletionList(items=[])
 async def inline_completion(
     server: Server, params: types.InlineCompletionParams
 ) -> types.InlineCompletionList | None:
-    """The items; None if the text has changed, or a newer request has come, since."""
+    """The items; None if the text has changed since."""
     question = question_of(server, params)
     if question is None:
         return NOTHING
     server.suggestions.move(question.document, question.start)
-    server.newest[question.document.uri] = question
     server.status.begin()
     try:
         return await _answered(server, question)
@@ -54,8 +53,6 @@ async def inline_completion(
         server.fail(error)
     finally:
         server.status.end()
-        if not server.status.asking:
-            server.loading.end()
     return NOTHING
 
 
@@ -83,13 +80,13 @@ async def _answered(server: Server, question: Question) -> types.InlineCompletio
     # needs.
     client = await server.link.client(at_once=question.trigger == "invoked")
     while True:
-        if question.is_stale or server.newest.get(question.document.uri) is not question:
+        if question.is_stale:
             return None
         answer = await _ended(server, _asked(server, client, question), settings.max_ms / 1000 + GRACE_S)
-        if answer.result.finish_reason != "deadline" or not server.loading.shown:
+        if answer.result.finish_reason != "deadline" or server.status.loading is None:
             break
         await _ended(server, client.load(Options(model=settings.model)), None)
-        server.loading.end()
+        server.status.end_load()
     server.status.count(answer)
     if question.is_stale or answer.result.finish_reason == "cancelled":
         return None
@@ -144,7 +141,7 @@ async def _ended(server: Server, stream: Stream[T], limit_s: float | None) -> T:
         async with asyncio.timeout(limit_s):
             async for event in stream.events():
                 if isinstance(event, ModelProgress):
-                    server.loading.see(event)
+                    server.status.see_load(event)
             return await stream.result()
     finally:
         stream.stop()  # does nothing once it has ended

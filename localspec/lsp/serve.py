@@ -59,7 +59,6 @@ def close_text(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
     ls.suggestions.close(uri)
     ls.documents.pop(uri, None)
     ls.ring.forget(uri)
-    ls.newest.pop(uri, None)
 
 
 def shown(ls: Server, params: Params) -> None:

@@ -23,9 +23,8 @@ from pygls.protocol import (
 
 from localspec._version import __version__
 from localspec.errors import LocalspecError
-from localspec.lsp import status
-from localspec.lsp.documents import Document, Encoding, Question, Ring
-from localspec.lsp.status import Loading, Work
+from localspec.lsp.documents import Document, Encoding, Ring
+from localspec.lsp.status import METHOD, Status, Work
 from localspec.lsp.suggestions import Suggestions
 from localspec.protocol.messages import SuggestionEvent
 from localspec.protocol.options import readable, unknown_key
@@ -91,7 +90,7 @@ SECTION = "localspec"
 
 
 class Protocol(LanguageServerProtocol):
-    """Answers invalid requests, at which pygls would be silent; leaves texts and the end to the server."""
+    """Leaves texts and the end to the server."""
 
     _server: Any
     """a :class:`Server`"""
@@ -100,14 +99,6 @@ class Protocol(LanguageServerProtocol):
         super().__init__(server, converter)
         for name in ("didOpen", "didChange", "didClose"):
             del self.fm.builtin_features[f"textDocument/{name}"]
-
-    def structure_message(self, data: dict[str, Any]) -> Any:
-        try:
-            return super().structure_message(data)
-        except JsonRpcException as error:
-            if "id" in data and "method" in data:
-                self._send_response(data["id"], error=error.to_response_error())
-            raise
 
     @lsp_method(types.EXIT)
     def lsp_exit(self, *_: object) -> None:  # type: ignore[override]
@@ -188,12 +179,9 @@ class Server(LanguageServer):
         self.settings = self._initial = Settings()
         self.focused: Document | None = None
         """the text that the user is in"""
-        self.newest: dict[str, Question] = {}
-        """the last question of each text"""
         self.read: tuple[str, int] | None = None
         """the text and the block of lines that the model was asked to read last"""
-        self.status = status.Status(lambda now: self.protocol.notify(status.METHOD, msgspec.to_builtins(now)))
-        self.loading = Loading(self.status, self.work)
+        self.status = Status(lambda now: self.protocol.notify(METHOD, msgspec.to_builtins(now)), self.work)
         self.suggestions = Suggestions(self._report_feedback)
         self._reported: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()

@@ -29,10 +29,12 @@ class StatusParams(msgspec.Struct, frozen=True):
 
 
 class Status:
-    """Sums up this editor's completions; ``report`` is called at every change."""
+    """Sums up this editor's completions; ``report`` is called at every change, and ``work`` begins to show
+    that a model is loaded, once, however many completions wait for it."""
 
-    def __init__(self, report: Callable[[StatusParams], None]) -> None:
-        self._report = report
+    def __init__(self, report: Callable[[StatusParams], None], work: Callable[[str], Work]) -> None:
+        self._report, self._begin_work = report, work
+        self._load: Work | None = None
         self._reported: StatusParams | None = None
         self.asking = 0
         """completions in progress"""
@@ -41,7 +43,6 @@ class Status:
         """the model that is being loaded, with its percentage"""
         self.error: LocalspecError | None = None
         self.model: str | None = None
-        self.completions = 0
         self.drafted = 0
         self.accepted = 0
         self.saved_s: float | None = None
@@ -55,12 +56,29 @@ class Status:
     def end(self) -> None:
         """Count a completion that has ended or was cancelled."""
         self.asking -= 1
+        if not self.asking:
+            self.end_load()
         self.publish()
+
+    def see_load(self, event: ModelProgress) -> None:
+        """Show the progress of a model that is loaded."""
+        if self._load is None:
+            self._load = self._begin_work(f"Loading {event.model}")
+        self._load.report(event.stage, event.fraction)
+        what, share = underway(f"loading {event.model}", event.fraction)
+        self.loading = what if share is None else f"{what} {share:.0%}"
+        self.publish()
+
+    def end_load(self) -> None:
+        """Show no load: the model is there, or no completion waits for it any more."""
+        if self._load is not None:
+            self._load.end()
+            self._load = self.loading = None
+            self.publish()
 
     def count(self, answer: Completions) -> None:
         """Add a completion's statistics."""
         self.error = None
-        self.completions += 1
         self.model = answer.result.model or self.model
         if answer.source != "model":
             return
@@ -113,35 +131,33 @@ class Work:
     def __init__(
         self, progress: Progress | None, title: str, cancel: Callable[[], None] | None = None
     ) -> None:
-        self._title, self._cancel = title, cancel
         self._token = str(uuid.uuid4())
         self._shown: Progress | None = None
         self._has_ended = False
-        self._latest: tuple[str, float] | None = None
-        self._opening = None if progress is None else asyncio.create_task(self._open(progress))
+        self._latest = types.WorkDoneProgressReport(percentage=0)
+        opening = None if progress is None else self._open(progress, title, cancel)
+        self._opening = opening and asyncio.create_task(opening)
 
-    async def _open(self, progress: Progress) -> None:
+    async def _open(self, progress: Progress, title: str, cancel: Callable[[], None] | None) -> None:
         try:
             await progress.create_async(self._token)
         except JsonRpcException:
             return  # the editor refuses it
         if self._has_ended:
             return
-        if (cancel := self._cancel) is not None:
+        if cancel is not None:
             progress.tokens[self._token].add_done_callback(lambda _: cancel())
-        begin = types.WorkDoneProgressBegin(title=self._title, cancellable=cancel is not None, percentage=0)
+        begin = types.WorkDoneProgressBegin(title=title, cancellable=cancel is not None, percentage=0)
         progress.begin(self._token, begin)
+        progress.report(self._token, self._latest)
         self._shown = progress
-        if self._latest is not None:
-            self.report(*self._latest)
 
     def report(self, message: str, fraction: float) -> None:
         """Show how far the work is, with ``fraction`` from 0 to 1."""
-        self._latest = message, fraction
+        percentage = round(100 * min(1.0, max(0.0, fraction)))
+        self._latest = types.WorkDoneProgressReport(message=message, percentage=percentage)
         if self._shown is not None:
-            percentage = round(100 * min(1.0, max(0.0, fraction)))
-            value = types.WorkDoneProgressReport(message=message, percentage=percentage)
-            self._shown.report(self._token, value)
+            self._shown.report(self._token, self._latest)
 
     def end(self) -> None:
         """End the work."""
@@ -150,32 +166,3 @@ class Work:
             self._shown.end(self._token, types.WorkDoneProgressEnd())
             self._shown.tokens.pop(self._token, None)
             self._shown = None
-
-
-class Loading:
-    """Shows that a model is loaded, once, however many completions wait for it."""
-
-    def __init__(self, status: Status, work: Callable[[str], Work]) -> None:
-        self._status, self._make = status, work
-        self._work: Work | None = None
-
-    @property
-    def shown(self) -> bool:
-        """True if a load was seen since the last end."""
-        return self._work is not None
-
-    def see(self, event: ModelProgress) -> None:
-        """Show the progress of an event."""
-        if self._work is None:
-            self._work = self._make(f"Loading {event.model}")
-        self._work.report(event.stage, event.fraction)
-        what, share = underway(f"loading {event.model}", event.fraction)
-        self._status.loading = what if share is None else f"{what} {share:.0%}"
-        self._status.publish()
-
-    def end(self) -> None:
-        """Remove the report: the model is loaded, or no completion waits for it any more."""
-        if self._work is not None:
-            self._work.end()
-            self._work = self._status.loading = None
-            self._status.publish()

@@ -66,11 +66,11 @@ async def test_a_model_is_chosen_by_name(home: Path, tmp_path: Path) -> None:
         assert "stdlib-1m" in await editor.hears("no-such-model", "Choose one of these")
         assert await editor.do("localspec.chooseModel", "stdlib-1m") == "stdlib-1m"
         await editor.complete(file.as_uri(), (4, 11))
-        assert "stdlib-1m" in (await editor.do("localspec.showStats"))["message"]
+        assert "stdlib-1m" in editor.states[-1]["message"]
         editor.answer = "stdlib-6m"
         assert await editor.do("localspec.chooseModel") == "stdlib-6m"
         await editor.complete(file.as_uri(), (4, 11))
-        assert "stdlib-6m" in (await editor.do("localspec.showStats"))["message"]
+        assert "stdlib-6m" in editor.states[-1]["message"]
         editor.answer = "as configured"
         assert await editor.do("localspec.chooseModel") == ""
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from localspec.errors import FimUnsupported
-from localspec.lsp.status import Status, StatusParams
-from localspec.protocol.messages import Completions
+from localspec.lsp.status import Status, StatusParams, Work
+from localspec.protocol.messages import Completions, ModelProgress
 from localspec.protocol.requests import Stats
 from tests.toys import result_of
 
@@ -16,7 +16,7 @@ def answer(stats: Stats, source: str = "model") -> Completions:
 
 def status() -> tuple[Status, list[StatusParams]]:
     reported: list[StatusParams] = []
-    return Status(reported.append), reported
+    return Status(reported.append, lambda title: Work(None, title)), reported
 
 
 def test_it_is_busy_while_something_is_asked() -> None:
@@ -60,6 +60,8 @@ def test_errors_and_off() -> None:
 
 def test_loading() -> None:
     now, reported = status()
-    now.loading = "loading big 50%"
-    now.publish()
-    assert reported == [StatusParams(True, "loading big 50%", "Normal")]
+    now.begin()
+    now.see_load(ModelProgress("big", "weights", 0.5))
+    now.end()
+    messages = [(each.busy, each.message) for each in reported]
+    assert messages == [(True, "ready"), (True, "loading big 50%"), (False, "ready")]
