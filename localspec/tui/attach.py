@@ -11,7 +11,6 @@ import time
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from pathlib import Path
-from typing import NamedTuple
 
 from localspec.errors import InvalidOptions
 from localspec.home import read_regular
@@ -27,23 +26,14 @@ AFTER = ".,;:!?)]}'`"
 """punctuation that may follow a path without belonging to it"""
 _MENTION = re.compile(r'(?<![\w@])@(?:"((?:\\"|[^"\n])+)"|([^\s"]+))')
 _UNQUOTED = re.compile(rf'[^\s"]*[^\s"{re.escape(AFTER)}]')
-_FENCED = re.compile(r"^ {0,3}(`{3,}(?=[^`\n]*$)|~{3,}).*?(?:^ {0,3}\1|\Z)", re.MULTILINE | re.DOTALL)
 _RUN = re.compile("`+")
 _LANGUAGE = re.compile(r"\.(\w+)")
 
 
-class Mention(NamedTuple):
-    """A name after an ``@``; in quotes it always means a file."""
-
-    name: str
-    quoted: bool
-
-
-def mentions(text: str) -> Iterator[Mention]:
-    """The mentions in ``text``; an ``@`` after a letter, as in e-mail addresses, is none."""
+def mentions(text: str) -> Iterator[str]:
+    """The names that ``text`` mentions; an ``@`` after a letter, as in e-mail addresses, mentions none."""
     for found in _MENTION.finditer(text):
-        quoted = found[1] is not None
-        yield Mention(found[1].replace('\\"', '"') if quoted else found[2], quoted)
+        yield found[2] or found[1].replace('\\"', '"')
 
 
 def mention_of(path: str) -> str:
@@ -57,10 +47,9 @@ def mention_of(path: str) -> str:
 def attached(text: str, directory: Path) -> str:
     """``text`` with the content of the files that it mentions appended; other names stay as they are.
 
-    Raises :class:`InvalidOptions` for a file that cannot be attached, and where a name in quotes is no file.
-    Mentions inside a fence are ignored: code has an ``@`` of its own.
+    Raises :class:`InvalidOptions` for a file that cannot be attached.
     """
-    names = (_file_of(mention, directory) for mention in mentions(_FENCED.sub("", text)))
+    names = (_file_of(name, directory) for name in mentions(text))
     blocks = (_block(name, _read(name, directory)) for name in dict.fromkeys(names) if name is not None)
     return "\n\n".join([text, *blocks])
 
@@ -72,26 +61,20 @@ def detached(text: str) -> str:
     return text[: min((begin for begin in begins if begin >= 0), default=len(text))]
 
 
-def _spellings(mention: Mention) -> tuple[str, ...]:
+def _spellings(name: str) -> tuple[str, str]:
     """The names that a mention may mean: with and without the punctuation at its end."""
-    return (mention.name,) if mention.quoted else (mention.name, mention.name.rstrip(AFTER))
+    return name, name.rstrip(AFTER)
 
 
-def _file_of(mention: Mention, directory: Path) -> str | None:
+def _file_of(name: str, directory: Path) -> str | None:
     """The name of the mentioned file; None if there is none, as in a decorator's or a user's name."""
-    for name in _spellings(mention):
-        if os.path.isfile(_path(name, directory)):
-            return name
-    if mention.quoted:
-        remedy = f"Write a path relative to {directory}; an @ between lines of ``` attaches nothing."
-        raise InvalidOptions(f"{mention.name} is no file", remedy)
-    return None
+    return next((each for each in _spellings(name) if os.path.isfile(_path(each, directory))), None)
 
 
 def _is_mentionable(path: str) -> bool:
     """True if a mention of a path is read back as that path, and has no control characters."""
-    names = [mention.name for mention in mentions(mention_of(path))]
-    return one_line(path) == path and names == [path] and not path.startswith("~")
+    is_read_back = [*mentions(mention_of(path))] == [path]
+    return one_line(path) == path and is_read_back and not path.startswith("~")
 
 
 def _path(name: str, directory: Path) -> str:

@@ -14,7 +14,7 @@ from localspec.tui.command import COMMANDS, command
 from localspec.tui.conversation import Question
 from localspec.tui.dialog import Confirm
 from localspec.tui.screen import ChatScreen
-from localspec.tui.widgets.prompt import Composer, Suggestion, Suggestions, Token
+from localspec.tui.widgets.prompt import Composer, Suggestions, Token, suggestion
 from localspec.wording import CONTROLS
 from tests.tui.showing import answered, conversation, show, showing
 
@@ -75,7 +75,7 @@ async def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
         screen.show_error(LocalspecError(f"{evil}\n", evil))
         player.chat.pairing = Pairing(evil, evil, "auto", "llama.cpp", "")
         screen.post_message(facts.Changed())
-        screen.query_one(Suggestions).show(Token(0, "@"), [Suggestion(evil, evil)], eager=True)
+        screen.query_one(Suggestions).show(Token(0, "@"), [suggestion(evil, evil)], eager=True)
         await player.settle()
         assert sum("evil" in line for line in player.lines()) >= 6
         assert not [line for line in player.lines() if CONTROLS.search(line)]

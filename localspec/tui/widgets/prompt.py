@@ -71,18 +71,10 @@ class Token(NamedTuple):
     text: str
 
 
-class Suggestion(NamedTuple):
-    """``text`` takes the token's place; ``label`` and ``help`` are shown."""
-
-    text: str
-    label: str
-    help: str = ""
-
-    @property
-    def line(self) -> Text:
-        label = one_line(self.label)
-        text = Text(label.ljust(WIDEST) if self.help else label)
-        return text.append(f" {one_line(self.help)}", style="dim") if self.help else text
+def suggestion(text: str, label: str, help: str = "") -> Option:
+    """A suggestion: ``text`` takes the token's place; ``label`` and ``help`` are shown."""
+    line = Text(one_line(label).ljust(WIDEST) if help else one_line(label))
+    return Option(line.append(f" {one_line(help)}" if help else "", style="dim"), id=text)
 
 
 class Suggestions(OptionList, can_focus=False):
@@ -100,22 +92,26 @@ class Suggestions(OptionList, can_focus=False):
         super().__init__()
         self.token: Token | None = None
         """the token that they complete"""
-        self.shown: Sequence[Suggestion] = ()
 
-    def show(self, token: Token | None, suggestions: Sequence[Suggestion], *, eager: bool) -> None:
+    @property
+    def texts(self) -> list[str]:
+        """The text of each suggestion."""
+        return [each.id or "" for each in self.options]
+
+    def show(self, token: Token | None, suggestions: Sequence[Option], *, eager: bool) -> None:
         """Show these for ``token``; ``eager`` highlights the first."""
-        self.token, self.shown = token, suggestions
+        self.token = token
         self.display = bool(suggestions)
-        self.set_options(Option(each.line) for each in suggestions)
+        self.set_options(suggestions)
         if suggestions and eager:
             self.highlighted = 0
 
-    def chosen_for(self, token: Token | None) -> Suggestion | None:
-        """The highlighted suggestion; None if ``token`` has changed, or is complete already."""
+    def chosen_for(self, token: Token | None) -> str | None:
+        """The highlighted text; None if ``token`` has changed, or is complete already."""
         if token is None or token != self.token or self.highlighted is None:
             return None
-        is_complete = any(token.text.strip() == each.text.strip() for each in self.shown)
-        return None if is_complete else self.shown[self.highlighted]
+        is_complete = any(token.text.strip() == text.strip() for text in self.texts)
+        return None if is_complete else self.texts[self.highlighted]
 
 
 class Composer(TextArea, inherit_bindings=False):
@@ -275,11 +271,9 @@ class Prompt(Vertical):
 
     def action_send(self) -> None:
         """Send the text, or insert the highlighted suggestion."""
-        if (suggestion := self._suggestions.chosen_for(self._token())) is not None:
-            self._put(suggestion)
-            return
-        text = self.text.strip()
-        if text:
+        if (chosen := self._suggestions.chosen_for(self._token())) is not None:
+            self._put(chosen)
+        elif text := self.text.strip():
             self.history.add(text)
             self.text = ""
             self.post_message(self.Sent(text))
@@ -291,7 +285,7 @@ class Prompt(Vertical):
     def action_complete(self) -> None:
         """Insert a suggestion, or focus the conversation."""
         if self._suggestions.display:
-            self._put(self._suggestions.shown[self._suggestions.highlighted or 0])
+            self._put(self._suggestions.texts[self._suggestions.highlighted or 0])
         else:
             self.screen.focus_next()
 
@@ -348,7 +342,7 @@ class Prompt(Vertical):
             self._suggestions.show(None, (), eager=False)
         elif token.start == 0 and token.text[0] == "/" and " " not in token.text:
             found = [COMMANDS[name] for name in beginning(token.text[1:], sorted(COMMANDS))]
-            suggestions = [Suggestion(f"/{each.name} ", each.usage, each.help) for each in found]
+            suggestions = [suggestion(f"/{each.name} ", each.usage, each.help) for each in found]
             self._suggestions.show(token, suggestions, eager=True)
         else:
             look_up = partial(self._look_up, token)  # no coroutine: a worker replaced at once never calls it
@@ -356,38 +350,36 @@ class Prompt(Vertical):
 
     async def _look_up(self, token: Token) -> None:
         """Look up suggestions in the background, and show them unless the token has changed meanwhile."""
-        found: list[Suggestion] = []
+        found: list[Option] = []
         try:
             if token.text[0] == "@":
                 typed = token.text[1:].removeprefix('"')
                 files = await self._files.like(typed)
-                found = [Suggestion(f"{mention_of(path)} ", path) for path in files]
+                found = [suggestion(f"{mention_of(path)} ", path) for path in files]
             else:
                 name, _, typed = token.text[1:].partition(" ")
                 command, typed = find_command(name.lower()), typed.lstrip()
                 known = {} if command.values is None else await command.values(self.screen)
                 values = beginning(typed, known)
-                found = [Suggestion(f"/{command.name} {each}", each, known[each]) for each in values]
+                found = [suggestion(f"/{command.name} {each}", each, known[each]) for each in values]
         except LocalspecError:
             typed = ""
         except Exception as error:  # an error in suggestions must not end the chat
             defects.report(error)
             typed = ""
-        if token == self._token() and [each.text for each in found] != [token.text]:
+        if token == self._token() and [each.id for each in found] != [token.text]:
             self._suggestions.show(token, found, eager=bool(typed.strip()))
 
-    def _put(self, suggestion: Suggestion) -> None:
-        """Insert a suggestion in the place of the token."""
+    def _put(self, text: str) -> None:
+        """Insert a suggested text in the place of the token."""
         if (token := self._suggestions.token) is not None:
             composer = self._composer
             row, column = composer.cursor_location
-            composer.replace(
-                suggestion.text, (row, token.start), (row, column), maintain_selection_offset=False
-            )
+            composer.replace(text, (row, token.start), (row, column), maintain_selection_offset=False)
         self._suggest(None)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         """Insert the clicked suggestion."""
         event.stop()
-        self._put(self._suggestions.shown[event.option_index])
+        self._put(self._suggestions.texts[event.option_index])
         self.take_focus()
