@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 
 from rich.text import Text
 from textual.app import ComposeResult
@@ -13,13 +14,12 @@ from textual.widgets.option_list import Option
 
 from localspec.errors import LocalspecError
 from localspec.protocol.messages import SessionSummary
-from localspec.tui.dialog import Dialog, deletion
+from localspec.tui.dialog import Confirm, Dialog
 from localspec.tui.facts import Touched
 from localspec.wording import counted, moment, one_line
 
 MOST = 1000
 """most chats that the daemon lists at once; a search finds the others"""
-RUNS = "  Single questions, by localspec run"
 LONGEST_QUERY = 1000
 """a limit of the daemon"""
 
@@ -53,10 +53,6 @@ class SessionsScreen(Dialog[str | None]):
         super().__init__()
         self._first_query = query
         self._current = current
-        self._listed: str | None = None
-        """the query whose chats are listed"""
-        self._opening = False
-        """True once Enter was pressed, though the search for the typed text may still run"""
 
     def compose(self) -> ComposeResult:
         with Vertical() as frame:
@@ -90,8 +86,7 @@ class SessionsScreen(Dialog[str | None]):
         self._read()
 
     def on_input_submitted(self) -> None:
-        self._opening = True
-        self._open()
+        self._read(opening=True)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(event.option.id)
@@ -108,21 +103,18 @@ class SessionsScreen(Dialog[str | None]):
             self.application.chat_screen.attempt(self._delete(option.id, str(option.prompt).strip("● ")))
 
     async def _delete(self, session: str, row: str) -> None:
-        if await self.app.push_screen_wait(deletion(row)):
+        question = Confirm(f"Delete “{one_line(row)}”? This cannot be undone.", "Delete")
+        if await self.app.push_screen_wait(question):
             await self.application.drop(session)
             if self.is_attached:
                 self._read()
 
-    def _open(self) -> None:
-        if self._opening and self._listed == self._query:
-            self._opening = False
-            self._list.action_select()
+    def _read(self, *, opening: bool = False) -> None:
+        """List the chats with the typed text, and open the highlighted one if ``opening``; a request that
+        runs for another text is cancelled."""
+        self.run_worker(partial(self._search, opening), group="search", exclusive=True)  # type: ignore[arg-type]
 
-    def _read(self) -> None:
-        """List the chats with the typed text; a request that runs for another text is cancelled."""
-        self.run_worker(self._search, group="search", exclusive=True)  # type: ignore[arg-type]
-
-    async def _search(self) -> None:
+    async def _search(self, opening: bool) -> None:
         query = self._query
         try:
             found = await self.application.link.ask(lambda client: client.sessions(query, limit=MOST))
@@ -131,29 +123,27 @@ class SessionsScreen(Dialog[str | None]):
             return
         if not self.query(OptionList):  # the dialog has ended meanwhile
             return
-        option, now = self._list.highlighted_option if query == self._listed else None, time.time()
+        option, now = self._list.highlighted_option, time.time()
         before, place = (option and option.id), (option and self._list.highlighted) or 0
-        chats, runs = ([each for each in found if each.once is once] for once in (False, True))
-        rows = [Option(row(each, now, each.session == self._current), each.session) for each in chats + runs]
-        if runs:
-            rows.insert(len(chats), Option(RUNS, disabled=True))
-        self._list.set_options(rows)
-        ids = [each.id for each in rows]
+        chats = sorted(found, key=lambda each: each.once)
+        self._list.set_options(
+            Option(row(each, now, each.session == self._current), each.session) for each in chats
+        )
+        ids = [each.session for each in chats]
         if ids:
-            at = ids.index(before) if before and before in ids else min(place, len(ids) - 1)
-            self._list.highlighted = at + (ids[at] is None)
+            self._list.highlighted = ids.index(before) if before in ids else min(place, len(ids) - 1)
         else:
             self._list.add_option(
                 Option("No chat matches." if query else "There are no chats yet.", disabled=True)
             )
-        self._listed = query
-        self._open()
+        if opening:
+            self._list.action_select()
 
 
 def row(session: SessionSummary, now: float, is_current: bool) -> Text:
     """A chat as a line: the time of its last change, the number of its messages, and its title."""
     text = Text("● " if is_current else "  ")
-    facts = f"{moment(session.updated, now):<11} {counted(session.messages, 'message'):>12}  "
-    text.append(facts, style="dim")
+    what = "localspec run" if session.once else counted(session.messages, "message")
+    text.append(f"{moment(session.updated, now):<11} {what:>13}  ", style="dim")
     text.append(one_line(session.title) or "without a title")
     return text

@@ -103,8 +103,8 @@ async def test_single_questions_stand_behind_the_chats(home: Path) -> None:
         await other.rename_session(copy, "Apart copy")
         async with listing(player, "apart") as seen:
             await seen.shows("Apart copy", "Apart chat", "Apart run")
-            assert [option.id for option in seen.widget.options] == [copy, chat, None, run]
-            assert any("Single questions, by localspec run" in line for line in player.lines())
+            assert [option.id for option in seen.widget.options] == [copy, chat, run]
+            assert any("localspec run  Apart run" in line for line in player.lines())
             assert seen.chosen == copy
             await seen.leave("down", "down", "enter")
         assert player.chat.session == run

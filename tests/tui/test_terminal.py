@@ -124,9 +124,7 @@ def test_figures_and_lists_are_whole_and_in_order(home: Path, size: tuple[int, i
         subprocess.run(once, check=True, capture_output=True)
         terminal.keys("C-s")
         pane = terminal.until_shown("Alone?")
-        assert (
-            pane.index("● just now") < pane.index("Single questions, by localspec run") < pane.index("Alone?")
-        )
+        assert pane.index("● just now") < pane.index("localspec run  Alone?")
 
 
 @pytest.mark.parametrize("size", [(100, 30), (60, 20)])
