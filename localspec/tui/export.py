@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import os
 import re
 import time
@@ -10,19 +9,12 @@ from collections.abc import Iterable
 from itertools import chain, count
 from pathlib import Path
 
-from localspec.errors import DiskFull, StorageError
-from localspec.protocol.messages import Status
+from localspec.errors import StorageError
 from localspec.tui.conversation import Called, Question, Said
 from localspec.wording import one_line
 
 LONGEST_NAME = 60
 """characters of a title in a file's name: names have at most 255 bytes"""
-ENDINGS: dict[Status, str] = {
-    "complete": "",
-    "streaming": " (not yet ended)",
-    "cancelled": " (stopped)",
-    "failed": " (interrupted)",
-}
 
 
 def markdown(title: str, model: str | None, system: str | None, said: Iterable[Said]) -> str:
@@ -37,8 +29,8 @@ def markdown(title: str, model: str | None, system: str | None, said: Iterable[S
             parts.append(f"## Call of {each.made.begun}\n\n{fence}\n{each.text}\n{fence}")
         if isinstance(each, Called) or not each.text:
             continue
-        speaker = "Question" if isinstance(each, Question) else f"Answer{ENDINGS[each.status]}"
-        parts.append(f"## {speaker}\n\n{each.text}")
+        heading = "Question" if isinstance(each, Question) else f"Answer ({each.status})"
+        parts.append(f"## {heading.removesuffix(' (complete)')}\n\n{each.text}")
     return "\n\n".join(parts) + "\n"
 
 
@@ -46,7 +38,7 @@ def write(text: str, place: str, title: str) -> Path:
     """Write a new file and return its path; if the name is taken, a number is added. Without a name in
     ``place`` the file is named after ``title``.
 
-    Raises :class:`StorageError`, and :class:`DiskFull`.
+    Raises :class:`StorageError`.
     """
     path = Path(os.path.abspath(os.path.expanduser(place)))
     if not place or place.endswith(os.sep) or os.path.isdir(path):
@@ -54,12 +46,8 @@ def write(text: str, place: str, title: str) -> Path:
     try:
         return _write_new(path, text.encode())
     except OSError as error:
-        if error.errno == errno.ENOSPC:
-            raise DiskFull(f"no space left for {one_line(str(path))}") from None
-        why = error.strerror
-    except ValueError:
-        why = "a file cannot have such a name"
-    raise StorageError(f"{one_line(str(path))} cannot be written: {why}", "Give another path: /export PATH.")
+        sentence = f"{one_line(str(path))} cannot be written: {error.strerror}"
+        raise StorageError(sentence, "Give another path: /export PATH.") from None
 
 
 def file_name(title: str) -> str:
