@@ -145,15 +145,6 @@ class Chat:
         if self._stream is not None:
             self._stream.stop()
 
-    async def fork(self, said: Said | None) -> str | None:
-        """Return the id of a new session with the messages up to ``said``, or all; None if they are not
-        stored yet."""
-        id = None if said is None else said.id
-        if (session := self.session) is None or (said is not None and id is None):
-            return None
-        client = await self._link.client()
-        return await client.fork_session(session, id)  # not by `ask`, which may do it twice
-
     async def discard(self) -> None:
         """Delete the chat and stop its answer; nothing is reported of it any more."""
         self.discarded = True
@@ -368,8 +359,6 @@ class Chat:
             async for event in stream.events():
                 self._take(event, self.answer)
             opened = await stream.result()
-            if self.answer is not None:
-                self.answer.loaded_s = stream.loaded_s or 0.0
             self.session = opened.session
             self._paired(opened.pairing)
         return self.session
@@ -394,7 +383,6 @@ class Chat:
             except Gone:
                 raise Gone("the daemon ended during the answer", "Press Ctrl-R to answer again.") from None
             else:
-                answer.loaded_s += stream.loaded_s or 0.0
                 answer.result = result
                 answer.status = "cancelled" if result.finish_reason == "cancelled" else "complete"
                 answer.calls = result.calls

@@ -6,7 +6,7 @@ import asyncio
 import json
 import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,24 +17,18 @@ from localspec.config import Setting, find
 from localspec.errors import InvalidOptions
 from localspec.models.catalogue import BUNDLED, CATALOGUE, Entry
 from localspec.protocol.messages import ModelDescription, Pairing
-from localspec.protocol.options import SETTABLE, Options, check_value, meanings, unknown_key
-from localspec.tui.command import command, find_command
+from localspec.protocol.options import SETTABLE, unknown_key
+from localspec.tui.command import command
 from localspec.tui.conversation import Answer
-from localspec.tui.dialog import Confirm, deletion
+from localspec.tui.dialog import Confirm
 from localspec.tui.export import markdown, write
-from localspec.tui.screen import ChatScreen, default_model, in_force
+from localspec.tui.screen import ChatScreen, in_force
 from localspec.tui.sessions import SessionsScreen
-from localspec.wording import counted, one_line, pairing_sentence, size, stats_lines
+from localspec.wording import one_line, pairing_sentence, size, stats_lines
 
-LONGEST_TITLE = 200
-"""a limit of the daemon"""
 TOY = "toy, for tests"
 RANKS = {"current": 0, "to download": 2, TOY: 3, "unusable": 4, "": 1}
 """places of models in a list, by the beginnings of their facts"""
-DRAFTS = {
-    "auto": "one that fits the model, if there is any",
-    "none": "no draft model; prompt lookup and memory still draft",
-}
 
 # Messages.
 
@@ -43,12 +37,6 @@ DRAFTS = {
 async def regenerate(screen: ChatScreen, argument: str) -> None:
     """Answer the last question again."""
     await screen.answer(screen.chat.regenerate())
-
-
-@command("stop", key="escape")
-async def stop(screen: ChatScreen, argument: str) -> None:
-    """Stop the current answer."""
-    screen.chat.stop()
 
 
 @command("edit", key="ctrl+g")
@@ -63,18 +51,13 @@ async def copy(screen: ChatScreen, argument: str) -> None:
     screen.copy(last_answer(screen).text)
 
 
-@command("code", "[NUMBER]")
+@command("code")
 async def code(screen: ChatScreen, argument: str) -> None:
-    """Copy a code block of the last answer: the last one, or by its number."""
+    """Copy the last code block of the last answer."""
     blocks = code_blocks(last_answer(screen).text)
     if not blocks:
         raise InvalidOptions("the answer has no code block", "Copy the whole answer with /copy.")
-    if argument and not (argument.isdecimal() and 1 <= int(argument) <= len(blocks)):
-        raise InvalidOptions(
-            f"the answer has {counted(len(blocks), 'code block')}, and none with the number {argument!r}",
-            f"Give a number from 1 to {len(blocks)}.",
-        )
-    screen.copy(blocks[int(argument or len(blocks)) - 1])
+    screen.copy(blocks[-1])
 
 
 def code_blocks(text: str) -> list[str]:
@@ -88,10 +71,8 @@ def code_blocks(text: str) -> list[str]:
 @command("stats")
 async def stats(screen: ChatScreen, argument: str) -> None:
     """Show the statistics of the last answer."""
-    answer = last_answer(screen)
-    known = "its statistics are not stored"
-    if answer.result is not None:
-        known = stats_lines(answer.result, answer.loaded_s)
+    result = last_answer(screen).result
+    known = "its statistics are not stored" if result is None else stats_lines(result)
     screen.notify(known, title="The last answer", timeout=30)
 
 
@@ -134,36 +115,17 @@ async def rename(screen: ChatScreen, argument: str) -> None:
         raise InvalidOptions("this chat is not stored yet", "Send a message first.")
     if not argument:
         raise InvalidOptions("no title was given", "Write it after the command: /rename TITLE.")
-    if len(argument) > LONGEST_TITLE:
-        raise InvalidOptions(
-            f"the title has {len(argument)} characters, more than {LONGEST_TITLE}", "Shorten it."
-        )
     await screen.application.link.ask(lambda client: client.rename_session(session, argument))
     chat.title = argument
     screen.notify(argument, title="The chat's title is now", timeout=3)
 
 
-@command("delete")
-async def delete(screen: ChatScreen, argument: str) -> None:
-    """Delete the chat, after a confirmation."""
-    chat = screen.chat
-    _require_said(screen)
-    if await screen.ask(deletion(chat.title)):
-        await screen.application.discard(chat)
-
-
-@command("fork")
-async def fork(screen: ChatScreen, argument: str) -> None:
-    """Continue in a copy of the chat; the original stays as it is."""
-    _require_said(screen)
-    await screen.fork(None)
-
-
 @command("export", "[PATH]")
 async def export(screen: ChatScreen, argument: str) -> None:
     """Write the chat into a new Markdown file."""
-    _require_said(screen)
     chat = screen.chat
+    if not chat.said:
+        raise InvalidOptions("this chat has no messages yet", "Send a message first.")
     model = chat.options.model if chat.pairing is None else chat.pairing.target
     text = markdown(chat.title, model, chat.system, chat.said)
     path = await asyncio.to_thread(write, text, argument, chat.title)
@@ -178,18 +140,13 @@ async def leave(screen: ChatScreen, argument: str) -> None:
         screen.app.exit()
 
 
-def _require_said(screen: ChatScreen) -> None:
-    if not screen.chat.said:
-        raise InvalidOptions("this chat has no messages yet", "Send a message first.")
-
-
 # Models and options.
 
 
 async def _models(screen: ChatScreen) -> dict[str, str]:
     """All models: the current one, those that are here, those to download, toys, and unusable ones."""
-    models, default = await screen.models(), await asyncio.to_thread(default_model)
-    found = described(models, screen.chat.pairing, default)
+    models = await screen.models()
+    found = described(models, screen.chat.pairing)
     found |= {each.name: f"to download: {size(each.size)} · {each.use}" for each in _absent(models)}
 
     def rank(name: str) -> int:
@@ -202,19 +159,6 @@ def _absent(models: Sequence[ModelDescription]) -> list[Entry]:
     """The models of the catalogue that are not among ``models``."""
     names = {name.lower() for each in models for name in each.names}
     return [each for each in CATALOGUE.values() if each.name not in names]
-
-
-async def _drafts(screen: ChatScreen) -> dict[str, str]:
-    """The possible draft models: those of the target's backend, the smallest first."""
-    now = screen.chat.pairing
-    fitting = [each for each in await screen.models() if now is None or each.backend == now.backend]
-    others = [each for each in fitting if now is None or now.target not in (each.id, *each.names)]
-    usable = (each for each in others if each.problem is None)
-    return {**DRAFTS, **described(sorted(usable, key=lambda each: each.size), None)}
-
-
-async def _proposers(screen: ChatScreen) -> dict[str, str]:
-    return meanings()
 
 
 async def _settings(screen: ChatScreen) -> dict[str, str]:
@@ -240,29 +184,23 @@ async def model(screen: ChatScreen, argument: str) -> None:
             agrees = await screen.ask(Confirm(question, "Download", "primary"))
             if not agrees or not await screen.download(Missing(name=entry.name)):
                 return
-    await _configure(screen, f"loading {one_line(argument)}", model=argument, draft=None)
-
-
-@command("draft", "[NAME|auto|none]", values=_drafts)
-async def draft(screen: ChatScreen, argument: str) -> None:
-    """Choose the draft model."""
-    await _configure(screen, "loading the draft model", draft=argument)
-
-
-@command("proposer", "[NAME]", values=_proposers)
-async def proposer(screen: ChatScreen, argument: str) -> None:
-    """Choose the proposer of draft tokens."""
-    remedy = "/proposer without a name lists them."
-    check_value(Options, "proposer", argument, said="/proposer", remedy=remedy)
-    await _configure(screen, "setting the proposer", proposer=argument)
+    place = await asyncio.to_thread(value_of, "model", argument)
+    await screen.settled.wait()
+    chat = screen.chat
+    work = chat.configure(replace(chat.options, model=place, draft=None))
+    await screen.busy(f"loading {one_line(argument)}", work)
+    if (now := chat.pairing) is not None and chat is screen.chat:
+        runs = chat.answer is not None and chat.answer.growing and chat.answer.model
+        when = " from the next question on" if runs else ""
+        screen.notify(f"{pairing_sentence(now)}{when}.")
 
 
 @command("set", "[KEY [VALUE]]", key="f2", values=_settings)
 async def set_option(screen: ChatScreen, argument: str) -> None:
     """Set or unset an option, such as temperature."""
     name, _, text = argument.partition(" ")
-    if name in ("model", "draft") and text:
-        await find_command(name).work(screen, text)
+    if name == "model" and text:
+        await model(screen, text)
         return
     value = await asyncio.to_thread(value_of, name, text)
     await screen.settled.wait()
@@ -286,21 +224,7 @@ async def system(screen: ChatScreen, argument: str) -> None:
         screen.notify("The system prompt is set." if chat.system else "The chat has no system prompt.")
 
 
-async def _configure(screen: ChatScreen, label: str, **named: str | None) -> None:
-    """Set these options of the shown chat, and notify of the resulting models."""
-    from localspec.models.library import absolute
-
-    await screen.settled.wait()
-    chat = screen.chat
-    places = {option: name and await asyncio.to_thread(absolute, name) for option, name in named.items()}
-    await screen.busy(label, chat.configure(replace(chat.options, **places)))
-    if (now := chat.pairing) is not None and chat is screen.chat:
-        runs = chat.answer is not None and chat.answer.growing and chat.answer.model
-        when = " from the next question on" if runs else ""
-        screen.notify(f"{pairing_sentence(now)}{when}.")
-
-
-def described(models: Sequence[ModelDescription], now: Pairing | None, default: str = "") -> dict[str, str]:
+def described(models: Sequence[ModelDescription], now: Pairing | None) -> dict[str, str]:
     """Models by name, with the facts that matter for a choice; one whose name is not its own, by its path."""
     from localspec.models.model import NEEDS_MLX, name_of, needs_mlx
 
@@ -309,32 +233,27 @@ def described(models: Sequence[ModelDescription], now: Pairing | None, default: 
     for each in models:
         is_one = names[name_of(each).lower()] == 1 or each.format == "gguf"
         problem = each.problem or (NEEDS_MLX if needs_mlx(each) else "")
-        facts = f"unusable: {problem}" if problem else " · ".join(_facts(each, now, default))
+        facts = f"unusable: {problem}" if problem else _facts(each, now)
         found[name_of(each) if is_one else each.path] = one_line(facts)
     return found
 
 
-def _facts(model: ModelDescription, now: Pairing | None, default: str) -> Iterator[str]:
+def _facts(model: ModelDescription, now: Pairing | None) -> str:
     """The facts that matter for a choice; of the formats only MLX is named."""
     from localspec.models.model import count
 
-    if now is not None and now.target in (model.id, *model.names) and model.backend == now.backend:
-        yield "current"
-    if model.store == BUNDLED:
-        yield TOY
-    if default in model.names:
-        yield "default"
-    if model.parameters:
-        yield count(model.parameters)
-    if model.quantisation:
-        yield model.quantisation
-    yield size(model.size)
-    if model.format == "mlx":
-        yield "MLX"
-    if model.loaded:
-        yield "loaded"
-    if model.context:
-        yield f"{model.context:,} context"
+    is_current = now is not None and now.target in (model.id, *model.names) and model.backend == now.backend
+    facts = (
+        "current" if is_current else "",
+        TOY if model.store == BUNDLED else "",
+        count(model.parameters) if model.parameters else "",
+        model.quantisation or "",
+        size(model.size),
+        "MLX" if model.format == "mlx" else "",
+        "loaded" if model.loaded else "",
+        f"{model.context:,} context" if model.context else "",
+    )
+    return " · ".join(filter(None, facts))
 
 
 def field(name: str) -> Setting:
@@ -346,10 +265,14 @@ def field(name: str) -> Setting:
 
 def value_of(name: str, text: str) -> Any:
     """The value of a text, None for a blank one; raises :class:`InvalidOptions` with the values it takes."""
+    from localspec.models.library import absolute
+
     option, text = field(name), text.strip()
     if not text:
         return None
     value = option.parse(text, name)
+    if name in ("model", "draft"):
+        return absolute(value)
     return os.path.abspath(os.path.expanduser(value)) if name == "workspace" else value
 
 

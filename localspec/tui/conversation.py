@@ -76,8 +76,6 @@ class Answer:
     """what the model thought before the answer, as far as received here"""
     waiting: str = ""
     """state before the first token, as shown to the user"""
-    loaded_s: float = 0.0
-    """seconds that it waited for its model to be loaded"""
     elsewhere: bool = False
     """True if another client receives it, or did so until it ended"""
     calls: tuple[ToolCall, ...] = ()
@@ -108,11 +106,6 @@ class Answer:
     def tokens(self) -> int:
         """The number of tokens received."""
         return self.sources.total()
-
-    @property
-    def drafted(self) -> float:
-        """The share of its tokens that were drafted, 0 to 1."""
-        return 1 - self.sources["target"] / self.tokens if self.tokens else 0.0
 
     @property
     def speed(self) -> float | None:

@@ -20,7 +20,6 @@ from localspec.errors import LocalspecError
 from localspec.tui.chat import Chat, Tools
 from localspec.tui.link import Link
 from localspec.tui.widgets.prompt import Prompt
-from localspec.wording import one_line
 
 LONG = 250
 """characters of a question that may not be seen at once"""
@@ -206,9 +205,3 @@ class Permission(Ask[Consent]):
         """Stop the answer, too."""
         self.dismiss("no")
         await self.app.run_action("help_quit")
-
-
-def deletion(title: str) -> Confirm:
-    """The confirmation before a chat is deleted."""
-    what = f"“{one_line(title)}”" if title else "this chat"
-    return Confirm(f"Delete {what}? This cannot be undone.", "Delete")

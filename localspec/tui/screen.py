@@ -18,7 +18,7 @@ from textual.widgets import Footer, Static
 
 from localspec.agent.server import Server
 from localspec.config import load_config
-from localspec.errors import DiskFull, EngineBusy, InvalidOptions, LocalspecError
+from localspec.errors import DiskFull, InvalidOptions, LocalspecError
 from localspec.home import here
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options
@@ -170,19 +170,15 @@ class ChatScreen(Screen[None]):
 
     def action_chosen(self, what: str) -> None:
         """Act on the chosen message."""
-        said = self._transcript.chosen
-        match what:
-            case _ if said is None:
-                return
-            case "regenerate":
-                self.prompt.take_focus()
-                self.attempt(self.answer(self.chat.regenerate(said)))
-            case "edit":
-                self.attempt(self.edit(said))
-            case "fork":
-                self.attempt(self.fork(said))
-            case "copy":
-                self.copy(said.text)
+        if (said := self._transcript.chosen) is None:
+            return
+        if what == "regenerate":
+            self.prompt.take_focus()
+            self.attempt(self.answer(self.chat.regenerate(said)))
+        elif what == "edit":
+            self.attempt(self.edit(said))
+        else:
+            self.copy(said.text)
 
     def action_run(self, name: str, argument: str = "") -> None:
         """Run a command by name; without an argument, offer its values if they are known."""
@@ -261,16 +257,6 @@ class ChatScreen(Screen[None]):
             await self.application.discard(left)
         if chat.session is None or chat.loads(left.options):
             await chat.load()
-
-    async def fork(self, said: Said | None) -> None:
-        """Continue in a copy of the chat up to ``said``, or of all of it."""
-        if self.chat.private:
-            raise InvalidOptions("a private chat cannot be forked", "Save it with /export.")
-        copy = await self.chat.fork(said)
-        if copy is None:
-            raise EngineBusy("this message is not stored yet", "Wait for the end of the answer.")
-        await self.change_to(await self.application.stored_chat(copy))
-        self.notify("This is the copy; the original chat stays as it is.", timeout=5)
 
     def copy(self, text: str) -> None:
         """Put a text into the clipboard."""
@@ -415,9 +401,9 @@ class ChatScreen(Screen[None]):
     async def _greet(self) -> None:
         """Show the model in use."""
         with contextlib.suppress(LocalspecError):  # optional: the user did not request it
-            models, default = await self.models(), await asyncio.to_thread(default_model)
+            models = await self.models()
             if self.chat.pairing is not None:
-                self.query_one(Welcome).show(self.chat.pairing, models, default)
+                self.query_one(Welcome).show(self.chat.pairing, models)
 
     def on_touched(self, fact: facts.Touched) -> None:
         if fact.event.session != self.chat.session:
@@ -475,11 +461,6 @@ def in_force(options: Options) -> Options:
     from localspec.models.library import Sections
 
     return Sections(load_config()).merged(options)
-
-
-def default_model() -> str:
-    """The name of the model that answers where none is named."""
-    return in_force(Options()).model or ""
 
 
 def _text(text: str) -> str:

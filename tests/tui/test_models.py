@@ -29,11 +29,9 @@ async def test_a_model_is_chosen_from_all_that_are_here(home: Path) -> None:
 @pytest.mark.slow
 async def test_a_draft_is_named_or_chosen(home: Path) -> None:
     async with playing() as player:
-        await player.do("/draft none")
+        await player.do("/set draft none")
         assert player.chat.pairing is not None and player.chat.pairing.draft is None
-        await player.do("/draft")
-        await player.pick("auto")
-        await player.settle()
+        await player.do("/set draft auto")
         assert player.chat.options.draft == "auto" and player.chat.pairing.draft == "stdlib-1m"
         assert "the bundled pair" in player.chat.pairing.reason
 
@@ -42,9 +40,7 @@ async def test_a_draft_is_named_or_chosen(home: Path) -> None:
 async def test_a_proposer_counts_from_the_next_answer_on(home: Path) -> None:
     async with playing() as player:
         await player.say("What does os.path.join do?")
-        await player.do("/proposer")
-        await player.pick("prompt")
-        await player.settle()
+        await player.do("/set proposer prompt-lookup")
         await player.say("And os.path.split?")
         assert player.chat.pairing is not None and player.chat.pairing.proposer == "prompt-lookup"
         answer = player.chat.answer
@@ -58,10 +54,10 @@ async def test_a_model_that_cannot_be_loaded_changes_nothing(home: Path) -> None
         await player.say("What does os.path.join do?")
         before, pairing = player.chat.options, player.chat.pairing
         await player.do("/model no-such-model")
-        await player.do("/proposer none-such")
+        await player.do("/set proposer none-such")
         assert player.chat.options == before and player.chat.pairing == pairing
         assert any("no-such-model" in toast for toast in player.toasts)
-        assert any("/proposer takes auto, draft, memory" in toast for toast in player.toasts)
+        assert any("proposer takes auto, draft, memory" in toast for toast in player.toasts)
 
 
 @pytest.mark.slow
@@ -70,11 +66,12 @@ async def test_a_choice_during_an_answer_counts_from_the_next_one_on(home: Path)
         await player.write("Hi")
         await player.press("enter")
         await player.until(lambda: bool(player.chat.answer and player.chat.answer.tokens), "it answers")
-        player.screen.query_one(Composer).text = "/proposer memory"
+        player.screen.query_one(Composer).text = "/model stdlib-1m"
         await player.press("enter")
         await player.until(lambda: bool(player.toasts), "it is shown")
-        assert player.toasts == ["stdlib-6m answers, memory drafts from the next question on."]
-        assert player.chat.answering and player.chat.options.proposer == "memory"
+        (toast,) = player.toasts
+        assert toast.startswith("stdlib-1m answers") and toast.endswith(" from the next question on.")
+        assert player.chat.answering and player.chat.options.model == "stdlib-1m"
         await player.press("escape", "escape")
         await player.settle()
 

@@ -11,7 +11,7 @@ from textual.binding import Binding
 from textual.command import CommandPalette
 
 from localspec.tui.command import COMMANDS, name_key
-from localspec.tui.dialog import deletion
+from localspec.tui.dialog import Confirm
 from localspec.tui.screen import ChatScreen
 from tests.hygiene.source import PACKAGE, ROOT, nodes_of, python_files
 from tests.tui.showing import conversation, showing
@@ -42,7 +42,7 @@ async def test_a_command_is_run_and_one_that_needs_an_argument_begun(still: Path
 @pytest.mark.slow
 async def test_a_dialog_is_answered_first(still: Path) -> None:
     async with showing(conversation()) as player:
-        await player.app.push_screen(dialog := deletion("Count."))
+        await player.app.push_screen(dialog := Confirm("Delete?", "Delete"))
         await player.press("ctrl+p")
         assert player.app.screen is dialog
         await player.press("escape", "ctrl+p")
@@ -82,4 +82,4 @@ def test_a_commands_key_is_bound_to_it() -> None:
     bound = {b.key: b.action for b in ChatScreen.BINDINGS if isinstance(b, Binding)}
     for command in COMMANDS.values():
         if command.key and command.name != "quit":  # Textual binds that
-            assert bound[command.key] == f"run('{command.name}')" or command.name == "stop"
+            assert bound[command.key] == f"run('{command.name}')"

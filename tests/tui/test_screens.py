@@ -10,7 +10,7 @@ import pytest
 from localspec.errors import LocalspecError
 from localspec.tui import facts
 from localspec.tui.conversation import Question
-from localspec.tui.dialog import Permission, deletion
+from localspec.tui.dialog import Confirm, Permission
 from tests.tui.harness import Player
 from tests.tui.showing import conversation, growing, show, showing
 
@@ -24,7 +24,7 @@ async def conversed(player: Player) -> None:
 
 
 async def deleting(player: Player) -> None:
-    await player.app.push_screen(deletion("What does textwrap.dedent do?"))
+    await player.app.push_screen(Confirm("Delete “What does textwrap.dedent do?”?", "Delete"))
 
 
 async def failed(player: Player) -> None:

@@ -40,8 +40,6 @@ def _parts(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> 
         yield counted(answer.tokens, "token")
         if answer.speed:
             yield f"{answer.speed:.0f} tok/s"
-        if answer.drafted:
-            yield f"{answer.drafted:.0%} drafted"
     result = None if answer is None else answer.result
     if answer is not None and result is not None and answer.context:
         yield f"{result.prompt_tokens + result.completion_tokens:,} of {answer.context:,} tokens"

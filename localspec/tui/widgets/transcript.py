@@ -48,7 +48,6 @@ class Transcript(ScrollView, can_focus=True):
         Binding("down,j", "choose(1)", "Next"),
         Binding("e", "screen.chosen('edit')", "Edit"),
         Binding("r", "screen.chosen('regenerate')", "Regenerate"),
-        Binding("f", "screen.chosen('fork')", "Fork"),
         Binding("c", "screen.chosen('copy')", "Copy"),
         Binding("o", "open", "Open", tooltip="Open or fold a long question or result"),
     ]

@@ -29,13 +29,12 @@ class Welcome(VerticalScroll, can_focus=False):
     def compose(self) -> ComposeResult:
         yield Static(KEYS, markup=False)
 
-    def show(self, pairing: Pairing, models: Sequence[ModelDescription], default: str) -> None:
-        """Show the model in use, which is one of ``models``, and the name of the ``default`` one."""
+    def show(self, pairing: Pairing, models: Sequence[ModelDescription]) -> None:
+        """Show the model in use, which is one of ``models``."""
         model = next((each for each in models if pairing.target in (each.id, *each.names)), None)
         facts, better = "", REAL
         if model is not None and model.store == BUNDLED:
             facts, better = f": a toy ({size(model.size)}), good for tests only", TOY
         elif model is not None:
-            which = "the default model" if default in model.names else f"the default is {default}"
-            facts = f" ({size(model.size)}, {which})"
+            facts = f" ({size(model.size)})"
         self.query_one(Static).update(f"{one_line(pairing.target + ' answers' + facts)}.\n{better}\n\n{KEYS}")
