@@ -23,6 +23,7 @@ from typing import NamedTuple
 
 from localspec.backends.base import Backend, Span
 from localspec.engine.learning import Learning
+from localspec.engine.recall import MemoryRecall
 from localspec.engine.sequence import Emitted, Sequence, keeps_rows, widest_round, width_of
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.models.needs import WIDEST_ROUND
@@ -31,7 +32,7 @@ from localspec.protocol.requests import EngineConfig
 from localspec.speculation.controller import Controller
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.ngrams import MemoryRecall, PromptLookup
+from localspec.speculation.ngrams import PromptLookup
 from localspec.speculation.proposer import NOTHING, PLAIN_DECODING, Ask, Draft, Nothing, Proposer, nothing
 from localspec.speculation.verify import ForwardRows, TargetRows
 
@@ -83,7 +84,7 @@ def prompt_lookup(parts: Parts) -> Proposer:
 
 def memory_recall(parts: Parts) -> Proposer | None:
     memory = parts.learning.memory
-    return None if memory is None else MemoryRecall(memory.tables, memory)
+    return None if memory is None else MemoryRecall(memory)
 
 
 def draft_model(parts: Parts) -> Proposer | None:

@@ -4,22 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import cast
 
 import pytest
 
+from localspec.engine.recall import LEVELS, REACH, MemoryRecall
 from localspec.memory.memory import Memory
 from localspec.memory.ngrams import Lesson
-from localspec.speculation.ngrams import LEVELS, REACH, MemoryRecall
+from localspec.memory.table import Recall
 from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer
 from tests.conformance.proposer import ProposerConformance, ask
-
-
-class Entry(NamedTuple):
-    token: int
-    order: int
-    score: int
-    slot: int
 
 
 class Written:
@@ -27,12 +21,12 @@ class Written:
 
     def __init__(self, entries: dict[tuple[int, ...], tuple[int, int]]) -> None:
         self._entries = {
-            number(gram): Entry(token, len(gram), score, slot)
+            number(gram): Recall(token, len(gram), score, slot)
             for slot, (gram, (token, score)) in enumerate(entries.items())
         }
         self.credits: list[tuple[int, int, bool]] = []
 
-    def find(self, hashes: Sequence[int]) -> Entry | None:
+    def find(self, hashes: Sequence[int]) -> Recall | None:
         return next((self._entries[value] for value in hashes if value in self._entries), None)
 
     def credit(self, slot: int, token: int, *, accepted: bool) -> None:
@@ -47,13 +41,19 @@ def number(gram: Sequence[int]) -> int:
 
 
 class Spelt:
-    """Hashes that can be read: see :func:`number`."""
+    """A memory of tables with hashes that can be read: see :func:`number`."""
 
     orders: Sequence[int] = (3, 2)
 
-    def __init__(self) -> None:
+    def __init__(self, *tables: Written) -> None:
+        self._tables = tables
+        self.opened: list[str | None] = []
         self.rolls = 0
         self.longest = 0
+
+    def tables(self, workspace: str | None) -> Sequence[Written]:
+        self.opened.append(workspace)
+        return self._tables
 
     def hashes_of(self, context: Sequence[int]) -> Sequence[int]:
         self.longest = max(self.longest, len(context))
@@ -81,8 +81,12 @@ class Stops:
         return evidence >= self._least
 
 
-def recall(*tables: Written, keys: Spelt | None = None) -> MemoryRecall:
-    return MemoryRecall(lambda workspace: tables, keys or Spelt())
+def recall(*tables: Written) -> MemoryRecall:
+    return recall_by(Spelt(*tables))
+
+
+def recall_by(spelt: Spelt) -> MemoryRecall:
+    return MemoryRecall(cast(Memory, spelt))
 
 
 def one(proposer: Proposer, request: Ask) -> Draft:
@@ -94,12 +98,12 @@ CHAIN = {(1, 2, 3): (4, 9), (2, 3, 4): (5, 3), (4, 5): (6, 1), (5, 6): (7, 0)}
 
 
 def test_a_chain_goes_from_the_longest_order_to_shorter_ones() -> None:
-    keys = Spelt()
-    draft = one(recall(Written(CHAIN), keys=keys), ask([1, 2, 3], 9))
+    spelt = Spelt(Written(CHAIN))
+    draft = one(recall_by(spelt), ask([1, 2, 3], 9))
     assert draft.tokens == (4, 5, 6, 7)
     # Ranks: the order 3 is the longer of two; levels: by score.
     assert draft.evidence == (4 + LEVELS[9], 4 + LEVELS[3], LEVELS[1], LEVELS[0])
-    assert keys.rolls == 2
+    assert spelt.rolls == 2
 
 
 def test_a_chain_comes_back_to_the_longest_order() -> None:
@@ -164,26 +168,21 @@ def test_a_gate_ends_a_chain_with_the_token_that_it_does_not_admit() -> None:
 
 
 def test_tables_are_opened_once_for_a_request_and_anew_for_the_next() -> None:
-    opened: list[str | None] = []
-
-    def tables(workspace: str | None) -> Sequence[Written]:
-        opened.append(workspace)
-        return [Written(CHAIN)]
-
-    proposer = MemoryRecall(tables, Spelt())
+    spelt = Spelt(Written(CHAIN))
+    proposer = recall_by(spelt)
     for _ in range(3):
         one(proposer, ask([1, 2, 3], 2)._replace(workspace="/w"))
     one(proposer, ask([1, 2, 3], 2, request=2))
-    assert opened == ["/w", None]
+    assert spelt.opened == ["/w", None]
     proposer.stop(1)
     one(proposer, ask([1, 2, 3], 2)._replace(workspace="/w"))
-    assert opened == ["/w", None, "/w"]
+    assert spelt.opened == ["/w", None, "/w"]
 
 
 def test_no_more_of_a_long_context_is_looked_at_than_tables_know() -> None:
-    keys, context = Spelt(), [8] * 5000 + [1, 2, 3]
-    assert one(recall(Written(CHAIN), keys=keys), ask(context, 4)).tokens == (4, 5, 6, 7)
-    assert keys.longest <= REACH + 4 and len(context) == 5003
+    spelt, context = Spelt(Written(CHAIN)), [8] * 5000 + [1, 2, 3]
+    assert one(recall_by(spelt), ask(context, 4)).tokens == (4, 5, 6, 7)
+    assert spelt.longest <= REACH + 4 and len(context) == 5003
 
 
 def test_without_tables_or_entries_there_is_nothing_to_offer() -> None:
@@ -210,7 +209,7 @@ def teach(memory: Memory, tokens: Sequence[int], workspace: str | None = None, s
 
 def propose(memory: Memory, context: Sequence[int], k: int = 5, workspace: str | None = None) -> Draft:
     asked = ask(list(context), k)._replace(workspace=workspace)
-    return MemoryRecall(memory.tables, memory).propose([asked])[0]
+    return MemoryRecall(memory).propose([asked])[0]
 
 
 class TestMemoryRecall(ProposerConformance):
@@ -222,7 +221,7 @@ class TestMemoryRecall(ProposerConformance):
         self.memory = memory
 
     def make(self) -> Proposer:
-        return MemoryRecall(self.memory.tables, self.memory)
+        return MemoryRecall(self.memory)
 
 
 def test_what_followed_is_drafted(memory: Memory) -> None:
@@ -245,7 +244,7 @@ def test_surer_evidence_for_longer_matches_and_higher_scores(memory: Memory) -> 
     teach(memory, SONG)
     short, long = propose(memory, SONG[3:6], 1), propose(memory, SONG[:20], 1)
     assert short.evidence[0] < long.evidence[0]
-    again = MemoryRecall(memory.tables, memory)
+    again = MemoryRecall(memory)
     for _ in range(8):
         draft = again.propose([ask(SONG[:20], 1)])[0]
         again.observe(1, draft, 1)
@@ -254,7 +253,7 @@ def test_surer_evidence_for_longer_matches_and_higher_scores(memory: Memory) -> 
 
 def test_what_is_wrong_is_forgotten(memory: Memory) -> None:
     teach(memory, SONG)
-    recall, context = MemoryRecall(memory.tables, memory), SONG[3:6]
+    recall, context = MemoryRecall(memory), SONG[3:6]
     for _ in range(3):
         draft = recall.propose([ask(context, 1)])[0]
         if not draft.tokens:
@@ -266,7 +265,7 @@ def test_what_is_wrong_is_forgotten(memory: Memory) -> None:
 def test_a_request_that_is_not_to_be_remembered_leaves_no_trace(memory: Memory) -> None:
     teach(memory, SONG)
     before = [bytes(table._map) for table in memory.tables(None)]
-    recall, asked = MemoryRecall(memory.tables, memory), ask(SONG[:8], 4)._replace(remember=False)
+    recall, asked = MemoryRecall(memory), ask(SONG[:8], 4)._replace(remember=False)
     for accepted in (0, 2, 4):
         recall.observe(1, recall.propose([asked])[0], accepted)
     assert [bytes(table._map) for table in memory.tables(None)] == before
