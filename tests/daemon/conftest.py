@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
@@ -9,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.daemon.harness import DaemonProcess, Raw, raw
+from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, raw
+from tests.folders import short_folder
 
 StartDaemon = Callable[..., DaemonProcess]
 
@@ -17,11 +16,10 @@ StartDaemon = Callable[..., DaemonProcess]
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[DaemonProcess]:
     """A daemon that the tests of a module share."""
-    home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    daemon = DaemonProcess(home, max_frame=65536)
-    yield daemon
-    assert daemon.stop() == 0, daemon.log()
-    shutil.rmtree(home, ignore_errors=True)
+    with short_folder() as home:
+        daemon = DaemonProcess(home, max_frame=65536)
+        yield daemon
+        assert daemon.stop() == 0, daemon.log()
 
 
 @pytest.fixture
@@ -38,10 +36,8 @@ def other(daemon: DaemonProcess) -> AbstractAsyncContextManager[Raw]:
 
 @pytest.fixture
 def home() -> Iterator[Path]:
-    """A home whose path is short enough for a Unix socket."""
-    path = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
+    with short_folder() as path:
+        yield path
 
 
 @pytest.fixture
@@ -57,3 +53,9 @@ def start(home: Path) -> Iterator[StartDaemon]:
     for daemon in started:
         if daemon.process.poll() is None:
             assert daemon.stop() == 0, daemon.log()
+
+
+@pytest.fixture
+def real(home: Path, start: StartDaemon) -> DaemonProcess:
+    """A daemon with workers that run models."""
+    return start(command=REAL_DAEMON)

@@ -67,13 +67,6 @@ async def test_a_known_completion_is_answered_without_the_worker(client: Raw) ->
     assert (await editor.complete("one two", "\nother"))["source"] == "model"
 
 
-async def test_what_comes_after_a_completion_is_looked_ahead(client: Raw) -> None:
-    editor = Editor(client, "after.py")
-    assert text(await editor.complete("one")) == "one"
-    accepted = await editor.complete("oneone")
-    assert (accepted["source"], text(accepted)) == ("cache", "oneone")
-
-
 async def test_looking_ahead_is_done_in_the_background_and_asking_is_not(client: Raw) -> None:
     editor = Editor(client, "background.py")
     assert text(await editor.complete("x\npriority")) == "completion"
@@ -170,12 +163,6 @@ async def test_feedback_is_counted(start: StartDaemon) -> None:
         assert totals["localspec_accepted_chars_total"] == len("one two")
         unknown = await client.call(1, "completion/feedback", item="x", event="shown")
         assert code(unknown) == "gone"
-
-
-@pytest.fixture
-def real(home: Path, start: StartDaemon) -> DaemonProcess:
-    (home / "config").mkdir(exist_ok=True)
-    return start(command=REAL_DAEMON)
 
 
 @pytest.mark.slow

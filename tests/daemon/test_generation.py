@@ -15,7 +15,7 @@ import pytest
 import localspec
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.handshake import masked, request, text_frame
-from tests.daemon.harness import INITIALIZE, REAL_DAEMON, DaemonProcess, Raw, code, raw, texts
+from tests.daemon.harness import INITIALIZE, DaemonProcess, Raw, code, raw, texts
 from tests.waiting import until
 
 
@@ -228,11 +228,6 @@ async def test_logs_hold_no_prompt_and_no_answer(start: StartDaemon) -> None:
 TEXT = "def grüße(🐻): # <|im_end|>"
 
 
-@pytest.fixture
-def real(home: Path, start: StartDaemon) -> DaemonProcess:
-    return start(command=REAL_DAEMON)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("special", [False, True])
 async def test_they_are_those_of_the_engine(real: DaemonProcess, special: bool) -> None:
@@ -242,9 +237,3 @@ async def test_they_are_those_of_the_engine(real: DaemonProcess, special: bool) 
             vocabulary = engine.target.vocabulary
             assert found["tokens"] == vocabulary.encode(TEXT, special=special)
         assert b"".join(map(base64.b64decode, found["pieces"])).decode() == TEXT
-
-
-@pytest.mark.slow
-async def test_a_worker_that_dies_fails_it_and_the_next_one_answers(client: Raw) -> None:
-    assert code(await client.call(1, "tokenize", text="x", model="dies")) == "engine_crashed"
-    assert len((await client.result(2, "tokenize", text="x" * 1000))["tokens"]) == 1000

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import pytest
 
 from localspec.daemon.workers.pool import chosen
 from localspec.daemon.workers.worker import Key
-from localspec.errors import LocalspecError, ModelNotFound
 from localspec.models.library import places_of
 from localspec.models.model import model_at
 from localspec.models.pair import Room
@@ -47,31 +45,12 @@ def test_a_place_whose_bytes_are_no_text_can_be_shown(tmp_path: Path) -> None:
     assert places_of("one", dirs) == {key("one", dirs=dirs).model}
 
 
-def test_of_two_formats_a_backend_chooses_one(tmp_path: Path) -> None:
-    gguf, mlx = map(str, in_both_formats(tmp_path, "twin", "stdlib-6m"))
-    dirs = (str(tmp_path),)
-    assert key("twin", backend="mlx", dirs=dirs) == key(mlx) == Key(mlx, "none", "mlx")
-    assert key("twin", dirs=dirs) == Key(gguf, "none", "llama_cpp")
-    assert places_of("twin", dirs) == {gguf, mlx}
-
-
 def test_a_named_draft_is_resolved_beside_its_target(tmp_path: Path) -> None:
     assert key(str(TARGET), "stdlib-1m").draft == key(str(TARGET), str(DRAFT)).draft == str(DRAFT)
     both = tmp_path / "twin.gguf", tmp_path / "twin"
     assert in_both_formats(tmp_path, "twin", "stdlib-1m") == both
     for target, draft in zip((TARGET, mlx_model("stdlib-6m")), both, strict=True):
         assert key(str(target), "twin", dirs=(str(tmp_path),)).draft == str(draft)
-
-
-def test_what_is_not_there_is_not_chosen() -> None:
-    for wrong in (
-        *(Key("nothing", "auto", "auto"), Key(str(TARGET), "nothing", "auto"), Key(str(TARGET), "auto", "x")),
-        *(Key("bundled", "auto", "mlx"), Key(str(TARGET), "auto", "mlx")),
-    ):
-        with pytest.raises(LocalspecError):
-            chosen(wrong, (), Room())
-    with pytest.raises(ModelNotFound):
-        places_of("nothing", ())
 
 
 def test_the_draft_that_is_chosen_is_reckoned_with_and_may_be_left_out() -> None:
@@ -83,16 +62,6 @@ def test_the_draft_that_is_chosen_is_reckoned_with_and_may_be_left_out() -> None
     assert auto.least == plain.least and plain.least[0] == plain.needs and auto.needs.sequences == 1
     assert auto.draft == named.draft == model_at(DRAFT)
     assert places_of("bundled", ()) == {str(TARGET)}
-
-
-def test_any_target_is_weighed_with_what_would_be_paired_with_it(tmp_path: Path) -> None:
-    shutil.copy(TARGET, tmp_path / "target.gguf")
-    shutil.copy(DRAFT, tmp_path / "draft.gguf")
-    found = chosen(Key("target", "auto", "auto"), (str(tmp_path),), Room())
-    assert found.target.path == tmp_path / "target.gguf" and found.draft is not None
-    assert found.needs.total > found.least[0].total
-    alone = chosen(Key("draft", "auto", "auto"), (str(tmp_path),), Room())
-    assert alone.draft is None and alone.needs == alone.least[0]
 
 
 async def pids(client: Raw, *options: dict[str, str]) -> set[int]:

@@ -22,10 +22,6 @@ def known(*answers: tuple[Query, str]) -> Suggestions:
     return suggestions
 
 
-def test_the_same_question_has_the_same_answer() -> None:
-    assert known((QUERY, "foo(1)")).find(QUERY) == Found(("foo(1)",), "cache")
-
-
 @pytest.mark.parametrize(
     "other",
     [

@@ -106,3 +106,5 @@ def test_a_name_for_both_formats_has_two_places(tmp_path: Path) -> None:
     assert places_of("twin", (str(tmp_path),)) == {gguf, mlx}
     assert places_of(mlx, ()) == {mlx}
     assert places_of("bundled", ()) == {str(TARGET)}
+    with pytest.raises(ModelNotFound):
+        places_of("nothing", ())
