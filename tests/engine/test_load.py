@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -339,16 +340,22 @@ def test_a_target_leaves_room_for_its_draft_by_fewer_sequences(
     assert placed == [(7, 2), (-1, 2)]
 
 
-@pytest.mark.parametrize("draft", ["auto", "stdlib-1m"])
-def test_a_draft_is_loaded_on_the_processor_where_a_gpu_or_its_room_fails(
-    device: list[int], monkeypatch: pytest.MonkeyPatch, draft: str
-) -> None:
+def refuse(monkeypatch: pytest.MonkeyPatch, when: Callable[[Model, EngineConfig], bool]) -> None:
+    """Let the loads that ``when`` names fail for the memory of a GPU."""
+
     def load(model: Model, config: EngineConfig, *rest: Any, **more: Any) -> Backend:
-        if model == model_at(DRAFT) and config.gpu_layers:
+        if when(model, config):
             raise OutOfMemory("llama.cpp cannot load it: unable to allocate Vulkan0 buffer")
         return open_backend(model, config, *rest, **more)
 
     monkeypatch.setattr("localspec.engine.load.open_backend", load)
+
+
+@pytest.mark.parametrize("draft", ["auto", "stdlib-1m"])
+def test_a_draft_is_loaded_on_the_processor_where_a_gpu_or_its_room_fails(
+    device: list[int], monkeypatch: pytest.MonkeyPatch, draft: str
+) -> None:
+    refuse(monkeypatch, lambda model, config: model == model_at(DRAFT) and bool(config.gpu_layers))
     device[0] = sum(device_bytes(model_at(each), ON_DEVICE) for each in (TARGET, DRAFT))
     with load_engine(choose("bundled", draft), config=SMALL) as engine:
         assert engine.draft is not None
@@ -364,12 +371,7 @@ def test_a_draft_is_loaded_on_the_processor_where_a_gpu_or_its_room_fails(
 def test_a_load_that_fails_for_memory_is_tried_with_less(
     device: list[int], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def load(model: Model, config: EngineConfig, *rest: Any, **more: Any) -> Backend:
-        if config.gpu_layers > 5:
-            raise OutOfMemory("llama.cpp cannot load it: unable to allocate Vulkan0 buffer")
-        return open_backend(model, config, *rest, **more)
-
-    monkeypatch.setattr("localspec.engine.load.open_backend", load)
+    refuse(monkeypatch, lambda model, config: config.gpu_layers > 5)
     for factor in (1, 10):
         device[0] = factor * device_bytes(model_at(TARGET), ON_DEVICE)
         with load_engine(choose("bundled", "none"), config=SMALL) as engine:
@@ -380,12 +382,7 @@ def test_a_load_that_fails_for_memory_is_tried_with_less(
 def test_a_model_is_loaded_on_the_processor_where_an_integrated_gpu_has_too_little(
     device: list[int | None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def load(model: Model, config: EngineConfig, *rest: Any, **more: Any) -> Backend:
-        if config.gpu_layers:
-            raise OutOfMemory("llama.cpp cannot load it: unable to allocate Vulkan0 buffer")
-        return open_backend(model, config, *rest, **more)
-
-    monkeypatch.setattr("localspec.engine.load.open_backend", load)
+    refuse(monkeypatch, lambda model, config: bool(config.gpu_layers))
     device[0] = None
     with load_engine(choose("bundled", "none"), config=SMALL) as engine:
         assert "; 0 of 7 layers on Some GPU, which refused its memory; no draft" in engine.reason
@@ -407,17 +404,6 @@ def test_a_target_is_paired_by_itself_and_says_why(tmp_path: Path) -> None:
         assert engine.reason.endswith("; stdlib-1m drafts: same vocabulary, same family, 4.52 times smaller")
 
 
-def test_a_chosen_draft_leaves_room_for_its_target(tmp_path: Path) -> None:
-    target = tmp_path / "target.gguf"
-    target.write_bytes(TARGET.read_bytes())
-    alone, both = (needs_of(model_at(target), draft, SMALL).total for draft in (None, model_at(DRAFT)))
-    for free, draft in ((both, model_at(DRAFT)), (both - 1, None), (alone, None)):
-        choice = choose_here(str(target), "auto", config=SMALL, free=free)
-        assert choice.draft == draft
-        load_engine(choice, config=SMALL, free=free).close()
-    assert "does not fit: both need" in choice.drafter.why
-
-
 def test_a_draft_that_was_asked_for_is_refused_before_anything_is_loaded(tmp_path: Path) -> None:
     other = other_vocabulary(tmp_path / "other.gguf")
     with pytest.raises(TokenizerMismatch, match=r"token \d+ is b' dxf', the target's is b' def'") as caught:
@@ -434,14 +420,6 @@ def test_how_a_draft_fared_is_kept_for_the_next_choice(
     share = result.stats.proposers["draft"]
     tried = known_of(model_at(TARGET), model_at(DRAFT))
     assert (tried.drafted, tried.accepted) == (share.drafted, share.accepted) and tried.drafted > 0
-
-
-def test_a_model_that_cannot_be_loaded_says_so(tmp_path: Path) -> None:
-    broken = tmp_path / "broken.gguf"
-    broken.write_bytes(TARGET.read_bytes()[:200_000])
-    with pytest.raises(ModelInvalid) as caught:
-        load_engine(pair_of(broken, None, GGUF, ASKED), config=SMALL)
-    assert caught.value.message
 
 
 def test_the_cost_of_a_drafts_step_is_known_before_the_first_request() -> None:

@@ -10,15 +10,12 @@ from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence as Running
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, EngineConfig, Message, Request, Result, Tool
+from tests.engine.test_channels import Thinker
 from tests.toy import ToyBackend, ToyVocabulary
 from tests.toys import run_all, scripted, small_markov
 
 HI = (Message("user", "hi"),)
 CLOSED = "</think>"
-
-
-class Thinker(ToyVocabulary):
-    chat_template = f"{ToyVocabulary.chat_template}{{# tools <tool_call> <think> #}}"
 
 
 class Opened(ToyVocabulary):
