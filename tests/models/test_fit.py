@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from localspec.backends.llama_cpp import native
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
-from localspec.engine.load import load, load_engine
+from localspec.engine.load import load
 from localspec.errors import ModelTooLarge
 from localspec.models.directory import ModelDirectory
 from localspec.models.division import part_of
 from localspec.models.fit import needs_of
 from localspec.models.model import model_at
 from localspec.models.needs import PROCESS, Needs, Size, context_size, size_of
-from localspec.models.pair import choose
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import MB
 from tests.mlx_pair import mlx_model
@@ -168,10 +167,3 @@ def test_too_large_names_every_number() -> None:
         "99.9 MB are free"
     )
     assert "models unload" in caught.value.remedy
-
-
-def test_nothing_is_loaded_that_does_not_fit() -> None:
-    choice = choose("bundled", "stdlib-1m")
-    with pytest.raises(ModelTooLarge, match=r"weights 13\.\d MB, KV cache \d+\.\d kB, draft 3\.\d MB"):
-        load_engine(choice, config=SMALL, free=64 * MB)
-    load_engine(choice, config=SMALL, free=256 * MB).close()

@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 
 from localspec.errors import ModelInvalid, ModelNotFound
 from localspec.models.index import read_disk
-from localspec.models.model import Format
 from localspec.protocol.messages import ModelDescription, ModelList
 from tests.mlx_pair import in_both_formats
 from tests.models import directories, ggufs
@@ -198,15 +197,6 @@ def test_a_directory_that_is_no_models_is_refused(
     with pytest.raises(ModelInvalid, match="is a directory without a config.json") as caught:
         find_model(name)
     assert "config.json and *.safetensors" in caught.value.remedy
-
-
-@pytest.mark.parametrize(
-    ("format", "expected"), [(None, "nested.gguf"), ("gguf", "nested.gguf"), ("mlx", "nested")]
-)
-def test_of_two_models_of_one_name_the_format_chooses(
-    library: Path, format: Format | None, expected: str
-) -> None:
-    assert find_model("nested", (str(library),), format=format).name == expected
 
 
 def test_a_folder_that_happens_to_be_here_takes_no_models_place(

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from localspec.errors import ModelError, ModelInvalid
+from localspec.errors import ModelInvalid
 from localspec.models.catalogue import BUNDLED_DRAFT
 from localspec.models.directory import read_directory
 from localspec.models.gguf import read_header
 from localspec.models.vocabulary import read_tokens
 from tests.mlx_pair import mlx_model
-from tests.models import directories
 from tests.models.ggufs import DRAFT, gguf, string, tensor, vocabulary, write
 
 WORDS = ["<s>", "</s>", "a", "b", "[PAD4]"]
@@ -31,19 +30,7 @@ def test_rows_without_a_token_count_and_have_no_text(tmp_path: Path) -> None:
     assert found.texts == {0: b"<s>", 1: b"</s>", 2: b"a", 3: b"b"}
 
 
-def test_a_directory_has_its_tokens_in_tokenizer_json(tmp_path: Path) -> None:
-    found = read_tokens(directories.write(tmp_path, {}))
-    assert found.texts == {0: b"a", 1: b"b", 2: b" c", 3: b"<|end|>"} and found.size == 4
-
-
 def test_a_model_without_a_vocabulary_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path, gguf([string("general.architecture", "toy")], [tensor("x", (8,))], b"\0" * 32))
     with pytest.raises(ModelInvalid, match="has no vocabulary"):
-        read_tokens(path)
-
-
-@pytest.mark.parametrize("content", [None, b"", b"GGUF", b"GGUF\3\0\0\0" + b"\xff" * 16])
-def test_a_spoilt_or_missing_file_is_a_typed_error(tmp_path: Path, content: bytes | None) -> None:
-    path = tmp_path / "none.gguf" if content is None else write(tmp_path, content)
-    with pytest.raises(ModelError):
         read_tokens(path)
