@@ -9,7 +9,7 @@ from pathlib import Path
 from localspec.errors import HubUnavailable
 from localspec.hub.default import LARGER, LATER, Missing
 from localspec.tui.dialog import Confirm
-from tests.tui.harness import playing
+from tests.tui.harness import Player, playing
 from tests.waiting import DEADLINE_S
 
 
@@ -32,15 +32,17 @@ class Model(Missing):
         self.declined = True
 
 
+async def half_is_here(player: Player) -> None:
+    shown = "qwen2.5-coder:0.5b 50%"
+    await player.until(lambda: any(shown in each for each in player.lines()), "it shows how much is here")
+
+
 async def test_a_message_waits_for_the_download(home: Path) -> None:
     model = Model()
     async with playing(missing=model, settled=False) as player:
         await player.until(lambda: isinstance(player.app.screen, Confirm), "it asks")
         await player.press("y")
-        await player.until(
-            lambda: any("qwen2.5-coder:0.5b 50%" in each for each in player.lines()),
-            "it shows how much is here",
-        )
+        await half_is_here(player)
         await player.write("hi")
         await player.press("enter")
         await player.pause()
@@ -84,9 +86,6 @@ async def test_leaving_does_not_wait_for_a_source_that_stalls(home: Path) -> Non
     model = Model(agreed=True)
     model.rest = threading.Event()
     async with playing(missing=model, settled=False) as player:
-        await player.until(
-            lambda: any("qwen2.5-coder:0.5b 50%" in each for each in player.lines()),
-            "it shows how much is here",
-        )
+        await half_is_here(player)
     assert model.rested is None
     model.rest.set()

@@ -72,21 +72,6 @@ def test_a_tall_paste_is_undone_and_a_cleared_one_comes_back(home: Path) -> None
             terminal.until_shown(shown, without=gone)
 
 
-def test_a_message_waits_for_the_answer_and_esc_gives_it_back(home: Path) -> None:
-    with chatting(home, *GREEDY, "--max-tokens", "1000") as terminal:
-        ask(terminal)
-        for message in ("And split?", "Then join?"):
-            terminal.send(message)
-            terminal.until_shown(f"─ Waits: {message} ─")
-            if message == "And split?":
-                terminal.until_shown("▎ And split?", without="Waits")
-        terminal.send("/rename")
-        terminal.until_shown("no title was given")
-        terminal.keys("Escape")
-        pane = terminal.until_shown("│ Then join?", without="no title was given")
-        assert "\n  stopped\n" in pane and "Waits" not in pane
-
-
 def test_an_answer_is_followed_once_the_program_that_received_it_is_killed(home: Path) -> None:
     with chatting(home, *GREEDY) as first:
         ask(first)
