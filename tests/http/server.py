@@ -52,8 +52,11 @@ class HttpServer(NamedTuple):
 
     def running(self) -> int:
         """Running requests in the daemon."""
-        status = run(_status(self.daemon))
-        return sum(model.running for model in status.models)
+        return sum(model.running for model in run(_status(self.daemon)).models)
+
+    def loaded(self) -> list[str]:
+        """The models in memory."""
+        return [model.model for model in run(_status(self.daemon)).models]
 
     def until_idle(self) -> None:
         until_sync(lambda: self.running() == 0, "nothing is at work any more")

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
-from tests.http.server import HttpServer, _status, opened
-from tests.waiting import DEADLINE_S, run, until_sync
+from tests.http.server import HttpServer, opened
+from tests.waiting import DEADLINE_S, until_sync
 
 CHAT = {"messages": [{"role": "user", "content": "stall"}], "model": "localspec"}
 ASKED: list[tuple[str, dict[str, Any]]] = [
@@ -106,7 +106,7 @@ def test_a_model_that_is_not_to_be_kept_goes_with_its_client(echo: HttpServer) -
     body = {"model": "brief", "prompt": "stall", "raw": True, "keep_alive": 0}
     with echo.sent("/api/generate", body):
         echo.until_busy()
-    until_sync(lambda: "brief" not in loaded(echo), "it is unloaded")
+    until_sync(lambda: "brief" not in echo.loaded(), "it is unloaded")
 
 
 def test_one_that_is_at_work_is_not_unloaded_for_others(echo: HttpServer) -> None:
@@ -114,10 +114,6 @@ def test_one_that_is_at_work_is_not_unloaded_for_others(echo: HttpServer) -> Non
     with echo.sent("/api/generate", body):
         echo.until_busy()
         refused = echo.ask("POST", "/api/generate", {"model": "brief", "keep_alive": 0})
-        assert refused.status_code == 429 and "brief" in loaded(echo)
+        assert refused.status_code == 429 and "brief" in echo.loaded()
     echo.until_idle()
     assert echo.post("/api/generate", {"model": "brief", "keep_alive": 0})["done_reason"] == "unload"
-
-
-def loaded(http: HttpServer) -> list[str]:
-    return [model.model for model in run(_status(http.daemon)).models]

@@ -32,15 +32,6 @@ def read(connection: socket.socket) -> bytes:
 
 
 @pytest.mark.slow
-def test_a_flag_opens_it_without_the_setting() -> None:
-    with own_home() as path:
-        daemon = DaemonProcess(path, command=(*ECHO_DAEMON, "--http"), sections="[http]\nport = 0\n")
-        http = server_of(daemon, path)
-        assert http.ask("GET", "/health").status_code == 200
-        assert daemon.stop() == 0
-
-
-@pytest.mark.slow
 def test_it_is_open_in_the_daemon_that_replaces_one_with_the_flag() -> None:
     section = "[http]\nport = 0\n"
     with own_home() as path:

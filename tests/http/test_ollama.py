@@ -93,14 +93,10 @@ def test_a_chat_whole_and_as_it_comes(client: ollama.Client) -> None:
     assert seen.response == chat.message.content
 
 
-def loaded(http: HttpServer) -> list[str]:
-    return [model.model for model in run(_status(http.daemon)).models]
-
-
 @pytest.mark.slow
 def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, http: HttpServer) -> None:
     assert client.generate("bundled").done_reason == "load"
-    until_sync(lambda: len(loaded(http)) == 1, "it is there, and what others have let go is not")
+    until_sync(lambda: len(http.loaded()) == 1, "it is there, and what others have let go is not")
     kept = client.generate("bundled", PROMPT, raw=True, options=SHORT, keep_alive="5m")
     assert kept.response
     (model,) = run(_status(http.daemon)).models
@@ -108,17 +104,17 @@ def test_a_model_is_loaded_kept_and_let_go(client: ollama.Client, http: HttpServ
     client.chat("bundled", HELLO, options=SHORT, keep_alive=-1)
     assert run(_status(http.daemon)).models[0].idle_left_s is None
     assert client.generate("bundled", PROMPT, raw=True, options=SHORT, keep_alive=0).response
-    until_sync(lambda: loaded(http) == [], "it is unloaded")
+    until_sync(lambda: http.loaded() == [], "it is unloaded")
     client.chat("stdlib-1m", [])
     client.chat("localspec", HELLO, options=SHORT)
-    assert len(loaded(http)) == 2
+    assert len(http.loaded()) == 2
     client.generate("localspec:latest", "x = ", suffix="\n", options=SHORT, keep_alive=0)
-    until_sync(lambda: len(loaded(http)) < 2, "it is unloaded")
-    assert loaded(http) == ["stdlib-1m"], "nothing but the one that answered"
+    until_sync(lambda: len(http.loaded()) < 2, "it is unloaded")
+    assert http.loaded() == ["stdlib-1m"], "nothing but the one that answered"
     client.generate("stdlib-1m", keep_alive=0)
     client.chat("bundled", [])
     assert client.generate("bundled", keep_alive=0).done_reason == "unload"
-    assert loaded(http) == []
+    assert http.loaded() == []
 
 
 @pytest.mark.parametrize(
