@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import tempfile
 import tomllib
 from collections.abc import Iterator
@@ -15,17 +14,17 @@ import pytest
 from localspec.config import load_config, settings
 from localspec.models.catalogue import bundled_model
 from tests.cli.harness import CONFIG, Cli, ended
+from tests.folders import short_folder
 
 
 @pytest.fixture
 def cli() -> Iterator[Cli]:
-    home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    command = Cli(home)
-    for variable in ("LOCALSPEC_MODEL", "LOCALSPEC_DRAFT", "LOCALSPEC_PROPOSER", "VISUAL", "EDITOR"):
-        command.environment.pop(variable, None)
-    yield command
-    command("daemon", "stop")
-    shutil.rmtree(home, ignore_errors=True)  # the daemon may be closing its files still
+    with short_folder() as home:
+        command = Cli(home)
+        for variable in ("LOCALSPEC_MODEL", "LOCALSPEC_DRAFT", "LOCALSPEC_PROPOSER", "VISUAL", "EDITOR"):
+            command.environment.pop(variable, None)
+        yield command
+        command("daemon", "stop")
 
 
 def file(cli: Cli) -> Path:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import tempfile
 from collections.abc import Iterator
 from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from localspec._version import __version__
 from tests.cli.harness import Cli, ended
+from tests.folders import short_folder
 from tests.waiting import DEADLINE_S
 
 CHECKS = ["python", "llama_cpp", "mlx", "config", "model", "pairing", "memory"]
@@ -29,14 +27,13 @@ MLX = "ok" if find_spec("mlx_lm") is not None else "warning"
 @pytest.fixture
 def cli() -> Iterator[Cli]:
     """A command of a user without other programs' models, in a home of its own."""
-    home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    command = Cli(home / "home")
-    command.environment["HOME"] = str(home)
-    for name in [name for name in command.environment if name.startswith(("HF_", "XDG_", "OLLAMA_"))]:
-        del command.environment[name]
-    yield command
-    command("daemon", "stop")
-    shutil.rmtree(home, ignore_errors=True)
+    with short_folder() as home:
+        command = Cli(home / "home")
+        command.environment["HOME"] = str(home)
+        for name in [name for name in command.environment if name.startswith(("HF_", "XDG_", "OLLAMA_"))]:
+            del command.environment[name]
+        yield command
+        command("daemon", "stop")
 
 
 def examined(cli: Cli, *, code: int = 0) -> dict[str, dict[str, Any]]:

@@ -6,10 +6,8 @@ import inspect
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
-import tempfile
 import textwrap
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +20,7 @@ from localspec.memory.table_files import name_of
 from localspec.models.catalogue import BUNDLED_TARGET
 from tests.cli.harness import Cli, ended
 from tests.doctor.imports import REFUSE, at_import
+from tests.folders import short_folder
 from tests.memory.hostile_repository import repository
 from tests.mlx_pair import mlx_model
 from tests.waiting import DEADLINE_S, until_sync
@@ -29,9 +28,8 @@ from tests.waiting import DEADLINE_S, until_sync
 
 @pytest.fixture
 def cli() -> Iterator[Cli]:
-    home = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    yield Cli(home)
-    shutil.rmtree(home, ignore_errors=True)
+    with short_folder() as home:
+        yield Cli(home)
 
 
 @pytest.fixture

@@ -76,18 +76,9 @@ def tokens(path: Path) -> tuple[str, ...]:
     return found
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "seen"),
-    [
-        (("no-such",), 1, "there is no model named 'no-such'"),
-        (("cut",), 1, "truncated"),
-    ],
-)
-def test_what_cannot_be_paired_is_an_error(
-    cli: Cli, models: Path, arguments: tuple[str, ...], code: int, seen: str
-) -> None:
-    done = cli("models", "pair", *arguments)
-    assert done.returncode == code and seen in done.stderr and not done.stdout
+def test_what_cannot_be_paired_is_an_error(cli: Cli, models: Path) -> None:
+    done = cli("models", "pair", "cut")
+    assert done.returncode == 1 and "truncated" in done.stderr and not done.stdout
 
 
 PATIENCE = """import sys

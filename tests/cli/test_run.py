@@ -148,7 +148,6 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
         (("run", "-m", "no-such-model", "x"), 1, "no model named 'no-such-model'"),
         (("run", "--draft", "no-such-model", "x"), 1, "the draft model: there is no model named"),
         (("run", "-m", "/nowhere/x.gguf", "x"), 1, "no file"),
-        (("run", "-k", "50", "x"), 2, "-k takes a whole number from 1 to 20, not 50."),
         (("run", "--opt", "n_ctx=512", "x"), 2, "--no-daemon"),
         (
             ("run", "--opt", "memory=false", "--proposer", "memory", "--no-daemon", "x"),
@@ -163,7 +162,6 @@ def test_fill_in_the_middle(cli: Cli, tmp_path: Path) -> None:
         (("run", "x" * 9000), 1, "context"),
         (("complete", "--prefix-file", "/nowhere"), 2, "/nowhere"),
         (("memory", "prime", "/nowhere"), 2, "/nowhere"),
-        (("run", "--session", "none-such", "x"), 1, "session"),
     ],
 )
 def test_a_mistake_is_answered_by_a_sentence(
