@@ -435,6 +435,12 @@ async def start() -> None:
         pass
 
 
+def asked_of_none(command: list[str]) -> subprocess.CompletedProcess[str]:
+    """The command after its end, with nobody at its input."""
+    none = subprocess.DEVNULL
+    return subprocess.run(command, stdin=none, capture_output=True, text=True, timeout=DEADLINE_S)
+
+
 def test_the_command_asks_and_prints_the_answer_alone(home: Path, functions: Path) -> None:
     run(start())
     command = [sys.executable, "-m", "localspec", "run", "--json", "--tools", str(functions), "call"]
@@ -445,24 +451,16 @@ def test_the_command_asks_and_prints_the_answer_alone(home: Path, functions: Pat
         asked.sendline(word)
     asked.expect(pexpect.EOF)
     assert "\x1b[2J" not in str(asked.before) and "The user refused this call." in str(asked.before)
-    done = subprocess.run(
-        [*command, "--yes"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S
-    )
+    done = asked_of_none([*command, "--yes"])
     result = json.loads(done.stdout)
     assert result["text"] == '{"hour":12} ' and [each["role"] for each in result["messages"]] == [
         *("user", "assistant", "tool", "tool", "assistant")
     ]
     more = [*command[:-1], "-c", "then what"]
-    done = subprocess.run(
-        [*more, "--yes"], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S
-    )
+    done = asked_of_none([*more, "--yes"])
     assert json.loads(done.stdout)["text"] == "\nwhat"
     private = [*command, "--private", "--yes"]
-    done = subprocess.run(
-        private, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S
-    )
+    done = asked_of_none(private)
     assert json.loads(done.stdout)["messages"] == result["messages"]
-    refused = subprocess.run(
-        command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=DEADLINE_S
-    )
+    refused = asked_of_none(command)
     assert refused.returncode == 2 and "Add --yes" in refused.stdout
