@@ -5,11 +5,9 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -20,6 +18,7 @@ from localspec.client.discovery import Starter
 from localspec.protocol.messages import Discovery
 from localspec.service.service import MANAGERS, Launchd, Systemd, daemon_job, unit
 from tests.cli.harness import LONG, Cli
+from tests.folders import short_folder
 from tests.service.test_units import words
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -46,9 +45,8 @@ FAILED = "ActiveState=failed\nSubState=failed\nResult=exit-code\nMainPID=0\n"
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
-    path = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    yield path
-    shutil.rmtree(path, ignore_errors=True)
+    with short_folder() as path:
+        yield path
 
 
 def stand_in(folder: Path, name: str, text: str) -> Cli:

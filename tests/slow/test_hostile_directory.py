@@ -9,17 +9,16 @@ import contextlib
 import importlib.metadata
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from localspec.service.service import daemon_job
+from tests.folders import short_folder
 from tests.memory.hostile_repository import repository
 from tests.waiting import DEADLINE_S, until_sync
 
@@ -94,11 +93,10 @@ class Trap:
 
 @pytest.fixture
 def trap() -> Iterator[Trap]:
-    place = Path(tempfile.mkdtemp(prefix="ls")).resolve()  # short, as a socket's path must be
-    trap = Trap(place)
-    yield trap
-    trap.run("daemon", "stop")
-    shutil.rmtree(place, ignore_errors=True)
+    with short_folder() as place:
+        trap = Trap(place)
+        yield trap
+        trap.run("daemon", "stop")
 
 
 def test_a_daemon_that_is_run_there(trap: Trap) -> None:

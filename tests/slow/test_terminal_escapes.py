@@ -10,7 +10,6 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +18,7 @@ import pytest
 
 from tests.cli.harness import Cli
 from tests.daemon.harness import ECHO_DAEMON, DaemonProcess
+from tests.folders import short_folder
 from tests.models import ggufs
 from tests.waiting import DEADLINE_S
 
@@ -68,12 +68,11 @@ class Home(Cli):
 
 @pytest.fixture(scope="module")
 def home() -> Iterator[Home]:
-    place = Path(tempfile.mkdtemp(prefix="ls")).resolve()
-    found = Home(place)
-    yield found
-    found.daemon.stop()
-    del os.environ["LLAMA_CACHE"]
-    shutil.rmtree(place)
+    with short_folder() as place:
+        found = Home(place)
+        yield found
+        found.daemon.stop()
+        del os.environ["LLAMA_CACHE"]
 
 
 def check(shown: bytes, *there: bytes) -> None:
