@@ -71,11 +71,11 @@ def stores_of(model_dirs: Iterable[str] = ()) -> Iterator[Store]:
     for directory in model_dirs:
         yield Store(CONFIGURED, Path(os.path.expanduser(directory)), scan_folder)
     yield Store("huggingface", hub_cache(), scan_hub)
-    caches = Path.home() / "Library" / "Caches" if sys.platform == "darwin" else _cache()
+    caches = Path(os.path.expanduser("~")) / "Library" / "Caches" if sys.platform == "darwin" else _cache()
     yield Store("llama.cpp", _named("LLAMA_CACHE") or caches / "llama.cpp", scan_llama_cpp)
     yield Store("lmstudio", _lm_studio(), scan_folder)
     ollama = _named("OLLAMA_MODELS")
-    yield Store("ollama", ollama or Path.home() / ".ollama" / "models", scan_ollama)
+    yield Store("ollama", ollama or Path(os.path.expanduser("~")) / ".ollama" / "models", scan_ollama)
     if ollama is None and sys.platform == "linux":
         yield Store("ollama", SERVICE, scan_ollama, OLLAMAS_GROUP)
 
@@ -96,7 +96,7 @@ def _named(variable: str) -> Path | None:
 
 
 def _cache() -> Path:
-    return _named("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return _named("XDG_CACHE_HOME") or Path(os.path.expanduser("~")) / ".cache"
 
 
 class _LmStudio(msgspec.Struct):
@@ -105,9 +105,9 @@ class _LmStudio(msgspec.Struct):
 
 def _lm_studio() -> Path:
     """LM Studio's models: where its settings say, or in its own directory."""
-    home = Path.home() / ".cache" / "lm-studio"
+    home = Path(os.path.expanduser("~")) / ".cache" / "lm-studio"
     if not os.path.isdir(home):  # Path.is_dir raises where a directory above cannot be read
-        home = Path.home() / ".lmstudio"
+        home = Path(os.path.expanduser("~")) / ".lmstudio"
     try:
         settings = home / "settings.json"
         named = decode_json(read_bounded(settings, MAX_SETTINGS), _LmStudio, settings).downloads

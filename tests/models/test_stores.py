@@ -6,6 +6,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -75,6 +76,12 @@ def test_a_store_is_where_its_program_looks(
     for variable, value in environ.items():
         monkeypatch.setenv(variable, value)
     assert roots(name) == [home.root / root]
+
+
+def test_a_user_without_a_home_has_stores(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr("pwd.getpwuid", Mock(side_effect=KeyError))
+    assert "ollama" in [store.name for store in stores.stores_of()]
 
 
 def test_ollamas_models_are_the_users_and_the_services_on_linux(home: Home) -> None:
