@@ -149,7 +149,7 @@ async def infill(client: Client, body: InfillBody) -> Answer:
         body.input_suffix,
         extra=extra,
         n=count,
-        trigger="automatic" if INFILL in sampling.names_of(body.samplers) else "invoked",
+        trigger="automatic" if INFILL in sampling.active(body.samplers) else "invoked",
         options=options,
         **body.deadlines(),
     ).result()

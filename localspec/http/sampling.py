@@ -240,23 +240,17 @@ def count_of(given: int | None, most: int, name: str) -> int:
 # Samplers.
 
 
-def names_of(given: list[str] | None) -> list[str]:
-    """Return the samplers of a request that are supported, by our names."""
-    plain = (name.lower().replace("-", "").replace("_", "") for name in given or [])
-    return [KNOWN[name] for name in plain if name in KNOWN]
-
-
 def active(given: list[str] | None) -> tuple[str, ...]:
     """Return the active samplers, in the order in which they run here; all supported ones if None."""
-    names = [*OFF] if given is None else names_of(given)
+    plain = (name.lower().replace("-", "").replace("_", "") for name in given or [])
+    names = [*OFF] if given is None else [KNOWN[name] for name in plain if name in KNOWN]
     return tuple(name for name in (*OFF, INFILL) if name in names)
 
 
 def left_out(given: list[str] | None) -> dict[str, float]:
     """Return the option values that switch off the samplers not listed; none if there is no list. Their order
     is that of localspec; samplers that are not supported (DRY, XTC, …) are ignored."""
-    on = active(given)
-    return {field: none for name, fields in OFF.items() if name not in on for field, none in fields.items()}
+    return {field: none for name in OFF.keys() - active(given) for field, none in OFF[name].items()}
 
 
 # Biases.

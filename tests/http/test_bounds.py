@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import select
 import socket
 from contextlib import ExitStack, suppress
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
+from starlette.requests import Request
 
-from localspec.http.endpoint import MOST_COMMAS
+from localspec.http.endpoint import MOST_COMMAS, Endpoint, _read
+from localspec.http.llama_cpp import CompletionBody
 from localspec.http.patience import CONNECTIONS, MAX_HEAD, MAX_REQUEST, MOST_PIECES, READ
 from tests.http.server import HttpServer, opened
 from tests.waiting import DEADLINE_S, until_sync
@@ -124,6 +128,16 @@ def test_a_body_of_too_many_values_is_refused(
 ) -> None:
     answer = echo.ask("POST", path, body)
     assert answer.status_code == status and sentence in answer.text, answer.text
+
+
+async def test_a_body_of_many_values_is_decoded_without_collections() -> None:
+    body, seen = b'{"prompt": "a", "other": [%b]}' % b",".join([b"[]"] * (MOST_COMMAS - 1)), list[str]()
+    receive = AsyncMock(return_value={"type": "http.request", "body": body, "more_body": False})
+    request = Request({"type": "http"}, receive)
+    gc.callbacks.append(see := lambda phase, _: seen.append(phase))
+    await _read(Endpoint("POST", "/", CompletionBody, AsyncMock()), request)
+    gc.callbacks.remove(see)
+    assert len(seen) < 10 and gc.isenabled(), "without a pause there are more than a hundred"
 
 
 def test_a_whole_number_may_be_written_with_a_point(echo: HttpServer) -> None:
