@@ -12,7 +12,9 @@ import pytest
 
 from localspec.backends.base import TypedNames, Vocabulary
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
+from localspec.backends.llama_cpp.vocabulary import MOST_NAMES, LlamaVocabulary
 from localspec.engine.prompt import PromptEncoder
+from localspec.errors import InvalidOptions
 from localspec.models.catalogue import BUNDLED_TARGET, bundled_model
 from localspec.models.directory import read_directory
 from localspec.models.model import model_at
@@ -69,6 +71,13 @@ def test_names_of_special_tokens_are_text_in_a_file(vocabulary: Vocabulary) -> N
     tokens = vocabulary.encode(text, special=False)
     assert fim.middle not in tokens
     assert b"".join(map(vocabulary.piece, tokens)).decode() == text
+
+
+def test_more_special_tokens_than_llama_cpp_finds_in_time_are_refused(vocabulary: Vocabulary) -> None:
+    if isinstance(vocabulary, LlamaVocabulary):
+        name = vocabulary.text_of(min(vocabulary.special_tokens)).decode()
+        with pytest.raises(InvalidOptions, match=f"more than {MOST_NAMES} special tokens"):
+            vocabulary.encode(name * (MOST_NAMES + 1), special=True)
 
 
 def test_a_prompt_has_each_mark_once_whatever_the_files_say(vocabulary: Vocabulary) -> None:

@@ -5,16 +5,18 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Iterator
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import llama_cpp.llama_cpp as lib
 
-from localspec.backends.base import FimTokens, TypedNames
-from localspec.errors import EngineError
+from localspec.backends.base import FimTokens, TypedNames, any_of
+from localspec.errors import EngineError, InvalidOptions
 
 NO_TOKEN = -1
 CONTROL, USERS = lib.LLAMA_TOKEN_ATTR_CONTROL, lib.LLAMA_TOKEN_ATTR_USER_DEFINED
+MOST_NAMES = 1 << 16
+"""special tokens in a text: llama.cpp's time is square in their number, 8 s for so many"""
 MARK = re.compile(r"[<\[].*[>\]]")
 """the name of a user-defined token that is markup where a chat template has it"""
 
@@ -74,7 +76,15 @@ class LlamaVocabulary:
             return self._encode(text, special=True)
         return self._typed.encode(text, partial(self._encode, special=False))
 
+    @cached_property
+    def _names(self) -> re.Pattern[str]:
+        """The texts by which llama.cpp finds special tokens."""
+        named = (token for token, attr in enumerate(self._attrs) if attr & (CONTROL | USERS))
+        return re.compile(any_of(sorted(self.text_of(token).decode("utf-8", "replace") for token in named)))
+
     def _encode(self, text: str, *, special: bool) -> list[int]:
+        if len(text) > MOST_NAMES and sum(1 for _ in self._names.finditer(text)) > MOST_NAMES:
+            raise InvalidOptions(f"the text has more than {MOST_NAMES} special tokens", "Send it in parts.")
         data = text.encode("utf-8", "replace")
         room = len(data) + 8
         while True:
