@@ -28,8 +28,8 @@ from localspec.errors import InvalidOptions, StorageError, of_system
 from localspec.protocol.options import (
     SETTABLE,
     Options,
-    allowed,
     check_value,
+    describe_allowed,
     instead,
     parse_options,
     unknown_key,
@@ -401,7 +401,13 @@ def settings() -> tuple[Setting, ...]:
     defaults = Config()
     structs: dict[str, type[msgspec.Struct]] = {"": Config, **TABLES}
     return tuple(
-        Setting(table, name, allowed(of, name), getattr(getattr(defaults, table, defaults), name), meaning)
+        Setting(
+            table,
+            name,
+            describe_allowed(of, name),
+            getattr(getattr(defaults, table, defaults), name),
+            meaning,
+        )
         for table, of in structs.items()
         for name, meaning in re.findall(FIELD, inspect.getsource(of), re.MULTILINE)
         if (name in SETTABLE if table == "options" else table or name in ("model_dirs", "auto_pull"))

@@ -19,7 +19,7 @@ from msgspec.structs import replace
 from localspec import process
 from localspec.agent.server import NO_COMMAND, Server, ToolError
 from localspec.errors import InvalidOptions, LocalspecError
-from localspec.protocol.jsonrpc import shortened
+from localspec.protocol.jsonrpc import shorten
 from localspec.protocol.messages import CallResult, Instead
 from localspec.protocol.requests import CallBegun, Delta, Result, Tool, ToolCall
 from localspec.tools.families import as_json
@@ -214,7 +214,7 @@ class Made:
     @property
     def ended(self) -> str:
         """The tool with the beginning of the result and the time taken, in a line."""
-        text = one_line(shortened(" ".join((self.text or "").split()), SHOWN_RESULT))
+        text = one_line(shorten(" ".join((self.text or "").split()), SHOWN_RESULT))
         return f"{one_line(self.call.name)}: {text}{self.took}"
 
     @property

@@ -19,7 +19,7 @@ import msgspec
 
 from localspec._version import __version__
 from localspec.process import NOTHING_ADDED
-from localspec.protocol.jsonrpc import LONGEST_FAULT, notification, request, result, shortened
+from localspec.protocol.jsonrpc import LONGEST_FAULT, notification, request, result, shorten
 from localspec.protocol.requests import Tool
 from localspec.wording import MB, one_line, size
 
@@ -67,7 +67,7 @@ class _Listed(msgspec.Struct, rename="camel"):
         is_usable = isinstance(name, str) and NAME.fullmatch(name) and isinstance(schema, dict)
         if not is_usable or len(msgspec.json.encode(schema)) > LONGEST_SCHEMA:
             return None
-        return Tool(name, shortened(str(self.description or ""), LONGEST_DESCRIPTION), schema)
+        return Tool(name, shorten(str(self.description or ""), LONGEST_DESCRIPTION), schema)
 
 
 class _Page(msgspec.Struct, rename="camel"):
@@ -117,7 +117,7 @@ class Server:
         tools = [tool for each in found if (tool := each.tool) is not None][:MOST_TOOLS]
         used = {tool.name for tool in tools}
         left = [name for each in found if (name := str(each.name)) not in used]
-        names = one_line(shortened(", ".join(left), LONGEST_FAULT))
+        names = one_line(shorten(", ".join(left), LONGEST_FAULT))
         remark = f"{self.name} has {len(found):,} tools, of which {len(left):,} are left out: {names}"
         return tools, remark * bool(left)
 
@@ -139,7 +139,7 @@ class Server:
         content = outcome.content or ()
         text = "\n".join((c.resource or c).text or (c.type != "text") * f"[{c.type}]" for c in content)
         if len(text) > LONGEST_RESULT:
-            text = f"{shortened(text, LONGEST_RESULT)}\n[shortened from {len(text):,} characters]"
+            text = f"{shorten(text, LONGEST_RESULT)}\n[shortened from {len(text):,} characters]"
         if outcome.is_error:
             raise ToolError(text or f"{tool} failed without a reason")
         return text
@@ -209,7 +209,7 @@ class Server:
             if message.method is not None and message.id is not None:
                 await self._send(result(message.id, {}))  # a ping: no capability offers more
         if message.error is not None:
-            raise ToolError(f"{self.name}: {shortened(str(message.error.get('message')), LONGEST_FAULT)}")
+            raise ToolError(f"{self.name}: {shorten(str(message.error.get('message')), LONGEST_FAULT)}")
         try:
             return msgspec.json.decode(message.result, type=kind)
         except (msgspec.DecodeError, RecursionError) as error:

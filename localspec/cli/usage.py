@@ -18,7 +18,7 @@ from cyclopts import (
 )
 
 from localspec.errors import InvalidOptions
-from localspec.protocol.options import LONGEST_SHOWN, Options, allowed
+from localspec.protocol.options import LONGEST_SHOWN, Options, describe_allowed
 
 if TYPE_CHECKING:
     from cyclopts import Argument
@@ -67,7 +67,7 @@ def _no(what: str, word: str, known: list[str], command: str, inner: Sequence[st
 def _taken(error: CoercionError, argument: Argument) -> str:
     name = argument.name.lstrip("-").replace("-", "_")
     if name in Options.__struct_fields__ and error.target_type is not bool:
-        return allowed(Options, name)
+        return describe_allowed(Options, name)
     if get_origin(error.target_type) is Literal:
         *others, last = map(str, get_args(error.target_type))
         return f"{', '.join(others)} or {last}"

@@ -20,7 +20,7 @@ from localspec.protocol.requests import File, Message, Result, Tool, ToolChoice
 
 T = TypeVar("T")
 NO_OPTIONS = Options()
-NOTHING = wire.Nothing()
+NOTHING = wire.NoParams()
 TURNS = {params: method for method, params in wire.METHODS.items() if method.startswith("chat/")}
 
 
@@ -188,7 +188,7 @@ class Client:
 
     async def rename_session(self, session: str, title: str) -> None:
         """Give a session another title."""
-        await self.request("session/rename", wire.Nothing, wire.SessionRename(session=session, title=title))
+        await self.request("session/rename", wire.NoParams, wire.SessionRename(session=session, title=title))
 
     async def configure_session(self, session: str, options: Options) -> wire.Pairing | None:
         """Set all options of a session; loads another model first, and returns its pairing."""
@@ -202,7 +202,7 @@ class Client:
 
     async def delete_session(self, session: str) -> None:
         """Cancel the running answers of a session, and delete it with its messages."""
-        await self.request("session/delete", wire.Nothing, wire.SessionId(session=session))
+        await self.request("session/delete", wire.NoParams, wire.SessionId(session=session))
 
     async def models(self) -> tuple[wire.ModelDescription, ...]:
         """The models on this disk."""
@@ -219,7 +219,7 @@ class Client:
     async def feedback(self, item: str, event: wire.SuggestionEvent, *, chars: int | None = None) -> None:
         """Report the fate of a completion's item; ``chars``: code points accepted of a partial one."""
         params = wire.CompletionFeedback(item=item, event=event, chars=chars)
-        await self.request("completion/feedback", wire.Nothing, params)
+        await self.request("completion/feedback", wire.NoParams, params)
 
     async def status(self) -> wire.DaemonStatus:
         """The daemon's state: its models, connections and requests."""
@@ -231,7 +231,7 @@ class Client:
         if self._wire.subscription is not None:
             self._wire.subscription.feed(None)
         self._wire.subscription = subscription
-        await self.request("events/subscribe", wire.Nothing)
+        await self.request("events/subscribe", wire.NoParams)
         return subscription
 
     async def forget(self, *, workspace: str | None = None, source: str | None = None) -> wire.Forgotten:
@@ -246,16 +246,16 @@ class Client:
         params = wire.MemoryPrime(paths=paths, texts=texts, workspace=workspace)
         return self._wire.request("memory/prime", params, wire.Primed)
 
-    async def metrics(self) -> wire.Metrics:
+    async def metrics(self) -> wire.DaemonMetrics:
         """Totals since the daemon started."""
-        return await self.request("metrics", wire.Metrics)
+        return await self.request("metrics", wire.DaemonMetrics)
 
     async def shutdown(self, *, if_idle: bool = False) -> None:
         """Stop the daemon, and wait until it has closed the connection.
 
         With ``if_idle`` a busy daemon keeps running, and :class:`EngineBusy` is raised.
         """
-        await self.request("daemon/shutdown", wire.Nothing, wire.DaemonShutdown(if_idle=if_idle))
+        await self.request("daemon/shutdown", wire.NoParams, wire.DaemonShutdown(if_idle=if_idle))
         await self.ended()
 
     async def ended(self) -> None:

@@ -129,7 +129,7 @@ class Connection(Requests):
         result = messages.Initialized(
             protocol=messages.PROTOCOL,
             server=messages.ServerInfo("localspec", __version__),
-            limits=messages.Limits(limits.max_frame, limits.max_in_flight),
+            limits=messages.WireLimits(limits.max_frame, limits.max_in_flight),
             models=tuple(ready.model for _, ready in self.daemon.pool.loaded()),
             settings=self.daemon.settings.state(),
         )

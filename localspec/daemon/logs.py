@@ -12,7 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from localspec import home
-from localspec.protocol.jsonrpc import shortened
+from localspec.protocol.jsonrpc import shorten
 
 MAX_BYTES = 4 * 1024 * 1024
 CHECK_S = 10.0
@@ -31,7 +31,7 @@ class OneLine(logging.Formatter):
         super().__init__("%(asctime)s %(levelname)s %(name)s: %(message)s")
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802
-        line = shortened(super().formatMessage(record), LONGEST_LINE)
+        line = shorten(super().formatMessage(record), LONGEST_LINE)
         return _CONTROLS.sub(lambda found: ascii(found[0])[1:-1], line)
 
 

@@ -14,7 +14,7 @@ import msgspec
 from localspec.backends.base import Span
 from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
 from localspec.models.model import model_at
-from localspec.protocol.jsonrpc import shortened
+from localspec.protocol.jsonrpc import shorten
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import size
 
@@ -41,7 +41,7 @@ def look_at(backend: str) -> Report:
         return _mlx() if backend == "mlx" else _llama_cpp()
     except Exception as error:
         # Whatever a broken installation raises is the result.
-        text = shortened(" ".join(str(error).split()) or type(error).__name__, LONGEST)
+        text = shorten(" ".join(str(error).split()) or type(error).__name__, LONGEST)
         lacks = str(error.name).partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
         return Report(error=text, missing=lacks in PACKAGES[backend])
 

@@ -33,7 +33,7 @@ from localspec.http.endpoint import Answer, Endpoint, Refused, each
 from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models, read_texts
 from localspec.http.sampling import INFILL, MOST_NAMES, TimedSampling, count_of, options_of
 from localspec.models.needs import context_size
-from localspec.protocol.messages import CompletionWarm, LoadedModel, Nothing, StreamProgress, Tokenize
+from localspec.protocol.messages import CompletionWarm, LoadedModel, NoParams, StreamProgress, Tokenize
 from localspec.protocol.options import KINDS, Options
 from localspec.protocol.requests import ChatPrompt, File, FinishReason, Result, Token
 
@@ -297,12 +297,12 @@ def _piece(piece: bytes) -> str | list[int]:
 # The state of the server.
 
 
-async def health(client: None, body: Nothing) -> Answer:
+async def health(client: None, body: NoParams) -> Answer:
     """Return the status of the server: ok."""
     return {"status": "ok"}
 
 
-async def props(client: Client, body: Nothing) -> Answer:
+async def props(client: Client, body: NoParams) -> Answer:
     """Load the configured model if it is not loaded, and return its properties."""
     loaded = await client.load().result()
     texts, abilities = await asyncio.to_thread(read_texts, loaded.path)
@@ -322,7 +322,7 @@ async def props(client: Client, body: Nothing) -> Answer:
     }
 
 
-async def slots(client: Client, body: Nothing) -> Answer:
+async def slots(client: Client, body: NoParams) -> Answer:
     """Return the sequences of the configured model and how many are busy; loads no model."""
     own, status = (await named_models(client)).get(DEFAULT_MODEL), await client.status()
     loaded = next((each for each in status.models if own is not None and is_at(own, each.path)), None)
@@ -340,7 +340,7 @@ async def slots(client: Client, body: Nothing) -> Answer:
     ]
 
 
-async def metrics(client: Client, body: Nothing) -> Answer:
+async def metrics(client: Client, body: NoParams) -> Answer:
     """Return the totals since the daemon started in Prometheus' format, by llama.cpp's names."""
     status, totals = await client.status(), (await client.metrics()).totals
     lines: list[str] = []
@@ -414,12 +414,12 @@ DIALECT = Dialect(
         Endpoint("POST", "/infill", InfillBody, infill, REFUSED_OF_GAPS),
         Endpoint("POST", "/completion", CompletionBody, complete, REFUSED_OF_TEXTS),
         Endpoint("POST", "/completions", CompletionBody, complete, REFUSED_OF_TEXTS),
-        Endpoint("GET", "/health", Nothing, health, open=True),
-        Endpoint("GET", "/v1/health", Nothing, health, open=True),
-        Endpoint("GET", "/props", Nothing, props),
-        Endpoint("GET", "/slots", Nothing, slots),
-        Endpoint("GET", "/metrics", Nothing, metrics),
-        Endpoint("GET", "/models", Nothing, openai.models),
+        Endpoint("GET", "/health", NoParams, health, open=True),
+        Endpoint("GET", "/v1/health", NoParams, health, open=True),
+        Endpoint("GET", "/props", NoParams, props),
+        Endpoint("GET", "/slots", NoParams, slots),
+        Endpoint("GET", "/metrics", NoParams, metrics),
+        Endpoint("GET", "/models", NoParams, openai.models),
         Endpoint("POST", "/tokenize", TokenizeBody, tokenize),
         Endpoint("POST", "/detokenize", DetokenizeBody, detokenize),
         Endpoint("POST", "/apply-template", openai.ChatBody, apply_template, openai.REFUSED_OF_CHATS),

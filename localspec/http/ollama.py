@@ -29,7 +29,7 @@ from localspec.http.models import configured, is_at, model_named, modified_s, na
 from localspec.http.sampling import ANY_OBJECT, Ours, Sampling, length_of, options_of
 from localspec.models.library import Sections
 from localspec.models.needs import context_size
-from localspec.protocol.messages import LoadedModel, ModelDescription, Nothing, StreamDelta
+from localspec.protocol.messages import LoadedModel, ModelDescription, NoParams, StreamDelta
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Result, ToolCall
 
@@ -117,17 +117,17 @@ def of_chat(text: str, thinking: str = "", calls: tuple[ToolCall, ...] = ()) -> 
     return {"message": message}
 
 
-async def version(client: Client, body: Nothing) -> Answer:
+async def version(client: Client, body: NoParams) -> Answer:
     """Return the version of Ollama's API that is offered, and our own version."""
     return {"version": API_LEVEL, "localspec": __version__}
 
 
-async def tags(client: Client, body: Nothing) -> Answer:
+async def tags(client: Client, body: NoParams) -> Answer:
     """Return the models that can be loaded."""
     return {"models": [tag(name, model) for name, model in (await named_models(client)).items()]}
 
 
-async def ps(client: Client, body: Nothing) -> Answer:
+async def ps(client: Client, body: NoParams) -> Answer:
     """Return the loaded models, and the time at which each is unloaded if no request comes."""
     loaded, named = (await client.status()).models, models.names_of(await client.models())
     return {
@@ -140,7 +140,7 @@ async def ps(client: Client, body: Nothing) -> Answer:
     }
 
 
-async def root(client: None, body: Nothing) -> Answer:
+async def root(client: None, body: NoParams) -> Answer:
     """Return our version, for clients that test whether the server runs."""
     return {"localspec": __version__}
 
@@ -364,10 +364,10 @@ def error(error: LocalspecError, status: HTTPStatus) -> Any:
 DIALECT = Dialect(
     "ollama",
     (
-        Endpoint("GET", "/", Nothing, root, open=True),
-        Endpoint("GET", "/api/version", Nothing, version),
-        Endpoint("GET", "/api/tags", Nothing, tags),
-        Endpoint("GET", "/api/ps", Nothing, ps),
+        Endpoint("GET", "/", NoParams, root, open=True),
+        Endpoint("GET", "/api/version", NoParams, version),
+        Endpoint("GET", "/api/tags", NoParams, tags),
+        Endpoint("GET", "/api/ps", NoParams, ps),
         Endpoint("POST", "/api/show", ShowBody, show),
         Endpoint("POST", "/api/generate", GenerateBody, generate, REFUSED_OF_TEXTS),
         Endpoint("POST", "/api/chat", ChatBody, chat, REFUSED_OF_CHATS),

@@ -28,7 +28,7 @@ from localspec.http.models import DEFAULT_MODEL, configured, model_named, modifi
 from localspec.http.sampling import TimedSampling, count_of, options_of
 from localspec.models.library import Sections
 from localspec.models.needs import context_size
-from localspec.protocol.messages import ModelDescription, Nothing, StreamDelta, StreamProgress
+from localspec.protocol.messages import ModelDescription, NoParams, StreamDelta, StreamProgress
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, FinishReason, Result, Token
 
@@ -92,7 +92,7 @@ REFUSED_OF_CHATS: Refused = {
 }
 
 
-async def models(client: Client, body: Nothing) -> Answer:
+async def models(client: Client, body: NoParams) -> Answer:
     """Return the models that can be loaded, by the names that requests may give."""
     return {"object": "list", "data": await _cards(await named_models(client))}
 
@@ -377,7 +377,7 @@ def error(error: LocalspecError, status: HTTPStatus) -> Any:
 DIALECT = Dialect(
     "openai",
     (
-        Endpoint("GET", "/v1/models", Nothing, models),
+        Endpoint("GET", "/v1/models", NoParams, models),
         Endpoint("GET", "/v1/models/{id:path}", PathId, model),
         Endpoint("POST", "/v1/chat/completions", ChatBody, chat, REFUSED_OF_CHATS),
         Endpoint("POST", "/v1/chat/completions/input_tokens", ChatBody, count_tokens, REFUSED_OF_CHATS),

@@ -57,7 +57,7 @@ async def serve_http(config: Config, daemon: Daemon) -> AsyncIterator[str]:
     listening = _listening(config.http.port)
     if config.http.without_token:
         log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
-    limits = messages.Limits(config.daemon.max_frame, config.daemon.max_in_flight)
+    limits = messages.WireLimits(config.daemon.max_frame, config.daemon.max_in_flight)
     info = messages.ServerInfo("localspec", __version__)
     welcome = messages.Initialized(messages.PROTOCOL, info, limits, ())
     app = create(

@@ -86,7 +86,7 @@ class Submit(msgspec.Struct, frozen=True, tag=True):
     draft: int | None = None
 
 
-class Tokenize(msgspec.Struct, frozen=True, tag=True):
+class TokenizeFrame(msgspec.Struct, frozen=True, tag=True):
     """Tokenize a text or a chat; answered by one Tokenized or Failed of the same id. Tokens are returned as
     they are.
 
@@ -127,7 +127,7 @@ class Rest(msgspec.Struct, frozen=True, tag=True):
     allowed: bool
 
 
-class Turn(msgspec.Struct, frozen=True, tag=True):
+class GrantTurn(msgspec.Struct, frozen=True, tag=True):
     """Compute for ``seconds`` from the begin of the turn with this ``number``, then answer TurnOver and wait.
 
     Infinite seconds: compute without turns. Number 0: no turn, its seconds do not count.
@@ -148,7 +148,7 @@ class Loading(msgspec.Struct, frozen=True, tag=True):
     fraction: float
 
 
-class Ready(msgspec.Struct, frozen=True, tag=True):
+class TargetReady(msgspec.Struct, frozen=True, tag=True):
     """The target is loaded, for this reason by this backend.
 
     ``offloaded_bytes`` of its weights are in a GPU's memory; ``sequences`` can run at once.
@@ -180,7 +180,7 @@ class TurnOver(msgspec.Struct, frozen=True, tag=True):
     seconds: float
 
 
-class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
+class TokenizedFrame(msgspec.Struct, frozen=True, tag="tokenized"):
     """The tokens of a text, and the bytes that each adds to it if those were requested."""
 
     tokens: tuple[int, ...]
@@ -188,7 +188,7 @@ class Tokenized(msgspec.Struct, frozen=True, tag="tokenized"):
 
 
 class Drafted(msgspec.Struct, frozen=True, tag="drafted"):
-    """A draft model is ``loaded``, or left out for this reason; its memory, as in :class:`Ready`."""
+    """A draft model is ``loaded``, or left out for this reason; its memory, as in :class:`TargetReady`."""
 
     loaded: bool = False
     why: str = ""
@@ -196,7 +196,7 @@ class Drafted(msgspec.Struct, frozen=True, tag="drafted"):
     mapped_bytes: int = 0
 
 
-Answer = Done | Failed | Tokenized | Drafted | Ready | Loading
+Answer = Done | Failed | TokenizedFrame | Drafted | TargetReady | Loading
 
 
 class RequestEvent(msgspec.Struct, frozen=True, tag=True):
@@ -218,7 +218,9 @@ class Streamed(NamedTuple):
     params: bytes
 
 
-ToWorker = Load | LoadDraft | DropDraft | Submit | Tokenize | Cancel | Forget | Teach | Rest | Turn | Stop
+ToWorker = (
+    Load | LoadDraft | DropDraft | Submit | TokenizeFrame | Cancel | Forget | Teach | Rest | GrantTurn | Stop
+)
 FromWorker = Heartbeat | RequestEvent | Streamed | TurnOver
 
 DELTA, PROGRESS, DEGRADED = "stream/delta", "stream/progress", "speculation/degraded"
@@ -249,7 +251,7 @@ def read_frame(stream: BinaryIO, most: int) -> bytes | None:
     return body if len(body) == length else None
 
 
-def streamed(id: int, event: StreamEvent) -> Streamed:
+def make_streamed(id: int, event: StreamEvent) -> Streamed:
     """The frame of an event of the request ``id``."""
     if isinstance(event, Progress):
         facts = {"stage": "prefill", "fraction": event.fraction, **msgspec.to_builtins(event)}

@@ -31,7 +31,7 @@ class Params(msgspec.Struct, kw_only=True, forbid_unknown_fields=True, omit_defa
     """Base of all parameters: an unknown field is an error."""
 
 
-def shortened(text: str, longest: int) -> str:
+def shorten(text: str, longest: int) -> str:
     """The text, or its beginning and its end where it is longer than ``longest`` characters."""
     if len(text) <= longest:
         return text
@@ -97,7 +97,7 @@ class ProtocolFault(Exception):
     """A message that breaks JSON-RPC or names an unknown method; ``id`` is that of the request, if known."""
 
     def __init__(self, code: int, message: str, id: Id | None = None) -> None:
-        super().__init__(shortened(message, LONGEST_FAULT))
+        super().__init__(shorten(message, LONGEST_FAULT))
         self.code = code
         self.id = id
 
@@ -166,7 +166,7 @@ def describe_error(error: LocalspecError | ProtocolFault) -> ErrorObject:
     if isinstance(error, ProtocolFault):
         return ErrorObject(error.code, str(error))
     code = INVALID_PARAMS if isinstance(error, InvalidOptions) else SERVER_ERROR
-    data = {key: shortened(value, LONGEST_SENTENCE) for key, value in error.as_dict().items()}
+    data = {key: shorten(value, LONGEST_SENTENCE) for key, value in error.as_dict().items()}
     return ErrorObject(code, data["message"], data)
 
 

@@ -64,7 +64,7 @@ class Initialize(Params, forbid_unknown_fields=False):
     client: ClientInfo
 
 
-class Nothing(Params):
+class NoParams(Params):
     """No parameters."""
 
 
@@ -298,7 +298,7 @@ class CancelRequest(Params):
 
 METHODS: dict[str, type[Params]] = {
     "initialize": Initialize,
-    "models/list": Nothing,
+    "models/list": NoParams,
     "models/load": ModelLoad,
     "models/unload": ModelUnload,
     "session/open": SessionOpen,
@@ -318,12 +318,12 @@ METHODS: dict[str, type[Params]] = {
     "completion/inline": CompletionInline,
     "completion/feedback": CompletionFeedback,
     "completion/warm": CompletionWarm,
-    "memory/stats": Nothing,
+    "memory/stats": NoParams,
     "memory/forget": MemoryForget,
     "memory/prime": MemoryPrime,
-    "events/subscribe": Nothing,
-    "metrics": Nothing,
-    "daemon/status": Nothing,
+    "events/subscribe": NoParams,
+    "metrics": NoParams,
+    "daemon/status": NoParams,
     "daemon/shutdown": DaemonShutdown,
     "$/cancelRequest": CancelRequest,
 }
@@ -337,7 +337,7 @@ class ServerInfo(msgspec.Struct, frozen=True):
     version: str
 
 
-class Limits(msgspec.Struct, frozen=True):
+class WireLimits(msgspec.Struct, frozen=True):
     max_frame: int
     max_in_flight: int
 
@@ -349,7 +349,7 @@ SettingsState = Literal["current", "changed", "broken"]
 class Initialized(msgspec.Struct, frozen=True):
     protocol: int
     server: ServerInfo
-    limits: Limits
+    limits: WireLimits
     models: tuple[str, ...]
     settings: SettingsState = "current"
 
@@ -505,7 +505,7 @@ class DaemonStatus(msgspec.Struct, frozen=True, kw_only=True):
     """message if chats are kept in memory only, because the disk is full; else None"""
 
 
-class Metrics(msgspec.Struct, frozen=True):
+class DaemonMetrics(msgspec.Struct, frozen=True):
     totals: dict[str, float]
     prometheus: str
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Meta, inspect
 
 from localspec.errors import InvalidOptions
-from localspec.protocol.jsonrpc import LONGEST_PATH, Name, TokenId, shortened
+from localspec.protocol.jsonrpc import LONGEST_PATH, Name, TokenId, shorten
 
 Need = Literal["nothing", "memory", "draft model", "target"]
 """a requirement: nothing, the n-gram memory, a draft model, or a target that has heads or the like"""
@@ -264,7 +264,9 @@ def check_value(
     try:
         msgspec.convert({field: value}, struct, strict=strict)
     except msgspec.ValidationError:
-        raise InvalidOptions(f"{said} takes {allowed(struct, field)}{instead(value)}", remedy) from None
+        raise InvalidOptions(
+            f"{said} takes {describe_allowed(struct, field)}{instead(value)}", remedy
+        ) from None
 
 
 def instead(value: object) -> str:
@@ -276,7 +278,7 @@ def instead(value: object) -> str:
     return f", not {said}" if len(said) <= LONGEST_SHOWN else ""
 
 
-def allowed(struct: type[msgspec.Struct], field: str) -> str:
+def describe_allowed(struct: type[msgspec.Struct], field: str) -> str:
     """The values that a field takes, in words: ``a whole number from 1 to 20``."""
     return _words(_kind(struct, field))
 
@@ -339,7 +341,7 @@ def check_options(options: Options) -> Options:
 def unknown_key(what: str, name: str, known: tuple[str, ...] | list[str]) -> str:
     """The message for an unknown key, with the nearest one that exists."""
     # A client may send megabytes as a name: searching one alike would block all other requests.
-    name = shortened(name, LONGEST_SHOWN)
+    name = shorten(name, LONGEST_SHOWN)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     hint = f"; did you mean {near[0]!r}?" if near else ""
     return f"there is no {what} named {name!r}{hint}"
@@ -347,7 +349,7 @@ def unknown_key(what: str, name: str, known: tuple[str, ...] | list[str]) -> str
 
 def readable(error: msgspec.ValidationError) -> str:
     """msgspec's message with the field first: ``k: expected int <= 20``; a long name in it is shortened."""
-    said = _LONG_QUOTE.sub(lambda found: shortened(found[0], LONGEST_SHOWN), str(error))
+    said = _LONG_QUOTE.sub(lambda found: shorten(found[0], LONGEST_SHOWN), str(error))
     text, _, path = said.partition(" - at ")
     text = text.replace("`", "").replace(" | null", "")
     text = text[:1].lower() + text[1:]

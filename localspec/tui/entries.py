@@ -10,7 +10,7 @@ from rich.style import Style
 from textual.strip import Strip
 
 from localspec.agent.loop import CANCELLED, REFUSED
-from localspec.protocol.jsonrpc import shortened as cut
+from localspec.protocol.jsonrpc import shorten as cut
 from localspec.tui.conversation import Answer, Called, Question, Said, shown
 from localspec.tui.painter import Painter
 from localspec.tui.plain import Piece, Plain

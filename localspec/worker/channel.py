@@ -25,8 +25,8 @@ from localspec.protocol.frames import (
     Submit,
     ToWorker,
     encode_frame,
+    make_streamed,
     read_frame,
-    streamed,
     to_worker_decoder,
 )
 from localspec.protocol.requests import Delta, StreamEvent
@@ -160,4 +160,4 @@ def frames_of(messages: Iterable[Message]) -> list[FromWorker]:
                     continue
             last[id] = len(merged)
         merged.append(message)
-    return [streamed(*message) if isinstance(message, Posted) else message for message in merged]
+    return [make_streamed(*message) if isinstance(message, Posted) else message for message in merged]

@@ -34,19 +34,19 @@ from localspec.protocol.frames import (
     Drafted,
     DropDraft,
     Forget,
+    GrantTurn,
     Load,
     LoadDraft,
     Loading,
-    Ready,
     RequestEvent,
     Rest,
     Stop,
     Submit,
+    TargetReady,
     Teach,
-    Tokenize,
-    Tokenized,
+    TokenizedFrame,
+    TokenizeFrame,
     ToWorker,
-    Turn,
     TurnOver,
 )
 from localspec.protocol.options import Options
@@ -103,7 +103,7 @@ def serve(channel: Channel) -> bool:
         channel.send(RequestEvent(LOAD, Failed(failure_of(error, name).as_dict())))
         return True
     with engine:
-        ready = Ready(
+        ready = TargetReady(
             model=engine.target.model,
             backend=engine.target.name,
             n_ctx=engine.target.capabilities.n_ctx,
@@ -180,7 +180,7 @@ class Worker:
         self._begun: set[int] = set()
         """the daemon's ids of requests whose first text was sent"""
         self._may_rest = True
-        self._turn = Turn(0, math.inf)
+        self._turn = GrantTurn(0, math.inf)
         self._turn_began = 0.0
         self._waits = False
         self._apart = Apart(channel, engine.target.vocabulary)
@@ -252,7 +252,7 @@ class Worker:
             self._find(frame.id, is_long, fate, encode, then)
         elif isinstance(frame, LoadDraft | DropDraft):
             self._pulse.step(partial(self._change_drafts, frame))
-        elif isinstance(frame, Tokenize):
+        elif isinstance(frame, TokenizeFrame):
             fate, find = Fate(), lambda _: self._tokens_of(frame)
             is_long = takes_long(frame.text, Options())
             self._find(frame.id, is_long, fate, find, partial(self._tokenize, frame, fate))
@@ -263,13 +263,13 @@ class Worker:
             self._cancel(frame.id)
         elif isinstance(frame, Teach):
             self._engine.teach(frame.path, frame.text, frame.workspace)
-        elif isinstance(frame, Rest | Turn):
+        elif isinstance(frame, Rest | GrantTurn):
             self._limit(frame)
         elif callable(frame):
             self._pulse.step(frame)
         return True
 
-    def _limit(self, frame: Rest | Turn) -> None:
+    def _limit(self, frame: Rest | GrantTurn) -> None:
         """Note when this worker may do chores, or compute, beside others."""
         if isinstance(frame, Rest):
             self._may_rest = frame.allowed
@@ -332,7 +332,7 @@ class Worker:
         if fate.cancelled:
             self._engine.cancel(sequence.id)
 
-    def _tokens_of(self, frame: Tokenize) -> Tokenized:
+    def _tokens_of(self, frame: TokenizeFrame) -> TokenizedFrame:
         """Return the tokens of a text or a chat. Raises :class:`InvalidOptions`, and :class:`ContextExceeded`
         for a chat that is too long."""
         vocabulary = self._engine.target.vocabulary
@@ -343,9 +343,9 @@ class Worker:
             tokens = self._engine.read(Request(prompt=prompt, options=Options(overflow="refuse"))).tokens
         if frame.start and vocabulary.bos is not None:
             tokens.insert(0, vocabulary.bos)
-        return Tokenized(tuple(tokens), tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ())
+        return TokenizedFrame(tuple(tokens), tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ())
 
-    def _tokenize(self, frame: Tokenize, fate: Fate, encode: Callable[[], Tokenized]) -> None:
+    def _tokenize(self, frame: TokenizeFrame, fate: Fate, encode: Callable[[], TokenizedFrame]) -> None:
         if fate.cancelled:
             raise Gone("the tokenization was cancelled", "Send it again if it is still needed.")
         self._send(frame.id, encode())

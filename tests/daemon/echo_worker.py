@@ -43,17 +43,17 @@ from localspec.protocol.frames import (
     Load,
     LoadDraft,
     Loading,
-    Ready,
     RequestEvent,
     Rest,
     Stop,
     Streamed,
     Submit,
+    TargetReady,
     Teach,
-    Tokenize,
-    Tokenized,
+    TokenizedFrame,
+    TokenizeFrame,
     encode_frame,
-    streamed,
+    make_streamed,
     to_worker_decoder,
 )
 from localspec.protocol.messages import Placement
@@ -119,7 +119,7 @@ class Running:
             self.calls[delta.call] = self.calls.get(delta.call, "") + delta.text
         else:
             self.texts[delta.channel] += delta.text
-        return streamed(self.id, delta)
+        return make_streamed(self.id, delta)
 
     def done(self, reason: FinishReason) -> RequestEvent:
         proposers = {"prompt-lookup": ProposerStats(drafted=4, accepted=3)}
@@ -243,9 +243,9 @@ class EchoWorker:
                 self.submit(submit)
             case Cancel(id) if id in self.running and not self.running[id].deaf:
                 self.send(self.running.pop(id).done("cancelled"))
-            case Tokenize(id, text, start, _, pieces):
+            case TokenizeFrame(id, text, start, _, pieces):
                 tokens = (BOS,) * start + tuple(octets(text))
-                found = Tokenized(tokens, tuple(bytes([token % 256]) for token in tokens) * pieces)
+                found = TokenizedFrame(tokens, tuple(bytes([token % 256]) for token in tokens) * pieces)
                 self.send(RequestEvent(id, found))
             case Teach(text=text):
                 (home.cache_dir() / "taught").write_text(text)
@@ -270,7 +270,9 @@ class EchoWorker:
             time.sleep(BEAT_S)
         backend = load.pair.target.description.backend
         planned = needs_of(pair.target, None, load.engine).total if pair.target.path.exists() else 0
-        ready = Ready(self.name, backend, 4096, "it echoes", 0, 1, planned, 0, Placement(("Some GPU",), 3, 4))
+        ready = TargetReady(
+            self.name, backend, 4096, "it echoes", 0, 1, planned, 0, Placement(("Some GPU",), 3, 4)
+        )
         self.send(RequestEvent(LOAD, ready))
 
     def draft(self, load: LoadDraft) -> None:
@@ -296,13 +298,13 @@ class EchoWorker:
 
     def submit(self, submit: Submit) -> None:
         self.source = submit.request.source
-        self.send(streamed(submit.id, Progress()))
+        self.send(make_streamed(submit.id, Progress()))
         match said(submit.request), (submit.request.options.seed or 0) % 2:
             case ("fail", _) | ("odd", 1):
                 self.send(RequestEvent(submit.id, Failed(OutOfMemory("no memory is left").as_dict())))
                 return
             case "degrade", _:
-                self.send(streamed(submit.id, Degraded("draft", "prompt-lookup", "the draft is slow")))
+                self.send(make_streamed(submit.id, Degraded("draft", "prompt-lookup", "the draft is slow")))
         assert self.load is not None
         self.running[submit.id] = Running(submit, self.load)
 

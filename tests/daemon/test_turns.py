@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from localspec.daemon.workers.turns import DEBT_S, GRACE_S, SLICE_S, Share, Turns
-from localspec.protocol.frames import Turn
+from localspec.protocol.frames import GrantTurn
 from localspec.protocol.requests import PATIENCE_S
 
 
@@ -22,7 +22,7 @@ class Machine:
         self._numbers: dict[Share, int] = {}
 
     def worker(self, name: str) -> Share:
-        def receive(frame: Turn) -> None:
+        def receive(frame: GrantTurn) -> None:
             self._numbers[share] = frame.number
             self._log.append(name if frame.seconds == SLICE_S else f"{name} {frame.seconds:.0f}")
 

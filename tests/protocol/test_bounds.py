@@ -7,7 +7,7 @@ import pytest
 
 from localspec.errors import ModelNotFound
 from localspec.protocol import jsonrpc
-from localspec.protocol.jsonrpc import Call, ProtocolFault, shortened
+from localspec.protocol.jsonrpc import Call, ProtocolFault, shorten
 from localspec.protocol.messages import params_of
 from tests.protocol.fuzzing import fuzz_messages, read_message
 from tests.protocol.strings import TEXTS, Field, string_fields
@@ -61,7 +61,7 @@ def test_an_error_keeps_its_ends() -> None:
     for text in (sent.error.message, sent.error.data["remedy"]):
         assert len(text) == jsonrpc.LONGEST_SENTENCE and "…" in text
     assert sent.error.message.startswith("there is no model x") and sent.error.message.endswith("x here")
-    assert shortened("short", 5) == "short" and len(shortened("longer", 5)) == 5
+    assert shorten("short", 5) == "short" and len(shorten("longer", 5)) == 5
 
 
 def test_damaged_messages_are_decoded_or_refused() -> None:

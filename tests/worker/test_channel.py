@@ -9,7 +9,7 @@ from typing import BinaryIO
 
 import pytest
 
-from localspec.protocol.frames import FromWorker, Heartbeat, streamed
+from localspec.protocol.frames import FromWorker, Heartbeat, make_streamed
 from localspec.protocol.requests import Degraded, Delta, StreamEvent, Token
 from localspec.worker import channel as channel_module
 from localspec.worker.channel import MERGED, Channel, Posted, frames_of
@@ -80,10 +80,10 @@ def test_text_of_a_request_is_merged_up_to_its_next_other_event() -> None:
     ]
     assert frames_of([beat, *(Posted(id, event) for id, event in said), beat]) == [
         beat,
-        streamed(1, Delta("ab", 2 * text("a").tokens)),
-        streamed(2, Delta("AB", 2 * text("A").tokens)),
-        streamed(1, degraded),
-        streamed(1, text("c")),
+        make_streamed(1, Delta("ab", 2 * text("a").tokens)),
+        make_streamed(2, Delta("AB", 2 * text("A").tokens)),
+        make_streamed(1, degraded),
+        make_streamed(1, text("c")),
         beat,
     ]
 
@@ -96,6 +96,6 @@ def test_a_merged_delta_has_an_end() -> None:
 def test_deltas_of_two_channels_stay_apart() -> None:
     thought, answer = Delta("Hm.", (), "thinking"), Delta("Hi", ())
     assert frames_of([Posted(1, each) for each in (thought, thought, answer)]) == [
-        streamed(1, Delta("Hm.Hm.", (), "thinking")),
-        streamed(1, answer),
+        make_streamed(1, Delta("Hm.Hm.", (), "thinking")),
+        make_streamed(1, answer),
     ]

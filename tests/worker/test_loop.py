@@ -11,12 +11,12 @@ import pytest
 from localspec.protocol.frames import (
     Cancel,
     FromWorker,
+    GrantTurn,
     Heartbeat,
     RequestEvent,
     Stop,
     Submit,
     ToWorker,
-    Turn,
     TurnOver,
     encode_frame,
 )
@@ -28,7 +28,7 @@ from tests.toys import request, small_markov, toy_engine
 from tests.waiting import DEADLINE_S
 from tests.worker.reading import read
 
-FREE = Turn(0, float("inf"))
+FREE = GrantTurn(0, float("inf"))
 Send = Callable[..., None]
 Receive = Callable[[], FromWorker]
 
@@ -68,9 +68,9 @@ def finish(receive: Receive) -> tuple[str, str]:
 
 def test_a_worker_waits_for_its_turn(daemon: tuple[Send, Receive]) -> None:
     send, receive = daemon
-    send(Turn(0, 0.0), Submit(1, request("x", max_tokens=2)))
+    send(GrantTurn(0, 0.0), Submit(1, request("x", max_tokens=2)))
     assert isinstance(over := receive(), TurnOver) and over.number == 0
-    send(Turn(1, 0.0))
+    send(GrantTurn(1, 0.0))
     assert isinstance(over := receive(), TurnOver) and over.number == 1
     send(FREE)
     assert finish(receive)[1] == "length"
@@ -78,7 +78,7 @@ def test_a_worker_waits_for_its_turn(daemon: tuple[Send, Receive]) -> None:
 
 def test_frames_are_taken_while_it_waits(daemon: tuple[Send, Receive]) -> None:
     send, receive = daemon
-    send(Turn(0, 0.0), Submit(1, request("x")), Submit(2, request("x", max_tokens=1)), Cancel(1))
+    send(GrantTurn(0, 0.0), Submit(1, request("x")), Submit(2, request("x", max_tokens=1)), Cancel(1))
     assert isinstance(receive(), TurnOver)
     send(FREE)
     assert finish(receive) == ("", "cancelled")
@@ -87,5 +87,5 @@ def test_frames_are_taken_while_it_waits(daemon: tuple[Send, Receive]) -> None:
 
 def test_a_worker_without_requests_ends_no_turn(daemon: tuple[Send, Receive]) -> None:
     send, receive = daemon
-    send(Turn(1, 0.0), FREE, Submit(1, request("x", max_tokens=1)))
+    send(GrantTurn(1, 0.0), FREE, Submit(1, request("x", max_tokens=1)))
     assert finish(receive)[1] == "length"

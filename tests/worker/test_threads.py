@@ -23,8 +23,8 @@ from localspec.protocol.frames import (
     RequestEvent,
     Stop,
     Submit,
-    Tokenize,
-    Tokenized,
+    TokenizedFrame,
+    TokenizeFrame,
     ToWorker,
     encode_frame,
 )
@@ -120,10 +120,12 @@ def test_others_are_answered_while_a_prompt_is_tokenized(daemon: Daemon, kind: s
     daemon.submit(1, long_prompt(kind))
     assert daemon.vocabulary.begun.wait(DEADLINE_S)
     daemon.submit(2, SHORT)
-    daemon.send(Tokenize(3, "abc", False, False, False))
-    daemon.send(Tokenize(4, "y" * 2 * LONG, False, False, False))
+    daemon.send(TokenizeFrame(3, "abc", False, False, False))
+    daemon.send(TokenizeFrame(4, "y" * 2 * LONG, False, False, False))
     ends = dict(daemon.end() for _ in range(3))
-    assert isinstance(text := ends[4], Tokenized) and len(text.tokens) == 2 * LONG and {2, 3} < ends.keys()
+    assert (
+        isinstance(text := ends[4], TokenizedFrame) and len(text.tokens) == 2 * LONG and {2, 3} < ends.keys()
+    )
     daemon.send(Cancel(1))
     daemon.vocabulary.go.set()
     id, ended = daemon.end()
@@ -164,7 +166,7 @@ def test_what_cannot_be_read_fails_alone(daemon: Daemon, monkeypatch: pytest.Mon
 
 
 def test_it_counts_as_work_that_gets_on(daemon: Daemon) -> None:
-    daemon.send(Tokenize(1, "x" * 3 * LONG, False, False, False))
+    daemon.send(TokenizeFrame(1, "x" * 3 * LONG, False, False, False))
     assert daemon.vocabulary.begun.wait(DEADLINE_S)
     while not (isinstance(first := daemon.next(), Heartbeat)):
         pass
@@ -206,7 +208,7 @@ def test_what_is_cancelled_before_its_turn_is_not_tokenized(daemon: Daemon) -> N
     daemon.submit(4, long_prompt("text"))
     assert daemon.vocabulary.full.wait(DEADLINE_S)
     daemon.submit(2, long_prompt("chat"))
-    daemon.send(Tokenize(3, "x" * 3 * LONG, False, False, False))
+    daemon.send(TokenizeFrame(3, "x" * 3 * LONG, False, False, False))
     daemon.send(Cancel(2))
     daemon.send(Cancel(3))
     ends = dict((daemon.end(), daemon.end()))

@@ -23,14 +23,14 @@ from localspec.daemon.relay import Exchange, Stream
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol import messages as wire
-from localspec.protocol.frames import DELTA, Ready, Streamed
+from localspec.protocol.frames import DELTA, Streamed, TargetReady
 from localspec.protocol.messages import (
     ChatEdit,
     ChatRegenerate,
     ChatResults,
     ChatSend,
     ChatTurn,
-    Nothing,
+    NoParams,
     Status,
 )
 from localspec.protocol.options import Options, names_draft
@@ -70,14 +70,14 @@ async def get(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> wir
     )
 
 
-async def rename(daemon: Daemon, exchange: Exchange, params: wire.SessionRename) -> Nothing:
+async def rename(daemon: Daemon, exchange: Exchange, params: wire.SessionRename) -> NoParams:
     title = " ".join(params.title.split())
     if not title:
         raise InvalidOptions("the title is blank", "Give a title with visible characters.")
     session = await daemon.history.session(params.session)
     await daemon.history.use(session, lambda store: store.rename(session.id, title))
     daemon.publish(session, "renamed")
-    return Nothing()
+    return NoParams()
 
 
 async def configure(
@@ -103,7 +103,7 @@ async def fork(daemon: Daemon, exchange: Exchange, params: wire.SessionFork) -> 
     return wire.SessionForked(copy.id)
 
 
-async def delete(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> Nothing:
+async def delete(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> NoParams:
     """Delete a session from the history first, so that no new turn begins; then cancel its answers, and drop
     its caches and what was learnt from it."""
     session = await daemon.history.session(params.session)
@@ -115,7 +115,7 @@ async def delete(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> 
     if not session.private:
         await memory.forget_chat(daemon, source)
     daemon.publish(session, "deleted")
-    return Nothing()
+    return NoParams()
 
 
 async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: str) -> wire.Pairing:
@@ -124,7 +124,7 @@ async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: s
     async with exchange.needed(f"the request was cancelled: the session was not {what}"):
         await daemon.pool.check_form(key := key_of(options), options)
         async with daemon.pool.lease(key, exchange.model_progress) as (worker, pair, _):
-            ready: Ready = worker.ready.result()
+            ready: TargetReady = worker.ready.result()
     draft = None if pair.draft is None else pair.draft.name
     reason = f"{ready.reason}; {pair.drafter.why}"
     proposer = options.proposer or "auto"

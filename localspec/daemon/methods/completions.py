@@ -71,7 +71,7 @@ async def warm(daemon: Daemon, exchange: Exchange, params: messages.CompletionWa
 
 async def feedback(
     daemon: Daemon, exchange: Exchange, params: messages.CompletionFeedback
-) -> messages.Nothing:
+) -> messages.NoParams:
     """Count an item as accepted or rejected; accepted text is learnt. Raises :class:`Gone`."""
     shown, metrics = daemon.suggestions.shown(params.item), daemon.metrics
     metrics.add("suggestions_total", event=params.event)
@@ -81,7 +81,7 @@ async def feedback(
             metrics.add("accepted_chars_total", chars - shown.accepted)
             shown.accepted = chars
             _teach(daemon, shown)
-    return messages.Nothing()
+    return messages.NoParams()
 
 
 async def _query(daemon: Daemon, params: messages.CompletionInline) -> Query:

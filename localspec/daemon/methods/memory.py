@@ -35,7 +35,7 @@ class Failure(msgspec.Struct):
     error: dict[str, str] | None = None
 
 
-async def stats(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> MemoryStats:
+async def stats(daemon: Daemon, exchange: Exchange, params: messages.NoParams) -> MemoryStats:
     return await _run(daemon, exchange, MemoryStats, "stats")
 
 

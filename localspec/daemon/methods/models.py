@@ -14,11 +14,11 @@ from localspec.daemon.workers.worker import WorkerProcess
 from localspec.models.index import marked, read_disk
 from localspec.models.pair import Pair
 from localspec.protocol import messages
-from localspec.protocol.frames import Tokenize, Tokenized
+from localspec.protocol.frames import TokenizedFrame, TokenizeFrame
 from localspec.protocol.options import Options
 
 
-async def list_all(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.ModelList:
+async def list_all(daemon: Daemon, exchange: Exchange, params: messages.NoParams) -> messages.ModelList:
     workers = daemon.pool.loaded()
     drafts = ((each.draft.place, ready.backend) for w, ready in workers for each in w.drafts if each.loaded)
     loaded = dict.fromkeys(drafts) | {(w.pair.target.place, r.backend): r.placement for w, r in workers}
@@ -53,9 +53,9 @@ async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize
         daemon.pool.lease(key, exchange.model_progress) as lease,
     ):
         job = lease.worker.begin(
-            lambda id: Tokenize(id, params.text, params.start, params.special, params.pieces)
+            lambda id: TokenizeFrame(id, params.text, params.start, params.special, params.pieces)
         )
-        found: Tokenized = await job.result()
+        found: TokenizedFrame = await job.result()
     return messages.Tokenized(found.tokens, found.pieces)
 
 

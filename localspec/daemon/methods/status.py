@@ -14,17 +14,19 @@ from localspec.errors import EngineBusy
 from localspec.protocol import messages
 
 
-async def events_subscribe(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.Nothing:
+async def events_subscribe(
+    daemon: Daemon, exchange: Exchange, params: messages.NoParams
+) -> messages.NoParams:
     exchange.client.subscribed = True
-    return messages.Nothing()
+    return messages.NoParams()
 
 
-async def metrics(daemon: Daemon, exchange: Exchange, params: messages.Nothing) -> messages.Metrics:
-    return messages.Metrics(daemon.metrics.totals(), daemon.metrics.text())
+async def metrics(daemon: Daemon, exchange: Exchange, params: messages.NoParams) -> messages.DaemonMetrics:
+    return messages.DaemonMetrics(daemon.metrics.totals(), daemon.metrics.text())
 
 
 async def daemon_status(
-    daemon: Daemon, exchange: Exchange, params: messages.Nothing
+    daemon: Daemon, exchange: Exchange, params: messages.NoParams
 ) -> messages.DaemonStatus:
     problem = daemon.http_problem
     return messages.DaemonStatus(
@@ -47,7 +49,7 @@ async def daemon_status(
 
 async def daemon_shutdown(
     daemon: Daemon, exchange: Exchange, params: messages.DaemonShutdown
-) -> messages.Nothing:
+) -> messages.NoParams:
     if params.if_idle:
         if await daemon.history.has_private():
             raise EngineBusy(
@@ -60,4 +62,4 @@ async def daemon_shutdown(
         if daemon.http_flag:
             home.left_open_path().touch()
     daemon.stopping.set()
-    return messages.Nothing()
+    return messages.NoParams()

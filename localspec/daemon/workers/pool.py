@@ -29,7 +29,7 @@ from localspec.models.machine import free_memory, has_device_code
 from localspec.models.model import Model
 from localspec.models.needs import Needs
 from localspec.models.pair import Drafter, Pair, Room, choose, is_apple_silicon
-from localspec.protocol.frames import Drafted, Forget, Load, Loading, Ready
+from localspec.protocol.frames import Drafted, Forget, Load, Loading, TargetReady
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import MB
@@ -173,7 +173,7 @@ class Pool:
             others = (each for each in self._workers if each is not worker)
             worker.rest(allowed=not any(each.users or each.last_used > since for each in others))
 
-    def loaded(self) -> list[tuple[WorkerProcess, Ready]]:
+    def loaded(self) -> list[tuple[WorkerProcess, TargetReady]]:
         """The workers whose model is loaded."""
         return [(each, each.ready.result()) for each in self._workers if each.usable and each.loaded]
 
@@ -275,7 +275,7 @@ class Pool:
             held = worker.find_draft(draft)
         if held is not None:
             return held
-        ready: Ready = worker.ready.result()
+        ready: TargetReady = worker.ready.result()
 
         def sized() -> Needs:
             engine = self.sections.engine(key.model)

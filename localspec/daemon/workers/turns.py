@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
-from localspec.protocol.frames import Turn
+from localspec.protocol.frames import GrantTurn
 from localspec.protocol.requests import CLASSES, PATIENCE_S, Priority
 
 SLICE_S = 0.05
@@ -118,7 +118,7 @@ class Turns:
 class Share:
     """The part of one worker in the turns; ``send`` sends it a frame."""
 
-    def __init__(self, turns: Turns, send: Callable[[Turn], None]) -> None:
+    def __init__(self, turns: Turns, send: Callable[[GrantTurn], None]) -> None:
         self._turns = turns
         self._send = send
         self._requests = Counter[Priority]()
@@ -175,7 +175,7 @@ class Share:
         self.waits, self._number = False, 0
         if not self._is_free:
             self._is_free = True
-            self._send(Turn(0, math.inf))
+            self._send(GrantTurn(0, math.inf))
 
     def hold(self) -> None:
         """Have it wait for its first turn."""
@@ -186,4 +186,4 @@ class Share:
         """Have it compute for some seconds."""
         self._is_free, self._number = False, number
         self.waits = self.waits and not seconds
-        self._send(Turn(number, seconds))
+        self._send(GrantTurn(number, seconds))
