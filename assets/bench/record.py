@@ -32,7 +32,7 @@ from localspec.models.pair import choose
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, EngineConfig, FimPrompt, Message, Prompt, TextPrompt
 from localspec.speculation.draft_model import certainty_of
-from localspec.speculation.noise import Noise, Stream
+from localspec.speculation.noise import Noise, NoiseStream
 from localspec.speculation.sampling import Sampler, SamplingParams
 from localspec.speculation.verify import ForwardRows
 
@@ -90,7 +90,7 @@ def drafted(backend: Backend, log: Log, sampler: Sampler) -> Log:
                 certain.append(certainty_of(1.0 / (1.0 + math.exp(-forward.margins[row]))))
             else:
                 q = sampler.distribution(forward.row(row), [])
-                drafts.append(q.sample(sampler.noise, position, Stream.TARGET))
+                drafts.append(q.sample(sampler.noise, position, NoiseStream.TARGET))
                 certain.append(certainty_of(float(q.probabilities.max())))
     backend.close(slot)
     return msgspec.structs.replace(log, draft=drafts, certainty=certain)

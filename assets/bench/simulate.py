@@ -26,7 +26,15 @@ from localspec.speculation.controller import BUCKETS, Calibration, Controller
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.noise import Noise
-from localspec.speculation.proposer import Ask, Draft, Nothing, Proposer, Savings, nothing, shared_length
+from localspec.speculation.proposer import (
+    Ask,
+    Draft,
+    PlainDecoding,
+    Proposer,
+    Savings,
+    nothing,
+    shared_length,
+)
 from localspec.speculation.sampling import Sampler, SamplingParams
 from tests.toy import ToyBackend
 
@@ -261,7 +269,7 @@ def simulate(
         members = members_of(name, memory)
         if drafter is not None and name in (AUTO, DRAFT):
             members.append(drafter)
-        proposer = controller_over(members, cost, time) if name == AUTO else [*members, Nothing()][0]
+        proposer = controller_over(members, cost, time) if name == AUTO else [*members, PlainDecoding()][0]
         for request, log in enumerate(logs):
             if drafter is not None:
                 drafter.begin(log)

@@ -17,7 +17,7 @@ from localspec.models.records import Learnt, Record, Tried, TriedRecord, name_of
 from localspec.protocol.requests import Stats
 from localspec.speculation.controller import BUCKETS, Calibration, Survival, best_length
 from localspec.speculation.costs import CostCurve
-from localspec.speculation.draft_model import DraftModel, learnt_as
+from localspec.speculation.draft_model import DraftModel, name_accuracy
 
 DRAFT_S = 0.002
 """assumed seconds of a draft model's step before one was measured: few, so that it is tried"""
@@ -127,7 +127,7 @@ class Learning:
             known = self._drafts[draft] = KnownDraft(CostCurve(draft.description, unknown_s=DRAFT_S))
             known.records = self._kept(f"cost of {draft.description}", known.costs)
             if model is not None and self._model is not None:
-                survival = self.calibration.by_position(learnt_as(draft))
+                survival = self.calibration.by_position(name_accuracy(draft))
                 known.pair = KnownPair(self.costs, known.costs, survival)
                 known.records += self._kept(name_of_pair(self._model, model, self.nodes), known.pair)
         return known

@@ -33,7 +33,15 @@ from localspec.speculation.controller import Controller
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.draft_model import DraftModel
 from localspec.speculation.ngrams import PromptLookup
-from localspec.speculation.proposer import NOTHING, PLAIN_DECODING, Ask, Draft, Nothing, Proposer, nothing
+from localspec.speculation.proposer import (
+    NOTHING,
+    PLAIN_DECODING,
+    Ask,
+    Draft,
+    PlainDecoding,
+    Proposer,
+    nothing,
+)
 from localspec.speculation.verify import ForwardRows, TargetRows
 
 DEFAULT_K = 4
@@ -124,7 +132,7 @@ class Proposers:
             name: Controller(among, learning.costs, learning.calibration, name=name)
             for name, among in [(AUTO, members), *((each[0].name, each) for each in own)]
         }
-        plain = {proposer.name: proposer for proposer in (Nothing(), *members, *self._extra)}
+        plain = {proposer.name: proposer for proposer in (PlainDecoding(), *members, *self._extra)}
         self._kits[number] = Kit(plain, controllers)
 
     def drop(self, draft: int) -> None:

@@ -292,7 +292,7 @@ class Controller(Proposer):
         curves = zip_longest(*(plan.survival for plan in plans), fillvalue=0.0)
         k, rate = best_length([sum(alive) / len(plans) for alive in curves], prices.seconds)
         length = k if rate > prices.bar else 0
-        return [plan.draft if plan.draft.q is not None else _shortened(plan.draft, length) for plan in plans]
+        return [plan.draft if plan.draft.q is not None else _shorten(plan.draft, length) for plan in plans]
 
     # Learning from earlier offers.
 
@@ -382,7 +382,7 @@ class Controller(Proposer):
 
     def _draft(self, plans: Sequence[_Plan], member: Proposer, prices: _Prices) -> None:
         """Let ``member`` draft for ``plans``; each draft stops where going on is not worth it."""
-        asks = [self._gated(plan, member, prices) for plan in plans]
+        asks = [self._add_gate(plan, member, prices) for plan in plans]
         started = self._clock()
         drafts = member.propose(asks)
         took = self._clock() - started
@@ -399,7 +399,7 @@ class Controller(Proposer):
             elif not plan.draft.tokens:
                 plan.draft = draft
 
-    def _gated(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
+    def _add_gate(self, plan: _Plan, member: Proposer, prices: _Prices) -> Ask:
         ask, places = plan.ask, [_position(i) for i in range(plan.ask.k + 1)]
         survival, calibrated = self._survival[member.name], self._calibrated[member.name]
         curve = calibrated.curve(ask.request, places[:-1])
@@ -484,7 +484,7 @@ def _position(i: int) -> int:
     return min(i, BUCKETS - 1)
 
 
-def _shortened(draft: Draft, k: int) -> Draft:
+def _shorten(draft: Draft, k: int) -> Draft:
     if k or not draft.tokens:
         return draft.cut(k)
     return nothing(f"{draft.source} was not worth verifying")

@@ -119,7 +119,7 @@ class CostCurve:
         bucket = self._nearest(context)
         return bucket.widest if bucket else 1
 
-    def measured(self, context: int = 0) -> dict[int, float]:
+    def list_measured(self, context: int = 0) -> dict[int, float]:
         """The expected seconds of the widths that were measured."""
         bucket = self._nearest(context)
         if bucket is None:

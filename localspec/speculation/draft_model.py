@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from localspec.backends.base import Backend, Span
 from localspec.errors import LocalspecError
 from localspec.speculation.costs import FIRST, WIDE, CostCurve
-from localspec.speculation.noise import Stream
+from localspec.speculation.noise import NoiseStream
 from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer, nothing, shared_length
 from localspec.speculation.sampling import Distribution, Mask
 from localspec.speculation.verify import ForwardRows
@@ -120,7 +120,7 @@ class DraftModel(Proposer):
 
     @property
     def learnt_as(self) -> str:
-        return learnt_as(self.backend)
+        return name_accuracy(self.backend)
 
     def propose(self, asks: Sequence[Ask]) -> list[Draft]:
         drafts = [NOTHING for _ in asks]
@@ -241,7 +241,7 @@ class DraftModel(Proposer):
             drafting.take(evidence, ask.sampler.pick(row, drafting.tokens, position))
         else:
             # With a seed the target's own sample decides: drawing with the same numbers gives it most often.
-            stream = Stream.TARGET if ask.sampler.seeded else Stream.DRAFT
+            stream = NoiseStream.TARGET if ask.sampler.seeded else NoiseStream.DRAFT
             drafting.take(evidence, q.sample(ask.sampler.noise, position, stream))
             drafting.q.append(q)
         if ask.sampler.mask is not None:
@@ -297,7 +297,7 @@ def measure(backend: Backend, costs: CostCurve) -> None:
     backend.close(sequence)
 
 
-def learnt_as(backend: Backend) -> str:
+def name_accuracy(backend: Backend) -> str:
     """Return the name of what is learnt of a draft model's accuracy."""
     return f"{DraftModel.name} {backend.description}"
 

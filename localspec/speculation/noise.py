@@ -21,7 +21,7 @@ _SLACK = 1e-3
 """more than the rounding error of a score in single precision"""
 
 
-class Stream(IntEnum):
+class NoiseStream(IntEnum):
     """The use of a random number; streams are independent of each other."""
 
     TARGET = 0
@@ -49,14 +49,14 @@ class Noise:
         self._seed = _mix((seed + _GOLDEN) & _MASK)
         self._scratch = np.empty((2, 0), dtype=np.uint32)
 
-    def _key(self, position: int, stream: Stream) -> int:
-        return _mix((self._seed + _GOLDEN * (position * len(Stream) + stream + 1)) & _MASK)
+    def _key(self, position: int, stream: NoiseStream) -> int:
+        return _mix((self._seed + _GOLDEN * (position * len(NoiseStream) + stream + 1)) & _MASK)
 
-    def uniform(self, position: int, stream: Stream) -> float:
+    def uniform(self, position: int, stream: NoiseStream) -> float:
         """A number in (0, 1)."""
         return ((_mix(self._key(position, stream)) >> 11) + 0.5) * 2.0**-53
 
-    def gumbel(self, position: int, stream: Stream, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+    def gumbel(self, position: int, stream: NoiseStream, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
         """A standard Gumbel number for every token, shape of ``tokens``.
 
         ``argmax(log p + gumbel)`` is a sample of p. A draft and a target that use the same numbers
@@ -67,7 +67,7 @@ class Noise:
     def race(
         self,
         position: int,
-        stream: Stream,
+        stream: NoiseStream,
         logits: NDArray[np.float32],
         temperature: float = 1.0,
         tokens: NDArray[np.int64] | None = None,
@@ -87,7 +87,7 @@ class Noise:
         at = np.flatnonzero(near)
         return int(at[(logits[at] / temperature + _gumbel(bits[at])).argmax()])
 
-    def _bits(self, position: int, stream: Stream, tokens: NDArray[np.uint32]) -> NDArray[np.uint32]:
+    def _bits(self, position: int, stream: NoiseStream, tokens: NDArray[np.uint32]) -> NDArray[np.uint32]:
         """Return a random number for every token, valid until the next call."""
         if self._scratch.shape[1] < len(tokens):
             # Kept, because fresh memory for a large vocabulary takes four times as long as the arithmetic.

@@ -42,7 +42,7 @@ def nothing(reason: str) -> Draft:
     return Draft((), "none", reason=reason)
 
 
-class Gate(Protocol):
+class DraftGate(Protocol):
     """Stops a draft early. Both methods are called before a token is sampled: later would bias the text."""
 
     def goes_on(self) -> bool:
@@ -82,7 +82,7 @@ class Ask(NamedTuple):
     savings: Savings = Savings()
     missing: int = 0
     replays: bool = False
-    gate: Gate | None = None
+    gate: DraftGate | None = None
 
 
 def shared_length(one: Sequence[int], other: Sequence[int]) -> int:
@@ -135,7 +135,7 @@ class Proposer(ABC):
 PLAIN_DECODING = nothing("proposer is none")
 
 
-class Nothing(Proposer):
+class PlainDecoding(Proposer):
     """Plain decoding: no drafts."""
 
     name = "none"

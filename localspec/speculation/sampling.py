@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import EngineError
 from localspec.speculation.cuts import Cuts, Scores, cut, sum_of, surely_keeps, weigh
-from localspec.speculation.noise import Noise, Stream
+from localspec.speculation.noise import Noise, NoiseStream
 
 COLD = 1e-4
 """temperature below which sampling is greedy: logits in single precision are too coarse for it"""
@@ -82,7 +82,7 @@ class Distribution:
         at = int(np.searchsorted(self.tokens, token))
         return float(self.probabilities[at]) if at < len(self.tokens) and self.tokens[at] == token else 0.0
 
-    def sample(self, noise: Noise, position: int, stream: Stream) -> int:
+    def sample(self, noise: Noise, position: int, stream: NoiseStream) -> int:
         """Draw a token by the Gumbel-max trick."""
         with np.errstate(divide="ignore"):
             if len(self.tokens) > FEW:
@@ -106,7 +106,7 @@ class Distribution:
 class Mask(Protocol):
     """The tokens that a grammar allows after the answer so far and the tokens ``drafted``."""
 
-    def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
+    def mask_allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
         """Return a mask of the allowed tokens, shape (vocabulary,)."""
 
     def allows(self, token: int, drafted: Sequence[int]) -> bool:
@@ -211,7 +211,7 @@ class Sampler:
             self._penalise(scores, drafted)
         if self.mask is None:
             return scores
-        np.copyto(scores, -np.inf, where=~self.mask.allowed(drafted)[: len(scores)])
+        np.copyto(scores, -np.inf, where=~self.mask.mask_allowed(drafted)[: len(scores)])
         return numbers(scores)
 
     def _penalise(self, scores: NDArray[np.float32], drafted: Sequence[int]) -> None:
@@ -246,14 +246,14 @@ class Sampler:
             return int(scores.argmax())
         cuts, race = self.params.cuts, self.noise.race
         if not cuts.any:
-            return race(position, Stream.TARGET, scores, cuts.temperature)
+            return race(position, NoiseStream.TARGET, scores, cuts.temperature)
         scratch = self._scratch(len(scores))
         if cuts.top_p < 1.0 and not cuts.top_k and cuts.temperature >= WARM:
-            token = race(position, Stream.TARGET, scores, cuts.temperature)
+            token = race(position, NoiseStream.TARGET, scores, cuts.temperature)
             if surely_keeps(scores, cuts, token, scratch):
                 return token
         tokens = cut(scores, cuts, scratch)
-        return int(tokens[race(position, Stream.TARGET, scores[tokens], cuts.temperature, tokens)])
+        return int(tokens[race(position, NoiseStream.TARGET, scores[tokens], cuts.temperature, tokens)])
 
     def _scratch(self, size: int) -> Scores:
         if len(self._memory) < size:

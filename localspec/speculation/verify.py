@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from localspec.backends.base import Logits
 from localspec.speculation.cuts import best, sum_of
-from localspec.speculation.noise import Stream
+from localspec.speculation.noise import NoiseStream
 from localspec.speculation.proposer import Draft
 from localspec.speculation.sampling import Sampler, numbers
 
@@ -154,11 +154,11 @@ class Rejection(Judge):
         sampler, draft, position = self.sampler, self.draft, self.position + i
         p = sampler.distribution(self.rows.row(i), draft.tokens[:i])
         if drafted is None or draft.q is None:
-            return p.sample(sampler.noise, position, Stream.TARGET)
+            return p.sample(sampler.noise, position, NoiseStream.TARGET)
         q = draft.q[i]
-        if sampler.noise.uniform(position, Stream.ACCEPT) * q.of(drafted) < p.of(drafted):
+        if sampler.noise.uniform(position, NoiseStream.ACCEPT) * q.of(drafted) < p.of(drafted):
             return drafted
-        return p.minus(q).sample(sampler.noise, position, Stream.RESIDUAL)
+        return p.minus(q).sample(sampler.noise, position, NoiseStream.RESIDUAL)
 
 
 def judge_for(rows: TargetRows, sampler: Sampler, draft: Draft, position: int) -> Judge:

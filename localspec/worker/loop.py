@@ -165,7 +165,7 @@ def failure_of(error: Exception, name: str) -> LocalspecError:
 def slowest_step(engine: Engine, target: Model) -> float:
     """Return the seconds that a step may take: those of the longest piece of a prompt."""
     tokens = engine.target.capabilities.max_batch / TOGETHER
-    plain = engine.learning.costs.measured(SPEED_CONTEXT).get(1)
+    plain = engine.learning.costs.list_measured(SPEED_CONTEXT).get(1)
     return tokens * (plain if plain is not None else target.weight_bytes / READ_PER_S)
 
 

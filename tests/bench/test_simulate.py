@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from assets.bench.simulate import EXAMPLE, CostLine, Log, Time, play, read_logs, simulate
 from localspec.engine.round import LONGEST_K
 from localspec.speculation.ngrams import PromptLookup
-from localspec.speculation.proposer import Nothing
+from localspec.speculation.proposer import PlainDecoding
 from tests.hostile import Hostile, family
 
 ANSWERS = Path(__file__).parent / "data" / "answers.jsonl"
@@ -39,7 +39,7 @@ def knowing(log: Log) -> list[Hostile]:
 
 
 def test_plain_decoding_is_a_round_a_token() -> None:
-    played = play(log_of([1], [2, 3, 4]), Nothing(), 1, k=4, cost=FLAT, time=Time())
+    played = play(log_of([1], [2, 3, 4]), PlainDecoding(), 1, k=4, cost=FLAT, time=Time())
     assert (played.rounds, played.drafted, played.tokens_per_round, played.speed) == (2, 0, 1.0, 1.0)
 
 

@@ -64,7 +64,7 @@ def test_a_check_that_is_interrupted_teaches_no_costs() -> None:
     for _ in range(20):
         next(steps)
     steps.close()
-    assert costs.measured() == {}
+    assert costs.list_measured() == {}
 
 
 @pytest.mark.parametrize(("splits", "context"), [(True, CONTEXT), (False, sum(WIDTHS))])

@@ -222,11 +222,11 @@ def placed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[LlamaCppBackend]]:
 def test_costs_are_those_of_one_placement(tmp_path: Path, placed: list[LlamaCppBackend]) -> None:
     for seconds, backend in enumerate(placed, 1):
         first = Learning(backend, directory=tmp_path)
-        assert not first.costs.measured()
+        assert not first.costs.list_measured()
         first.costs.observe(1, 0, seconds)
         first.save()
     for seconds, backend in enumerate(placed, 1):
-        assert Learning(backend, directory=tmp_path).costs.measured() == {1: pytest.approx(seconds)}
+        assert Learning(backend, directory=tmp_path).costs.list_measured() == {1: pytest.approx(seconds)}
 
 
 def test_a_model_is_not_whole_on_a_gpu_without_its_first_layer(placed: list[LlamaCppBackend]) -> None:

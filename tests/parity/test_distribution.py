@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from localspec.speculation.controller import Calibration, Controller
 from localspec.speculation.draft_model import DraftModel
-from localspec.speculation.noise import Noise, Stream
+from localspec.speculation.noise import Noise, NoiseStream
 from localspec.speculation.proposer import Ask, Draft, Proposer, Savings
 from localspec.speculation.sampling import Sampler, SamplingParams
 from tests.parity.chains import Three, chain
@@ -37,8 +37,8 @@ class Dictated(Noise):
         super().__init__(0)
         self._script, self._start = script, start
 
-    def gumbel(self, position: int, stream: Stream, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
-        assert stream is Stream.DRAFT
+    def gumbel(self, position: int, stream: NoiseStream, tokens: NDArray[np.int64]) -> NDArray[np.float64]:
+        assert stream is NoiseStream.DRAFT
         return np.where(tokens == self._script[position - self._start], 1e6, 0.0)
 
 

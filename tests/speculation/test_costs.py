@@ -59,7 +59,7 @@ def test_before_anything_is_known_the_nearest_table_serves() -> None:
     assert prior_for("something else") is prior_for("")
     assert prior_for("mlx 0.32.4 qwen3 4bit 9 bytes, Apple M3 Max (gpu), chunks of 256")[2] == 1.03
     assert prior_for("mlx 0.32.4 qwen3 F16 9 bytes, cpu, chunks of 256") is prior_for("llama_cpp F16")
-    assert curve.widest() == 1 and not curve.knows(1, 0) and curve.measured() == {}
+    assert curve.widest() == 1 and not curve.knows(1, 0) and curve.list_measured() == {}
 
 
 def test_a_longer_context_starts_from_what_a_shorter_one_taught() -> None:

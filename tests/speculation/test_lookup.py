@@ -19,13 +19,13 @@ from localspec.speculation.ngrams import (
     PromptLookup,
     copy_from,
 )
-from localspec.speculation.proposer import Nothing, Proposer
+from localspec.speculation.proposer import PlainDecoding, Proposer
 from tests.conformance.proposer import ProposerConformance, ask
 
 
 class TestNothing(ProposerConformance):
     def make(self) -> Proposer:
-        return Nothing()
+        return PlainDecoding()
 
 
 class TestPromptLookup(ProposerConformance):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from localspec.errors import EngineError
 from localspec.speculation.cuts import SORTED, Cuts, cut, surely_keeps
-from localspec.speculation.noise import Noise, Stream
+from localspec.speculation.noise import Noise, NoiseStream
 from localspec.speculation.sampling import Distribution, Sampler, SamplingParams
 
 ROW = np.log(np.array([0.1, 0.4, 0.2, 0.3], dtype=np.float32))
@@ -293,7 +293,7 @@ def test_a_token_drawn_before_the_cut_is_that_of_the_nucleus(
     for position in range(20):
         row = make(8_192, np.random.default_rng(position))
         inside = cut(row, sampler.params.cuts, np.empty_like(row))
-        first = sampler.noise.race(position, Stream.TARGET, row[inside], temperature, inside)
+        first = sampler.noise.race(position, NoiseStream.TARGET, row[inside], temperature, inside)
         assert sampler.pick(row, (), position) == inside[first]
 
 
@@ -308,35 +308,35 @@ TOKENS = np.arange(1000, dtype=np.int64)
 
 
 def test_a_key_has_its_numbers_whichever_tokens_are_asked() -> None:
-    assert Noise(7).uniform(3, Stream.ACCEPT) == Noise(7).uniform(3, Stream.ACCEPT)
-    numbers = Noise(7).gumbel(5, Stream.TARGET, TOKENS)
-    assert Noise(7).gumbel(5, Stream.TARGET, TOKENS[[900, 4]]).tolist() == [numbers[900], numbers[4]]
+    assert Noise(7).uniform(3, NoiseStream.ACCEPT) == Noise(7).uniform(3, NoiseStream.ACCEPT)
+    numbers = Noise(7).gumbel(5, NoiseStream.TARGET, TOKENS)
+    assert Noise(7).gumbel(5, NoiseStream.TARGET, TOKENS[[900, 4]]).tolist() == [numbers[900], numbers[4]]
 
 
 def test_seed_position_and_stream_all_matter() -> None:
-    base = Noise(7).gumbel(5, Stream.TARGET, TOKENS)
+    base = Noise(7).gumbel(5, NoiseStream.TARGET, TOKENS)
     for other in (
-        Noise(8).gumbel(5, Stream.TARGET, TOKENS),
-        Noise(7).gumbel(6, Stream.TARGET, TOKENS),
-        Noise(7).gumbel(5, Stream.DRAFT, TOKENS),
+        Noise(8).gumbel(5, NoiseStream.TARGET, TOKENS),
+        Noise(7).gumbel(6, NoiseStream.TARGET, TOKENS),
+        Noise(7).gumbel(5, NoiseStream.DRAFT, TOKENS),
     ):
         assert abs(np.corrcoef(base, other)[0, 1]) < 0.15
 
 
 def test_uniform_numbers_are_uniform() -> None:
-    numbers = np.array([Noise(s).uniform(p, Stream.ACCEPT) for s in range(100) for p in range(100)])
+    numbers = np.array([Noise(s).uniform(p, NoiseStream.ACCEPT) for s in range(100) for p in range(100)])
     counts, _ = np.histogram(numbers, bins=20, range=(0, 1))
     # 19 degrees of freedom: 43.8 is the 0.1 % point.
     assert ((counts - 500) ** 2 / 500).sum() < 43.8
 
 
 def test_neighbouring_positions_are_independent() -> None:
-    numbers = np.array([Noise(3).uniform(p, Stream.TARGET) for p in range(5000)])
+    numbers = np.array([Noise(3).uniform(p, NoiseStream.TARGET) for p in range(5000)])
     assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 0.05
 
 
 def test_the_largest_seed_and_position_are_fine() -> None:
-    assert 0 < Noise(2**63 - 1).uniform(2**31, Stream.RESIDUAL) < 1
+    assert 0 < Noise(2**63 - 1).uniform(2**31, NoiseStream.RESIDUAL) < 1
 
 
 # The race: the same winner as if every number had been computed.
@@ -364,18 +364,18 @@ def test_the_winner_is_that_of_all(size: int) -> None:
     for name, scores in shapes(size).items():
         for position in range(50 if size < 10_000 else 5):
             noise = Noise(position)
-            perturbed = scores + noise.gumbel(position, Stream.TARGET, tokens)
-            assert noise.race(position, Stream.TARGET, scores) == perturbed.argmax(), name
+            perturbed = scores + noise.gumbel(position, NoiseStream.TARGET, tokens)
+            assert noise.race(position, NoiseStream.TARGET, scores) == perturbed.argmax(), name
 
 
 def test_one_token_wins_by_any_length() -> None:
-    assert Noise(0).race(0, Stream.TARGET, np.zeros(1, dtype=np.float32)) == 0
+    assert Noise(0).race(0, NoiseStream.TARGET, np.zeros(1, dtype=np.float32)) == 0
 
 
 def test_winners_are_distributed_as_the_softmax_says() -> None:
     scores = np.log(np.array([0.1, 0.4, 0.2, 0.3], dtype=np.float32))
     noise = Noise(11)
-    wins = np.bincount([noise.race(p, Stream.TARGET, scores) for p in range(20_000)], minlength=4)
+    wins = np.bincount([noise.race(p, NoiseStream.TARGET, scores) for p in range(20_000)], minlength=4)
     expected = 20_000 * np.exp(scores)
     # 3 degrees of freedom: 16.3 is the 0.1 % point.
     assert ((wins - expected) ** 2 / expected).sum() < 16.3

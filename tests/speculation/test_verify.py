@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from localspec.speculation.noise import Noise, Stream
+from localspec.speculation.noise import Noise, NoiseStream
 from localspec.speculation.proposer import Draft
 from localspec.speculation.sampling import Distribution, Sampler, SamplingParams
 from localspec.speculation.verify import (
@@ -94,7 +94,7 @@ P, Q = [0.4, 0.3, 0.3], [0.7, 0.2, 0.1]
 class Different:
     """A mask: each token differs from the one before."""
 
-    def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
+    def mask_allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
         return np.array([self.allows(token, drafted) for token in range(3)])
 
     def allows(self, token: int, drafted: Sequence[int]) -> bool:
@@ -117,7 +117,7 @@ def first_tokens(
     sampler = sampler or Sampler(WARM, Noise(42), seeded=False)
     counts, accepted = np.zeros(len(drafts.tokens), dtype=np.int64), 0
     for position in range(draws):
-        token = drafts.sample(sampler.noise, position, Stream.DRAFT)
+        token = drafts.sample(sampler.noise, position, NoiseStream.DRAFT)
         draft = Draft((token,), "draft", (drafts,)) if keeps(position, token) else Draft((), "none")
         verdict = verify(draft.tokens, judge_for(rows, sampler, draft, position))
         counts[verdict.tokens[0]] += 1
@@ -162,11 +162,11 @@ class TestRejectionSampling:
             tokens, q = list[int](), list[Distribution]()
             for i in range(2):
                 q.append(sampler.distribution(np.log(Q).astype(np.float32), tokens))
-                tokens.append(q[-1].sample(sampler.noise, position + i, Stream.DRAFT))
+                tokens.append(q[-1].sample(sampler.noise, position + i, NoiseStream.DRAFT))
             draft = Draft(tuple(tokens), "draft", tuple(q))
             first, *rest = verify(draft.tokens, judge_for(rows, sampler, draft, position)).tokens
             target = sampler.distribution(rows.row(1), [first])
-            second = rest[0] if rest else target.sample(sampler.noise, position + 1, Stream.TARGET)
+            second = rest[0] if rest else target.sample(sampler.noise, position + 1, NoiseStream.TARGET)
             counts[3 * first + second] += 1
         expected = [a * b / (1 - a) if i != j else 0.0 for i, a in enumerate(P) for j, b in enumerate(P)]
         allowed = [i for i in range(9) if expected[i]]
@@ -183,11 +183,11 @@ class TestRejectionSampling:
         counts = np.zeros(9, dtype=np.int64)
         for n in range(DRAWS // 8):
             position = 3 * n
-            tokens = tuple(d.sample(noise, position + i, Stream.DRAFT) for i, d in enumerate(qs))
+            tokens = tuple(d.sample(noise, position + i, NoiseStream.DRAFT) for i, d in enumerate(qs))
             draft = Draft(tokens, "draft", qs)
             first, *rest = verify(tokens, judge_for(rows, sampler, draft, position)).tokens
             # After a rejection at the first place, the second comes from a round of its own.
-            second = rest[0] if rest else distribution(p[1]).sample(noise, position + 1, Stream.TARGET)
+            second = rest[0] if rest else distribution(p[1]).sample(noise, position + 1, NoiseStream.TARGET)
             counts[3 * first + second] += 1
         assert chi_square(counts, [a * b for a in p[0] for b in p[1]]) < LIMIT[8]
 
@@ -227,8 +227,8 @@ class TestMatching:
         """Common random numbers: two close distributions mostly pick the same token."""
         p, q = distribution(self.P), distribution([0.15, 0.35, 0.2, 0.3])
         noise = Noise(6)
-        streams = (Stream.TARGET, Stream.DRAFT)
-        drawn = [p.sample(noise, n, Stream.TARGET) for n in range(4000)]
+        streams = (NoiseStream.TARGET, NoiseStream.DRAFT)
+        drawn = [p.sample(noise, n, NoiseStream.TARGET) for n in range(4000)]
         same = [np.mean([q.sample(noise, n, s) == drawn[n] for n in range(4000)]) for s in streams]
         assert same[0] > 0.85 and same[1] < 0.4
 

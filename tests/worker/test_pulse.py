@@ -73,7 +73,7 @@ def test_the_first_prediction_goes_by_what_is_known_of_the_model() -> None:
         path = bundled_model("stdlib-6m")
         tokens = engine.target.capabilities.max_batch / TOGETHER
         guess = slowest_step(engine, model_at(path))
-        known = engine.learning.costs.measured(512).get(1)
+        known = engine.learning.costs.list_measured(512).get(1)
         expected = known if known is not None else path.stat().st_size / READ_PER_S
         assert guess == pytest.approx(tokens * expected)
         assert 0 < 20 * guess < 30, "a small model has no more than the usual limit"
