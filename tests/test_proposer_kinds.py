@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.engine.learning import Learning
-from localspec.engine.round import REMEDIES, Parts, fallback_of, make, make_all
+from localspec.engine.round import REMEDIES, EngineParts, fallback_of, make, make_all
 from localspec.protocol.options import AUTO, DRAFT, KINDS, LOOKUP, NONE, Options, choices, meanings
 from localspec.protocol.requests import EngineConfig
 from tests.toy import ToyBackend
@@ -16,9 +16,9 @@ from tests.toys import scripted
 ROOT = Path(__file__).parents[1]
 
 
-def parts(*, draft: bool = False) -> Parts:
+def parts(*, draft: bool = False) -> EngineParts:
     target, small = ToyBackend(scripted(b"abc")), ToyBackend(scripted(b"abc")) if draft else None
-    return Parts(target, small, EngineConfig(), Learning(target))
+    return EngineParts(target, small, EngineConfig(), Learning(target))
 
 
 def test_the_options_take_what_is_registered() -> None:

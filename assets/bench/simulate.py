@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta
 
 from localspec.engine.learning import Learning
-from localspec.engine.round import LONGEST_K, Parts, make
+from localspec.engine.round import LONGEST_K, EngineParts, make
 from localspec.memory.memory import Memory
 from localspec.memory.ngrams import Lesson
 from localspec.protocol.options import AUTO, KINDS, NONE
@@ -213,7 +213,7 @@ def result_of(log: Log, rounds: int, drafted: int, accepted: int, seconds: float
 def members_of(name: str, memory: Memory) -> list[Proposer]:
     """New proposers that cost no time: the one of this name, or all of them for one that chooses."""
     target = ToyBackend()
-    parts = Parts(target, None, EngineConfig(), Learning(target, memory=memory))
+    parts = EngineParts(target, None, EngineConfig(), Learning(target, memory=memory))
     wanted = [kind for kind in KINDS if name in (AUTO, HINDSIGHT, kind.name)]
     return [made for kind in wanted if (made := make(kind, parts)) is not None]
 

@@ -31,9 +31,9 @@ from localspec.engine.idle import Idle
 from localspec.engine.learning import Learning
 from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded, PromptEncoder
-from localspec.engine.round import Parts, Proposers, play_round
-from localspec.engine.sequence import NO_SLOT, Event, Limits, Sequence
-from localspec.engine.settings import Settings, settle
+from localspec.engine.round import EngineParts, Proposers, play_round
+from localspec.engine.sequence import NO_SLOT, Event, Sequence, SequenceLimits
+from localspec.engine.settings import RequestSettings, settle
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.home import workspace_of_file
 from localspec.models.needs import Needs
@@ -64,7 +64,7 @@ log = logging.getLogger(__name__)
 
 
 class Preemption:
-    """Interrupts forwards of the backend, but only inside :meth:`allowed`: elsewhere it would leave a round
+    """Interrupts forwards of the backend, but only inside :meth:`allow_preemption`: elsewhere it would leave a round
     half done."""
 
     def __init__(self, backend: Backend) -> None:
@@ -80,7 +80,7 @@ class Preemption:
                 self._backend.preempt(True)
 
     @contextmanager
-    def allowed(self) -> Iterator[None]:
+    def allow_preemption(self) -> Iterator[None]:
         """Let a forward inside raise :class:`Interrupted`. Raises it at once if there was a :meth:`request`
         since the last time."""
         with self._lock:
@@ -365,7 +365,7 @@ class Engine:
         self.learning = learning or Learning(target)
         self.options = options or Options()
         capabilities, vocabulary = target.capabilities, target.vocabulary
-        self._limits = Limits(capabilities.n_ctx, min(config.chunk, capabilities.max_batch))
+        self._limits = SequenceLimits(capabilities.n_ctx, min(config.chunk, capabilities.max_batch))
         self._encoder = PromptEncoder(
             vocabulary,
             capabilities.n_ctx,
@@ -374,7 +374,7 @@ class Engine:
             prefill_s=self.learning.costs.prefill_s,
         )
         self._grammars = Grammars(vocabulary)
-        self._proposers = Proposers(Parts(target, None, config, self.learning), proposers)
+        self._proposers = Proposers(EngineParts(target, None, config, self.learning), proposers)
         self._prefixes = Prefixes(target, self.learning.chats)
         self._scheduler = Scheduler(target, self.learning.costs, self._prefixes)
         self._idle = Idle(target, self.learning, self._prefixes, measures=config.idle_measuring)
@@ -435,7 +435,10 @@ class Engine:
     # Many requests at once.
 
     def encode(
-        self, request: Request, settings: Settings | None = None, attempt: Attempt = lambda grammar: None
+        self,
+        request: Request,
+        settings: RequestSettings | None = None,
+        attempt: Attempt = lambda grammar: None,
     ) -> Encoded:
         """Return the tokens of a request's prompt and its constraint, whose grammar ``attempt`` may refuse.
         Another thread may call this while the engine steps.
@@ -464,7 +467,7 @@ class Engine:
             return encoded._replace(constraint=constraint)
         return encoded._replace(constraint=self._budget(options.think, marked, constraint))
 
-    def read(self, request: Request, settings: Settings | None = None) -> Encoded:
+    def read(self, request: Request, settings: RequestSettings | None = None) -> Encoded:
         """Return the same without the constraint, as for counting the tokens of a prompt."""
         settings = settings or self._settle(request)
         return self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut)
@@ -492,7 +495,7 @@ class Engine:
         thoughts = Thoughts(opens.encode(), closes.encode(), closing, form.family.link.encode(), form.opened)
         return Budget(most, thoughts, marked.named(vocabulary.piece), vocabulary.size, inner)
 
-    def _settle(self, request: Request) -> Settings:
+    def _settle(self, request: Request) -> RequestSettings:
         return settle(request.options.over(self.options), request.prompt, self.target.defaults)
 
     def submit(
@@ -620,7 +623,7 @@ class Engine:
                 # The next turn may start here.
                 self.target.mark(sequence.slot)
             piece = Span(sequence.slot, sequence.tokens[start:end], int(answers))
-            with self._preemption.allowed() if preemptible else nullcontext():
+            with self._preemption.allow_preemption() if preemptible else nullcontext():
                 logits = self.target.forward([piece])
             sequence.interruptions = 0
             sequence.wrote(start, end, exact=True)
@@ -630,7 +633,7 @@ class Engine:
                 first = sequence.choose(TargetRows(ForwardRows(logits), 0))
                 sequence.extend(first, exact=sequence.exact == length)
                 if sequence.constraint:
-                    sequence.force(sequence.forced())
+                    sequence.force(sequence.find_forced())
                 sequence.publish()
             elif end == length:
                 sequence.finish = "length"

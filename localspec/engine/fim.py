@@ -37,7 +37,7 @@ MARK = "\n\u263a"
 """put before a text, and cut off again, for tokenizers that add a blank to the beginning of a text"""
 
 
-class Family(NamedTuple):
+class FimFamily(NamedTuple):
     """The format that one family was trained with."""
 
     template: str
@@ -58,9 +58,9 @@ class Family(NamedTuple):
     """ids of the template's tokens, if other families have tokens of the same names"""
 
 
-PSM = Family("<|fim_prefix|>{prefix}<|fim_suffix|>{suffix}<|fim_middle|>", inside=True)
+PSM = FimFamily("<|fim_prefix|>{prefix}<|fim_suffix|>{suffix}<|fim_middle|>", inside=True)
 FAMILIES = (
-    Family(  # Codestral; other models have its tokens, too, but were not trained with them
+    FimFamily(  # Codestral; other models have its tokens, too, but were not trained with them
         "[SUFFIX]{suffix}[PREFIX]{prefix}",
         name="codestral",
         file="+++++ {path}\n{text}\n\n",
@@ -68,13 +68,13 @@ FAMILIES = (
         inside=True,
         stop=("\n+++++ ",),
     ),
-    Family(
+    FimFamily(
         "<fim_suffix>{suffix}<fim_prefix>{prefix}<fim_middle>",
         name="mellum",
         file="<filename>{path}\n{text}\n",
         here="<filename>{path}\n",
     ),
-    Family(  # the bundled pair, which was trained with both orders
+    FimFamily(  # the bundled pair, which was trained with both orders
         "<|fim_suffix|>{suffix}<|fim_prefix|>{prefix}<|fim_middle|>", inside=True, ids=(5, 3, 4)
     ),
     PSM._replace(  # Qwen2.5-Coder, Qwen3-Coder
@@ -85,22 +85,24 @@ FAMILIES = (
     ),
     PSM._replace(file="{comment} {path}\n{text}\n<|file_separator|>", inside=False),  # CodeGemma
     PSM,  # Granite 4 and others
-    Family(  # StarCoder 2
+    FimFamily(  # StarCoder 2
         "<fim_prefix>{prefix}<fim_suffix>{suffix}<fim_middle>",
         start="<repo_name>{repo}",
         file="<file_sep>{path}\n{text}",
         here="<file_sep>",
         title="{path}\n",
     ),
-    Family("<fim_prefix>{prefix}<fim_suffix>{suffix}<fim_middle>", inside=True),  # StarCoder, Granite, Refact
-    Family(  # DeepSeek-Coder
+    FimFamily(
+        "<fim_prefix>{prefix}<fim_suffix>{suffix}<fim_middle>", inside=True
+    ),  # StarCoder, Granite, Refact
+    FimFamily(  # DeepSeek-Coder
         "<｜fim▁begin｜>{prefix}<｜fim▁hole｜>{suffix}<｜fim▁end｜>",
         file="{comment}{path}\n{text}\n",
         here="{comment}{path}\n",
     ),
-    Family("▁<PRE>{prefix}▁<SUF>{suffix}▁<MID>", inside=True),  # CodeLlama
-    Family("<|code_prefix|>{prefix}<|code_suffix|>{suffix}<|code_middle|>", inside=True),  # GLM
-    Family("<|prefix|>{prefix}<|suffix|>{suffix}<|middle|>", inside=True),  # Falcon-H1-Tiny-Coder
+    FimFamily("▁<PRE>{prefix}▁<SUF>{suffix}▁<MID>", inside=True),  # CodeLlama
+    FimFamily("<|code_prefix|>{prefix}<|code_suffix|>{suffix}<|code_middle|>", inside=True),  # GLM
+    FimFamily("<|prefix|>{prefix}<|suffix|>{suffix}<|middle|>", inside=True),  # Falcon-H1-Tiny-Coder
 )
 """the first one that fits a model's name and tokens is used"""
 
@@ -108,7 +110,7 @@ FAMILIES = (
 class FimFormat:
     """A family's format with the tokens of one vocabulary."""
 
-    def __init__(self, family: Family, vocabulary: Vocabulary, tokens: Mapping[str, int]) -> None:
+    def __init__(self, family: FimFamily, vocabulary: Vocabulary, tokens: Mapping[str, int]) -> None:
         self._family, self._vocabulary, self._tokens = family, vocabulary, tokens
         known = [token for token in vocabulary.fim or () if token is not None]
         self.end_tokens = vocabulary.special_tokens | {*tokens.values(), *known}
@@ -132,12 +134,14 @@ class FimFormat:
         """The tokens of a piece of another file."""
         values = self._values(prompt, workspace)
         values |= {"path": shown_path(file.path, workspace), "text": file.text}
-        return self._filled(self._family.file, values)
+        return self._fill_template(self._family.file, values)
 
     def frame(self, prompt: FimPrompt, workspace: str | None) -> tuple[list[int], list[int], list[int]]:
         """Return the tokens before other files, after them, and at the beginning of the prefix."""
         values, family = self._values(prompt, workspace), self._family
-        start, here, title = (self._filled(t, values) for t in (family.start, family.here, family.title))
+        start, here, title = (
+            self._fill_template(t, values) for t in (family.start, family.here, family.title)
+        )
         return start, here, title
 
     def whole(
@@ -151,7 +155,7 @@ class FimFormat:
         tokens = list(files)
         for part in SPECIAL.split(self._family.template):
             for piece in re.split(f"({re.escape(PREFIX)}|{re.escape(SUFFIX)})", part):
-                tokens += parts[piece] if piece in parts else self._filled(piece, values)
+                tokens += parts[piece] if piece in parts else self._fill_template(piece, values)
         return tokens
 
     def _values(self, prompt: FimPrompt, workspace: str | None) -> dict[str, str]:
@@ -161,7 +165,7 @@ class FimFormat:
             "comment": comment_mark(prompt.language, prompt.path) or COMMENT,
         }
 
-    def _filled(self, template: str, values: Mapping[str, str]) -> list[int]:
+    def _fill_template(self, template: str, values: Mapping[str, str]) -> list[int]:
         tokens: list[int] = []
         for part in SPECIAL.split(template):
             if part in self._tokens:
@@ -176,15 +180,15 @@ def fim_format(vocabulary: Vocabulary, model: str) -> FimFormat | None:
     for family in FAMILIES:
         # Tokens that the backend does not list for FIM count if the model's name matches.
         if family.name in model.lower() and (family.name or vocabulary.fim):
-            tokens = _named(vocabulary, SPECIAL.findall(family.template))
+            tokens = _find_tokens(vocabulary, SPECIAL.findall(family.template))
             if tokens is None or family.ids not in ((), tuple(tokens.values())):
                 continue
-            marks = _named(vocabulary, SPECIAL.findall(family.start + family.file + family.here))
+            marks = _find_tokens(vocabulary, SPECIAL.findall(family.start + family.file + family.here))
             if marks is not None:
                 return FimFormat(family, vocabulary, tokens | marks)
             if family.name:
                 # A model of this name without tokens for other files: those are written as for other models.
-                return FimFormat(Family(family.template, inside=True), vocabulary, tokens)
+                return FimFormat(FimFamily(family.template, inside=True), vocabulary, tokens)
     if (fim := vocabulary.fim) is None:
         return None
     names = SPECIAL.findall(PSM.template)
@@ -192,7 +196,7 @@ def fim_format(vocabulary: Vocabulary, model: str) -> FimFormat | None:
     return FimFormat(PSM, vocabulary, tokens)
 
 
-def _named(vocabulary: Vocabulary, names: Iterable[str]) -> dict[str, int] | None:
+def _find_tokens(vocabulary: Vocabulary, names: Iterable[str]) -> dict[str, int] | None:
     """Return the special tokens of these names; None if one is missing."""
     found = {name: _token(vocabulary, name) for name in names}
     tokens = {name: token for name, token in found.items() if token is not None}

@@ -108,12 +108,12 @@ class Learning:
         limits, kind = target.capabilities, target.description if model is None else name_of_model(model)
         probed = f"{limits.n_ctx} cells, at most {limits.max_batch} tokens at once"
         self._records = [
-            *self._kept(f"cost of {target.description}{over(nodes)}", self.costs),
-            *self._kept(f"exact widths of {target.description}{over(nodes)}, {probed}", self.rounding),
-            *self._kept(f"calibration of {kind}", self.calibration),
+            *self._open_record(f"cost of {target.description}{over(nodes)}", self.costs),
+            *self._open_record(f"exact widths of {target.description}{over(nodes)}, {probed}", self.rounding),
+            *self._open_record(f"calibration of {kind}", self.calibration),
         ]
 
-    def _kept(self, what: str, learnt: Learnt) -> list[Record]:
+    def _open_record(self, what: str, learnt: Learnt) -> list[Record]:
         """The record of what is learnt, which is read; none without a directory."""
         records = [] if self._directory is None else [Record(self._directory, what, learnt)]
         for record in records:
@@ -125,11 +125,11 @@ class Learning:
         known = self._drafts.get(draft)
         if known is None:
             known = self._drafts[draft] = KnownDraft(CostCurve(draft.description, unknown_s=DRAFT_S))
-            known.records = self._kept(f"cost of {draft.description}", known.costs)
+            known.records = self._open_record(f"cost of {draft.description}", known.costs)
             if model is not None and self._model is not None:
                 survival = self.calibration.by_position(name_accuracy(draft))
                 known.pair = KnownPair(self.costs, known.costs, survival)
-                known.records += self._kept(name_of_pair(self._model, model, self.nodes), known.pair)
+                known.records += self._open_record(name_of_pair(self._model, model, self.nodes), known.pair)
         return known
 
     def drop_draft(self, draft: Backend) -> None:

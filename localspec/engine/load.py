@@ -381,13 +381,13 @@ def room_for(config: EngineConfig, free: int | None = None) -> Room:
     """The memory for a pair: ``free`` bytes or, if that is None, all that is free when it is read; on a
     device with memory of its own with what is free there, or unknown."""
 
-    def left(target: Model) -> int | None:
+    def count_free(target: Model) -> int | None:
         here = free_memory() if free is None else free
         if servers_of(target, config) or not _on_device(target, config):
             return here
         return None if target.format == "mlx" else here + (_device_bytes(target, config) or 0)
 
-    return Room(config, left)
+    return Room(config, count_free)
 
 
 def _device_bytes(model: Model, config: EngineConfig) -> int | None:

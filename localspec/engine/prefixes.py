@@ -47,7 +47,7 @@ class Cached:
     """True if it is on disk"""
 
 
-class Header(msgspec.Struct, frozen=True, kw_only=True):
+class ChatHeader(msgspec.Struct, frozen=True, kw_only=True):
     """The first line of a file."""
 
     format: int
@@ -58,7 +58,7 @@ class Header(msgspec.Struct, frozen=True, kw_only=True):
     crc32: int
 
 
-class File(NamedTuple):
+class ChatFile(NamedTuple):
     """A saved chat."""
 
     path: Path
@@ -78,18 +78,18 @@ class Saved:
 
     def __init__(self, directory: Path, model: str, limit: int) -> None:
         self._directory, self._model, self._limit = directory, model, limit
-        self._files: list[File] = []
+        self._files: list[ChatFile] = []
         with contextlib.suppress(OSError):
             self._make_room(0)  # the limit may have been lowered
         found = (self._read_header(path) for path in directory.glob("*.state"))
         self._files = [file for file in found if file is not None]
 
-    def find(self, sequence: Sequence, at_least: int) -> File | None:
+    def find(self, sequence: Sequence, at_least: int) -> ChatFile | None:
         """Return the file that spares a request the most tokens, at least ``at_least``; None if none does."""
         best = max(self._files, key=lambda file: usable(file.cached, sequence), default=None)
         return best if best is not None and usable(best.cached, sequence) >= at_least else None
 
-    def read(self, file: File) -> bytearray | None:
+    def read(self, file: ChatFile) -> bytearray | None:
         """Return the state in a file; None if it is damaged or cannot be read, and then delete it."""
         try:
             with file.path.open("rb") as stream:
@@ -104,7 +104,7 @@ class Saved:
         self.drop(file)
         return None
 
-    def drop(self, file: File) -> None:
+    def drop(self, file: ChatFile) -> None:
         """Delete a file."""
         with contextlib.suppress(ValueError):
             self._files.remove(file)
@@ -124,7 +124,7 @@ class Saved:
     def write(self, cached: Cached, state: bytearray) -> Generator[None, None, None]:
         """Write ``cached`` in steps, in place of an earlier file of its chat; an error ends this silently."""
         path = self._directory / chat_cache_name(cached.source)
-        header = Header(
+        header = ChatHeader(
             format=FORMAT,
             model=self._model,
             tokens=cached.tokens,
@@ -153,7 +153,7 @@ class Saved:
             raise
         finally:
             scratch.unlink(missing_ok=True)
-        self._files.append(File(path, replace(cached, slot=NO_SLOT), header.crc32))
+        self._files.append(ChatFile(path, replace(cached, slot=NO_SLOT), header.crc32))
 
     def _make_room(self, size: int) -> None:
         """Delete the least recently used files, of all models, until there is room for ``size`` bytes; files
@@ -171,11 +171,11 @@ class Saved:
             total -= its
             self._files = [each for each in self._files if each.path != path]
 
-    def _read_header(self, path: Path) -> File | None:
+    def _read_header(self, path: Path) -> ChatFile | None:
         """Return the file at ``path``, or None if it is of another format or model; then it is deleted."""
         try:
             with path.open("rb") as stream:
-                header = msgspec.json.decode(stream.readline(LONGEST_HEADER), type=Header)
+                header = msgspec.json.decode(stream.readline(LONGEST_HEADER), type=ChatHeader)
         except (OSError, msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
             header = None
         if header is None or (header.format, header.model) != (FORMAT, self._model):
@@ -183,7 +183,7 @@ class Saved:
                 path.unlink()
             return None
         cached = Cached(NO_SLOT, header.tokens, header.canonical, header.source, remember=True, saved=True)
-        return File(path, cached, header.crc32)
+        return ChatFile(path, cached, header.crc32)
 
 
 FEW = 2

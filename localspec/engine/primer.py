@@ -75,7 +75,7 @@ class Primer:
         self, path: str, workspace: str | None, parts: tuple[str, ...], moment: Moment
     ) -> Iterator[None]:
         # In a thread, because git answers from untrusted files, and may wait for a disk.
-        if not (yield from apart(lambda: _allowed(path, workspace))):
+        if not (yield from apart(lambda: _may_learn(path, workspace))):
             return
         lesson = partial(Lesson, workspace=workspace, source=f"file:{path}")
         for part in parts:
@@ -123,7 +123,7 @@ def _runs(numbers: Sequence[int]) -> Iterator[tuple[int, int]]:
         yield start, last + 1
 
 
-def _allowed(path: str, workspace: str | None) -> bool:
+def _may_learn(path: str, workspace: str | None) -> bool:
     """Return True if a file may be learnt; False also if its absolute path is not known."""
     where = os.path.join(workspace or "", path)
     try:

@@ -55,20 +55,20 @@ class Markup:
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._vocabulary = vocabulary
 
-    def guarded(self, content: Any) -> Any:
+    def guard(self, content: Any) -> Any:
         """A text with a guard in each name of a control token, or a value of JSON with such texts.
 
         Raises :class:`InvalidOptions` for a value that is nested too deep.
         """
         try:
-            return self._guarded(content)
+            return self._guard(content)
         except RecursionError:
             message = "the chat template's variables are nested too deep"
             raise InvalidOptions(message, "Flatten them.") from None
 
     def guarded_chat(self, prompt: ChatPrompt) -> ChatPrompt:
         """``prompt`` with all texts of messages, calls and tools guarded."""
-        guard = self.guarded
+        guard = self.guard
 
         def call(made: ToolCall) -> ToolCall:
             return ToolCall(guard(made.id), guard(made.name), as_json(guard(arguments_of(made))))
@@ -91,14 +91,14 @@ class Markup:
         texts = (("".join(run).replace(GUARD, ""), not has) for has, run in runs)
         return [token for text, special in texts for token in self._vocabulary.encode(text, special=special)]
 
-    def _guarded(self, content: Any) -> Any:
+    def _guard(self, content: Any) -> Any:
         if isinstance(content, str):
             # Half of a surrogate pair is no character.
             content = content.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
             return self._beginnings.sub(lambda found: found[0] + GUARD, content.replace(GUARD, FOREIGN))
         if isinstance(content, dict):
-            return {self._guarded(key): self._guarded(value) for key, value in content.items()}
-        return [self._guarded(each) for each in content] if isinstance(content, list | tuple) else content
+            return {self._guard(key): self._guard(value) for key, value in content.items()}
+        return [self._guard(each) for each in content] if isinstance(content, list | tuple) else content
 
     @cached_property
     def _all_names(self) -> list[str]:
@@ -200,10 +200,10 @@ class PromptEncoder:
         if not encoded.tokens:
             raise InvalidOptions("the prompt is empty", "Give some text to continue.")
         if len(encoded.tokens) > self._n_ctx:
-            raise self._exceeded(len(encoded.tokens))
+            raise self._refuse_length(len(encoded.tokens))
         return encoded
 
-    def _exceeded(self, number: int, least: str = "") -> ContextExceeded:
+    def _refuse_length(self, number: int, least: str = "") -> ContextExceeded:
         message = f"the prompt has {least}{number} tokens, the context holds {self._n_ctx}"
         details = {"prompt_tokens": str(number), "n_ctx": str(self._n_ctx)}
         if self._trained_ctx is None or self._n_ctx < self._trained_ctx:
@@ -214,7 +214,7 @@ class PromptEncoder:
     def _tokens(self, text: str, encode: Callable[[str], list[int]]) -> list[int]:
         """Return the tokens of ``text``. Raises :class:`ContextExceeded` for one far too long."""
         if len(text) > self._n_ctx * LONGEST_TOKEN:
-            raise self._exceeded(-(-len(text) // LONGEST_TOKEN), "at least ")
+            raise self._refuse_length(-(-len(text) // LONGEST_TOKEN), "at least ")
         return encode(text)
 
     def _plain(self, prompt: TextPrompt | TokenPrompt) -> list[int]:
@@ -268,7 +268,7 @@ class PromptEncoder:
         encoded = Encoded(tokens, ends, dropped, untemplated=self._is_base, earlier=earlier)
         family, thought = self._kind
         form = Form(family or HERMES, prompt.tools, thought, opened)
-        return encoded._replace(marked=self._marked(form, prompt)) if form.marks else encoded
+        return encoded._replace(marked=self._mark_answer(form, prompt)) if form.marks else encoded
 
     def _count_earlier(self, prompt: ChatPrompt, tokens: int, longest: int) -> int:
         """Of a chat's ``tokens``, about how many come before the messages without an answer, of whose results
@@ -281,7 +281,7 @@ class PromptEncoder:
         lengths = (MARKUP + len(self._vocabulary.encode(text, special=False)) for text in texts)
         return max(0, tokens - sum(lengths))
 
-    def _marked(self, form: Form, prompt: ChatPrompt) -> Marked:
+    def _mark_answer(self, form: Form, prompt: ChatPrompt) -> Marked:
         """The markup of a chat's answer, with its control tokens."""
         vocabulary = self._vocabulary
         marks = vocabulary.special_tokens.intersection(vocabulary.encode(form.marks, special=True))
@@ -311,14 +311,14 @@ class PromptEncoder:
         opens, closes = (mark.strip() for mark in thought or ("", ""))
         opened = bool(opens) and text.rstrip().endswith(opens)
         if begins and opened:
-            text, opened = self._continued(text, beginning, opens, closes)
+            text, opened = self._continue_thought(text, beginning, opens, closes)
         elif begins:
             opened = bool(opens) and beginning.lstrip().startswith(opens) and closes not in beginning
-            text += self._markup.guarded(beginning)
+            text += self._markup.guard(beginning)
         tokens = self._tokens(text, self._markup.encode)
         return tokens if tokens[:1] == self._start else [*self._start, *tokens], opened
 
-    def _continued(self, rendered: str, beginning: str, opens: str, closes: str) -> tuple[str, bool]:
+    def _continue_thought(self, rendered: str, beginning: str, opens: str, closes: str) -> tuple[str, bool]:
         """A rendering that ends in a thought, with the beginning of the answer, and whether it goes on with a
         thought. The thought is closed, unless the beginning opens it too, or ends it."""
         upto = rendered.rstrip()
@@ -326,8 +326,8 @@ class PromptEncoder:
         if thought.lstrip().startswith(opens):
             rendered, thought = upto, thought.lstrip().removeprefix(opens)
         elif not end:
-            return f"{upto}\n\n{closes}\n\n{self._markup.guarded(beginning)}", False
-        return f"{rendered}{self._markup.guarded(thought)}{end}{self._markup.guarded(answer)}", not end
+            return f"{upto}\n\n{closes}\n\n{self._markup.guard(beginning)}", False
+        return f"{rendered}{self._markup.guard(thought)}{end}{self._markup.guard(answer)}", not end
 
     @cached_property
     def _infill(self) -> Infill | None:

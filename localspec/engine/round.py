@@ -61,7 +61,7 @@ class Offer(NamedTuple):
 PLAIN, ALONE = Offer(PLAIN_DECODING, 0.0), Offer(EXACT_ALONE, 0.0)
 
 
-class Parts(NamedTuple):
+class EngineParts(NamedTuple):
     """The parts of an engine that proposers are made of."""
 
     target: Backend
@@ -71,14 +71,14 @@ class Parts(NamedTuple):
     learning: Learning
 
 
-def make_all(parts: Parts) -> list[Proposer]:
+def make_all(parts: EngineParts) -> list[Proposer]:
     """The registered proposers that these parts allow, in the order of the registry: those that need a draft
     model if there is one, otherwise the others."""
     made = (make(kind, parts) for kind in KINDS if (kind.needs == DRAFT.needs) == (parts.draft is not None))
     return [proposer for proposer in made if proposer is not None]
 
 
-def make(kind: ProposerKind, parts: Parts) -> Proposer | None:
+def make(kind: ProposerKind, parts: EngineParts) -> Proposer | None:
     """The proposer, or None where what it needs is missing."""
     made: Proposer | None = pkgutil.resolve_name(kind.factory)(parts)
     if made is not None and made.name != kind.name:
@@ -86,22 +86,22 @@ def make(kind: ProposerKind, parts: Parts) -> Proposer | None:
     return made
 
 
-def prompt_lookup(parts: Parts) -> Proposer:
+def prompt_lookup(parts: EngineParts) -> Proposer:
     return PromptLookup(n_min=parts.config.ngram_min, n_max=parts.config.ngram_max)
 
 
-def memory_recall(parts: Parts) -> Proposer | None:
+def memory_recall(parts: EngineParts) -> Proposer | None:
     memory = parts.learning.memory
     return None if memory is None else MemoryRecall(memory)
 
 
-def draft_model(parts: Parts) -> Proposer | None:
+def draft_model(parts: EngineParts) -> Proposer | None:
     if parts.draft is None:
         return None
     return DraftModel(parts.draft, parts.target.vocabulary.size, parts.learning.know_draft(parts.draft).costs)
 
 
-class Kit(NamedTuple):
+class ProposerSet(NamedTuple):
     """The proposers for requests with one draft model, or without, by their names: ``plain`` ones draft as
     many tokens as requested; ``controllers`` choose the length, and serve requests that do not set one."""
 
@@ -115,10 +115,10 @@ class Proposers:
     The engine's own proposers are made of its ``parts``; ``extra`` ones replace those of the same names.
     """
 
-    def __init__(self, parts: Parts, extra: Seq[Proposer]) -> None:
+    def __init__(self, parts: EngineParts, extra: Seq[Proposer]) -> None:
         self._parts, self._extra, self._target = parts, extra, parts.target
         self._members = make_all(parts)
-        self._kits: dict[int | None, Kit] = {}
+        self._kits: dict[int | None, ProposerSet] = {}
         self.add(None)
 
     def add(self, number: int | None, draft: Backend | None = None) -> None:
@@ -133,7 +133,7 @@ class Proposers:
             for name, among in [(AUTO, members), *((each[0].name, each) for each in own)]
         }
         plain = {proposer.name: proposer for proposer in (PlainDecoding(), *members, *self._extra)}
-        self._kits[number] = Kit(plain, controllers)
+        self._kits[number] = ProposerSet(plain, controllers)
 
     def drop(self, draft: int) -> None:
         """Forget a draft model; no request with it may be asked for drafts."""
@@ -244,7 +244,7 @@ def fallback_of(name: str) -> str:
     return LOOKUP.name if name in meanings() and name not in (LOOKUP.name, NONE) else NONE
 
 
-class Played(NamedTuple):
+class PlayedRound(NamedTuple):
     """The round of one sequence: it had ``before`` tokens, and ``emitted`` were added."""
 
     sequence: Sequence
@@ -266,7 +266,7 @@ class RoundClock:
         self.choosing = 0.0
         """seconds to choose a token from one row"""
 
-    def ended(self, played: Seq[Played]) -> None:
+    def end_round(self, played: Seq[PlayedRound]) -> None:
         """Account for the round, which is over."""
         context, is_plain = 0, self.width == len(played)
         for p in played:
@@ -345,8 +345,8 @@ def play_round(target: Backend, proposers: Proposers, costs: CostCurve, sequence
         sequence.account.count_round(offer.draft, accepted, used, offer.seconds)
         if offer.draft.tokens:
             proposers.observe(sequence, offer.draft, accepted)
-        played.append(Played(sequence, offer.draft, accepted, before, used))
-    clock.ended(played)
+        played.append(PlayedRound(sequence, offer.draft, accepted, before, used))
+    clock.end_round(played)
     for each in played:
         each.sequence.publish()
 
@@ -391,4 +391,4 @@ def _settle(target: Backend, sequence: Sequence, chosen: Emitted, *, exact: bool
     # An accepted end token belongs neither to the text nor to the cells that the next turn starts from.
     kept = target.truncate(sequence.slot, min(before + min(chosen.accepted, used), len(sequence.tokens)))
     sequence.wrote(sequence.fed, kept, exact=exact)
-    return used + sequence.force(sequence.forced()) if sequence.constraint else used
+    return used + sequence.force(sequence.find_forced()) if sequence.constraint else used

@@ -27,7 +27,7 @@ from localspec.backends.base import ANY_WIDTH, WIDTHS, Backend, Capabilities, Sp
 from localspec.engine.account import Account
 from localspec.engine.channels import Channels
 from localspec.engine.prompt import Encoded
-from localspec.engine.settings import Settings
+from localspec.engine.settings import RequestSettings
 from localspec.engine.textstream import TextStream
 from localspec.errors import LocalspecError
 from localspec.protocol.options import GRAMMAR, NONE
@@ -77,7 +77,7 @@ class Emitted(NamedTuple):
     likely: tuple[Likelihood, ...] = ()
 
 
-class Limits(NamedTuple):
+class SequenceLimits(NamedTuple):
     """The engine's limits in tokens: of the context, and of a piece of this prompt."""
 
     n_ctx: int
@@ -103,10 +103,10 @@ class Sequence:
         self,
         id: int,
         request: Request,
-        settings: Settings,
+        settings: RequestSettings,
         encoded: Encoded,
         vocabulary: Vocabulary,
-        limits: Limits,
+        limits: SequenceLimits,
     ) -> None:
         self.id, self.settings, self.source = id, settings, request.source
         self.tokens, self.prompt_length = list(encoded.tokens), len(encoded.tokens)
@@ -247,7 +247,7 @@ class Sequence:
             self.stats.rounded_tokens += len(self.tokens) - before
         return used
 
-    def forced(self) -> list[int]:
+    def find_forced(self) -> list[int]:
         """Return the tokens that the grammar forces next, as many as the answer may have. None in plain
         decoding, nor where each token's row is needed."""
         settings = self.settings

@@ -16,7 +16,7 @@ FIM_TOKENS = 256
 
 
 @dataclass(frozen=True, slots=True)
-class Settings:
+class RequestSettings:
     """One request's concrete settings.
 
     ``k`` is set if the request sets the draft length. ``reproducible``: the same text is expected again;
@@ -40,7 +40,7 @@ class Settings:
     drafts: bool = True
 
 
-def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Settings:
+def settle(options: Options, prompt: Prompt, model_defaults: Options) -> RequestSettings:
     """Return the settings of ``options``, completed by the model's own and by the documented defaults."""
     merged = options.over(model_defaults)
     fim = isinstance(prompt, FimPrompt)
@@ -53,7 +53,7 @@ def settle(options: Options, prompt: Prompt, model_defaults: Options) -> Setting
         workspace = workspace_of_file(prompt.path)
     reproducible = temperature < COLD or merged.seed is not None
     given = {name: value for name in SAMPLED if (value := getattr(merged, name)) is not None}
-    return Settings(
+    return RequestSettings(
         sampling=SamplingParams(**given | {"temperature": temperature}),
         proposer=merged.proposer or "auto",
         k=merged.k,

@@ -7,7 +7,7 @@ import pytest
 
 from localspec.engine import round as module
 from localspec.engine.engine import Engine
-from localspec.engine.round import Played, RoundClock
+from localspec.engine.round import PlayedRound, RoundClock
 from localspec.engine.sequence import Emitted, Sequence
 from localspec.speculation.costs import CostCurve
 from localspec.speculation.proposer import NOTHING, Draft
@@ -57,13 +57,13 @@ def known_costs(*, long: float = 3.0) -> CostCurve:
     return curve
 
 
-def play(sequence: Sequence, proposed: int, accepted: int) -> Played:
+def play(sequence: Sequence, proposed: int, accepted: int) -> PlayedRound:
     """Play a round on a sequence: it gains the accepted tokens and one of the target's own."""
     before = len(sequence.tokens)
     draft = Draft(tuple([97] * proposed), "memory") if proposed else NOTHING
     emitted = sequence.extend(Emitted((97,) * (accepted + 1), accepted + 1, "memory"), exact=True)
     sequence.account.count_round(draft, accepted, emitted, 0.0)
-    return Played(sequence, draft, accepted, before, emitted)
+    return PlayedRound(sequence, draft, accepted, before, emitted)
 
 
 def saved(sequence: Sequence) -> float | None:
@@ -92,7 +92,7 @@ def test_a_round_saves_the_plain_forwards_it_stood_for(hands: Hands, engine: Eng
     clock = forwarded_clock(hands, 4, 20, propose_ms=1)
     played = play(sequence, 3, 2)
     hands.pass_ms(4)
-    clock.ended([played])
+    clock.end_round([played])
     assert saved(sequence) == pytest.approx(0.030 - 0.025)
     assert savings(sequence) == pytest.approx((0.030 - 0.020, 0.020))
 
@@ -104,7 +104,7 @@ def test_a_plain_round_saves_nothing_and_pays_for_looking(
     """On a machine that is busy with something else, too: no request speculated."""
     sequence = engine.submit(request("abc"))
     clock = forwarded_clock(hands, 1, forward_ms, propose_ms=2)
-    clock.ended([play(sequence, 0, 0)])
+    clock.end_round([play(sequence, 0, 0)])
     assert saved(sequence) == pytest.approx(-0.002)
     won, spent = savings(sequence)
     assert won == pytest.approx(0.0) and spent >= 0.010
@@ -112,7 +112,7 @@ def test_a_plain_round_saves_nothing_and_pays_for_looking(
 
 def test_a_forward_that_was_held_up_says_nothing_of_the_draft(hands: Hands, engine: Engine) -> None:
     sequence = engine.submit(request("abc"))
-    forwarded_clock(hands, 4, 10_000).ended([play(sequence, 3, 3)])
+    forwarded_clock(hands, 4, 10_000).end_round([play(sequence, 3, 3)])
     won, spent = savings(sequence)
     assert saved(sequence) is None
     assert won > 0.015 and 0.020 <= spent < 0.024
@@ -121,7 +121,7 @@ def test_a_forward_that_was_held_up_says_nothing_of_the_draft(hands: Hands, engi
 def test_in_a_batch_everybody_waits_for_everybodys_drafts(hands: Hands, engine: Engine) -> None:
     """Plain decoding is a forward two wide here; the neighbour without a draft waits for one of five."""
     drafts, plain = (engine.submit(request("abc")) for _ in range(2))
-    forwarded_clock(hands, 5, 25).ended([play(drafts, 3, 3), play(plain, 0, 0)])
+    forwarded_clock(hands, 5, 25).end_round([play(drafts, 3, 3), play(plain, 0, 0)])
     assert saved(drafts) == pytest.approx(4 * 0.012 - 0.025)
     assert saved(plain) == pytest.approx(0.012 - 0.025)
     assert savings(plain) == pytest.approx((0.012 - 0.025, 0.025))
@@ -131,7 +131,7 @@ def test_a_batch_is_priced_at_its_longest_context_and_teaches_nothing(hands: Han
     """A forward over two texts predicts little about one that is two tokens wide."""
     short, long = engine.submit(request("abc")), engine.submit(request("x" * LONG))
     costs = known_costs(long=3.0)
-    forwarded_clock(hands, 4, 72, costs=costs).ended([play(short, 0, 0), play(long, 1, 0)])
+    forwarded_clock(hands, 4, 72, costs=costs).end_round([play(short, 0, 0), play(long, 1, 0)])
     for sequence in (short, long):
         assert saved(sequence) == pytest.approx(3 * 0.012 - 0.072)
     assert costs.seconds(4, LONG) == pytest.approx(0.060)
@@ -140,14 +140,14 @@ def test_a_batch_is_priced_at_its_longest_context_and_teaches_nothing(hands: Han
 
 def test_a_round_teaches_about_contexts_like_its_own(hands: Hands, engine: Engine) -> None:
     sequence, costs = engine.submit(request("x" * LONG)), known_costs(long=3.0)
-    forwarded_clock(hands, 1, 50, costs=costs).ended([play(sequence, 0, 0)])
+    forwarded_clock(hands, 1, 50, costs=costs).end_round([play(sequence, 0, 0)])
     assert costs.seconds(1, LONG) > 1.02 * 0.030
     assert costs.seconds(1, 3) == pytest.approx(0.010)
 
 
 def test_time_saved_is_not_given_while_a_plain_step_has_no_price(hands: Hands, engine: Engine) -> None:
     sequence = engine.submit(request("abc"))
-    forwarded_clock(hands, 1, 0).ended([play(sequence, 0, 0)])
+    forwarded_clock(hands, 1, 0).end_round([play(sequence, 0, 0)])
     assert sequence.account.close(1, priced=False).time_saved_s is None
     untouched = engine.submit(request("abc"))
     assert saved(untouched) is None
@@ -160,7 +160,7 @@ def test_choosing_tokens_is_no_part_of_the_forward(hands: Hands, engine: Engine)
         clock = forwarded_clock(hands, 4, 20, costs=costs)
         hands.pass_ms(20)
         clock.choosing = (hands.now - clock.forwarded) / 4
-        clock.ended([play(sequence, 3, 3)])
+        clock.end_round([play(sequence, 3, 3)])
     assert costs.seconds(4) == pytest.approx(0.020)
     assert savings(sequence) == pytest.approx((30 * (0.040 - 0.020), 30 * 0.020))
     # Plain decoding would have taken 10 ms and 5 for each token.

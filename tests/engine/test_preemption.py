@@ -71,9 +71,9 @@ def test_what_is_not_heeded_does_not_reach_the_backend() -> None:
     model = ToyBackend(markov())
     preemption = Preemption(model)
     preemption.request()
-    with pytest.raises(Interrupted), preemption.allowed():
+    with pytest.raises(Interrupted), preemption.allow_preemption():
         raise AssertionError("a request had come before")
-    with preemption.allowed():
+    with preemption.allow_preemption():
         pass
     sequence = model.open()
     model.forward([Span(sequence, [65], 1)])

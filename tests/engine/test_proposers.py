@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 import pytest
 
 from localspec.engine.engine import Engine
-from localspec.engine.round import DEFAULT_K, LONGEST_K, Played, RoundClock
+from localspec.engine.round import DEFAULT_K, LONGEST_K, PlayedRound, RoundClock
 from localspec.engine.sequence import Sequence
 from localspec.errors import InvalidOptions
 from localspec.protocol.requests import Degraded, EngineConfig, Stats
@@ -29,17 +29,21 @@ def stats_of(engine: Engine, prompt: str = PROMPT, **options: object) -> Stats:
     return rounds_of(engine, prompt, **options)[1]
 
 
-def rounds_of(engine: Engine, prompt: str = PROMPT, **options: object) -> tuple[list[Played], Stats]:
+def rounds_of(engine: Engine, prompt: str = PROMPT, **options: object) -> tuple[list[PlayedRound], Stats]:
     """A request's rounds, and its statistics."""
     values: dict[str, object] = {"temperature": 0.0, "max_tokens": 60} | options
-    sequence, rounds, end = engine.submit(request(prompt, **values)), list[Played](), RoundClock.ended
+    sequence, rounds, end = (
+        engine.submit(request(prompt, **values)),
+        list[PlayedRound](),
+        RoundClock.end_round,
+    )
 
-    def note(clock: RoundClock, played: Seq[Played]) -> None:
+    def note(clock: RoundClock, played: Seq[PlayedRound]) -> None:
         rounds.extend(played)
         end(clock, played)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(RoundClock, "ended", note)
+        patch.setattr(RoundClock, "end_round", note)
         run_all(engine, [sequence])
     return rounds, sequence.stats
 

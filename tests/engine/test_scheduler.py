@@ -11,7 +11,7 @@ from localspec.backends.base import Span
 from localspec.engine.engine import Scheduler
 from localspec.engine.prefixes import Prefixes
 from localspec.engine.prompt import Encoded
-from localspec.engine.sequence import Limits, Sequence
+from localspec.engine.sequence import Sequence, SequenceLimits
 from localspec.engine.settings import settle
 from localspec.errors import EngineError
 from localspec.protocol.options import Options
@@ -55,7 +55,7 @@ class Stage:
             settings,
             Encoded(tokens, frozenset()),
             self.backend.vocabulary,
-            Limits(512, 256),
+            SequenceLimits(512, 256),
         )
         sequence.priority, sequence.account.width = priority, width
         if prefilled:
