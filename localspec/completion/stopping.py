@@ -55,7 +55,7 @@ class StopRule:
             return self._lines[-1][1] if self._lines else 0
         self._lines.append((line, end))
         self._start, self._blank = at + 1, True
-        return self._repeated()
+        return self.find_repetition()
 
     def _stands_behind(self, line: str) -> bool:
         """Return True if the finished ``line`` is the file's next line, and not of a block of the text's own.
@@ -70,7 +70,7 @@ class StopRule:
         before = self._text[: self._start]
         return not opens(line, self._gap.prefix + before) and closes_for_others(before + line, self._start)
 
-    def _repeated(self) -> int | None:
+    def find_repetition(self) -> int | None:
         """The end of the first of the last blocks, if they are equal."""
         texts = [line for line, _ in self._lines[-2 * BLOCK :]]
         for size in range(1, BLOCK + 1):
