@@ -46,11 +46,11 @@ class Budget:
         """True if nothing may follow the answer."""
         return self._inner is not None and self._inner.ended
 
-    def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
+    def mask_allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
         """Return a mask of the tokens allowed after ``drafted``, shape (vocabulary,)."""
         token = self._due(drafted)
         if token is None and self._inner is not None:
-            return self._inner.allowed(drafted)
+            return self._inner.mask_allowed(drafted)
         mask = np.full(self._size, token is None)
         if token is not None:
             mask[token] = True
@@ -72,10 +72,10 @@ class Budget:
         wrong = (i for i in range(length) if self._due(draft[:i]) not in (None, draft[i]))
         return next(wrong, length)
 
-    def forced(self, most: int) -> list[int]:
+    def find_forced(self, most: int) -> list[int]:
         """Return the forced tokens after the accepted ones, at most ``most``."""
         if self._inner is not None and self._due(()) is None and not self._thinks(self._text):
-            return self._inner.forced(most)
+            return self._inner.find_forced(most)
         found: list[int] = []
         while len(found) < most and (token := self.only(found)) is not None:
             found.append(token)

@@ -95,7 +95,7 @@ def grammar_of(options: Options) -> str | None:
     if options.schema is not None:
         return grammar_of_schema(options.schema)
     if options.regex is not None:
-        return f"{HEADER}start: /{regex_to_lark(_unanchored(options.regex), use_ascii='')}/"
+        return f"{HEADER}start: /{regex_to_lark(_strip_anchors(options.regex), use_ascii='')}/"
     if options.choice is not None:
         return f"{HEADER}start: {' | '.join(map(json.dumps, options.choice))}"
     if options.grammar is not None and options.grammar_syntax == "gbnf":
@@ -118,7 +118,7 @@ def grammar_of_schema(schema: dict[str, Any]) -> str:
     whole = json.loads(said)
     parts = list(_parts(whole))
     for part in parts:
-        if why := _amiss(part):
+        if why := _find_unsupported(part):
             raise InvalidOptions(f"schema: {why}", "Leave that out, or replace it.")
         _mend(part)
     close_objects(whole, parts)
@@ -189,7 +189,7 @@ def _list(part: dict[str, Any], key: str) -> list[Any]:
     return value if isinstance(value := part.get(key), list) else []
 
 
-def _amiss(part: dict[str, Any]) -> str | None:
+def _find_unsupported(part: dict[str, Any]) -> str | None:
     """Return what the library takes but does not follow; None without such."""
     patterns, least, needed = (part.get(key) for key in ("patternProperties", "minProperties", "required"))
     texts = [SET.sub(r"\1", str(each)) for each in (part.get("pattern"), *_names(patterns))]
@@ -221,7 +221,7 @@ def _mend(part: dict[str, Any]) -> None:
         both.append(limit)
 
 
-def _unanchored(regex: str) -> str:
+def _strip_anchors(regex: str) -> str:
     """The expression without the anchors around it: it always matches a whole answer."""
     regex = regex.removeprefix("^")
     escaped = (len(regex) - len(regex.rstrip("$").rstrip("\\")) - 1) % 2
@@ -248,7 +248,7 @@ def _from_gbnf(text: str) -> str:
         message = f"grammar: it has {len(text)} characters, {LONGEST_GBNF} are possible in GBNF"
         raise InvalidOptions(message, "Send a shorter grammar, or one in Lark's syntax.")
     try:
-        rules = _GbnfParser().parse(GBNF_ESCAPE.sub(_spelt, text))
+        rules = _GbnfParser().parse(GBNF_ESCAPE.sub(_decode_escape, text))
         resolve(rules)
         lark = HEADER + "\n".join(map(str, rules.values()))
         lark.encode()  # an escape can name half of a character
@@ -258,7 +258,7 @@ def _from_gbnf(text: str) -> str:
     return lark
 
 
-def _spelt(escape: re.Match[str]) -> str:
+def _decode_escape(escape: re.Match[str]) -> str:
     """The character of an escape by number, which the library would write with fewer digits than it reads."""
     if len(escape[0]) == 2:
         return escape[0]
@@ -347,7 +347,7 @@ class Grammars:
         others = [text[:1] not in DIGITS or not text for text in self.tokens.tokens]
         return int.from_bytes(np.packbits(others, bitorder="little").tobytes(), "little")
 
-    def _compiled(self, grammar: str, attempt: Attempt) -> LLMatcher:
+    def _compile(self, grammar: str, attempt: Attempt) -> LLMatcher:
         with self._lock:
             kept = self._kept.pop(grammar, None)
         if kept is None:
@@ -373,7 +373,7 @@ class Grammars:
         allow."""
         with self._lock:
             _ = self._tokenizer
-        matcher = self._compiled(grammar, attempt)
+        matcher = self._compile(grammar, attempt)
         if begun:
             matcher = matcher.deep_copy()
             if not matcher.consume_tokens(self.tokens.encode(begun)):
@@ -421,7 +421,7 @@ class Constraint:
         """True if the answer is complete, and nothing may follow it."""
         return self._positions[0].ended
 
-    def allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
+    def mask_allowed(self, drafted: Sequence[int]) -> NDArray[np.bool_]:
         """Return a mask of the tokens allowed after ``drafted``, shape (vocabulary,)."""
         position = self._at(drafted)
         if position.run:
@@ -453,7 +453,7 @@ class Constraint:
                 return i
         return len(draft)
 
-    def forced(self, most: int) -> list[int]:
+    def find_forced(self, most: int) -> list[int]:
         """Return the forced tokens after the accepted ones, at most ``most``."""
         n = 0
         while n < most and (token := self._positions[n].forced) is not None:

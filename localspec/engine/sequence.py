@@ -256,7 +256,7 @@ class Sequence:
         left = self._n_ctx - len(self.tokens)
         if settings.max_tokens is not None:
             left = min(left, settings.max_tokens - self.completion_tokens)
-        return self.constraint.forced(left)
+        return self.constraint.find_forced(left)
 
     def force(self, tokens: Seq[int]) -> int:
         """Append forced tokens, which need no row; return how many were used."""

@@ -81,7 +81,7 @@ def is_answer(grammar: str, text: bytes) -> bool:
     """True if the text is a complete answer."""
     constraint, tokens = BYTES.constraint(grammar), list(text)
     return constraint.prefix([*tokens, END]) > len(tokens) or (
-        constraint.prefix(tokens) == len(tokens) and not constraint.allowed(tokens).any()
+        constraint.prefix(tokens) == len(tokens) and not constraint.mask_allowed(tokens).any()
     )
 
 
@@ -96,19 +96,19 @@ def test_any_walk_gives_a_text_of_the_grammar(options: dict[str, Any], pattern: 
     for _ in range(60):
         plain, other, answer = constraint_of(options), constraint_of(options), list[int]()
         while not plain.ended and len(answer) < 200:
-            mask = plain.allowed(())
+            mask = plain.mask_allowed(())
             token = int(dice.choice(np.flatnonzero(mask)))
             draft = [token, *(dice.randrange(VOCABULARY.size) for _ in range(3))]
             kept = other.prefix(draft)
             assert kept >= 1 and all(other.allows(t, draft[:i]) for i, t in enumerate(draft[:kept]))
             assert kept == len(draft) or END in draft or not other.allows(draft[kept], draft[:kept])
-            assert np.array_equal(mask, other.allowed(()))
+            assert np.array_equal(mask, other.mask_allowed(()))
             if token == END:
                 break
-            forced = other.forced(8)
+            forced = other.find_forced(8)
             assert not forced or mask.sum() == 1
             for each in forced or [token]:
-                assert plain.allowed(()).sum() == 1 or not forced
+                assert plain.mask_allowed(()).sum() == 1 or not forced
                 plain.accept(each)
                 other.accept(each)
                 answer.append(each)
@@ -135,14 +135,14 @@ def test_a_number_does_not_go_on_for_ever() -> None:
     assert number.prefix([zero, zero]) == 1 and number.prefix([zero, point, zero]) == 3
     number.accept(zero)
     digits = [*b"0123456789", *VOCABULARY.encode("123", special=False)]
-    assert not number.allowed(())[digits].any() and number.allows(point, ()) and number.allows(END, ())
+    assert not number.mask_allowed(())[digits].any() and number.allows(point, ()) and number.allows(END, ())
     long = constraint_of({"regex": f"[0-9]{{{MOST_DIGITS + 2}}}"})
     assert long.prefix([zero] * (MOST_DIGITS + 2)) == MOST_DIGITS + 2
 
 
 def test_forced_tokens_have_the_bytes_of_the_grammar_and_its_markup() -> None:
     constraint = Grammars(Spaced()).constraint(f'start: "name{MERGED[-1]}abc"')
-    assert [VOCABULARY.piece(token) for token in constraint.forced(9)] == [b"name", b"},", b"abc"]
+    assert [VOCABULARY.piece(token) for token in constraint.find_forced(9)] == [b"name", b"},", b"abc"]
 
 
 OBJECT = {"properties": {"a": {"type": "integer"}}}

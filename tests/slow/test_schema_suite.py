@@ -58,7 +58,7 @@ def write_answer(grammar: str, dice: random.Random) -> str | None:
     """Return an answer of random tokens; None if it does not end, or has a number beyond Python's."""
     constraint, text = BYTES.constraint(grammar), bytearray()
     while not constraint.ended and len(text) < LONGEST:
-        allowed = np.flatnonzero(constraint.allowed(()))
+        allowed = np.flatnonzero(constraint.mask_allowed(()))
         closes = [token for token in allowed if token in CLOSES]
         token = int(dice.choice(closes if closes and dice.random() < 0.3 else list(allowed)))
         if token == END:
