@@ -9,18 +9,18 @@ from itertools import accumulate
 from msgspec.structs import replace
 
 from localspec.protocol.requests import CallBegun, Delta, Token
-from localspec.tools.grammar import Marked
-from localspec.tools.parser import Parser, Piece
+from localspec.tools.grammar import AnswerMarkup
+from localspec.tools.parser import AnswerPart, Parser
 
 
 class Channels:
     """Splits deltas. A token is published whole, in the delta of its last character; markup, which is in no
     delta, belongs to the one before it."""
 
-    def __init__(self, marked: Marked) -> None:
+    def __init__(self, marked: AnswerMarkup) -> None:
         self.parser = Parser(marked.form)
         self._tokens: list[Token] = []
-        self._pieces: list[Piece] = []
+        self._pieces: list[AnswerPart] = []
         """held back: tokens, and the parts of their text that are certain"""
         self._published = 0
         """characters of the first of these tokens that are published"""
@@ -52,22 +52,22 @@ class Channels:
         whole = bisect_right(ends, done) if ready or ended else 0
         tokens, self._tokens = self._tokens[:whole], self._tokens[whole:]
         self._published = done - ends[whole - 1] if whole else self._published + done
-        return _deltas(ready or [Piece(None, "", 0)], tokens, ends)
+        return _deltas(ready or [AnswerPart(None, "", 0)], tokens, ends)
 
-    def _take(self, length: int) -> list[Piece]:
+    def _take(self, length: int) -> list[AnswerPart]:
         """Take the pieces of the next ``length`` characters, without one that they only begin."""
         taken, at = [], 0
         while self._pieces and at + self._pieces[0].source <= length:
             taken.append(self._pieces.pop(0))
             at += taken[-1].source
-        piece, n = self._pieces[0] if self._pieces else Piece(None, "", 0), length - at
+        piece, n = self._pieces[0] if self._pieces else AnswerPart(None, "", 0), length - at
         if n and (piece.channel is None or len(piece.text) == piece.source):
             taken.append(piece._replace(text=piece.text[:n], source=n))
             self._pieces[0] = piece._replace(text=piece.text[n:], source=piece.source - n)
         return taken
 
 
-def _deltas(pieces: Sequence[Piece], tokens: Sequence[Token], ends: Sequence[int]) -> list[Delta]:
+def _deltas(pieces: Sequence[AnswerPart], tokens: Sequence[Token], ends: Sequence[int]) -> list[Delta]:
     """The deltas of whole tokens, which end at ``ends`` of the pieces' sources."""
     deltas: list[Delta] = []
     taken = claimed = at = 0
@@ -91,5 +91,5 @@ def _deltas(pieces: Sequence[Piece], tokens: Sequence[Token], ends: Sequence[int
     return [delta for delta in deltas if delta.text or delta.tokens]
 
 
-def _kind(part: Delta | Piece) -> tuple[str | None, CallBegun | None]:
+def _kind(part: Delta | AnswerPart) -> tuple[str | None, CallBegun | None]:
     return part.channel, part.call

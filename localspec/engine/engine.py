@@ -58,7 +58,7 @@ from localspec.protocol.requests import (
 from localspec.speculation.costs import WIDE, CostCurve
 from localspec.speculation.proposer import Proposer
 from localspec.speculation.verify import ForwardRows, TargetRows
-from localspec.tools.grammar import Marked, answer_grammar, begun_answer
+from localspec.tools.grammar import AnswerMarkup, answer_grammar, begun_answer
 
 log = logging.getLogger(__name__)
 
@@ -473,12 +473,12 @@ class Engine:
         return self._encoder.encode(request.prompt, settings.max_tokens, settings.workspace, cut=settings.cut)
 
     def _constraint(
-        self, marked: Marked | None, answer: str | None, begun: str, attempt: Attempt
+        self, marked: AnswerMarkup | None, answer: str | None, begun: str, attempt: Attempt
     ) -> Constraint | None:
         grammar = answer if marked is None else answer_grammar(marked, answer)
         return None if grammar is None else self._grammars.constraint(grammar, begun, attempt)
 
-    def _refuses(self, marked: Marked, tool: Tool, attempt: Attempt) -> bool:
+    def _refuses(self, marked: AnswerMarkup, tool: Tool, attempt: Attempt) -> bool:
         """Return True if the library refuses the schema of a tool: its arguments are then any JSON."""
         try:
             self._constraint(marked._replace(form=marked.form._replace(tools=(tool,))), None, "", attempt)
@@ -486,14 +486,14 @@ class Engine:
             return True
         return False
 
-    def _budget(self, most: int, marked: Marked, inner: Constraint | None) -> Budget:
+    def _budget(self, most: int, marked: AnswerMarkup, inner: Constraint | None) -> Budget:
         vocabulary, form = self.target.vocabulary, marked.form
         opens, closes = (mark.strip() for mark in form.thought or ("", ""))
         # A tag stands in a line of its own; a model that was cut off may end without that.
         end = f"{closes}\n\n" if closes.startswith("</") else closes
         closing = tuple(vocabulary.encode(end, special=True))
         thoughts = Thoughts(opens.encode(), closes.encode(), closing, form.family.link.encode(), form.opened)
-        return Budget(most, thoughts, marked.named(vocabulary.piece), vocabulary.size, inner)
+        return Budget(most, thoughts, marked.name_pieces(vocabulary.piece), vocabulary.size, inner)
 
     def _settle(self, request: Request) -> RequestSettings:
         return settle(request.options.over(self.options), request.prompt, self.target.defaults)
@@ -661,7 +661,7 @@ class Engine:
         read = sequence.channels and sequence.channels.parser
         finish = sequence.finish or "stop"
         result = Result(
-            text=read.said("answer") if read else sequence.text.text,
+            text=read.join_texts("answer") if read else sequence.text.text,
             finish_reason="tool_calls" if read and read.calls and finish == "stop" else finish,
             model=self.target.model,
             draft=None if draft is None else draft.model,
@@ -673,7 +673,7 @@ class Engine:
                 sequence.completion_tokens, priced=self.learning.costs.knows(1, len(sequence.tokens))
             ),
             stop_text=sequence.text.stop,
-            thinking=read.said("thinking") if read else "",
+            thinking=read.join_texts("thinking") if read else "",
             thinking_tokens=sequence.channels.thinking_tokens if sequence.channels else 0,
             tool_calls=read.calls if read else (),
         )

@@ -33,8 +33,8 @@ from localspec.protocol.requests import (
     Tool,
     ToolCall,
 )
-from localspec.tools.families import HERMES, Family, Form, as_json, family_of, thought_of, turns_for
-from localspec.tools.grammar import Marked
+from localspec.tools.families import HERMES, Form, ToolFamily, as_json, family_of, find_thought, turns_for
+from localspec.tools.grammar import AnswerMarkup
 
 GUARD = "\ufdd0"
 """stands behind the first character of a name in a content: a noncharacter, which templates leave as it is"""
@@ -141,7 +141,7 @@ class Encoded(NamedTuple):
     """True if the answer ends where the model is unsure"""
     untemplated: bool = False
     """True if it is a chat without markup: the model has no chat template"""
-    marked: Marked | None = None
+    marked: AnswerMarkup | None = None
     """the markup to expect in a chat's answer; None: none"""
     constraint: Constraint | Budget | None = None
     earlier: int = 0
@@ -281,19 +281,19 @@ class PromptEncoder:
         lengths = (MARKUP + len(self._vocabulary.encode(text, special=False)) for text in texts)
         return max(0, tokens - sum(lengths))
 
-    def _mark_answer(self, form: Form, prompt: ChatPrompt) -> Marked:
+    def _mark_answer(self, form: Form, prompt: ChatPrompt) -> AnswerMarkup:
         """The markup of a chat's answer, with its control tokens."""
         vocabulary = self._vocabulary
         marks = vocabulary.special_tokens.intersection(vocabulary.encode(form.marks, special=True))
         names = {token: vocabulary.text_of(token) for token in marks}
         ends = frozenset(names.pop(token).decode() for token in marks & vocabulary.end_tokens)
-        return Marked(form, names, ends, prompt)
+        return AnswerMarkup(form, names, ends, prompt)
 
     @cached_property
-    def _kind(self) -> tuple[Family | None, tuple[str, str] | None]:
+    def _kind(self) -> tuple[ToolFamily | None, tuple[str, str] | None]:
         """The family of the model's markup, and the marks of its thoughts."""
         source = "" if self._is_base else self._vocabulary.chat_template or CHATML
-        return family_of(source), thought_of(source)
+        return family_of(source), find_thought(source)
 
     def _answer_room(self, max_tokens: int | None) -> int:
         share = self._n_ctx // ANSWER_SHARE

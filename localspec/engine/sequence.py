@@ -150,7 +150,7 @@ class Sequence:
         marked, self.constraint = encoded.marked, encoded.constraint
         self.text = TextStream((*settings.stop, *encoded.stop), encoded.rule, marked and marked.form)
         self.channels = Channels(marked) if marked else None
-        self._piece = marked.named(vocabulary.piece) if marked else vocabulary.piece
+        self._piece = marked.name_pieces(vocabulary.piece) if marked else vocabulary.piece
         noise = Noise(secrets.randbits(63) if settings.seed is None else settings.seed)
         seeded, context, mask = settings.seed is not None, encoded.tokens, self.constraint
         self.sampler = Sampler(settings.sampling, noise, seeded=seeded, prompt=context, mask=mask)

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from localspec.completion.stopping import StopRule
 from localspec.protocol.requests import Delta, Likely, Token
-from localspec.tools.families import Form, undecided
-from localspec.tools.parser import Parser, Piece
+from localspec.tools.families import Form, count_undecided
+from localspec.tools.parser import AnswerPart, Parser
 
 
 class TextStream:
@@ -77,7 +77,7 @@ class TextStream:
 
     def _release_certain(self) -> None:
         """Release the tokens in which no stop string can begin any more."""
-        safe, n, length = len(self._tail) - undecided(self._tail, self._stop), 0, 0
+        safe, n, length = len(self._tail) - count_undecided(self._tail, self._stop), 0, 0
         while n < len(self._held) and length + self._held[n].chars <= safe:
             length += self._held[n].chars
             n += 1
@@ -121,6 +121,6 @@ class TextStream:
         return delta
 
 
-def _searchable(pieces: Iterable[Piece]) -> str:
+def _searchable(pieces: Iterable[AnswerPart]) -> str:
     """The text of ``pieces``, with half of a surrogate pair for each character that is not of the answer."""
     return "".join(p.text if p.channel == "answer" else "\ud800" * p.source for p in pieces)

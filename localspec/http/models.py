@@ -16,7 +16,7 @@ from localspec.models.library import settle_name
 from localspec.models.model import place_of
 from localspec.models.template import PLAIN, texts_of
 from localspec.protocol.messages import ModelDescription
-from localspec.tools.families import thought_of
+from localspec.tools.families import find_thought
 
 DEFAULT_MODEL = "localspec"
 """the name of the configured model, for clients that must name one"""
@@ -102,7 +102,7 @@ def read_texts(path: str) -> tuple[dict[str, str], list[str]]:
     except (ModelError, OSError):
         texts = dict.fromkeys(("model_ftype", "bos_token", "eos_token", "chat_template"), "")
     template = texts["chat_template"]
-    has = {"tools": template not in ("", PLAIN), "thinking": thought_of(template) is not None}
+    has = {"tools": template not in ("", PLAIN), "thinking": find_thought(template) is not None}
     return texts, [name for name in has if has[name]]
 
 

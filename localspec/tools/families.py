@@ -32,7 +32,7 @@ ALL = -1
 """a match that more text may complete"""
 
 
-class Family(NamedTuple):
+class ToolFamily(NamedTuple):
     """The markup of calls, in templates that have all texts of ``known_by``.
 
     ``opens``, then calls with ``between`` between them, then ``closes``. A call is one of ``heads``, the
@@ -77,12 +77,12 @@ _JSON = (" <|constrain|>json", " json", "")
 _OBJECT = '{"name": "@", "arguments": '
 
 
-def _listed(known_by: tuple[str, ...], opens: str, closes: str) -> Family:
+def _make_list_family(known_by: tuple[str, ...], opens: str, closes: str) -> ToolFamily:
     """A family whose calls are a list of objects."""
-    return Family(known_by, (_OBJECT,), ("}",), opens, between=", ", closes=closes)
+    return ToolFamily(known_by, (_OBJECT,), ("}",), opens, between=", ", closes=closes)
 
 
-HERMES = Family(
+HERMES = ToolFamily(
     ("<tool_call>",),
     tuple(mark + _OBJECT for mark in ("<tool_call>\n", "```json\n", "<tools>\n", "", "{")),
     tuple(n * "}" + mark for mark in ("\n</tool_call>", "\n```", "\n</tools>", "") for n in (1, 2, 3)),
@@ -90,7 +90,7 @@ HERMES = Family(
 )
 """small models write no marks, a fence, or the two pairs of braces of Qwen's template, closed too often"""
 FAMILIES = (
-    Family(
+    ToolFamily(
         ("<|channel|>", "<|message|>"),
         (
             *(f"<|channel|>commentary to=functions.@{form}<|message|>" for form in _JSON),
@@ -102,14 +102,14 @@ FAMILIES = (
         link="<|start|>assistant",
         hidden=("<|channel|>commentary<|message|>", "<|end|>"),
     ),
-    Family(
+    ToolFamily(
         ("<seed:tool_call>", "<function="),
         ("<seed:tool_call>\n<function=@>\n",),
         ("</function>\n</seed:tool_call>",),
         between="\n",
         tags=("<parameter=$>", "</parameter>\n"),
     ),
-    Family(
+    ToolFamily(
         ("<minimax:tool_call>", "<invoke name="),
         ('<invoke name="@">\n',),
         ("</invoke>",),
@@ -118,28 +118,28 @@ FAMILIES = (
         closes="\n</minimax:tool_call>",
         tags=('<parameter name="$">', "</parameter>\n"),
     ),
-    Family(
+    ToolFamily(
         ("<tool_call>", "<function=", "<parameter="),
         ("<tool_call>\n<function=@>\n", "<function=@>\n"),
         ("</function>\n</tool_call>", "</function>"),
         between="\n",
         tags=("<parameter=$>\n", "\n</parameter>\n"),
     ),
-    Family(
+    ToolFamily(
         ("<tool_call>", "<arg_key>"),
         ("<tool_call>@\n",),
         ("</tool_call>",),
         between="\n",
         tags=("<arg_key>$</arg_key>\n<arg_value>", "</arg_value>\n"),
     ),
-    Family(
+    ToolFamily(
         ("<|tool_call_argument_begin|>",),
         ("<|tool_call_begin|>functions.@:#<|tool_call_argument_begin|>",),
         ("<|tool_call_end|>",),
         opens="<|tool_calls_section_begin|>",
         closes="<|tool_calls_section_end|>",
     ),
-    Family(
+    ToolFamily(
         ("<｜tool▁sep｜>", "```json"),
         ("<｜tool▁call▁begin｜>function<｜tool▁sep｜>@\n```json\n",),
         ("\n```<｜tool▁call▁end｜>",),
@@ -147,21 +147,23 @@ FAMILIES = (
         between="\n",
         closes="<｜tool▁calls▁end｜>",
     ),
-    Family(
+    ToolFamily(
         ("<｜tool▁sep｜>",),
         ("<｜tool▁call▁begin｜>@<｜tool▁sep｜>",),
         ("<｜tool▁call▁end｜>",),
         opens="<｜tool▁calls▁begin｜>",
         closes="<｜tool▁calls▁end｜>",
     ),
-    Family(
+    ToolFamily(
         ("[TOOL_CALLS]", "[ARGS]"),
         ("[TOOL_CALLS]@[ARGS]", "[TOOL_CALLS]@[CALL_ID]#[ARGS]"),
         ("",),
         short_ids=True,
     ),
-    _listed(("[TOOL_CALLS]",), "[TOOL_CALLS][", "]")._replace(tails=("}", ', "id": "#"}'), short_ids=True),
-    Family(
+    _make_list_family(("[TOOL_CALLS]",), "[TOOL_CALLS][", "]")._replace(
+        tails=("}", ', "id": "#"}'), short_ids=True
+    ),
+    ToolFamily(
         ("<|START_ACTION|>",),
         (
             '    {"tool_call_id": "#", "tool_name": "@", "parameters": ',
@@ -173,18 +175,18 @@ FAMILIES = (
         closes="\n]<|END_ACTION|>",
         answer=("<|START_RESPONSE|>", "<|END_RESPONSE|>"),
     ),
-    Family(("<|tool_call>", '<|"|>'), ("<|tool_call>call:@",), ("<tool_call|>",), quote='<|"|>'),
-    Family(
+    ToolFamily(("<|tool_call>", '<|"|>'), ("<|tool_call>call:@",), ("<tool_call|>",), quote='<|"|>'),
+    ToolFamily(
         ("<start_function_call>",),
         ("<start_function_call>call:@",),
         ("<end_function_call>",),
         quote="<escape>",
     ),
-    _listed(("<|tool_call|>", "<|/tool_call|>"), "<|tool_call|>[", "]<|/tool_call|>"),
-    _listed(("<|tool_call|>",), "<|tool_call|>[", "]"),
-    _listed(("<TOOLCALL>",), "<TOOLCALL>[", "]</TOOLCALL>"),
+    _make_list_family(("<|tool_call|>", "<|/tool_call|>"), "<|tool_call|>[", "]<|/tool_call|>"),
+    _make_list_family(("<|tool_call|>",), "<|tool_call|>[", "]"),
+    _make_list_family(("<TOOLCALL>",), "<TOOLCALL>[", "]</TOOLCALL>"),
     HERMES,
-    Family(
+    ToolFamily(
         ("ipython", '"parameters"'),
         (
             '{"name": "@", "parameters": ',
@@ -195,7 +197,7 @@ FAMILIES = (
         ("}", "</function>"),
         between="; ",
     ),
-    Family(("<function=",), ("<function=@>",), ("</function>",), between="\n"),
+    ToolFamily(("<function=",), ("<function=@>",), ("</function>",), between="\n"),
 )
 """the first that knows a template is its family"""
 
@@ -214,7 +216,7 @@ class Form(NamedTuple):
     """The markup to expect in an answer: calls of ``tools`` as the ``family`` writes them, and a ``thought``,
     which ``opened`` already if the prompt ends in it."""
 
-    family: Family
+    family: ToolFamily
     tools: tuple[Tool, ...] = ()
     thought: tuple[str, str] | None = None
     opened: bool = False
@@ -228,13 +230,13 @@ class Form(NamedTuple):
         return "".join((*calls, *family.marks, *(self.thought or ())))
 
 
-def family_of(template: str) -> Family | None:
+def family_of(template: str) -> ToolFamily | None:
     """The family of a chat template; None if it has no tools, or calls in a markup that is not known."""
     known = (family for family in FAMILIES if all(text in template for text in family.known_by))
     return next(known, None) if re.search(r"\btools\b", template) else None
 
 
-def thought_of(template: str) -> tuple[str, str] | None:
+def find_thought(template: str) -> tuple[str, str] | None:
     """The marks of the thoughts of a template's model; None without any."""
     for opens, closes in THOUGHTS:
         # Other families end a turn with the mark that ends a thought of gpt-oss.
@@ -243,7 +245,7 @@ def thought_of(template: str) -> tuple[str, str] | None:
     return None
 
 
-def matched(pattern: str, text: str) -> tuple[int, str] | None:
+def match_pattern(pattern: str, text: str) -> tuple[int, str] | None:
     """The end of ``pattern`` at the start of ``text``, and the name in it; the end is :data:`ALL` if ``text``
     may be the beginning of a match. None if it is not."""
     found = _beginning(pattern).match(text)
@@ -274,7 +276,7 @@ def trigger(pattern: str) -> str:
     return found[0] if found else ""
 
 
-def undecided(text: str, marks: Collection[str]) -> int:
+def count_undecided(text: str, marks: Collection[str]) -> int:
     """The length of the longest end of ``text`` that is the beginning of one of ``marks``."""
     longest = max(map(len, marks), default=1) - 1
     ends = (n for n in range(min(longest, len(text)), 0, -1) if any(m.startswith(text[-n:]) for m in marks))
@@ -299,16 +301,16 @@ To call one, write a JSON object with its name and arguments between these marks
 """for a template without tools: in the system message"""
 
 
-def turns_for(prompt: ChatPrompt, family: Family | None) -> ChatPrompt:
+def turns_for(prompt: ChatPrompt, family: ToolFamily | None) -> ChatPrompt:
     """``prompt`` for a model of ``family``; without one, tools, calls and results are written into texts."""
     if family is None:
-        return _written(prompt)
+        return _write_tools(prompt)
     if not family.short_ids:
         return prompt
-    return replace(prompt, messages=tuple(_shortened(message) for message in prompt.messages))
+    return replace(prompt, messages=tuple(_shorten_ids(message) for message in prompt.messages))
 
 
-def _shortened(message: Message) -> Message:
+def _shorten_ids(message: Message) -> Message:
     calls = tuple(replace(call, id=_short(call.id)) for call in message.tool_calls)
     return replace(message, tool_calls=calls, tool_call_id=_short(message.tool_call_id))
 
@@ -317,7 +319,7 @@ def _short(id: str) -> str:
     return re.sub(r"[^0-9A-Za-z]", "", id)[-9:].rjust(9, "0") if id else ""
 
 
-def _written(prompt: ChatPrompt) -> ChatPrompt:
+def _write_tools(prompt: ChatPrompt) -> ChatPrompt:
     messages = [_as_text(message) for message in prompt.messages]
     if prompt.tools:
         about = ABOUT.format(tools="\n".join(as_json(to_builtins(tool)) for tool in prompt.tools))

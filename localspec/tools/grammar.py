@@ -31,7 +31,7 @@ OPEN = frozenset(("$ref", "allOf", "anyOf", "oneOf", "patternProperties"))
 """keys of schemas that may allow properties besides those that they list"""
 
 
-class Marked(NamedTuple):
+class AnswerMarkup(NamedTuple):
     """The markup of the answer to a chat's ``prompt``: its form, the texts of its control tokens by id, and
     the texts of those in it that end an answer."""
 
@@ -40,18 +40,18 @@ class Marked(NamedTuple):
     ends: frozenset[str]
     prompt: ChatPrompt
 
-    def named(self, piece: Callable[[int], bytes]) -> Callable[[int], bytes]:
+    def name_pieces(self, piece: Callable[[int], bytes]) -> Callable[[int], bytes]:
         """The texts of tokens by ``piece``, those of control tokens of the markup among them."""
         return lambda token: self.names.get(token) or piece(token)
 
     @property
-    def loose(self) -> Marked:
+    def loose(self) -> AnswerMarkup:
         """The same, with tools that take any arguments."""
         tools = tuple(Tool(tool.name) for tool in self.form.tools)
         return self._replace(form=self.form._replace(tools=tools))
 
 
-def answer_grammar(marked: Marked, answer: str | None) -> str | None:
+def answer_grammar(marked: AnswerMarkup, answer: str | None) -> str | None:
     """The grammar of an answer that may call tools, and is otherwise of the grammar ``answer``, behind
     thoughts; None if it is free.
 
@@ -70,7 +70,7 @@ def answer_grammar(marked: Marked, answer: str | None) -> str | None:
         raise InvalidOptions(f"a tool's parameters are no JSON schema: {error}", "Correct them.") from None
 
 
-def begun_answer(prompt: Prompt, marked: Marked | None) -> str:
+def begun_answer(prompt: Prompt, marked: AnswerMarkup | None) -> str:
     """The beginning of the answer that a prompt has, without thoughts; empty without one."""
     if not isinstance(prompt, ChatPrompt) or not prompt.prefilled or (marked and marked.form.opened):
         return ""
@@ -81,7 +81,7 @@ def begun_answer(prompt: Prompt, marked: Marked | None) -> str:
 class _Grammar:
     """A grammar as it is written, rule by rule; its methods return the expression for what they name."""
 
-    def __init__(self, marked: Marked, answer: str | None) -> None:
+    def __init__(self, marked: AnswerMarkup, answer: str | None) -> None:
         self._form, self._family, self._ends = marked.form, marked.form.family, marked.ends
         self._prompt, self._answer = marked.prompt, answer
         self._blank = BLANK if self._form.thought else ""
@@ -91,9 +91,9 @@ class _Grammar:
         self._rules: list[str] = []
 
     def text(self, tools: list[Tool]) -> str:
-        thought = self._thought()
+        thought = self._write_thought()
         if not tools:
-            answer = self._spoken()
+            answer = self._write_answer()
         else:
             family = self._family
             first = trigger(family.opens + family.heads[0])
@@ -103,14 +103,14 @@ class _Grammar:
             if self._prompt.tool_choice == "required" or self._prompt.tool is not None:
                 answer = at_once
             elif self._answer is None and first[0] in "<[":
-                answer = f"{self._spoken()} | {self._upto(first, shy=True)} {calls}"
+                answer = f"{self._write_answer()} | {self._upto(first, shy=True)} {calls}"
             elif self._answer is None:
                 begun = self._rule(f"/{_pattern(first)}/", "[lazy]")
-                answer = f"{self._spoken(first)} | {self._blank} {begun} {calls}"
+                answer = f"{self._write_answer(first)} | {self._blank} {begun} {calls}"
             else:
-                answer = f"{self._spoken(first)} | {at_once}"
+                answer = f"{self._write_answer(first)} | {at_once}"
             if self._answer is None and self._prompt.tool is None and self._prompt.tool_choice == "auto":
-                answer += self._unmarked(arguments, first)
+                answer += self._write_unmarked(arguments, first)
         return "\n".join(("%llguidance {}", f"start: {thought} ({answer})", *self._rules))
 
     def _calls(self, arguments: Mapping[str, str], first: str) -> str:
@@ -131,7 +131,7 @@ class _Grammar:
         several = self._prompt.parallel_tool_calls and self._prompt.tool is None
         return f"({call}){{0,{MOST_CALLS - 1}}}" if several else ""
 
-    def _unmarked(self, arguments: Mapping[str, str], first: str) -> str:
+    def _write_unmarked(self, arguments: Mapping[str, str], first: str) -> str:
         """The calls with those heads of the family that do not begin with the text ``first``: with a tool's
         name in it, a head begins a call wherever the parser reads one."""
         family = self._family
@@ -144,7 +144,7 @@ class _Grammar:
             begun.append(f'({" | ".join(self._rule(each, "[lazy]") for each in begins)}) " "? {rule}')
             more += [f"{self._literal(head.replace('@', name))} {rule}" for head in heads]
         # In parts, as all of them begin alike.
-        tails = (" ".join(map(_quoted, re.findall(r"\}|\n|[^}\n]+", tail))) for tail in family.tails)
+        tails = (" ".join(map(_quote, re.findall(r"\}|\n|[^}\n]+", tail))) for tail in family.tails)
         tail = self._rule(" | ".join(tails))
         further = self._more(f"{self._literal(family.between)} ({' | '.join(more)}) {tail}")
         return f" | ({' | '.join(begun)}) {tail} {further}"
@@ -159,9 +159,9 @@ class _Grammar:
         for found in self._parts.finditer(text):
             token = self._tokens.get(found[0])
             other = ID if found[0] == "#" else ""
-            parts += [_quoted(text[at : found.start()]), other if token is None else f"<[{token}]>"]
+            parts += [_quote(text[at : found.start()]), other if token is None else f"<[{token}]>"]
             at = found.end()
-        return " ".join(filter(None, (*parts, _quoted(text[at:]))))
+        return " ".join(filter(None, (*parts, _quote(text[at:]))))
 
     def _upto(self, mark: str, *, shy: bool = False) -> str:
         """Free text up to ``mark``; ``shy``: not beginning with a thought."""
@@ -175,7 +175,7 @@ class _Grammar:
         opens = self._form.thought[0] if self._form.thought and not self._form.opened else ""
         return f" & ~/{_pattern(opens)}(.|\\n)*/" if opens and not self._parts.search(opens) else ""
 
-    def _spoken(self, but: str = "") -> str:
+    def _write_answer(self, but: str = "") -> str:
         """An answer; a free one does not begin with the text ``but``, nor with a thought."""
         opens, closes = (f"({self._literal(mark)})?" if mark else "" for mark in self._family.answer)
         if self._answer is not None:
@@ -184,7 +184,7 @@ class _Grammar:
         text = self._rule(FREE + unlike + self._no_thought(), kind="T")
         return f"{opens} {text} {closes}"
 
-    def _thought(self) -> str:
+    def _write_thought(self) -> str:
         opens, closes = self._form.thought or ("", "")
         rest = f"{self._upto(closes)} {self._literal(self._family.link)}"
         again = f"({self._literal(opens)} {rest}){'*' if self._family.link else '?'}"
@@ -215,11 +215,11 @@ class _Grammar:
                 value = f"{_json({**shared, **schema})} {self._literal(closes)}"
             elif "enum" in schema:
                 texts = (each if isinstance(each, str) else as_json(each) for each in schema["enum"])
-                value = f"({' | '.join(map(_quoted, texts))}) {self._literal(closes)}"
+                value = f"({' | '.join(map(_quote, texts))}) {self._literal(closes)}"
             else:
                 value = self._upto(closes)
             needed = "" if key in tool.parameters.get("required", ()) else "?"
-            parts.append(f"({self._literal(before)} {_quoted(key)} {self._literal(after)} {value}){needed}")
+            parts.append(f"({self._literal(before)} {_quote(key)} {self._literal(after)} {value}){needed}")
         return " ".join(parts)
 
     def _bare(self, schema: dict[str, Any]) -> str:
@@ -230,7 +230,7 @@ class _Grammar:
         )
         if "enum" in schema:
             texts = (
-                f"{quote} {_quoted(v)} {quote}" if isinstance(v, str) else _quoted(as_json(v))
+                f"{quote} {_quote(v)} {quote}" if isinstance(v, str) else _quote(as_json(v))
                 for v in schema["enum"]
             )
             return f"({' | '.join(texts)})"
@@ -253,7 +253,7 @@ class _Grammar:
             return f'({member} ("," {member})*)?'
         quote, members = self._literal(self._family.quote), dict[str, str]()
         for key, each in sorted(self._properties(schema).items()):
-            name = _quoted(key) if BARE.fullmatch(key) else f"{quote} {_quoted(key)} {quote}"
+            name = _quote(key) if BARE.fullmatch(key) else f"{quote} {_quote(key)} {quote}"
             members[key] = f'{name} ":" {self._bare(each)}'
         required = ' "," '.join(member for key, member in members.items() if key in needs)
         others = [member for key, member in members.items() if key not in needs]
@@ -272,7 +272,7 @@ def _json(schema: dict[str, Any]) -> str:
     return f"%json {json.dumps({**known, 'x-guidance': LAYOUT})}"
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return as_json(text) if text else ""
 
 

@@ -18,9 +18,9 @@ from localspec.tools.families import (
     MOST_CALLS,
     Form,
     as_json,
-    matched,
+    count_undecided,
+    match_pattern,
     trigger,
-    undecided,
 )
 
 IDS = string.ascii_letters + string.digits
@@ -29,7 +29,7 @@ STEP = re.compile(r'\\.?|["{}\[\]]', re.DOTALL)
 BARE_KEY = re.compile(rf"([{{,]\s*)({BARE.pattern})\s*:")
 
 
-class Piece(NamedTuple):
+class AnswerPart(NamedTuple):
     """A part of the text: what it shows on a channel, None for markup, and the length of what it was made
     of, which is that of ``text`` unless it was translated."""
 
@@ -52,7 +52,7 @@ class Parser:
     def __init__(self, form: Form) -> None:
         self._form, self._family = form, form.family
         self._rest = ""
-        self._pieces: list[Piece] = []
+        self._pieces: list[AnswerPart] = []
         self._texts: dict[Channel, list[str]] = {"answer": [], "thinking": []}
         self._calls: list[tuple[CallBegun, list[str]]] = []
         # A JSON object must follow, so that what only looks like a call is text.
@@ -63,12 +63,12 @@ class Parser:
         self._at_start: Options = [*calls, *thought, *marks]
         self._inside: Options = [each for each in (*calls, *marks) if each[0][0] in "<[`"]
         self._triggers = {trigger(pattern) for pattern, _ in self._inside}
-        tails: Options = [(tail, self._ended) for tail in self._family.tails]
+        tails: Options = [(tail, self._end_call) for tail in self._family.tails]
         closing: Options = [(self._family.closes, self._mark)] if self._family.closes else []
         after: Options = [*self._heads(self._family.between), *closing]
         self._next = partial(self._take, after, self._mark)
-        self._tail = partial(self._take, tails, self._ended)
-        self._parts = partial(self._take, [(self._family.tags[0], self._element), *tails], self._ended)
+        self._tail = partial(self._take, tails, self._end_call)
+        self._parts = partial(self._take, [(self._family.tags[0], self._element), *tails], self._end_call)
         self._state: Callable[[], object] = self._thinking if form.opened else self._start
         self._fresh = form.opened
         """True behind markup, where whitespace is hidden"""
@@ -87,7 +87,7 @@ class Parser:
         """True if all that follows is the answer."""
         return self._state == self._answer and not self._inside and not self._rest
 
-    def said(self, channel: Channel) -> str:
+    def join_texts(self, channel: Channel) -> str:
         return "".join(self._texts[channel])
 
     @property
@@ -95,7 +95,7 @@ class Parser:
         """The calls, without one of whose arguments nothing has come."""
         return tuple(ToolCall(begun.id, begun.name, "".join(texts)) for begun, texts in self._calls if texts)
 
-    def feed(self, text: str) -> list[Piece]:
+    def feed(self, text: str) -> list[AnswerPart]:
         """The pieces that ``text`` makes certain."""
         self._rest += text
         while self._rest and self._state():
@@ -103,7 +103,7 @@ class Parser:
         pieces, self._pieces = self._pieces, []
         return pieces
 
-    def finish(self, *, cut: bool = False) -> list[Piece]:
+    def finish(self, *, cut: bool = False) -> list[AnswerPart]:
         """The last pieces, at the end of the text. What was held back is text, or hidden if the text was
         ``cut``, unless it is one character or a fence, and behind no call."""
         self._final = True
@@ -123,11 +123,11 @@ class Parser:
             return
         begun, texts = self._calls[-1] if channel == "call" else (None, self._texts[channel])
         texts.append(shown)
-        self._pieces.append(Piece(channel, shown, n, begun))
+        self._pieces.append(AnswerPart(channel, shown, n, begun))
 
     def _hide(self, n: int) -> None:
         if n:
-            self._pieces.append(Piece(None, "", n))
+            self._pieces.append(AnswerPart(None, "", n))
             self._rest = self._rest[n:]
 
     def _hide_blank(self) -> bool:
@@ -141,7 +141,7 @@ class Parser:
 
     def _take(self, options: Options, other: Take) -> bool:
         """Take the longest option that the rest begins with, or ``other``; False if more text must decide."""
-        found = [(*match, take) for pattern, take in options if (match := matched(pattern, self._rest))]
+        found = [(*match, take) for pattern, take in options if (match := match_pattern(pattern, self._rest))]
         if not self._final and any(end == ALL for end, _, _ in found):
             return False
         end, name, take = max(found, key=lambda each: each[0], default=(ALL, "", other))
@@ -164,13 +164,13 @@ class Parser:
         if not found and self._final:
             self._show("answer", len(self._rest))
             return False
-        at = min(found, default=len(self._rest) - undecided(self._rest, self._triggers))
+        at = min(found, default=len(self._rest) - count_undecided(self._rest, self._triggers))
         self._show("answer", self._before(at) if self._inside else at)
         if not found:
             return False
-        return self._take(self._inside, self._unmarked)
+        return self._take(self._inside, self._show_unmarked)
 
-    def _unmarked(self, *_: object) -> bool:
+    def _show_unmarked(self, *_: object) -> bool:
         self._show("answer", 1 + len(self._rest) - len(self._rest.lstrip()))
         return True
 
@@ -183,7 +183,7 @@ class Parser:
         if at < 0 and self._final:
             self._show("thinking", len(self._rest))
             return False
-        upto = at if at >= 0 else len(self._rest) - undecided(self._rest, (closes,))
+        upto = at if at >= 0 else len(self._rest) - count_undecided(self._rest, (closes,))
         shown = self._before(upto)
         self._show("thinking", shown)
         return at >= 0 and self._mark(at - shown + len(closes))
@@ -220,7 +220,7 @@ class Parser:
         id = "call_" + "".join(secrets.choice(IDS) for _ in range(9))
         self._calls.append((CallBegun(len(self._calls), id, name), []))
 
-    def _ended(self, end: int, _: str = "") -> bool:
+    def _end_call(self, end: int, _: str = "") -> bool:
         if self._object:
             self._hide(end)
         else:
@@ -261,7 +261,7 @@ class Parser:
         texts = [as_json(part) for part in parts[1::2]]
         arguments = "".join(each for pair in zip(keyed, [*texts, ""], strict=False) for each in pair)
         if end < 0 or not _is_json(arguments):
-            return self._text() and self._unmarked()
+            return self._text() and self._show_unmarked()
         self._begin(name)
         self._show("call", end + len(tail), arguments)
         self._skipped, self._state = 0, self._next
@@ -290,7 +290,7 @@ class Parser:
         end = self._find((closes,))
         if end < 0:
             if streams:
-                upto = len(self._rest) - undecided(self._rest, (closes,))
+                upto = len(self._rest) - count_undecided(self._rest, (closes,))
                 self._show("call", upto, as_json(self._rest[:upto])[1:-1])
                 self._skipped = 0
             return False

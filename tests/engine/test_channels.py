@@ -12,8 +12,8 @@ from localspec.engine.engine import Engine, Stream
 from localspec.errors import InvalidOptions
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Delta, Message, Request, Token, Tool
-from localspec.tools.families import FAMILIES, HERMES, MOST_CALLS, Family, Form
-from localspec.tools.grammar import Marked, answer_grammar
+from localspec.tools.families import FAMILIES, HERMES, MOST_CALLS, Form, ToolFamily
+from localspec.tools.grammar import AnswerMarkup, answer_grammar
 from tests.toy import ToyBackend, ToyVocabulary
 from tests.toys import scripted
 
@@ -30,8 +30,8 @@ def answered(said: str, *tools: Tool, **options: Any) -> Stream:
     return engine.stream(Request(prompt=prompt, options=Options(**options)))
 
 
-def marked_by(form: Form) -> Marked:
-    return Marked(form, {}, frozenset(), ChatPrompt((Message("user", "hi"),), tools=form.tools))
+def marked_by(form: Form) -> AnswerMarkup:
+    return AnswerMarkup(form, {}, frozenset(), ChatPrompt((Message("user", "hi"),), tools=form.tools))
 
 
 def split(form: Form, *texts: str) -> list[tuple[str, str, list[tuple[int, int]]]]:
@@ -160,7 +160,7 @@ SHAPES: list[Any] = [
 
 @pytest.mark.parametrize("parameters", SHAPES, ids=str)
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.known_by[0])
-def test_no_parameters_fail_but_by_an_error_of_their_own(family: Family, parameters: Any) -> None:
+def test_no_parameters_fail_but_by_an_error_of_their_own(family: ToolFamily, parameters: Any) -> None:
     """A client may send any JSON as a schema; an exception would end the worker, with all requests."""
     form = Form(family, (Tool("now", "", parameters),))
     with suppress(InvalidOptions):
@@ -197,7 +197,7 @@ def test_a_schema_that_is_refused_takes_no_other_tool_with_it(
 
 
 @pytest.mark.parametrize("family", FAMILIES, ids=lambda family: family.known_by[0])
-def test_each_token_is_published_once_however_the_text_is_cut(family: Family) -> None:
+def test_each_token_is_published_once_however_the_text_is_cut(family: ToolFamily) -> None:
     form = Form(family, (Tool("now"),), ("<think>", "</think>"))
     plain = "Wait: a < b.\n\nSo."
     call = f"{family.starts[0]}{{}}{family.tails[0]}".replace("@", "now").replace("#", "1")

@@ -17,8 +17,17 @@ from localspec.engine.prompt import Markup
 from localspec.errors import InvalidOptions
 from localspec.models.template import ChatTemplate
 from localspec.protocol.requests import ChatPrompt, Message, Tool, ToolCall
-from localspec.tools.families import BARE, HERMES, MOST_CALLS, Family, Form, family_of, thought_of, turns_for
-from localspec.tools.grammar import Marked, answer_grammar
+from localspec.tools.families import (
+    BARE,
+    HERMES,
+    MOST_CALLS,
+    Form,
+    ToolFamily,
+    family_of,
+    find_thought,
+    turns_for,
+)
+from localspec.tools.grammar import AnswerMarkup, answer_grammar
 from localspec.tools.parser import Parser
 from tests.toy import ToyVocabulary
 
@@ -202,7 +211,7 @@ each_family = pytest.mark.parametrize("row", ROWS.values(), ids=ROWS)
 
 
 def form_of(template: str, tools: tuple[Tool, ...] = TOOLS, **given: bool) -> Form:
-    return Form(family_of(template) or HERMES, tools, thought_of(template), **given)
+    return Form(family_of(template) or HERMES, tools, find_thought(template), **given)
 
 
 def read(form: Form, text: str, size: int) -> tuple[str, str, list[tuple[str, object]]]:
@@ -214,7 +223,7 @@ def read(form: Form, text: str, size: int) -> tuple[str, str, list[tuple[str, ob
     ids = {call.id for call in parser.calls}
     assert len(ids) == len(parser.calls) and all(re.fullmatch(r"call_\w{9}", id) for id in ids)
     calls = [(c.name, json.loads(c.arguments)) for c in parser.calls]
-    return parser.said("thinking"), parser.said("answer"), calls
+    return parser.join_texts("thinking"), parser.join_texts("answer"), calls
 
 
 @each_family
@@ -223,7 +232,7 @@ def test_a_text_that_was_cut_shows_no_markup(row: Row) -> None:
         parser = Parser(form_of(row.template))
         pieces = [*parser.feed(text), *parser.finish(cut=True)]
         assert sum(piece.source for piece in pieces) == len(text)
-        assert parser.said("answer") == (text if text.startswith("if") else "")
+        assert parser.join_texts("answer") == (text if text.startswith("if") else "")
         whole = "</function>" in text and row is ROWS["qwen-coder"]
         assert not whole or json.loads(parser.calls[0].arguments) == MADE[0][1]
 
@@ -273,7 +282,7 @@ def accepts(
     form = form_of(template, asked.get("tools", TOOLS), opened=opened)
     tokens = {name: 257 + i for i, name in enumerate(sorted(set(re.findall(control, form.marks))))}
     names = {token: name.encode() for name, token in tokens.items()}
-    marked = Marked(form, names, frozenset(("<|call|>",)), replace(ASKED, **asked))
+    marked = AnswerMarkup(form, names, frozenset(("<|call|>",)), replace(ASKED, **asked))
     grammar = answer_grammar(marked, answer) or ""
     matcher = LLMatcher(LLTokenizer(TokenizerWrapper(Bytes(tokens)), eos_token=[256]), grammar, log_level=0)
     assert not matcher.is_error(), matcher.get_error()
@@ -309,7 +318,7 @@ MARKS = [
 ]
 
 
-def written(family: Family, arguments: dict[str, Any]) -> str:
+def written(family: ToolFamily, arguments: dict[str, Any]) -> str:
     """A call of ``weather`` as the family writes it."""
     (opens, closes), quote = family.tags, family.quote
     said = json.dumps(arguments, ensure_ascii=False)
@@ -385,7 +394,7 @@ def test_an_answer_has_a_number_of_calls_at_most() -> None:
 
 def test_a_named_tool_must_be_one_of_the_tools() -> None:
     with pytest.raises(InvalidOptions, match="no tool other"):
-        answer_grammar(Marked(Form(HERMES, TOOLS), {}, frozenset(), replace(ASKED, tool="other")), None)
+        answer_grammar(AnswerMarkup(Form(HERMES, TOOLS), {}, frozenset(), replace(ASKED, tool="other")), None)
 
 
 HARMONY = "{{ tools }}<|start|>assistant<|channel|>analysis<|message|>"
