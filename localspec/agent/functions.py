@@ -41,7 +41,7 @@ def main(path: str) -> None:
     for line in incoming:
         call = decode(line)
         if isinstance(call, Call) and call.id is not None:
-            outgoing.write(result(call.id, answered(call, functions)) + "\n")
+            outgoing.write(result(call.id, answer_request(call, functions)) + "\n")
             outgoing.flush()
 
 
@@ -80,7 +80,7 @@ def _describe(name: str, function: Callable[..., Any], parameters: Iterable[insp
     return Function(function, struct, tool)
 
 
-def answered(call: Call, functions: dict[str, Function]) -> dict[str, Any]:
+def answer_request(call: Call, functions: dict[str, Function]) -> dict[str, Any]:
     """The result of a request of localspec; that of a ping is empty."""
     match call.method, msgspec.json.decode(call.params):
         case "initialize", {"protocolVersion": version}:

@@ -17,7 +17,7 @@ import msgspec
 from msgspec.structs import replace
 
 from localspec import process
-from localspec.agent.server import NO_COMMAND, Server, ToolError
+from localspec.agent.server import NO_COMMAND, ToolError, ToolServer
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.jsonrpc import shorten
 from localspec.protocol.messages import CallResult, Instead
@@ -64,14 +64,14 @@ class _Commands(msgspec.Struct, rename="camel"):
     servers: dict[str, _Command] = {}
 
 
-def servers_in(path: Path) -> list[Server]:
+def servers_in(path: Path) -> list[ToolServer]:
     """The programs that a file names: one for a Python file, and the servers of a JSON file, which may have
     comments, commas behind last items, and variables of the environment; a server whose variable is not set
     has a fault. Raises :class:`InvalidOptions`."""
     try:
         data = path.read_bytes()
         if path.suffix == ".py":
-            return [Server(path.name, process.python("localspec.agent.functions", str(path)))]
+            return [ToolServer(path.name, process.python("localspec.agent.functions", str(path)))]
         text = EXTRA.sub(lambda found: found[1] or "", data.decode("utf-8-sig"))
         read = msgspec.json.decode(text, type=_Commands)
         if not (commands := {**read.servers, **read.mcp_servers}):
@@ -89,9 +89,9 @@ def servers_in(path: Path) -> list[Server]:
         try:
             added = {key: VARIABLE.sub(value, text) for key, text in each.env.items()}
             line = tuple(VARIABLE.sub(value, part) for part in (each.command, *each.args))
-            servers.append(Server(name, line if each.command else NO_COMMAND, added))
+            servers.append(ToolServer(name, line if each.command else NO_COMMAND, added))
         except KeyError as error:
-            servers.append(Server(name, UNSET.format(error.args[0])))
+            servers.append(ToolServer(name, UNSET.format(error.args[0])))
     return servers
 
 
@@ -99,8 +99,8 @@ class Toolbox:
     """The tools of programs, which run until they are closed, and the user's lasting consents."""
 
     def __init__(self) -> None:
-        self._servers: list[Server] = []
-        self._places: dict[str, tuple[Server, Tool]] = {}
+        self._servers: list[ToolServer] = []
+        self._places: dict[str, tuple[ToolServer, Tool]] = {}
         self.allowed: set[str] = set()
         """tools that are called without a question; a name is that of one tool until its program ends"""
 
@@ -116,7 +116,7 @@ class Toolbox:
             lines.setdefault(server.name, []).append(f"{name} (allowed)" if name in self.allowed else name)
         return "\n".join(f"{program}: {', '.join(names)}" for program, names in lines.items())
 
-    async def open(self, servers: list[Server]) -> list[str]:
+    async def open(self, servers: list[ToolServer]) -> list[str]:
         """Start programs besides those that run, or in the place of those started alike; returns sentences on
         missing tools. A taken name gets its program's before it, and a number if need be. Raises
         :class:`LocalspecError` without any tool."""
@@ -155,7 +155,7 @@ class Toolbox:
         await _end(servers)
 
 
-async def _end(servers: list[Server]) -> None:
+async def _end(servers: list[ToolServer]) -> None:
     await asyncio.gather(*(server.close() for server in servers))
 
 
@@ -191,7 +191,7 @@ class Writing:
 
 
 @dataclass(eq=False)
-class Made:
+class CallRun:
     """A call that is made, then its ``text``: the result, or the refusal or failure in words."""
 
     call: ToolCall
@@ -246,11 +246,11 @@ class Front(Protocol):
     async def answer_instead(self, how: Instead) -> Result | None:
         """Have another answer, of this kind, take the place of the last one."""
 
-    async def consent(self, made: Made) -> Consent: ...
+    async def consent(self, made: CallRun) -> Consent: ...
     async def work(self, call: Coroutine[Any, Any, str]) -> str:
         """Run a call. Raises :class:`ToolError` if the user cancels it, but goes on."""
 
-    def show(self, made: Made) -> None:
+    def show(self, made: CallRun) -> None:
         """Show a call, before the user is asked and after its end."""
 
     def fail(self, error: LocalspecError) -> None: ...
@@ -272,7 +272,7 @@ async def converse(box: Toolbox, front: Front) -> bool:
     known: dict[tuple[str, str], str] = {}
     last: dict[tuple[str, str], str] = {}
     for turn in range(MOST_TURNS):
-        made = [] if answer is None or front.writing.is_endless else [Made(call) for call in answer.calls]
+        made = [] if answer is None or front.writing.is_endless else [CallRun(call) for call in answer.calls]
         if all(one.key in last for one in made):
             break
         for one in made:
@@ -305,7 +305,7 @@ def _is_useful(answer: Result | None, front: Front) -> bool:
     return bool(answer.text.strip()) and not answer.calls and not _is_call(answer, front)
 
 
-async def _result(made: Made, box: Toolbox, front: Front) -> str:
+async def _result(made: CallRun, box: Toolbox, front: Front) -> str:
     """The result of a call, or its refusal or failure in words."""
     name = made.call.name
     consent = "yes" if name in box.allowed else await front.consent(made)

@@ -55,7 +55,7 @@ class _Message(msgspec.Struct):
     error: dict[str, Any] | None = None
 
 
-class _Listed(msgspec.Struct, rename="camel"):
+class _ListedTool(msgspec.Struct, rename="camel"):
     name: Any = None
     description: Any = None
     input_schema: Any = {}
@@ -71,22 +71,22 @@ class _Listed(msgspec.Struct, rename="camel"):
 
 
 class _Page(msgspec.Struct, rename="camel"):
-    tools: list[_Listed] = []
+    tools: list[_ListedTool] = []
     next_cursor: str | None = None
 
 
-class _Content(msgspec.Struct):
+class _ToolContent(msgspec.Struct):
     type: str = ""
     text: str = ""
-    resource: _Content | None = None
+    resource: _ToolContent | None = None
 
 
 class _Outcome(msgspec.Struct, rename="camel"):
-    content: list[_Content] | None = None
+    content: list[_ToolContent] | None = None
     is_error: bool = False
 
 
-class Server:
+class ToolServer:
     """One program, started by its first request in the current directory, with variables ``added`` to its
     environment; a text in the place of its command is the reason why there is none. Requests are sent one
     after another."""
@@ -104,7 +104,7 @@ class Server:
 
     async def tools(self) -> tuple[list[Tool], str]:
         """Its tools, and a sentence on those that are missing; empty if all are there."""
-        page, found = _Page(next_cursor=""), list[_Listed]()
+        page, found = _Page(next_cursor=""), list[_ListedTool]()
         try:
             async with asyncio.timeout(START_S):
                 await self._connect()
@@ -222,7 +222,7 @@ class Server:
             stdin.write(text.encode() + b"\n")
             await stdin.drain()
         except OSError:
-            raise await self._ended() from None
+            raise await self._make_end_error() from None
 
     async def _receive(self) -> _Message:
         """The message in the next line; an empty one for a line that is none, such as a log."""
@@ -234,7 +234,7 @@ class Server:
             await self._end()
             raise ToolError(f"{self.name} is ended: a message had over {size(LONGEST_MESSAGE)}") from None
         if not line:
-            raise await self._ended()
+            raise await self._make_end_error()
         try:
             return msgspec.json.decode(line, type=_Message)
         except (msgspec.DecodeError, RecursionError) as error:
@@ -242,7 +242,7 @@ class Server:
                 raise ToolError(f"{self.name} breaks the protocol: {error}") from None
         return _Message()
 
-    async def _ended(self) -> ToolError:
+    async def _make_end_error(self) -> ToolError:
         """The end of the program, with the last line of its stderr."""
         process = self._running
         await self._end()

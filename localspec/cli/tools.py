@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from localspec.agent import loop
-from localspec.agent.loop import CANCELLED, Consent, Made, Toolbox, Writing, servers_in
+from localspec.agent.loop import CANCELLED, CallRun, Consent, Toolbox, Writing, servers_in
 from localspec.agent.server import ToolError
 from localspec.cli.answer import show
 from localspec.cli.output import failure, note
@@ -111,7 +111,7 @@ class Terminal:
             self._printer.calls()
         return result
 
-    async def consent(self, made: Made) -> Consent:
+    async def consent(self, made: CallRun) -> Consent:
         """Ask until the answer is clear; the end of the input means no."""
         while not self._yes:
             termios.tcflush(sys.stdin, termios.TCIFLUSH)  # typed before the call was shown
@@ -135,7 +135,7 @@ class Terminal:
     def fail(self, error: LocalspecError) -> None:
         failure(error, as_json=False)
 
-    def show(self, made: Made) -> None:
+    def show(self, made: CallRun) -> None:
         note(f"localspec: {made.begun if made.text is None else made.ended}")
 
 

@@ -21,8 +21,8 @@ from textual.message import Message
 from textual.screen import Screen
 from textual.worker import WorkerFailed
 
-from localspec.agent.loop import Consent, Made
-from localspec.agent.server import Server
+from localspec.agent.loop import CallRun, Consent
+from localspec.agent.server import ToolServer
 from localspec.errors import LocalspecError
 from localspec.home import state_dir, write_private
 from localspec.protocol.options import Options
@@ -78,7 +78,7 @@ class ChatApp(App[None]):
         missing: Callable[[], Missing | None] = lambda: None,
         session: str | None = None,
         private: bool = False,
-        servers: Sequence[Server] = (),
+        servers: Sequence[ToolServer] = (),
     ) -> None:
         super().__init__()
         self.options = options
@@ -166,7 +166,7 @@ class ChatApp(App[None]):
         """The chat of a session that is shown or has a running answer here."""
         return next((chat for chat in self._chats if chat.session == session), None)
 
-    async def _consent(self, made: Made) -> Consent:
+    async def _consent(self, made: CallRun) -> Consent:
         """Ask the user for the consent to a call, one at a time."""
         async with self._asking:
             return await self.push_screen_wait(Permission(made.begun)) or "no"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from msgspec.structs import replace
 from textual.message import Message
 
-from localspec.agent.loop import CANCELLED, Consent, Made, Toolbox, Writing, converse
+from localspec.agent.loop import CANCELLED, CallRun, Consent, Toolbox, Writing, converse
 from localspec.agent.server import ToolError
 from localspec.errors import DaemonUnavailable, EngineBusy, Gone, LocalspecError, SessionNotFound
 from localspec.protocol import messages as wire
@@ -44,7 +44,7 @@ Begin = Callable[..., wire.ChatTurn]
 class Tools:
     """The tools of all chats of a program: ``ask`` returns the user's consent to a call."""
 
-    def __init__(self, ask: Callable[[Made], Awaitable[Consent]]) -> None:
+    def __init__(self, ask: Callable[[CallRun], Awaitable[Consent]]) -> None:
         self.box, self.ask = Toolbox(), ask
 
 
@@ -307,7 +307,7 @@ class Chat:
         """Report an error during a turn that goes on, or has ended."""
         self._report(Failed(error))
 
-    def show(self, made: Made) -> None:
+    def show(self, made: CallRun) -> None:
         """Show a call, and its result."""
         if made.text is None:
             self.said.append(Called(made))
@@ -316,7 +316,7 @@ class Chat:
         else:
             self._report(Grown())
 
-    async def consent(self, made: Made) -> Consent:
+    async def consent(self, made: CallRun) -> Consent:
         """Return the user's consent to a call, "no" if the answer is stopped."""
         name = one_line(made.call.name)
         self._report(Working(f"asking before {name}", None))

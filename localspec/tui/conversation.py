@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
-from localspec.agent.loop import Made, Writing
+from localspec.agent.loop import CallRun, Writing
 from localspec.errors import LocalspecError
 from localspec.protocol.messages import SessionContent, Status
 from localspec.protocol.requests import Delta, Result, ToolCall
@@ -41,7 +41,7 @@ class Question:
 class Called:
     """A call that an answer makes, and its result; stored with the results of all calls of the answer."""
 
-    made: Made
+    made: CallRun
     id: int | None = None
     role: ClassVar = "tool"
 
@@ -141,7 +141,7 @@ def said_in(content: SessionContent) -> list[Said]:
         if m.role == "user":
             said.append(Question(shown(m.content), m.id))
         elif m.role == "tool":
-            said.append(Called(Made(calls[m.tool_call_id], m.content), m.id))
+            said.append(Called(CallRun(calls[m.tool_call_id], m.content), m.id))
         else:
             elsewhere = m.status == "streaming"
             said.append(Answer(shown(m.content), m.status, m.id, elsewhere=elsewhere, calls=m.tool_calls))

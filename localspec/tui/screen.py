@@ -16,7 +16,7 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 
-from localspec.agent.server import Server
+from localspec.agent.server import ToolServer
 from localspec.config import load_config
 from localspec.errors import DiskFull, InvalidOptions, LocalspecError
 from localspec.home import here
@@ -231,7 +231,7 @@ class ChatScreen(Screen[None]):
         finally:
             left.set()
 
-    async def open_tools(self, servers: list[Server]) -> None:
+    async def open_tools(self, servers: list[ToolServer]) -> None:
         """Start programs, and let the model call their tools."""
         if servers:
             box = self.application.tools.box

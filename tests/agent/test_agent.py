@@ -16,7 +16,7 @@ import pytest
 from msgspec.structs import replace
 
 from localspec.agent import loop, server
-from localspec.agent.loop import Consent, Made, Toolbox, Writing, converse, servers_in
+from localspec.agent.loop import CallRun, Consent, Toolbox, Writing, converse, servers_in
 from localspec.agent.server import ToolError
 from localspec.cli.printer import Printer
 from localspec.cli.tools import Terminal
@@ -245,13 +245,13 @@ class Script:
         turn = ChatRegenerate(session=self._session, instead=how, tools=tools)
         return await self._client.chat(turn).result()
 
-    async def consent(self, made: Made) -> Consent:
+    async def consent(self, made: CallRun) -> Consent:
         return next(self._consents)
 
     async def work(self, call: Coroutine[Any, Any, str]) -> str:
         return await call
 
-    def show(self, made: Made) -> None:
+    def show(self, made: CallRun) -> None:
         self.note(made.begun if made.text is None else made.ended)
 
     def fail(self, error: LocalspecError) -> None:
@@ -355,7 +355,7 @@ def test_arguments_in_a_circle_or_in_numbers_have_no_end(
 def test_a_call_is_shown_in_full_with_what_is_not_seen() -> None:
     hidden = '{"command": "' + 5_000 * "#" + " rm -rf ~ \u202e\u200b\U000e0041\x9b" + 5_000 * "#" + '"}'
     escaped = hidden.replace("\u202e\u200b\U000e0041\x9b", r"\u202e\u200b\U000e0041\x9b")
-    assert Made(ToolCall("1", "run", hidden)).begun == f"run {escaped}"
+    assert CallRun(ToolCall("1", "run", hidden)).begun == f"run {escaped}"
 
 
 async def test_a_conversation_ends_and_asks_once_for_what_is_always_allowed(
@@ -392,8 +392,8 @@ async def test_programs_are_added_and_replaced(functions: Path, tmp_path: Path) 
 
 
 async def test_consent_is_to_one_tool_of_one_program() -> None:
-    def offering(name: str, *tools: str) -> list[server.Server]:
-        return [server.Server(name, (sys.executable, SERVER, name, *tools))]
+    def offering(name: str, *tools: str) -> list[server.ToolServer]:
+        return [server.ToolServer(name, (sys.executable, SERVER, name, *tools))]
 
     box = Toolbox()
     await box.open(offering("good", "evil_read", "read"))

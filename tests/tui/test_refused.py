@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from localspec.agent.loop import Consent, Made
+from localspec.agent.loop import CallRun, Consent
 from localspec.client import connect
 from localspec.errors import Gone, ModelError, ModelNotFound, SessionNotFound
 from localspec.protocol.options import Options
@@ -32,7 +32,7 @@ async def chatting(options: Options = GREEDY) -> AsyncIterator[tuple[Chat, list[
     reported: list[Any] = []
     link = Link(reported.append)
 
-    async def consent(made: Made) -> Consent:
+    async def consent(made: CallRun) -> Consent:
         return "no"
 
     yield Chat(link, lambda chat, fact: reported.append(fact), options, Tools(consent)), reported
