@@ -19,7 +19,7 @@ from msgspec import Meta
 from localspec.engine.learning import Learning
 from localspec.engine.round import LONGEST_K, EngineParts, make
 from localspec.memory.memory import Memory
-from localspec.memory.ngrams import Lesson
+from localspec.memory.ngrams import MemoryText
 from localspec.protocol.options import AUTO, KINDS, NONE
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.controller import BUCKETS, Calibration, Controller
@@ -277,7 +277,7 @@ def simulate(
                 plays.append(hindsight(log, request, members, k=k, cost=cost))
             else:
                 plays.append(play(log, proposer, request, k=k, cost=cost, time=time))
-            memory.learn(Lesson([*log.prompt, *log.output], None, "bench"))
+            memory.learn(MemoryText([*log.prompt, *log.output], None, "bench"))
             while memory.work():
                 pass
     return plays

@@ -19,7 +19,7 @@ from localspec.config import environment_options, load_config
 from localspec.errors import INSTALL_MLX, BackendUnavailable, ExitCode, InvalidOptions
 from localspec.home import plain
 from localspec.memory.memory import Memory
-from localspec.memory.ngrams import Lesson
+from localspec.memory.ngrams import MemoryText
 from localspec.memory.text_files import read_text, text_files
 from localspec.models.directory import read_directory
 from localspec.models.library import Sections, find
@@ -104,7 +104,7 @@ def _learn(
                 continue
             place = workspace or own(file.parent)
             ids = vocabulary.encode(text, special=False)
-            memory.learn(Lesson(ids, None if place is None else plain(str(place)), plain(f"file:{file}")))
+            memory.learn(MemoryText(ids, None if place is None else plain(str(place)), plain(f"file:{file}")))
             while memory.work():
                 pass
             learnt, tokens = learnt + 1, tokens + len(ids)

@@ -11,7 +11,7 @@ from typing import Any
 from localspec.backends.base import PRESUMED, WIDTHS, Backend, Rounding, measure_rounding, set_rounding
 from localspec.engine.prefixes import Saved
 from localspec.memory.memory import Memory
-from localspec.memory.ngrams import Lesson
+from localspec.memory.ngrams import MemoryText
 from localspec.models.model import Model
 from localspec.models.records import Learnt, Record, Tried, TriedRecord, name_of_model, name_of_pair, over
 from localspec.protocol.requests import Stats
@@ -147,7 +147,7 @@ class Learning:
         """Have the n-gram memory learn a request's text after the ``earlier`` turns, but not the thoughts."""
         for start, end in outside(tokens, *self._thought):
             if self.memory is not None and end > earlier:
-                self.memory.learn(Lesson(tokens[start:end], workspace, source, max(0, earlier - start)))
+                self.memory.learn(MemoryText(tokens[start:end], workspace, source, max(0, earlier - start)))
 
     def work(self) -> bool:
         """Learn a queued text for about a millisecond; return False if there is none."""

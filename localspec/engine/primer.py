@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 
 from localspec.backends.base import Vocabulary
-from localspec.memory.memory import Memory, Moment
-from localspec.memory.ngrams import Lesson
-from localspec.memory.sources import apart
+from localspec.memory.memory import Memory, QueueStamp
+from localspec.memory.ngrams import MemoryText
+from localspec.memory.sources import run_in_thread
 from localspec.memory.text_files import MAX_BYTES, may_learn
 from localspec.protocol.requests import FimPrompt
 
@@ -31,7 +31,7 @@ class Primer:
 
     def __init__(self, memory: Memory | None, vocabulary: Vocabulary) -> None:
         self._memory, self._vocabulary = memory, vocabulary
-        self._waiting: dict[tuple[str, str | None, int], tuple[tuple[str, ...], Moment]] = {}
+        self._waiting: dict[tuple[str, str | None, int], tuple[tuple[str, ...], QueueStamp]] = {}
         """files' parts, and the moments at which they were queued, by path, workspace and number of parts: a
         piece does not replace its whole file"""
         self._steps: Iterator[None] = iter(())
@@ -52,7 +52,7 @@ class Primer:
 
     def teach(self, path: str, workspace: str | None, *parts: str) -> None:
         """Queue a file's parts, which are not adjacent, to be learnt into the table of ``workspace``."""
-        moment = None if self._memory is None else self._memory.moment(workspace)
+        moment = None if self._memory is None else self._memory.stamp_text(workspace)
         if moment is None or sum(map(len, parts)) > MAX_BYTES:
             return
         self._waiting[path, workspace, len(parts)] = parts, moment
@@ -72,16 +72,18 @@ class Primer:
         return True
 
     def _read_parts(
-        self, path: str, workspace: str | None, parts: tuple[str, ...], moment: Moment
+        self, path: str, workspace: str | None, parts: tuple[str, ...], moment: QueueStamp
     ) -> Iterator[None]:
         # In a thread, because git answers from untrusted files, and may wait for a disk.
-        if not (yield from apart(lambda: _may_learn(path, workspace))):
+        if not (yield from run_in_thread(lambda: _may_learn(path, workspace))):
             return
-        lesson = partial(Lesson, workspace=workspace, source=f"file:{path}")
+        lesson = partial(MemoryText, workspace=workspace, source=f"file:{path}")
         for part in parts:
             yield from self._learn(part, moment, lesson)
 
-    def _learn(self, text: str, moment: Moment, lesson: Callable[[list[int]], Lesson]) -> Iterator[None]:
+    def _learn(
+        self, text: str, moment: QueueStamp, lesson: Callable[[list[int]], MemoryText]
+    ) -> Iterator[None]:
         lines, fresh = text.splitlines(keepends=True), list[int]()
         for i, line in enumerate(lines):
             if line.strip() and self._is_new(lines, i, moment):
@@ -95,7 +97,7 @@ class Primer:
                 self._memory.learn(lesson(tokens), moment)
             yield
 
-    def _is_new(self, lines: Sequence[str], i: int, moment: Moment) -> bool:
+    def _is_new(self, lines: Sequence[str], i: int, moment: QueueStamp) -> bool:
         """Return True if this table has not yet learnt line ``i`` after the one before it; count it as learnt
         from now on."""
         line = f"{moment.table}\0{moment.epoch}\0{lines[i - 1] if i else ''}\0{lines[i]}"

@@ -69,7 +69,7 @@ class MemoryRecall(Proposer):
                 break
             context.append(found.token)
             if found.order == self._longest:
-                hashes = (self._memory.rolled(hashes[0], context[-self._longest - 1], found.token),)
+                hashes = (self._memory.roll_hash(hashes[0], context[-self._longest - 1], found.token),)
             else:
                 hashes = self._memory.hashes_of(context)
         return hits, evidence

@@ -39,7 +39,7 @@ def hashes_of(context: Sequence[int], orders: Sequence[int] = ORDERS) -> tuple[i
     return tuple(reversed(found))
 
 
-def rolled(value: int, oldest: int, newest: int) -> int:
+def roll_hash(value: int, oldest: int, newest: int) -> int:
     """The longest order's hash, one token further: ``oldest`` left it, ``newest`` came."""
     return (value * INVERSE - oldest - 1 + (newest + 1) * HIGHEST) & WORD
 

@@ -34,7 +34,7 @@ def choose_epoch() -> int:
     return 1 + secrets.randbelow(WORD)
 
 
-class Header(NamedTuple):
+class TableHeader(NamedTuple):
     """The fields that never change in one file."""
 
     bits: int
@@ -53,7 +53,7 @@ class Header(NamedTuple):
         return (page.ljust(STATE_AT, b"\0") + NUMBER.pack(epoch)).ljust(HEADER_BYTES, b"\0")
 
 
-def read_header(page: bytes, file_bytes: int) -> Header:
+def read_header(page: bytes, file_bytes: int) -> TableHeader:
     """Check a file's first page against the file's size.
 
     Raises :class:`MemoryCorrupt` for the first defect, or its subclass :class:`NewerFormat`.
@@ -67,7 +67,7 @@ def read_header(page: bytes, file_bytes: int) -> Header:
         kind = NewerFormat if version > VERSION else MemoryCorrupt
         raise kind(f"the file's format is version {version}, not {VERSION}")
     workspace = plain(page[PATH_AT : PATH_AT + length].decode("utf-8", "surrogateescape"))
-    header = Header(bits, workspace)
+    header = TableHeader(bits, workspace)
     if not MIN_BITS <= bits <= MAX_BITS or header.file_bytes != file_bytes:
         raise MemoryCorrupt("the file's size is not that of its header")
     return header

@@ -17,9 +17,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from localspec.errors import LocalspecError
-from localspec.memory.hashing import ORDERS, hashes_of, rolled
-from localspec.memory.ngrams import Grams, Lesson, steps
-from localspec.memory.sources import apart, tag_of
+from localspec.memory.hashing import ORDERS, hashes_of, roll_hash
+from localspec.memory.ngrams import MemoryText, NgramBatch, steps
+from localspec.memory.sources import run_in_thread, tag_of
 from localspec.memory.table import NgramTable
 from localspec.memory.table_files import USER, TableFiles, name_of
 from localspec.protocol.messages import TableStats
@@ -53,7 +53,7 @@ def forget(
     ``workspace`` is the path of a workspace. Returns the number of tables (or, for a source, of entries) that
     were forgotten. Raises :class:`StorageError`, or :class:`InvalidOptions` for an invalid path.
     """
-    selected = _selected(directory, notice, workspace)
+    selected = _select_tables(directory, notice, workspace)
     if source is not None:
         return sum(files.forget_source(name, source) for files, name in selected)
     for files, name in selected:
@@ -63,10 +63,10 @@ def forget(
 
 def count(directory: Path, notice: Notice, *, workspace: str | None = None) -> int:
     """The number of tables that :func:`forget` would forget."""
-    return len(_selected(directory, notice, workspace))
+    return len(_select_tables(directory, notice, workspace))
 
 
-def _selected(directory: Path, notice: Notice, workspace: str | None) -> list[tuple[TableFiles, str]]:
+def _select_tables(directory: Path, notice: Notice, workspace: str | None) -> list[tuple[TableFiles, str]]:
     """The tables of a workspace in all vocabularies; None: all tables."""
     wanted = None if workspace is None else name_of(workspace)
     named = ((files, name) for files in vocabularies(directory, notice) for name in files.names())
@@ -117,7 +117,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class Moment(NamedTuple):
+class QueueStamp(NamedTuple):
     """The time of a text, for comparison with forgetting: its table, the table's epoch if there was a table,
     and seconds since 1970, for texts that were forgotten by this process."""
 
@@ -136,7 +136,7 @@ class Memory:
 
     orders: Sequence[int] = ORDERS
     hashes_of = staticmethod(hashes_of)
-    rolled = staticmethod(rolled)
+    roll_hash = staticmethod(roll_hash)
 
     def __init__(
         self,
@@ -154,7 +154,7 @@ class Memory:
         self._reported: set[str] = set()
         self._files = TableFiles(directory / vocab_fp, self._notice)
         self._tables: dict[str, NgramTable] = {}
-        self._lessons: deque[tuple[Lesson, Moment]] = deque()
+        self._lessons: deque[tuple[MemoryText, QueueStamp]] = deque()
         self._waiting = 0
         self._steps: Iterator[None] = iter(())
         self._forgotten: dict[str, float] = {}
@@ -167,30 +167,30 @@ class Memory:
         """
         places = (workspace, None) if workspace is not None else (None,)
         names = [self._try(partial(name_of, place)) for place in places]
-        tables = [None if name is None else self._try(partial(self._opened, name)) for name in names]
+        tables = [None if name is None else self._try(partial(self._open_table, name)) for name in names]
         return tuple(table for table in tables if table is not None)
 
-    def moment(self, workspace: str | None) -> Moment | None:
+    def stamp_text(self, workspace: str | None) -> QueueStamp | None:
         """The current moment, for a text that is learnt later; None for a workspace without a table name."""
         name = self._try(partial(name_of, workspace))
         if name is None:
             return None
-        table = self._try(partial(self._opened, name))
-        return Moment(name, None if table is None else table.epoch, time.time())
+        table = self._try(partial(self._open_table, name))
+        return QueueStamp(name, None if table is None else table.epoch, time.time())
 
-    def learn(self, lesson: Lesson, moment: Moment | None = None) -> None:
+    def learn(self, lesson: MemoryText, moment: QueueStamp | None = None) -> None:
         """Queue a text; :meth:`work` inserts it unless its source or table was forgotten after ``moment``, by
         default now.
 
         Beyond :data:`WAITING` tokens the texts that have waited longest are dropped.
         """
-        moment = moment or self.moment(lesson.workspace)
+        moment = moment or self.stamp_text(lesson.workspace)
         if moment is None:
             return
         self._lessons.append((lesson, moment))
         self._waiting += LESSON + len(lesson.tokens)
         while len(self._lessons) > 1 and self._waiting > WAITING:
-            self._lose("too many were waiting")
+            self._drop_text("too many were waiting")
 
     def forget(self, source: str) -> None:
         """Drop the waiting texts of a source. Its entries are left to
@@ -210,18 +210,18 @@ class Memory:
         handed out before cannot be used any more."""
         self.work(CLOSE_S)
         while self._lessons:
-            self._lose("the engine ended first")
+            self._drop_text("the engine ended first")
         for table in self._tables.values():
             self._try(table.flush)
             table.close()
         self._tables.clear()
 
-    def _next(self) -> tuple[Lesson, Moment]:
+    def _next(self) -> tuple[MemoryText, QueueStamp]:
         lesson, moment = self._lessons.popleft()
         self._waiting -= LESSON + len(lesson.tokens)
         return lesson, moment
 
-    def _lose(self, reason: str) -> None:
+    def _drop_text(self, reason: str) -> None:
         self._next()
         self._notice(f"some texts were not learnt: {reason}")
 
@@ -239,12 +239,12 @@ class Memory:
             log.exception("a text could not be learnt")
         return True
 
-    def _teach(self, lesson: Lesson, moment: Moment) -> Iterator[None]:
+    def _teach(self, lesson: MemoryText, moment: QueueStamp) -> Iterator[None]:
         """Insert a text, unless it was forgotten meanwhile: its table, or its source."""
         tag, epoch, table = tag_of(lesson.source), moment.epoch, None
         for grams in steps(lesson.tokens, self._piece, self._withhold, lesson.earlier):
             if grams and table is None:
-                table = yield from self._prepared(lesson, moment)
+                table = yield from self._prepare_table(lesson, moment)
                 if table is None:
                     return
                 epoch = table.epoch
@@ -254,39 +254,41 @@ class Memory:
                 self._insert(table, grams, tag)
                 if table.epoch != epoch:
                     # Something was forgotten between the two checks: these entries came after the erasure.
-                    yield from apart(partial(self._files.forget_source, moment.table, lesson.source))
+                    yield from run_in_thread(partial(self._files.forget_source, moment.table, lesson.source))
                     return
             yield
 
-    def _prepared(self, lesson: Lesson, moment: Moment) -> Generator[None, None, NgramTable | None]:
+    def _prepare_table(
+        self, lesson: MemoryText, moment: QueueStamp
+    ) -> Generator[None, None, NgramTable | None]:
         """The table that learns a text, with the name of its source noted; None if it was forgotten.
 
         Raises :data:`FAULTS` if the table cannot be opened.
         """
-        table = self._opened(moment.table)
+        table = self._open_table(moment.table)
         if moment.epoch is None and table is None:
             if self._is_forgotten(lesson, moment):
                 return None
             make = partial(self._files.open_or_create, moment.table, lesson.workspace)
-            table = self._tables[moment.table] = yield from apart(make)
+            table = self._tables[moment.table] = yield from run_in_thread(make)
         if table is None or moment.epoch not in (None, table.epoch):
             return None
-        yield from apart(partial(self._files.note, moment.table, lesson.source))
+        yield from run_in_thread(partial(self._files.note, moment.table, lesson.source))
         return table
 
     def _withhold(self, tokens: int) -> None:
         self.withheld += tokens
 
-    def _is_forgotten(self, lesson: Lesson, moment: Moment) -> bool:
+    def _is_forgotten(self, lesson: MemoryText, moment: QueueStamp) -> bool:
         """Return True if this process has forgotten the source since."""
         return self._forgotten.get(lesson.source, 0.0) >= moment.since
 
-    def _insert(self, table: NgramTable, grams: list[Grams], tag: int) -> None:
+    def _insert(self, table: NgramTable, grams: list[NgramBatch], tag: int) -> None:
         for order, hashes, tokens in grams:
             table.insert(hashes, tokens, order, tag)
         table.count(sum(len(each.tokens) for each in grams))
 
-    def _opened(self, name: str) -> NgramTable | None:
+    def _open_table(self, name: str) -> NgramTable | None:
         """The table of a name; None if there is none. Raises :data:`FAULTS`."""
         # An old one may still be in use: it is unmapped with its last reference.
         table = self._tables.pop(name, None)

@@ -17,7 +17,7 @@ STEP = 64
 PIECES = 1024
 
 
-class Lesson(NamedTuple):
+class MemoryText(NamedTuple):
     """A text to learn."""
 
     tokens: Sequence[int]
@@ -30,7 +30,7 @@ class Lesson(NamedTuple):
     """tokens of earlier texts before it, which are not learnt again; they show which others are secrets"""
 
 
-class Grams(NamedTuple):
+class NgramBatch(NamedTuple):
     """The n-grams of one order: ``tokens[i]`` followed the n tokens of ``hashes[i]``."""
 
     order: int
@@ -43,7 +43,7 @@ def steps(
     piece: Callable[[int], bytes],
     withhold: Callable[[int], None] = lambda count: None,
     earlier: int = 0,
-) -> Iterator[list[Grams]]:
+) -> Iterator[list[NgramBatch]]:
     """The n-grams of a text after its ``earlier`` tokens, without those that touch a secret; an empty list is
     a step of preparation.
 
@@ -59,18 +59,18 @@ def steps(
             yield _grams(words[first - known : min(end, first + STEP)], known)
 
 
-def _grams(words: Words, known: int) -> list[Grams]:
+def _grams(words: Words, known: int) -> list[NgramBatch]:
     """The n-grams with a continuation after the first ``known`` tokens."""
     found = []
     for n, hashes in hashes_in(words).items():
         first = max(known, n)
-        found.append(Grams(n, hashes[first - n : -1], words[first:]))
+        found.append(NgramBatch(n, hashes[first - n : -1], words[first:]))
     return found
 
 
 def _public(
     tokens: Sequence[int], piece: Callable[[int], bytes]
-) -> Generator[list[Grams], None, NDArray[np.bool_]]:
+) -> Generator[list[NgramBatch], None, NDArray[np.bool_]]:
     """A mask of the tokens: True for those that share no byte with a secret."""
     pieces: list[bytes] = []
     for start in range(0, len(tokens), PIECES):

@@ -114,7 +114,7 @@ def _spans(text: bytes) -> Iterator[list[Span]]:
         for match in URL.finditer(text)
         if match[1] or DIGITS.search(match[2])
     ]
-    yield [match.span(1) for match in BASIC.finditer(text) if b":" in _decoded(match[1])]
+    yield [match.span(1) for match in BASIC.finditer(text) if b":" in _decode_base64(match[1])]
     yield [match.span(1) for match in BEARER.finditer(text) if DIGITS.search(match[1])]
     yield [match.span(1) for match in CURL.finditer(text) if _is_password(match[1], quoted=False)]
     yield [*_passwords(text)]
@@ -132,7 +132,7 @@ def _passwords(text: bytes) -> Iterator[Span]:
                 yield match.span(group)
 
 
-def _decoded(value: bytes) -> bytes:
+def _decode_base64(value: bytes) -> bytes:
     """Decode base64, of the standard or the URL-safe alphabet; empty if ``value`` is malformed."""
     try:
         return base64.b64decode(

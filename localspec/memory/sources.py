@@ -38,7 +38,7 @@ ENVIRONMENT = {
 }
 
 
-def listed(folder: Path, limit_s: float = LIST_S) -> list[str]:
+def list_files(folder: Path, limit_s: float = LIST_S) -> list[str]:
     """The paths below ``folder`` of what git tracks or would add. Raises :class:`InvalidOptions`.
 
     They are of the repository's making: some may not exist, or lead elsewhere.
@@ -92,7 +92,7 @@ WAIT_S = 0.0005
 T = TypeVar("T")
 
 
-def apart(work: Callable[[], T]) -> Generator[None, None, T]:
+def run_in_thread(work: Callable[[], T]) -> Generator[None, None, T]:
     """Do ``work`` in a thread of its own and return its result; a step waits for less than a millisecond."""
     with ThreadPoolExecutor(1) as thread:
         done = thread.submit(work)

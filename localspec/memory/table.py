@@ -26,7 +26,7 @@ from localspec.memory.header import (
     INSERTED_AT,
     NUMBER,
     STATE_AT,
-    Header,
+    TableHeader,
     choose_epoch,
     read_header,
 )
@@ -67,7 +67,7 @@ class Recall(NamedTuple):
 class NgramTable:
     """A hash table in buckets of four entries; the upper bits of a hash select the bucket."""
 
-    def __init__(self, path: Path, mapped: mmap.mmap, header: Header) -> None:
+    def __init__(self, path: Path, mapped: mmap.mmap, header: TableHeader) -> None:
         self.path, self.header = path, header
         self._map = mapped
         self._shift = 64 - header.bits + BUCKET.bit_length() - 1
@@ -149,7 +149,7 @@ class NgramTable:
             offset = HEADER_BYTES + (bucket << 6)
             words = _bucket(mapped, offset)
             if check in words and (at := words.index(check)) % 2 == 0 and words[at + 1] & LOW == low:
-                known = _aged(words[at + 1], clock) + (words[at + 1] >> TAG_AT & TAG != tag)
+                known = _age_score(words[at + 1], clock) + (words[at + 1] >> TAG_AT & TAG != tag)
                 known = min(max(known, 1), MAX_SCORE)
                 _tag_score_stamp(mapped, offset + 8 * at + TAIL_AT, tag, known, clock & BYTE)
             else:
@@ -202,7 +202,7 @@ class NgramTable:
         return np.frombuffer(self._map, "<u8", offset=HEADER_BYTES)
 
 
-def _aged(word: int, clock: int) -> int:
+def _age_score(word: int, clock: int) -> int:
     """An entry's score, halved for every step of the clock since its last use."""
     score: int = (word >> SCORE_AT & BYTE) >> (clock - (word >> STAMP_AT) & BYTE)
     return score
@@ -215,7 +215,7 @@ def _weakest(words: Sequence[int], clock: int) -> int:
         word = words[2 * lane + 1]
         if not word:
             return lane
-        strength = _aged(word, clock), -(clock - (word >> STAMP_AT) & BYTE)
+        strength = _age_score(word, clock), -(clock - (word >> STAMP_AT) & BYTE)
         if strength < lowest:
             weakest, lowest = lane, strength
     return weakest

@@ -17,7 +17,7 @@ from filelock import FileLock, Timeout
 
 from localspec.errors import FULL, DiskFull, InvalidOptions, MemoryCorrupt, NewerFormat, StorageError
 from localspec.home import plain, private_dir
-from localspec.memory.header import Header, choose_epoch
+from localspec.memory.header import TableHeader, choose_epoch
 from localspec.memory.sources import Sources, tag_of
 from localspec.memory.table import NgramTable
 from localspec.wording import size
@@ -166,7 +166,7 @@ class TableFiles:
 
     def _create(self, name: str, workspace: str | None) -> NgramTable:
         """Write a complete, empty file under its name, or none. Raises :class:`DiskFull`."""
-        header = Header(self._bits, "" if workspace is None else _real(workspace))
+        header = TableHeader(self._bits, "" if workspace is None else _real(workspace))
         path = self._path(name)
         scratch = path.with_suffix(".tmp")
         try:

@@ -41,7 +41,7 @@ def text_files(path: Path) -> list[Path]:
             f"{path} is in no git repository, which would say what to leave out",
             "Name the files to learn instead, or run `git init` there.",
         )
-    return sorted(_real_files(real, sources.listed(real)))
+    return sorted(_real_files(real, sources.list_files(real)))
 
 
 def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Iterator[Path]:
@@ -50,7 +50,7 @@ def near_files(path: Path, is_late: Callable[[], bool] = lambda: False) -> Itera
     directory may have a million."""
     real = path.resolve()
     try:
-        found = sources.listed(real, NEAR_S)
+        found = sources.list_files(real, NEAR_S)
     except InvalidOptions:
         return _walk(real, is_late)
     found.sort(key=lambda name: (name.count("/"), name))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from localspec.memory.memory import Memory
-from localspec.memory.ngrams import Lesson
+from localspec.memory.ngrams import MemoryText
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import REAL_DAEMON, DaemonProcess, Raw, code, raw
 from tests.daemon.test_history import open_session
@@ -69,7 +69,7 @@ async def test_a_deleted_chat_and_a_private_one_leave_no_cache_and_nothing_in_th
 def taught(home: Path, source: str) -> None:
     """As if a worker had learnt of it."""
     memory = Memory(home / "data" / "memory", "0123456789abcdef", lambda _: b"x")
-    memory.learn(Lesson(list(range(200)), None, source))
+    memory.learn(MemoryText(list(range(200)), None, source))
     memory.close()
 
 

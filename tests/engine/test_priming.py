@@ -11,8 +11,8 @@ from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.primer import PIECE, WAITING, Primer
 from localspec.home import workspace_of_file
-from localspec.memory.memory import Memory, Moment, forget
-from localspec.memory.ngrams import Lesson
+from localspec.memory.memory import Memory, QueueStamp, forget
+from localspec.memory.ngrams import MemoryText
 from localspec.protocol.options import Options
 from localspec.protocol.requests import File, FimPrompt, Request
 from tests.memory.hostile_repository import repository
@@ -25,9 +25,9 @@ class Listening(Memory):
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, "toy", ToyVocabulary().piece)
-        self.lessons: list[Lesson] = []
+        self.lessons: list[MemoryText] = []
 
-    def learn(self, lesson: Lesson, moment: Moment | None = None) -> None:
+    def learn(self, lesson: MemoryText, moment: QueueStamp | None = None) -> None:
         self.lessons.append(lesson)
         super().learn(lesson, moment)
 

@@ -10,7 +10,7 @@ import pytest
 
 from localspec.engine.recall import LEVELS, REACH, MemoryRecall
 from localspec.memory.memory import Memory
-from localspec.memory.ngrams import Lesson
+from localspec.memory.ngrams import MemoryText
 from localspec.memory.table import Recall
 from localspec.speculation.proposer import NOTHING, Ask, Draft, Proposer
 from tests.conformance.proposer import ProposerConformance, ask
@@ -59,7 +59,7 @@ class Spelt:
         self.longest = max(self.longest, len(context))
         return [number(context[-n:]) for n in self.orders if n <= len(context)]
 
-    def rolled(self, value: int, oldest: int, newest: int) -> int:
+    def roll_hash(self, value: int, oldest: int, newest: int) -> int:
         self.rolls += 1
         two = value % 10**6
         assert value // 10**6 % 1000 == oldest
@@ -202,7 +202,7 @@ def memory(tmp_path: Path) -> Iterator[Memory]:
 
 
 def teach(memory: Memory, tokens: Sequence[int], workspace: str | None = None, source: str = "run") -> None:
-    memory.learn(Lesson(tokens, workspace, source))
+    memory.learn(MemoryText(tokens, workspace, source))
     while memory.work():
         pass
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from localspec.memory.hashing import Words, hashes_in, hashes_of
 from localspec.memory.memory import Memory
-from localspec.memory.ngrams import Lesson
+from localspec.memory.ngrams import MemoryText
 from localspec.memory.table import NgramTable
 from localspec.memory.table_files import TableFiles, name_of
 
@@ -44,7 +44,7 @@ def teach(table: NgramTable, text: Sequence[int], tag: int = 1) -> None:
 
 
 def remember(memory: Memory, text: Sequence[int], workspace: str | None = None, source: str = "run") -> None:
-    memory.learn(Lesson(text, workspace, source))
+    memory.learn(MemoryText(text, workspace, source))
     while memory.work():
         pass
 

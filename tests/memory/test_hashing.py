@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from localspec.memory.hashing import ORDERS, hashes_in, hashes_of, rolled
+from localspec.memory.hashing import ORDERS, hashes_in, hashes_of, roll_hash
 from tests.memory.tables import words
 
 TOKENS = st.lists(st.integers(0, 2**24 - 1), max_size=40)
@@ -36,7 +36,7 @@ def test_a_hash_is_rolled_to_the_next_token() -> None:
     text = [7 * i % 23 for i in range(40)]
     for end in range(16, 40):
         before, after = hashes_of(text[:end])[0], hashes_of(text[: end + 1])[0]
-        assert rolled(before, text[end - 16], text[end]) == after
+        assert roll_hash(before, text[end - 16], text[end]) == after
 
 
 def test_keys_of_similar_texts_spread_evenly() -> None:

@@ -18,11 +18,11 @@ from localspec.memory.header import (
     PATH_ROOM,
     STATE_AT,
     VERSION,
-    Header,
+    TableHeader,
     read_header,
 )
 
-HEADER = Header(6, "/home/me/Straße \\xff")
+HEADER = TableHeader(6, "/home/me/Straße \\xff")
 EPOCH = 2**64 - 1
 
 

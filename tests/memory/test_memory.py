@@ -10,7 +10,7 @@ import pytest
 
 from localspec.memory.hashing import hashes_of
 from localspec.memory.memory import Memory, forget, stats
-from localspec.memory.ngrams import Grams, Lesson
+from localspec.memory.ngrams import MemoryText, NgramBatch
 from localspec.memory.table import NgramTable
 from tests.memory.tables import FP, memory_in, python, recalled, refuse, remember
 
@@ -22,7 +22,7 @@ AFTER = [4000 + token for token in TEXT]
 def test_what_is_learned_is_recalled_by_the_next_process(tmp_path: Path) -> None:
     memory = memory_in(tmp_path)
     assert memory.tables(None) == () and list(tmp_path.iterdir()) == []
-    memory.learn(Lesson(TEXT, None, "run"))
+    memory.learn(MemoryText(TEXT, None, "run"))
     memory.close()
     assert recalled(memory_in(tmp_path), TEXT)
 
@@ -40,7 +40,7 @@ def test_a_workspaces_text_goes_to_its_own_table_only(tmp_path: Path) -> None:
 def test_learning_is_queued_and_done_in_short_steps(tmp_path: Path) -> None:
     memory = memory_in(tmp_path)
     text = [(i * i * 31 + i) % 50_000 for i in range(2000)]
-    memory.learn(Lesson(text, None, "run"))
+    memory.learn(MemoryText(text, None, "run"))
     assert memory.tables(None) == ()
     calls = 0
     while memory.work():
@@ -93,7 +93,7 @@ def test_a_live_process_sees_learning_and_forgetting_at_once(tmp_path: Path) -> 
 def test_a_lesson_that_waits_while_all_is_forgotten_is_dropped(tmp_path: Path, is_begun: bool) -> None:
     memory = memory_in(tmp_path)
     remember(memory, OTHER)
-    memory.learn(Lesson(TEXT * 100, None, "run"))
+    memory.learn(MemoryText(TEXT * 100, None, "run"))
     if is_begun:
         for _ in range(20):
             memory.work()
@@ -178,12 +178,12 @@ def test_several_processes_write_at_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", [0, 20, 200])
 def test_what_waits_is_forgotten_before_there_is_a_file(tmp_path: Path, steps: int) -> None:
     memory = memory_in(tmp_path)
-    memory.learn(Lesson(TEXT * 100, None, "chat:1"))
+    memory.learn(MemoryText(TEXT * 100, None, "chat:1"))
     for _ in range(steps):
         memory._step()
     memory.forget("chat:1")
     forget(tmp_path, refuse, source="chat:1")
-    memory.learn(Lesson(OTHER, None, "chat:2"))
+    memory.learn(MemoryText(OTHER, None, "chat:2"))
     while memory.work():
         pass
     (found,) = stats(tmp_path, refuse)
@@ -199,7 +199,7 @@ def test_what_is_forgotten_while_a_step_is_inserted_does_not_stay(
     memory, insert = memory_in(tmp_path), Memory._insert
     remember(memory, OTHER, source="chat:2")
 
-    def late(self: Memory, table: NgramTable, grams: list[Grams], tag: int) -> None:
+    def late(self: Memory, table: NgramTable, grams: list[NgramBatch], tag: int) -> None:
         forget(tmp_path, refuse, source="chat:1")
         insert(self, table, grams, tag)
 

@@ -203,7 +203,7 @@ def test_no_rules_stop_their_reader(kind: str, tmp_path: Path, monkeypatch: pyte
         assert not {"pipe.py", "round"} & {path.name for path in text_files(tmp_path / "clone")}
         return
     with pytest.raises(InvalidOptions, match=r"git did not answer within 0.2 s"):
-        asked.listed(tmp_path / "clone", 0.2)
+        asked.list_files(tmp_path / "clone", 0.2)
 
 
 def test_why_git_lists_nothing(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_what_is_listed_stays_in_the_repository(tmp_path: Path, monkeypatch: pyt
     (root / "link").symlink_to(tmp_path)
     (root / "own.py").write_text("x\n")
     names = ["../outside.py", "link/outside.py", f"{tmp_path}/outside.py", ".git/config", "gone", "own.py"]
-    monkeypatch.setattr(asked, "listed", lambda *_: names)
+    monkeypatch.setattr(asked, "list_files", lambda *_: names)
     assert text_files(root) == [root / "own.py"] == [*near_files(root)]
 
 

@@ -15,7 +15,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.learning import Learning
 from localspec.engine.sequence import Sequence
 from localspec.memory.memory import Memory
-from localspec.memory.ngrams import Lesson
+from localspec.memory.ngrams import MemoryText
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig, Request, TextPrompt
 from localspec.speculation.costs import CostCurve
@@ -258,7 +258,7 @@ def _teach(engine: Engine, case: Case, truths: Seq[Truth]) -> None:
             tokens = [t if rng.random() < 0.7 else rng.choice(tokens) for t in tokens]
         elif what == "random":
             tokens = [rng.randrange(engine.target.vocabulary.size) for _ in tokens]
-        memory.learn(Lesson([*truth.prompt, *tokens], None, f"chat:{i}"))
+        memory.learn(MemoryText([*truth.prompt, *tokens], None, f"chat:{i}"))
     while memory.work():
         pass
 
