@@ -64,7 +64,7 @@ def show(*, model: ModelName = None, describe: bool = False, as_json: AsJson = F
     config = load_config()
     sections = Sections(config)
     given = Options(model=None if model is None else absolute(model)).over(environment_options())
-    options = sections.merged(given)
+    options = sections.merge_options(given)
     of = options.model or BUNDLED
     options = replace(options, model=given.model or config.options.model, draft=options.draft or "auto")
     config = replace(config, options=options, engine=sections.engine(of))

@@ -32,7 +32,7 @@ def doctor(*, as_json: AsJson = False, clients: bool = False) -> int:
         raise InvalidOptions("--clients and --json cannot be combined", "Drop --clients or --json.")
     if clients:
         config = load_config()
-        model = Sections(config).merged(Options()).model
+        model = Sections(config).merge_options(Options()).model
         output.write(printable(f"The model `localspec` is the default one of all commands, now {model}.\n"))
         output.write(daemon.clients(config.http, daemon.ask().status))
         return ExitCode.OK

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from localspec.cli import answer, output
 from localspec.errors import INSTALL_MLX, DaemonUnavailable
 from localspec.models.catalogue import BUNDLED
-from localspec.models.index import marked
+from localspec.models.index import mark_loaded
 from localspec.models.model import NEEDS_MLX, Model, count, name_of, needs_mlx
 from localspec.models.stores import TITLES
 from localspec.protocol.messages import ModelDescription, ModelList
@@ -62,4 +62,4 @@ def describe_all(models: Sequence[Model]) -> tuple[ModelDescription, ...]:
         loaded = answer.remote(lambda client: client.status(), start=False).models
     except DaemonUnavailable:
         loaded = ()
-    return marked(models, {(each.path, each.backend): each.placement for each in loaded})
+    return mark_loaded(models, {(each.path, each.backend): each.placement for each in loaded})

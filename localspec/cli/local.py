@@ -23,7 +23,7 @@ from localspec.protocol.requests import Degraded, Delta, EngineConfig, FimPrompt
 def choose_pair(options: Options, config: Config) -> tuple[Options, EngineConfig, Pair]:
     """The options over the configured ones, and the pair that they choose with the settings to load it."""
     sections = Sections(config)
-    merged = sections.merged(options)
+    merged = sections.merge_options(options)
     model, draft, backend = merged.model or BUNDLED, merged.draft or "auto", merged.backend or "auto"
     engine = sections.engine(model)
     return merged, engine, choose_here(model, draft, config.model_dirs, backend=backend, config=engine)

@@ -42,7 +42,7 @@ def list_(*, as_json: AsJson = False) -> int:
     if as_json:
         output.json(found)
     else:
-        listing.show_all(found, Sections(load_config()).merged(Options()).model or "")
+        listing.show_all(found, Sections(load_config()).merge_options(Options()).model or "")
     return ExitCode.OK
 
 

@@ -12,7 +12,7 @@ from localspec.errors import ExitCode
 from localspec.models.index import read_disk
 from localspec.models.library import Sections
 from localspec.models.model import Model
-from localspec.models.pair import Candidate, chosen, judged
+from localspec.models.pair import Candidate, choose_draft, judge_candidates
 from localspec.wording import counted, one_line, size
 
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "accepted", "time saved", "why")
@@ -31,7 +31,7 @@ def pair(model: ModelName = None, *, as_json: AsJson = False) -> int:
         A name of `localspec models list`, or a path; otherwise the configured one.
     """
     target, found = _judged(model)
-    draft, reason = chosen(target, found)
+    draft, reason = choose_draft(target, found)
     found.sort(key=lambda each: (not each.helps, each.verdict == "refused"))
     place = "" if draft is None else draft.place
     facts = [_facts(each) | {"chosen": each.model.place == place} for each in found]
@@ -55,11 +55,11 @@ def _judged(model: str | None) -> tuple[Model, list[Candidate]]:
     sections = Sections(config)
     with output.progressing("reading the models on this disk") as progress:
         number = len(read_disk(config.model_dirs).models)
-        options = sections.merged(ModelFlags(model=model).options())
+        options = sections.merge_options(ModelFlags(model=model).options())
         name, backend = options.model or "bundled", options.backend or "auto"
         target = choose_here(name, "none", config.model_dirs, backend=backend).target
         found: list[Candidate] = []
-        for candidate in judged(target, config.model_dirs, room_for(sections.engine(name))):
+        for candidate in judge_candidates(target, config.model_dirs, room_for(sections.engine(name))):
             found.append(candidate)
             progress("comparing vocabularies", len(found) / max(number, len(found)))
     return target, found

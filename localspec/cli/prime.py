@@ -140,7 +140,7 @@ def _vocabulary(model: Model, size: int) -> Iterator[Vocabulary]:
 def _model(name: str | None) -> Model:
     """The model of a name, or the default one. Raises :class:`ModelError` for one that does not exist."""
     config = load_config()
-    options = Sections(config).merged(environment_options())
+    options = Sections(config).merge_options(environment_options())
     # Chooses between two models of one name; a path is used whatever its backend.
     wanted = next((format for format, backend in BACKENDS.items() if backend == options.backend), None)
     return find(name or options.model or "bundled", config.model_dirs, format=wanted)

@@ -18,7 +18,7 @@ from localspec.errors import INSTALL_MLX, ExitCode, ModelError, ModelInvalid, Mo
 from localspec.models.division import equal_layers, servers_of
 from localspec.models.fit import plan_context
 from localspec.models.index import recent_disk
-from localspec.models.library import Sections, absolute, find, meant
+from localspec.models.library import Sections, absolute, find, match_models
 from localspec.models.machine import free_memory, has_device_code
 from localspec.models.model import NEEDS_MLX, count, model_at, name_of, needs_mlx
 from localspec.models.needs import context_size
@@ -45,7 +45,7 @@ def show(model: Annotated[str, Parameter(completer=completers.listed)], /, *, as
     if as_json:
         output.json({"model": found, "memory": needs, "others": others})
     else:
-        show_one(found, needs, others, Sections(config).merged(Options()).model or "")
+        show_one(found, needs, others, Sections(config).merge_options(Options()).model or "")
     return ExitCode.OK
 
 
@@ -53,7 +53,7 @@ def _one(name: str, model_dirs: tuple[str, ...]) -> tuple[ModelDescription, list
     """The model of a name, broken or not, and others that the name may mean; raises :class:`ModelError`."""
     with output.progressing("reading the models on this disk"):
         known = recent_disk(model_dirs).found
-    found = [each.description for each in meant(name, known)]
+    found = [each.description for each in match_models(name, known)]
     try:
         model = find(name, model_dirs)
     except ModelInvalid:

@@ -33,11 +33,11 @@ def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iter
     """
     path, config = config_path(), load_config()
     sections = Sections(config)
-    options = sections.merged(environment_options())
+    options = sections.merge_options(environment_options())
     there = f"{path} is valid." if path.exists() else f"There is no {path}: the defaults apply."
     yield Finding("config", "ok", there)
     sentences = [f"A key is left out: {each}" for each in parse_known(read_toml(path), where=str(path))[1]]
-    for name, error in sections.unresolved():
+    for name, error in sections.find_unresolved():
         sentences.append(f'The section [models."{name}"] matches no model: {error.message}')
     for sentence in sentences:
         yield Finding("config", "warning", ended(sentence), EDIT)
@@ -47,7 +47,7 @@ def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iter
 def nodes(config: Config) -> Iterator[Finding]:
     """Greet the machines that share the default model with this one, and measure their links."""
     sections = Sections(config)
-    name = sections.merged(environment_options()).model or BUNDLED
+    name = sections.merge_options(environment_options()).model or BUNDLED
     for node in sections.engine(name).nodes:
         try:
             with closing(greet(node)) as peer:

@@ -13,7 +13,15 @@ from localspec.engine.prefixes import Saved
 from localspec.memory.memory import Memory
 from localspec.memory.ngrams import MemoryText
 from localspec.models.model import Model
-from localspec.models.records import Learnt, Record, Tried, TriedRecord, name_of_model, name_of_pair, over
+from localspec.models.records import (
+    LearntState,
+    PairRecord,
+    PairResults,
+    Record,
+    name_of_model,
+    name_of_pair,
+    over,
+)
 from localspec.protocol.requests import Stats
 from localspec.speculation.controller import BUCKETS, Calibration, Survival, best_length
 from localspec.speculation.costs import CostCurve
@@ -45,7 +53,7 @@ class KnownRounding:
         self.measured = Rounding(width, batches)
 
 
-class KnownPair(TriedRecord):
+class KnownPair(PairRecord):
     """The results of the draft model with this target, by which later pairings are chosen."""
 
     def __init__(self, costs: CostCurve, draft_costs: CostCurve, survival: Survival) -> None:
@@ -55,7 +63,7 @@ class KnownPair(TriedRecord):
     def count(self, drafted: int, accepted: int) -> None:
         """Add the drafted and accepted tokens of a request that has ended."""
         before = self.tried
-        self.tried = Tried(before.drafted + drafted, before.accepted + accepted, before.gain)
+        self.tried = PairResults(before.drafted + drafted, before.accepted + accepted, before.gain)
 
     def state(self) -> dict[str, Any]:
         """The results, with the speed that the controller expects of drafts of the best length, relative to
@@ -113,7 +121,7 @@ class Learning:
             *self._open_record(f"calibration of {kind}", self.calibration),
         ]
 
-    def _open_record(self, what: str, learnt: Learnt) -> list[Record]:
+    def _open_record(self, what: str, learnt: LearntState) -> list[Record]:
         """The record of what is learnt, which is read; none without a directory."""
         records = [] if self._directory is None else [Record(self._directory, what, learnt)]
         for record in records:

@@ -19,7 +19,15 @@ from typing import Annotated, Any, NamedTuple
 import msgspec
 
 from localspec.errors import ModelError, ModelInvalid, ModelNotFound
-from localspec.models.gguf import MAX_ARRAY, REMEDY, decode_json, opened, read_bounded, shown, unreadable
+from localspec.models.gguf import (
+    MAX_ARRAY,
+    REMEDY,
+    decode_json,
+    open_plain,
+    quote_beginning,
+    read_bounded,
+    unreadable,
+)
 
 CONFIG = "config.json"
 INDEX = "model.safetensors.index.json"
@@ -80,13 +88,13 @@ class Weight(NamedTuple):
     elements: int
 
 
-class _Entry(msgspec.Struct):
+class _TensorEntry(msgspec.Struct):
     dtype: str
     shape: list[Number]
     data_offsets: tuple[Number, Number]
 
 
-class _Index(msgspec.Struct):
+class _WeightIndex(msgspec.Struct):
     weight_map: dict[str, str]
 
 
@@ -174,9 +182,9 @@ def _weight_files(path: Path) -> tuple[Path, ...]:
     if not names:
         raise _bad(path, "it has no *.safetensors file")
     if os.path.lexists(index := path / INDEX):
-        indexed = decode_json(read_bounded(index, MAX_INDEX), _Index, index).weight_map.values()
+        indexed = decode_json(read_bounded(index, MAX_INDEX), _WeightIndex, index).weight_map.values()
         if missing := min(set(indexed) - names, default=""):
-            raise _bad(path, f"{shown(missing)}, which {INDEX} names, is missing")
+            raise _bad(path, f"{quote_beginning(missing)}, which {INDEX} names, is missing")
     loaded = {name for name in names if name.startswith("model")}
     return tuple(path / name for name in sorted(loaded or names))
 
@@ -187,12 +195,12 @@ def read_weights(path: Path) -> tuple[dict[str, Weight], int]:
     Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
     cannot be read, is not a safetensors file, is truncated, or whose lengths and offsets do not fit its size.
     """
-    with opened(path) as (file, size):
+    with open_plain(path) as (file, size):
         length = int.from_bytes(file.read(8), "little")
         if size < 8 or length > size - 8:
-            raise _damaged(path, "its header is longer than the file")
+            raise _refuse_weights(path, "its header is longer than the file")
         if length > MAX_WEIGHTS_HEADER:
-            raise _damaged(path, f"its header is longer than {MAX_WEIGHTS_HEADER} bytes")
+            raise _refuse_weights(path, f"its header is longer than {MAX_WEIGHTS_HEADER} bytes")
         data = file.read(length)
     entries = decode_json(data, dict[str, msgspec.Raw], path)
     entries.pop("__metadata__", None)
@@ -201,15 +209,15 @@ def read_weights(path: Path) -> tuple[dict[str, Weight], int]:
 
 def _weight(path: Path, name: str, raw: msgspec.Raw, room: int) -> Weight:
     """One entry of the header, which lies in the ``room`` bytes after it."""
-    entry = decode_json(bytes(raw), _Entry, path)
-    name, (begin, end) = shown(name), entry.data_offsets
+    entry = decode_json(bytes(raw), _TensorEntry, path)
+    name, (begin, end) = quote_beginning(name), entry.data_offsets
     if entry.dtype not in BITS:
-        raise _damaged(path, f"tensor {name} has the unknown type {entry.dtype[:16]!r}")
+        raise _refuse_weights(path, f"tensor {name} has the unknown type {entry.dtype[:16]!r}")
     elements = math.prod(entry.shape)
     if elements * BITS[entry.dtype] != (end - begin) * 8:
-        raise _damaged(path, f"tensor {name} of shape {entry.shape[:8]} has {end - begin} bytes")
+        raise _refuse_weights(path, f"tensor {name} of shape {entry.shape[:8]} has {end - begin} bytes")
     if end > room:
-        raise _damaged(path, f"it is truncated: tensor {name} ends {end - room} bytes past its end")
+        raise _refuse_weights(path, f"it is truncated: tensor {name} ends {end - room} bytes past its end")
     return Weight(entry.dtype, elements)
 
 
@@ -223,7 +231,7 @@ def _bad(path: Path, what: str) -> ModelInvalid:
     return ModelInvalid(f"{path} is not a usable model directory: {what}", REMEDY)
 
 
-def _damaged(path: Path, what: str) -> ModelInvalid:
+def _refuse_weights(path: Path, what: str) -> ModelInvalid:
     return ModelInvalid(f"{path} is not a usable safetensors file: {what}", REMEDY)
 
 

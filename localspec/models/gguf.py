@@ -32,13 +32,13 @@ LONGEST_SHOWN = 100
 """characters or bytes of a text from a file that are shown"""
 
 
-def shown(text: str | bytes) -> str:
+def quote_beginning(text: str | bytes) -> str:
     """The beginning of a text from a file, in quotes, for a message."""
     return repr(text) if len(text) <= LONGEST_SHOWN else f"{text[:LONGEST_SHOWN]!r}…"
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[tuple[BinaryIO, int]]:
+def open_plain(path: Path) -> Iterator[tuple[BinaryIO, int]]:
     """A plain file and its size in bytes; links are followed.
 
     Raises :class:`ModelNotFound` for a file that is not there, :class:`ModelInvalid` for one that
@@ -63,8 +63,8 @@ def unreadable(path: Path, error: OSError | ValueError) -> ModelInvalid:
 
 
 def read_bounded(path: Path, limit: int) -> bytes:
-    """All of a file of at most ``limit`` bytes; raises as :func:`opened` does."""
-    with opened(path) as (file, size):
+    """All of a file of at most ``limit`` bytes; raises as :func:`open_plain` does."""
+    with open_plain(path) as (file, size):
         if size > limit:
             raise ModelInvalid(f"{path} is longer than {limit} bytes", REMEDY)
         return file.read(size)
@@ -297,10 +297,10 @@ def read_header(path: Path, *, texts: bool = True) -> GgufHeader:
     """
     split = split_of(path)
     header = _read_file(path, texts=texts)
-    return header if split is None else _joined(header, split)
+    return header if split is None else _join_parts(header, split)
 
 
-def _joined(first: GgufHeader, split: Split) -> GgufHeader:
+def _join_parts(first: GgufHeader, split: Split) -> GgufHeader:
     """One header for all parts, as llama.cpp loads them: by the name of the first."""
     if split.number != 1:
         raise ModelInvalid(
@@ -323,7 +323,7 @@ def _joined(first: GgufHeader, split: Split) -> GgufHeader:
 
 def _read_file(path: Path, *, texts: bool = True) -> GgufHeader:
     """One file's header; raises as :func:`read_header` does."""
-    with opened(path) as (file, size):
+    with open_plain(path) as (file, size):
         return _Reader(file, path, size, KEPT_ARRAYS if texts else ()).header()
 
 
@@ -366,7 +366,7 @@ class _Reader:
         start = self.at
         key, kind = self.string(MAX_KEY), self.scalar("I")
         if key in metadata:
-            raise self.bad(f"it has two values for the key {shown(key)}")
+            raise self.bad(f"it has two values for the key {quote_beginning(key)}")
         if key == ALIGNMENT and kind != _UINT32:
             raise self.bad(f"its alignment has the value type {kind}, not {_UINT32} (uint32)")
         metadata[key] = self.value(kind, keep=key in self.kept)
@@ -451,11 +451,11 @@ class _Reader:
         dimensions = self.scalar("I")
         if not 0 < dimensions <= MAX_DIMENSIONS:
             raise self.bad(
-                f"tensor {shown(name)} has {dimensions} dimensions; it must have 1 to {MAX_DIMENSIONS}"
+                f"tensor {quote_beginning(name)} has {dimensions} dimensions; it must have 1 to {MAX_DIMENSIONS}"
             )
         shape = tuple(self.scalar("Q") for _ in range(dimensions))
         if not 0 < math.prod(shape) <= MAX_ELEMENTS:
-            raise self.bad(f"tensor {shown(name)} has the invalid shape {shape}")
+            raise self.bad(f"tensor {quote_beginning(name)} has the invalid shape {shape}")
         return Tensor(name, shape, self.scalar("I"), self.scalar("Q"))
 
     def check_vocabulary(self, metadata: dict[str, Any]) -> None:
@@ -475,7 +475,7 @@ class _Reader:
             end = data + tensor.offset + math.prod(tensor.shape) // block * width
             if end > self.size:
                 raise self.bad(
-                    f"it is truncated: tensor {shown(tensor.name)} ends {end - self.size} bytes past its end"
+                    f"it is truncated: tensor {quote_beginning(tensor.name)} ends {end - self.size} bytes past its end"
                 )
 
 

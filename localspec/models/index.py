@@ -28,7 +28,7 @@ from localspec.models.directory import is_directory_model
 from localspec.models.gguf import first_part, read_bounded
 from localspec.models.model import Model, describe, format_of, model_at, signature_of, text_of
 from localspec.models.names import parse, pulled_name, typed_names
-from localspec.models.stores import Found, Store, stores_of
+from localspec.models.stores import ModelStore, StoredModel, stores_of
 from localspec.protocol.frames import Signature
 from localspec.protocol.messages import ModelDescription, Placement, StoreDescription
 
@@ -43,7 +43,7 @@ FRESH_S = 2.0
 """seconds for which names are looked up in the last reading of the disk: a request looks up several, and a
 client may repeat one that no model has"""
 
-Sighting = list[tuple[str, Found]]
+Sighting = list[tuple[str, StoredModel]]
 """one model as it was found, with the names of the stores; the first is the one to show"""
 
 
@@ -58,7 +58,7 @@ class Disk(NamedTuple):
         return [each.description for each in self.found]
 
 
-def marked(
+def mark_loaded(
     models: Iterable[Model], loaded: Mapping[tuple[str, str], Placement | None]
 ) -> tuple[ModelDescription, ...]:
     """The descriptions of models, with those marked that are ``loaded``: those at a place, on a backend."""
@@ -75,7 +75,7 @@ class _Recent:
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
-        self.stores: list[Store] = []
+        self.stores: list[ModelStore] = []
         self.until = -1.0
         self.disk = Disk([], [])
 
@@ -111,25 +111,27 @@ def known_beside(target: Model, model_dirs: tuple[str, ...] = ()) -> list[Model]
         return known
     paths = sorted(target.path.parent.glob("*.gguf" if target.format == "gguf" else "*/"))[:MAX_BESIDE]
     models = (path for path in paths if path.is_file() or is_directory_model(path))
-    with _Index() as index:
+    with _ModelIndex() as index:
         beside = [index.model(model_at(each).own_name, each) for each in models if first_part(each) == each]
     return [*beside, *known]
 
 
-def _read(stores: Iterable[Store]) -> Disk:
+def _read(stores: Iterable[ModelStore]) -> Disk:
     report: list[StoreDescription] = []
-    sightings = _once(_scanned(stores, report))
-    with _Index() as index:
-        models = [_described(sighting, index) for sighting in sightings]
-    return Disk(_named(models, sightings), report)
+    sightings = _once(_scan_stores(stores, report))
+    with _ModelIndex() as index:
+        models = [_describe_sighting(sighting, index) for sighting in sightings]
+    return Disk(_name_models(models, sightings), report)
 
 
-def _scanned(stores: Iterable[Store], report: list[StoreDescription]) -> Iterator[tuple[str, Found]]:
+def _scan_stores(
+    stores: Iterable[ModelStore], report: list[StoreDescription]
+) -> Iterator[tuple[str, StoredModel]]:
     """The bundled models, and what is in the stores; which are there is added to ``report``."""
     for name in (BUNDLED_TARGET, BUNDLED_DRAFT):
-        yield BUNDLED, Found(bundled_model(name), name)
+        yield BUNDLED, StoredModel(bundled_model(name), name)
     for store in stores:
-        found, problem, place = list[Found](), None, text_of(store.root)
+        found, problem, place = list[StoredModel](), None, text_of(store.root)
         try:
             if not stat.S_ISDIR(os.stat(store.root).st_mode):
                 continue
@@ -143,7 +145,7 @@ def _scanned(stores: Iterable[Store], report: list[StoreDescription]) -> Iterato
         yield from ((store.name, each) for each in found)
 
 
-def _once(everything: Iterable[tuple[str, Found]]) -> list[Sighting]:
+def _once(everything: Iterable[tuple[str, StoredModel]]) -> list[Sighting]:
     """Each model once, however often it was found: by its place on the disk, or its digest."""
     models: list[Sighting] = []
     known: dict[object, Sighting] = {}
@@ -157,7 +159,7 @@ def _once(everything: Iterable[tuple[str, Found]]) -> list[Sighting]:
     return models
 
 
-def _keys(found: Found) -> Iterator[object]:
+def _keys(found: StoredModel) -> Iterator[object]:
     try:
         place = os.stat(found.path)
     except (OSError, ValueError):
@@ -171,37 +173,37 @@ def _keys(found: Found) -> Iterator[object]:
 # Descriptions.
 
 
-class _Entry(msgspec.Struct, array_like=True):
+class _IndexEntry(msgspec.Struct, array_like=True):
     signature: Signature
     model: ModelDescription
 
 
-class _Content(msgspec.Struct):
+class _IndexFile(msgspec.Struct):
     layout: str
-    models: dict[str, _Entry]
+    models: dict[str, _IndexEntry]
 
 
-class _Index:
+class _ModelIndex:
     """Descriptions by path, from the last time they were read. At its end it is written if some are new, also
     where Ctrl-C ended the reading; where that fails, those are read again next time."""
 
     def __init__(self) -> None:
-        self._content = _Content(LAYOUT, {})
+        self._content = _IndexFile(LAYOUT, {})
         self._path: Path | None = None
         self._changed = False
         with contextlib.suppress(LocalspecError, msgspec.DecodeError, ValueError, RecursionError):
             self._path = home.cache_dir() / "models.json"
-            content = msgspec.json.decode(read_bounded(self._path, MAX_INDEX), type=_Content)
+            content = msgspec.json.decode(read_bounded(self._path, MAX_INDEX), type=_IndexFile)
             if content.layout == LAYOUT:
                 self._content = content
 
-    def __enter__(self) -> _Index:
+    def __enter__(self) -> _ModelIndex:
         return self
 
     def __exit__(self, *_: object) -> None:
         if self._changed and self._path is not None:
             models = {path: entry for path, entry in self._content.models.items() if os.path.lexists(path)}
-            content = msgspec.json.encode(_Content(LAYOUT, models)).decode()
+            content = msgspec.json.encode(_IndexFile(LAYOUT, models)).decode()
             with contextlib.suppress(OSError):
                 home.write_private(self._path, content)
 
@@ -211,12 +213,12 @@ class _Index:
         entry = self._content.models.get(key)
         if entry is None or entry.signature != signature or entry.model.id != text_of(name):
             found = Model(path, format_of(path), stamp=signature)
-            entry = self._content.models[key] = _Entry(signature, describe(name, found))
+            entry = self._content.models[key] = _IndexEntry(signature, describe(name, found))
             self._changed = True
         return Model(path, entry.model.format, known=entry.model, stamp=signature)
 
 
-def _described(sighting: Sighting, index: _Index) -> Model:
+def _describe_sighting(sighting: Sighting, index: _ModelIndex) -> Model:
     (store, found), *others = sighting
     if found.problem is None:
         model = index.model(found.id, found.path)
@@ -231,7 +233,7 @@ def _described(sighting: Sighting, index: _Index) -> Model:
 # Names.
 
 
-def _named(models: list[Model], sightings: list[Sighting]) -> list[Model]:
+def _name_models(models: list[Model], sightings: list[Sighting]) -> list[Model]:
     """Give each model its names: the one to type first, then those of its stores."""
     ids = [_ids(model.description, sighting) for model, sighting in zip(models, sightings, strict=True)]
     parts = [

@@ -60,8 +60,8 @@ def find(name: str, model_dirs: tuple[str, ...] = (), *, format: Format | None =
     if is_file or (_is_path(name) and "\ufffd" not in name):
         return _at(path, model_dirs)
     known = recent_disk(model_dirs).found
-    if found := meant(name, known):
-        return chosen(name, found, format)
+    if found := match_models(name, known):
+        return choose_model(name, found, format)
     if is_written_as_path(name) and (os.path.isdir(path) or name.endswith(SUFFIX)):
         return _at(path, model_dirs)
     names = {each.lower(): each for each in (BUNDLED, *(n for one in known for n in one.names))}
@@ -80,7 +80,7 @@ def find_all(name: str, model_dirs: tuple[str, ...] = ()) -> list[Model]:
     """
     wanted, known = settle_name(name, model_dirs).lower(), recent_disk(model_dirs).found
     family = [each for each in known if _is_of(each, wanted)]
-    return family or [*in_formats(name, model_dirs), *meant(wanted, known)]
+    return family or [*in_formats(name, model_dirs), *match_models(wanted, known)]
 
 
 def in_formats(name: str, model_dirs: tuple[str, ...] = ()) -> list[Model]:
@@ -103,7 +103,7 @@ def settle_name(name: str, model_dirs: tuple[str, ...] = ()) -> str:
 
 def is_here(name: str, model_dirs: tuple[str, ...] = ()) -> bool:
     """Return True if a model of the catalogue is on this disk and usable, wherever it came from."""
-    found = meant(name, recent_disk(model_dirs).found)
+    found = match_models(name, recent_disk(model_dirs).found)
     return bool(found) and found[0].problem is None and os.path.exists(found[0].path)
 
 
@@ -161,7 +161,7 @@ def _path(name: str) -> Path:
 # Names.
 
 
-def meant(name: str, known: Sequence[Model]) -> list[Model]:
+def match_models(name: str, known: Sequence[Model]) -> list[Model]:
     """Return the models that ``name`` may mean, the preferred first; empty where no model has such a name."""
     wanted = name.lower()
     for matches in (_is_called, _is_of, _begins):
@@ -173,7 +173,7 @@ def meant(name: str, known: Sequence[Model]) -> list[Model]:
     return []
 
 
-def chosen(name: str, found: Sequence[Model], format: Format | None = None) -> Model:
+def choose_model(name: str, found: Sequence[Model], format: Format | None = None) -> Model:
     """Return the one of ``found`` that ``name`` stands for.
 
     Raises :class:`ModelAmbiguous`, naming them, for different models; :class:`ModelInvalid` for a broken one.
@@ -222,19 +222,19 @@ class Sections:
     def __init__(self, config: Config) -> None:
         self.config = config
 
-    def merged(self, given: Options) -> Options:
+    def merge_options(self, given: Options) -> Options:
         """``given`` over all that the configuration sets, with a name for the model ``auto``; reads the disk
         for that, or if there are sections."""
-        model = settle_name(self._wanted(given), self.config.model_dirs)
+        model = settle_name(self._choose_name(given), self.config.model_dirs)
         for name in self.of_model(model):
             given = given.over(self.config.models[name].options)
         return replace(given.over(self.config.options), model=model)
 
     def lacks_default(self, given: Options) -> bool:
         """True if the bundled model answers ``given`` because the default one is not on this disk."""
-        return self._wanted(given) == AUTO and not is_here(DEFAULT, self.config.model_dirs)
+        return self._choose_name(given) == AUTO and not is_here(DEFAULT, self.config.model_dirs)
 
-    def _wanted(self, given: Options) -> str:
+    def _choose_name(self, given: Options) -> str:
         return given.model or self.config.options.model or AUTO
 
     def engine(self, model: str) -> EngineConfig:
@@ -244,10 +244,12 @@ class Sections:
             engine = self.config.models[section].over(engine)
         return engine
 
-    def unresolved(self) -> list[tuple[str, LocalspecError]]:
+    def find_unresolved(self) -> list[tuple[str, LocalspecError]]:
         """The sections of models that apply to none, by their names, with the error: misspelt, not there yet,
         broken, or ambiguous."""
-        return [(name, error) for name in self.config.models if (error := self._covered(name)[1]) is not None]
+        return [
+            (name, error) for name in self.config.models if (error := self._find_covered(name)[1]) is not None
+        ]
 
     def of_model(self, model: str) -> tuple[str, ...]:
         """Of the models that have sections, the names that mean ``model``; the last in the file first."""
@@ -257,10 +259,10 @@ class Sections:
             places = places_of(model, self.config.model_dirs)
         except LocalspecError:
             places = set()
-        sections = ((name, self._covered(name)[0]) for name in reversed(self.config.models))
+        sections = ((name, self._find_covered(name)[0]) for name in reversed(self.config.models))
         return tuple(name for name, covered in sections if name == model or not places.isdisjoint(covered))
 
-    def _covered(self, name: str) -> tuple[set[str], LocalspecError | None]:
+    def _find_covered(self, name: str) -> tuple[set[str], LocalspecError | None]:
         """The places that a section applies to; or none, and the error."""
         try:
             return {each.place for each in find_all(name, self.config.model_dirs)}, None

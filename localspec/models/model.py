@@ -33,10 +33,10 @@ from localspec.models.directory import (
     read_settings,
 )
 from localspec.models.gguf import REMEDY, GgufHeader, read_header, split_of
-from localspec.models.names import Parts, pulled_name
+from localspec.models.names import NameParts, pulled_name
 from localspec.models.stores import REPOSITORY, repository_of
 from localspec.models.vocabulary import (
-    Vocabulary,
+    VocabularySummary,
     directory_tokens,
     fills_gaps,
     gguf_tokens,
@@ -86,7 +86,7 @@ NAME_THE_TARGET = (
     "of the same vocabulary, prompt lookup and the n-gram memory draft instead."
 )
 
-_vocabularies: dict[str, Vocabulary] = {}
+_vocabularies: dict[str, VocabularySummary] = {}
 """by the header's ``tokenizer_fp``: of a family's many files the first alone has its vocabulary read"""
 
 
@@ -132,7 +132,7 @@ def describe(name: str, model: Model, problem: ModelError | None = None) -> Mode
     )
     try:
         if problem is None:
-            found, problem = _described(found, model.header, path)
+            found, problem = _describe_header(found, model.header, path)
     except ModelError as error:
         problem = error
     if problem is None:
@@ -153,7 +153,7 @@ def _remedy(problem: ModelError, path: Path) -> str:
     return f"Remove {damaged}, then run `localspec models pull {again}`."
 
 
-def _described(
+def _describe_header(
     found: ModelDescription, header: Header, path: Path
 ) -> tuple[ModelDescription, ModelInvalid | None]:
     """The description with the facts of its header, and the error if it cannot generate text; raises
@@ -165,7 +165,7 @@ def _described(
         template = bool(chat_template(path, read_settings(path)))
         problem = _problem_of_directory(header)
     else:
-        vocabulary = Vocabulary()
+        vocabulary = VocabularySummary()
         if (fp := header.tokenizer_fp) is not None:
             vocabulary = _vocabularies.get(fp) or summarise_vocabulary(gguf_tokens(read_header(path)))
             _vocabularies[fp] = vocabulary
@@ -254,7 +254,7 @@ class Model:
     path: Path
     format: Format = field(compare=False)
     known: ModelDescription | None = field(default=None, compare=False, repr=False)
-    parts: Parts | None = field(default=None, compare=False, repr=False)
+    parts: NameParts | None = field(default=None, compare=False, repr=False)
     stamp: Signature | None = field(default=None, compare=False, repr=False)
 
     @property

@@ -34,7 +34,7 @@ RESERVED = ("auto", "none")
 """values of ``draft`` that are not the name of a model"""
 
 
-class Parts(NamedTuple):
+class NameParts(NamedTuple):
     """A name taken apart; ``variant`` and ``quantisation`` are left out where no other model needs them."""
 
     family: str
@@ -72,17 +72,17 @@ def pulled_name(repository: str, path: Path) -> str:
     return f"{repository}:{label}" if label else repository
 
 
-def typed_names(models: Sequence[Parts | None], called: Sequence[Collection[str]]) -> list[str | None]:
+def typed_names(models: Sequence[NameParts | None], called: Sequence[Collection[str]]) -> list[str | None]:
     """A unique name for each model: ``family:size``, and as many of the other parts as are needed; None for
     None. ``called`` are the names of each in its stores: no model gets such a name of another."""
-    groups = defaultdict[str, list[Parts]](list)
+    groups = defaultdict[str, list[NameParts]](list)
     for each in models:
         if each is not None:
             groups[each.short].append(each)
-    return _numbered([each and _qualified(each, groups[each.short]) for each in models], called)
+    return _number_names([each and _qualify_name(each, groups[each.short]) for each in models], called)
 
 
-def parse(model: ModelDescription, hint: str = "") -> Parts:
+def parse(model: ModelDescription, hint: str = "") -> NameParts:
     """The parts of a model's name: of the first of file, repository and title that has a size. ``hint`` is
     more words of its name, such as its repository's."""
     texts = [_plain(text) for text in (model.id, hint, model.title) if text] or [""]
@@ -94,10 +94,10 @@ def parse(model: ModelDescription, hint: str = "") -> Parts:
     if sized and sized.start():
         family, size, variant = rest[: sized.start()], sized[1], rest[sized.end() :]
     else:
-        family, size, variant = rest, _measured(model.parameters), ""
+        family, size, variant = rest, _name_size(model.parameters), ""
     if not variant and (found := VARIANT.search(family)):
         family, variant = family[: found.start()], found[1]
-    return Parts(_slug(family) or "model", size, _slug(variant), _slug(quantisation), model.format)
+    return NameParts(_slug(family) or "model", size, _slug(variant), _slug(quantisation), model.format)
 
 
 def _plain(text: str) -> str:
@@ -110,7 +110,7 @@ def _slug(text: str) -> str:
     return re.sub(r"[^\w.]+", "-", text.replace(":", "-")).strip("-_.")
 
 
-def _measured(parameters: int | None) -> str:
+def _name_size(parameters: int | None) -> str:
     """The size as in names, such as ``7b``, for a model whose names have none; empty below a million."""
     if not parameters or parameters < MILLION:
         return ""
@@ -119,7 +119,7 @@ def _measured(parameters: int | None) -> str:
     return f"{parameters / 1000 / MILLION:.1f}".removesuffix(".0") + "b"
 
 
-def _qualified(each: Parts, group: list[Parts]) -> str:
+def _qualify_name(each: NameParts, group: list[NameParts]) -> str:
     """The short name, and as many of the parts in which models of that name differ as distinguish most of
     them."""
     differing = [place for place in range(2, len(each)) if len({other[place] for other in group}) > 1]
@@ -132,7 +132,7 @@ def _qualified(each: Parts, group: list[Parts]) -> str:
     return f"{each.short}{'-' if each.size else ':'}{rest}" if rest else each.short
 
 
-def _numbered(names: Sequence[str | None], called: Sequence[Collection[str]]) -> list[str | None]:
+def _number_names(names: Sequence[str | None], called: Sequence[Collection[str]]) -> list[str | None]:
     """The names, with a number at the end of those that another model has, by its own or its store's name."""
     owners = defaultdict[str, set[int]](set)
     for place, ids in enumerate(called):

@@ -20,7 +20,7 @@ from localspec.models.index import forget_recent, known_beside
 from localspec.models.library import find, in_formats
 from localspec.models.model import BACKENDS, FORMATS, KINDS, Model, count, has_mlx, model_from, place_of
 from localspec.models.needs import Needs, lower_contexts, size_of
-from localspec.models.records import Tried, known_of
+from localspec.models.records import PairResults, read_pair_results
 from localspec.models.vocabulary import FITS, Fit, Tokens, check_pair, check_sizes, read_tokens
 from localspec.protocol.frames import PairFile
 from localspec.protocol.requests import EngineConfig
@@ -198,19 +198,19 @@ class Candidate(NamedTuple):
     reason: str
     helps: bool = False
     needs: int | None = None
-    tried: Tried = Tried()
+    tried: PairResults = PairResults()
 
 
 def auto_draft(target: Model, model_dirs: tuple[str, ...], room: Room) -> tuple[Model | None, str]:
     """The draft model that ``draft = auto`` pairs a target with, and the reason, alike for all callers. Never
     raises for a broken model: loading it does."""
     try:
-        return chosen(target, judged(target, model_dirs, room))
+        return choose_draft(target, judge_candidates(target, model_dirs, room))
     except (ModelError, OSError) as error:
         return None, without(str(error))
 
 
-def judged(target: Model, model_dirs: tuple[str, ...], room: Room) -> Iterator[Candidate]:
+def judge_candidates(target: Model, model_dirs: tuple[str, ...], room: Room) -> Iterator[Candidate]:
     """Every other model, the most promising first; each is examined when it is iterated to.
 
     Raises :class:`ModelError` for a target that cannot be read.
@@ -219,7 +219,7 @@ def judged(target: Model, model_dirs: tuple[str, ...], room: Room) -> Iterator[C
     yield from map(pairing.judge, pairing.others)
 
 
-def chosen(target: Model, candidates: Iterable[Candidate]) -> tuple[Model | None, str]:
+def choose_draft(target: Model, candidates: Iterable[Candidate]) -> tuple[Model | None, str]:
     """The first candidate that helps and the reason, or None and the reason why none does; for the bundled
     target the draft that it was trained with."""
     if target.place == place_of(bundled_model(BUNDLED_TARGET)):
@@ -250,7 +250,7 @@ class _Pairing:
         if self._target.problem is not None:
             size_of(target, room.config)  # raises what is wrong with it
         self._tokens: Tokens | None = None
-        self._tried = {model: self._known(model) for model in known.values()}
+        self._tried = {model: self._read_results(model) for model in known.values()}
         self.others = sorted(known.values(), key=self._promise)
 
     def judge(self, model: Model) -> Candidate:
@@ -278,10 +278,10 @@ class _Pairing:
             return target.parameters / candidate.parameters
         return target.size / max(1, candidate.size)
 
-    def _known(self, model: Model) -> Tried:
+    def _read_results(self, model: Model) -> PairResults:
         if self._never(model) or model.description.vocab_fp is None:
-            return Tried()
-        return known_of(self._target, model, nodes_of(self._target, self._room.config))
+            return PairResults()
+        return read_pair_results(self._target, model, nodes_of(self._target, self._room.config))
 
     def _is_family(self, model: Model) -> bool:
         return model.description.architecture == self._target.description.architecture
@@ -325,7 +325,7 @@ class _Pairing:
         self._tokens = self._tokens or read_tokens(self._target.path)
         return check_pair(self._tokens, read_tokens(model.path))
 
-    def _drawback(self, ratio: float, tried: Tried, needs: int) -> str:
+    def _drawback(self, ratio: float, tried: PairResults, needs: int) -> str:
         """The reason why a model would not help; empty where none is known."""
         if tried.loses:
             return f"it does not make this target faster: {_acceptance(tried)}"
@@ -341,5 +341,5 @@ def _amount(model: Model) -> str:
     return f"{count(found.parameters)} parameters" if found.parameters else size(found.size)
 
 
-def _acceptance(tried: Tried) -> str:
+def _acceptance(tried: PairResults) -> str:
     return f"{tried.accepted / tried.drafted:.0%} of {tried.drafted} drafted tokens were accepted"

@@ -28,7 +28,7 @@ HOPELESS = 0.02
 """share of accepted tokens below which no draft length saves time"""
 
 
-class Learnt(Protocol):
+class LearntState(Protocol):
     """State that a :class:`Record` can write and read again."""
 
     def state(self) -> dict[str, Any]:
@@ -45,7 +45,7 @@ class Record:
     Where the file cannot be read or written, only what was learnt is lost.
     """
 
-    def __init__(self, directory: Path, what: str, learnt: Learnt) -> None:
+    def __init__(self, directory: Path, what: str, learnt: LearntState) -> None:
         self._learnt = learnt
         self._key = f"{what} on {machine_name()}"
         name = hashlib.sha256(self._key.encode()).hexdigest()[:16]
@@ -79,7 +79,7 @@ def learnt_dir() -> Path:
     return home.private_dir(home.cache_dir() / "learnt")
 
 
-class Tried(NamedTuple):
+class PairResults(NamedTuple):
     """Counts of ``drafted`` tokens and of those ``accepted``; ``gain`` is the expected speed with the best
     drafts as a multiple of plain decoding, 1 where none saves time; None: the cost of steps is not known."""
 
@@ -104,22 +104,22 @@ class Tried(NamedTuple):
         return self.is_known and self.gain is not None and not self.loses
 
 
-class TriedRecord:
-    """A :class:`Tried` as it is written; see :class:`Learnt`."""
+class PairRecord:
+    """A :class:`PairResults` as it is written; see :class:`LearntState`."""
 
     def __init__(self) -> None:
-        self.tried = Tried()
+        self.tried = PairResults()
 
     def state(self) -> dict[str, Any]:
         return self.tried._asdict()
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        drafted, accepted, gain = (state[field] for field in Tried._fields)
+        drafted, accepted, gain = (state[field] for field in PairResults._fields)
         if not (type(drafted) is type(accepted) is int and 0 <= accepted <= drafted):
             raise ValueError("more tokens accepted than drafted")
         if gain is not None and not 1.0 <= (gain := float(gain)) < 1e3:
             raise ValueError("the gain is not from 1 to 1000")
-        self.tried = Tried(drafted, accepted, gain)
+        self.tried = PairResults(drafted, accepted, gain)
 
 
 def name_of_pair(target: Model, draft: Model, nodes: Sequence[str] = ()) -> str:
@@ -139,9 +139,9 @@ def over(nodes: Sequence[str]) -> str:
     return "".join(f", and {node.partition('#')[0]}" for node in nodes)
 
 
-def known_of(target: Model, draft: Model, nodes: Sequence[str] = ()) -> Tried:
+def read_pair_results(target: Model, draft: Model, nodes: Sequence[str] = ()) -> PairResults:
     """The recorded results of engines with these two models, the target shared by ``nodes``."""
-    record = TriedRecord()
+    record = PairRecord()
     with contextlib.suppress(LocalspecError, OSError):  # without a cache directory there are no results
         Record(learnt_dir(), name_of_pair(target, draft, nodes), record).read()
     return record.tried

@@ -41,7 +41,7 @@ class _Generation(Extension):
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.CallBlock(self.call_method("_called"), [], [], body).set_lineno(line)
 
-    def _called(self, caller: Callable[[], str]) -> str:
+    def _call_block(self, caller: Callable[[], str]) -> str:
         return caller()
 
 

@@ -41,7 +41,7 @@ OLLAMAS_LIBRARY = re.compile(r"registry\.ollama\.ai/(library/)?")
 WITHOUT_FILE = "Ollama has no GGUF file of it: it runs on Ollama's servers, or is stored as single tensors"
 
 
-class Found(NamedTuple):
+class StoredModel(NamedTuple):
     """A model in a store, before its files are read.
 
     ``id`` is its name there, ``hint`` more words of it, such as its repository's name, ``digest`` its
@@ -56,28 +56,28 @@ class Found(NamedTuple):
     remedy: str | None = None
 
 
-class Store(NamedTuple):
+class ModelStore(NamedTuple):
     """A directory of models, which may be missing, and the function that reads it: it raises OSError where
     the directory cannot be read."""
 
     name: str
     root: Path
-    scan: Callable[[Path], Iterator[Found]]
+    scan: Callable[[Path], Iterator[StoredModel]]
     remedy: str = RIGHT
 
 
-def stores_of(model_dirs: Iterable[str] = ()) -> Iterator[Store]:
+def stores_of(model_dirs: Iterable[str] = ()) -> Iterator[ModelStore]:
     """Every store that the user may have, by environment and home directory; the configured ones first."""
     for directory in model_dirs:
-        yield Store(CONFIGURED, Path(os.path.expanduser(directory)), scan_folder)
-    yield Store("huggingface", hub_cache(), scan_hub)
+        yield ModelStore(CONFIGURED, Path(os.path.expanduser(directory)), scan_folder)
+    yield ModelStore("huggingface", hub_cache(), scan_hub)
     caches = Path(os.path.expanduser("~")) / "Library" / "Caches" if sys.platform == "darwin" else _cache()
-    yield Store("llama.cpp", _named("LLAMA_CACHE") or caches / "llama.cpp", scan_llama_cpp)
-    yield Store("lmstudio", _lm_studio(), scan_folder)
-    ollama = _named("OLLAMA_MODELS")
-    yield Store("ollama", ollama or Path(os.path.expanduser("~")) / ".ollama" / "models", scan_ollama)
+    yield ModelStore("llama.cpp", _read_path_variable("LLAMA_CACHE") or caches / "llama.cpp", scan_llama_cpp)
+    yield ModelStore("lmstudio", _lm_studio(), scan_folder)
+    ollama = _read_path_variable("OLLAMA_MODELS")
+    yield ModelStore("ollama", ollama or Path(os.path.expanduser("~")) / ".ollama" / "models", scan_ollama)
     if ollama is None and sys.platform == "linux":
-        yield Store("ollama", SERVICE, scan_ollama, OLLAMAS_GROUP)
+        yield ModelStore("ollama", SERVICE, scan_ollama, OLLAMAS_GROUP)
 
 
 def hub_cache() -> Path:
@@ -85,18 +85,18 @@ def hub_cache() -> Path:
 
     https://huggingface.co/docs/huggingface_hub/package_reference/environment_variables
     """
-    named = _named("HF_HUB_CACHE") or _named("HUGGINGFACE_HUB_CACHE")
-    return named or (_named("HF_HOME") or _cache() / "huggingface") / "hub"
+    named = _read_path_variable("HF_HUB_CACHE") or _read_path_variable("HUGGINGFACE_HUB_CACHE")
+    return named or (_read_path_variable("HF_HOME") or _cache() / "huggingface") / "hub"
 
 
-def _named(variable: str) -> Path | None:
+def _read_path_variable(variable: str) -> Path | None:
     """The path in an environment variable, ``~`` and variables expanded; None if it is not set."""
     value = os.environ.get(variable)
     return Path(os.path.expanduser(os.path.expandvars(value))) if value else None
 
 
 def _cache() -> Path:
-    return _named("XDG_CACHE_HOME") or Path(os.path.expanduser("~")) / ".cache"
+    return _read_path_variable("XDG_CACHE_HOME") or Path(os.path.expanduser("~")) / ".cache"
 
 
 class _LmStudio(msgspec.Struct):
@@ -119,29 +119,30 @@ def _lm_studio() -> Path:
 # Any directory.
 
 
-def scan_folder(root: Path) -> Iterator[Found]:
+def scan_folder(root: Path) -> Iterator[StoredModel]:
     """Every GGUF file and model directory under ``root`` at any depth, files first.
 
     Links are followed, each directory is read once. Of a split model the first part stands for all.
     """
-    files: dict[Path, Found] = {}
-    folders: list[Found] = []
+    files: dict[Path, StoredModel] = {}
+    folders: list[StoredModel] = []
     left = MAX_ENTRIES
     for folder, names in _walk(root):
         left -= len(names)
         if left < 0:
             problem = f"{root} has more than {MAX_ENTRIES} files: not all were searched"
             remedy = "Set model_dirs to directories that contain models and few other files."
-            folders.append(Found(root, root.name, problem=problem, remedy=remedy))
+            folders.append(StoredModel(root, root.name, problem=problem, remedy=remedy))
             break
         if CONFIG in names and any(name.endswith(".safetensors") for name in names):
-            folders.append(Found(folder, folder.name))
+            folders.append(StoredModel(folder, folder.name))
         for name in names:
             path = folder / name
             if name.lower().endswith(".gguf") and not os.path.isfile(path / CONFIG):
                 split = split_of(path)
                 files.setdefault(
-                    first_part(path), Found(first_part(path), path.stem if split is None else split.stem)
+                    first_part(path),
+                    StoredModel(first_part(path), path.stem if split is None else split.stem),
                 )
     yield from (files[path] for path in sorted(files))
     yield from sorted(folders)
@@ -168,14 +169,14 @@ def _walk(root: Path) -> Iterator[tuple[Path, set[str]]]:
 # measures every file of every repository.
 
 
-def scan_hub(root: Path) -> Iterator[Found]:
+def scan_hub(root: Path) -> Iterator[StoredModel]:
     """Every model in a hub cache."""
     for name in sorted(os.listdir(root)):
         if name.startswith(REPOSITORY) and os.path.isdir(root / name):
             yield from _repository(root / name)
 
 
-def scan_llama_cpp(root: Path) -> Iterator[Found]:
+def scan_llama_cpp(root: Path) -> Iterator[StoredModel]:
     """The hub's layout of newer versions, flat files of older ones."""
     yield from scan_hub(root)
     yield from (found for found in scan_folder(root) if repository_of(found.path) is None)
@@ -187,7 +188,7 @@ def repository_of(path: Path) -> str | None:
     return None if folder is None else folder.removeprefix(REPOSITORY).replace("--", "/")
 
 
-def _repository(folder: Path) -> Iterator[Found]:
+def _repository(folder: Path) -> Iterator[StoredModel]:
     name = repository_of(folder) or folder.name
     seen = set[Path]()
     for snapshot in _snapshots(folder):
@@ -200,16 +201,16 @@ def _repository(folder: Path) -> Iterator[Found]:
                 if found.problem is None:
                     seen.add(place)
         except OSError as error:
-            yield Found(snapshot, _short(name), problem=f"{snapshot} cannot be read: {error.strerror}")
+            yield StoredModel(snapshot, _short(name), problem=f"{snapshot} cannot be read: {error.strerror}")
 
 
-def _in_snapshot(found: Found, snapshot: Path, name: str) -> Found:
+def _in_snapshot(found: StoredModel, snapshot: Path, name: str) -> StoredModel:
     """A model of a snapshot, named by its repository where the path has only a revision."""
     id = _short(name) if found.path == snapshot else found.id
     if os.path.islink(found.path) and not os.path.exists(found.path):
         problem = f"its download was not completed: {found.path.name}"
         again = f"Download it again: `localspec models pull {shlex.quote(pulled_name(name, found.path))}`."
-        return Found(found.path, id, name, problem=problem, remedy=again)
+        return StoredModel(found.path, id, name, problem=problem, remedy=again)
     blob = SHA256.fullmatch(os.path.basename(os.path.realpath(found.path)))
     return found._replace(id=id, hint=name, digest=blob and blob[1])
 
@@ -240,7 +241,7 @@ class _Manifest(msgspec.Struct):
     layers: list[_Layer] | None = None
 
 
-def scan_ollama(root: Path) -> Iterator[Found]:
+def scan_ollama(root: Path) -> Iterator[StoredModel]:
     """Every model of an Ollama store."""
     manifests = root / "manifests"  # which Ollama makes with the first model
     os.listdir(manifests if os.path.lexists(manifests) else root)  # raises where it cannot be read
@@ -249,11 +250,11 @@ def scan_ollama(root: Path) -> Iterator[Found]:
             yield _of_manifest(root, manifest, OLLAMAS_LIBRARY.sub("", name))
 
 
-def _of_manifest(root: Path, manifest: Path, name: str) -> Found:
+def _of_manifest(root: Path, manifest: Path, name: str) -> StoredModel:
     id = ":".join(name.rsplit("/", 1))
 
-    def bad(problem: str, remedy: str = f"Pull it again: `ollama pull {shlex.quote(id)}`.") -> Found:
-        return Found(manifest, id, problem=problem, remedy=remedy)
+    def bad(problem: str, remedy: str = f"Pull it again: `ollama pull {shlex.quote(id)}`.") -> StoredModel:
+        return StoredModel(manifest, id, problem=problem, remedy=remedy)
 
     try:
         content = decode_json(read_bounded(manifest, MAX_SETTINGS), _Manifest, manifest)
@@ -266,4 +267,4 @@ def _of_manifest(root: Path, manifest: Path, name: str) -> Found:
     blob = root / "blobs" / f"sha256-{digest[1].lower()}"
     if not os.path.exists(blob):
         return bad(f"its download is incomplete: {blob} is missing")
-    return Found(blob, id, digest=digest[1].lower())
+    return StoredModel(blob, id, digest=digest[1].lower())

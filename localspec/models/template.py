@@ -78,7 +78,7 @@ class ChatTemplate:
         refused = ""
         for as_text in (False, True) if any(message.tool_calls for message in messages) else (False,):
             for system in (None, *_SYSTEMS):
-                attempt = messages if system is None else _joined(messages, system)
+                attempt = messages if system is None else _join_messages(messages, system)
                 turns = _turns(attempt, as_text=as_text, nested="tool_responses" in self._source)
                 kind, text = self._run({**variables, **own, "messages": turns})
                 if kind == "text":
@@ -102,7 +102,7 @@ class ChatTemplate:
         return kind, text
 
 
-def _joined(messages: Iterable[Message], system: _Role) -> list[Message]:
+def _join_messages(messages: Iterable[Message], system: _Role) -> list[Message]:
     """``messages`` with neighbours of one role as one message, but for calls and their results; ``system``:
     the role of system messages."""
 

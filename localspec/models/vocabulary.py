@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from localspec.errors import ModelInvalid, TokenizerMismatch
 from localspec.models.directory import TokenTexts, is_directory_model, read_tokenizer
-from localspec.models.gguf import GgufHeader, read_header, shown
+from localspec.models.gguf import GgufHeader, quote_beginning, read_header
 
 Decoder = Callable[[str], bytes]
 Fit = Literal["exact", "compatible"]
@@ -157,7 +157,9 @@ def check_pair(target: Tokens, draft: Tokens) -> Fit:
     wanted, found = target.texts.get, draft.texts.get
     for token in range(FIRST_COMPARED, min(target.size, draft.size)):
         if wanted(token) != found(token):
-            differs = f"token {token} is {_shown(found(token))}, the target's is {_shown(wanted(token))}"
+            differs = (
+                f"token {token} is {_show_token(found(token))}, the target's is {_show_token(wanted(token))}"
+            )
             raise TokenizerMismatch(f"the draft model's {differs}")
     return "compatible"
 
@@ -168,22 +170,22 @@ def check_sizes(target: int, draft: int) -> None:
         raise TokenizerMismatch(f"the draft model's vocabulary has {draft} tokens, the target's {target}")
 
 
-def _shown(text: bytes | None) -> str:
-    return "unused" if text is None else shown(text)
+def _show_token(text: bytes | None) -> str:
+    return "unused" if text is None else quote_beginning(text)
 
 
-class Vocabulary(NamedTuple):
+class VocabularySummary(NamedTuple):
     """A vocabulary's fingerprint, and the texts of FIM prefix tokens that it has."""
 
     fp: str | None = None
     prefixes: frozenset[bytes] = frozenset()
 
 
-def summarise_vocabulary(tokens: dict[int, bytes]) -> Vocabulary:
-    return Vocabulary(vocab_fp(tokens) if tokens else None, _PREFIXES.intersection(tokens.values()))
+def summarise_vocabulary(tokens: dict[int, bytes]) -> VocabularySummary:
+    return VocabularySummary(vocab_fp(tokens) if tokens else None, _PREFIXES.intersection(tokens.values()))
 
 
-def fills_gaps(vocabulary: Vocabulary, name: str) -> bool:
+def fills_gaps(vocabulary: VocabularySummary, name: str) -> bool:
     """True if a model of this name was trained to fill gaps, as far as its vocabulary shows."""
     of_codestral = CODESTRALS in vocabulary.prefixes and "codestral" in name.lower()
     return of_codestral or bool(vocabulary.prefixes - {CODESTRALS})

@@ -460,7 +460,7 @@ def in_force(options: Options) -> Options:
     late, on a thread."""
     from localspec.models.library import Sections
 
-    return Sections(load_config()).merged(options)
+    return Sections(load_config()).merge_options(options)
 
 
 def _text(text: str) -> str:

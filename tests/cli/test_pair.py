@@ -12,7 +12,7 @@ import pytest
 from localspec.cli.bench import BenchFlags, order_of
 from localspec.models.catalogue import bundled_model
 from localspec.models.gguf import read_header
-from localspec.models.records import ENOUGH, Tried
+from localspec.models.records import ENOUGH, PairResults
 from tests.cli.harness import CONFIG, Cli, ended
 from tests.models.test_tried import note
 from tests.waiting import DEADLINE_S
@@ -44,7 +44,7 @@ def test_the_bundled_pair(cli: Cli) -> None:
 def test_a_gain_is_said_once_enough_was_drafted(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(cli.home))
     for drafted, gain in ((ENOUGH - 1, None), (ENOUGH, 1.5)):
-        note(TARGET, DRAFT, Tried(drafted, 30, 1.5))
+        note(TARGET, DRAFT, PairResults(drafted, 30, 1.5))
         seen = cli.json("models", "pair")["candidates"][0]
         lines = cli("models", "pair").stdout.splitlines()
         assert "time saved" in lines[0] and ("  33%  " in lines[1]) == (gain is not None)

@@ -17,7 +17,7 @@ from localspec.memory.header import INSERTED_AT, NUMBER
 from localspec.memory.memory import Memory
 from localspec.models.machine import processor_name
 from localspec.models.model import model_at
-from localspec.models.records import FORMAT, Tried
+from localspec.models.records import FORMAT, PairResults
 from localspec.protocol.options import Options
 from localspec.protocol.requests import ChatPrompt, Message, ProposerStats, Request, Stats
 from localspec.speculation.controller import CAUTIOUS_K, Calibration, Controller, Survival
@@ -278,7 +278,7 @@ def test_without_measured_costs_nothing_is_said_of_a_drafts_worth() -> None:
         pair = KnownPair(costs, draft_costs, shown(right=False))
         pair.count(400, 0)
         pair.state()
-        assert pair.tried == Tried(400, 0, None)
+        assert pair.tried == PairResults(400, 0, None)
 
 
 def test_the_drafts_of_all_requests_are_counted_and_kept(tmp_path: Path) -> None:
@@ -304,7 +304,7 @@ def test_costs_and_drafts_of_other_nodes_are_others(tmp_path: Path) -> None:
     for seconds, nodes in enumerate(((), ("mac-b",), ("10.0.0.1:7005#token",), ("mac-b", "mac-c")), 1):
         learning = Learning(ToyBackend(markov()), directory=tmp_path, model=model, nodes=nodes)
         pair = learning.know_draft(ToyBackend(markov()), model).pair
-        assert pair is not None and not learning.costs.list_measured() and pair.tried == Tried()
+        assert pair is not None and not learning.costs.list_measured() and pair.tried == PairResults()
         learning.costs.observe(1, 0, seconds)
         pair.count(400, 100 * seconds)
         learning.close()

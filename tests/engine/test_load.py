@@ -39,7 +39,7 @@ from localspec.models.division import device_bytes, part_of
 from localspec.models.fit import needs_beside, needs_of
 from localspec.models.model import Model, model_at
 from localspec.models.pair import Pair, choose
-from localspec.models.records import known_of
+from localspec.models.records import read_pair_results
 from localspec.protocol.messages import Placement
 from localspec.protocol.requests import EngineConfig
 from tests import random_ggufs
@@ -418,7 +418,7 @@ def test_how_a_draft_fared_is_kept_for_the_next_choice(
     with load_engine(choose("bundled", "auto", backend="llama_cpp"), config=SMALL) as engine:
         result = engine.generate("def f(", max_tokens=40, proposer="draft", k=4, temperature=0.0).finish()
     share = result.stats.proposers["draft"]
-    tried = known_of(model_at(TARGET), model_at(DRAFT))
+    tried = read_pair_results(model_at(TARGET), model_at(DRAFT))
     assert (tried.drafted, tried.accepted) == (share.drafted, share.accepted) and tried.drafted > 0
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from localspec.models import library
 from localspec.models import model as models
 from localspec.models.model import Format, Model, model_at
-from localspec.models.names import Parts
+from localspec.models.names import NameParts
 from localspec.models.pair import Drafter, Pair
 from localspec.protocol.messages import ModelDescription
 
@@ -34,7 +34,7 @@ def shown_name(path: Path, model_dirs: tuple[str, ...] = ()) -> str:
     return library.find(str(path), model_dirs).name
 
 
-def named(model: ModelDescription, path: Path, parts: Parts | None) -> Model:
+def named(model: ModelDescription, path: Path, parts: NameParts | None) -> Model:
     """A model as the list has it."""
     return Model(path, model.format, known=model, parts=parts)
 

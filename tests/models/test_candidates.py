@@ -11,8 +11,8 @@ import pytest
 from localspec.errors import ModelError
 from localspec.models.fit import needs_of
 from localspec.models.model import model_at
-from localspec.models.pair import Candidate, Room, auto_draft, chosen, judged, without
-from localspec.models.records import Tried
+from localspec.models.pair import Candidate, Room, auto_draft, choose_draft, judge_candidates, without
+from localspec.models.records import PairResults
 from localspec.protocol.requests import EngineConfig
 from localspec.wording import size
 from tests.mlx_pair import mlx_model
@@ -44,7 +44,7 @@ def model(
 
 def judge(target: Path, room: Room | None = None) -> list[Candidate]:
     """The models beside the target, in its directory."""
-    found = judged(model_at(target), (str(target.parent),), room or Room(CONFIG))
+    found = judge_candidates(model_at(target), (str(target.parent),), room or Room(CONFIG))
     return [each for each in found if each.model.path.is_relative_to(target.parent)]
 
 
@@ -143,15 +143,15 @@ def test_why_a_model_does_not_draft(
     assert candidate.reason.startswith(sentence)
     nearly = "the best one, other, is only 1.25 times smaller" if parameters == 8_000 else NONE
     assert draft(target) == (None, without(nearly))
-    everyone = judged(model_at(target), (str(tmp_path),), Room(CONFIG))
-    assert chosen(model_at(target), everyone) == (None, without(nearly))
+    everyone = judge_candidates(model_at(target), (str(tmp_path),), Room(CONFIG))
+    assert choose_draft(model_at(target), everyone) == (None, without(nearly))
 
 
 def test_a_file_that_vanishes_meanwhile_is_named_and_passed_over(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
     for name in ("a", "b"):
         model(tmp_path, name, 1_000)
-    found = judged(model_at(target), (str(tmp_path),), Room(CONFIG))
+    found = judge_candidates(model_at(target), (str(tmp_path),), Room(CONFIG))
     assert next(found).model.description.id == "a"
     (tmp_path / "b.gguf").unlink()
     gone = next(found)
@@ -174,13 +174,13 @@ def test_a_draft_that_was_of_no_use_is_not_chosen_again(tmp_path: Path) -> None:
     target = model(tmp_path, "target", 10_000)
     first, second = model(tmp_path, "first", 900), model(tmp_path, "second", 200)
     assert draft(target)[0] == "first"
-    note(target, first, Tried(200, 20, 1.0))
+    note(target, first, PairResults(200, 20, 1.0))
     assert draft(target)[0] == "second"
     assert (
         judge(target)[0].reason
         == "it does not make this target faster: 10% of 200 drafted tokens were accepted"
     )
-    note(target, second, Tried(200, 20, 1.0))
+    note(target, second, PairResults(200, 20, 1.0))
     why = "the best one, first, does not make this target faster: 10% of 200 drafted tokens were accepted"
     assert draft(target) == (None, without(why))
 
@@ -189,11 +189,11 @@ def test_a_draft_that_was_of_use_comes_first_whatever_its_size(tmp_path: Path) -
     target = model(tmp_path, "target", 10_000)
     model(tmp_path, "likely", 900)
     half, most = model(tmp_path, "half", 4_900), model(tmp_path, "most", 8_000)
-    note(target, half, Tried(200, 150, 1.3))
+    note(target, half, PairResults(200, 150, 1.3))
     measured = "75% of 200 drafted tokens were accepted, 1.30 times as fast"
     why = f"half drafts: same vocabulary, same family, 2.04 times smaller; {measured}"
     assert draft(target) == ("half", why)
-    note(target, most, Tried(200, 190, 1.4))
+    note(target, most, PairResults(200, 190, 1.4))
     assert [each.model.description.id for each in judge(target)] == ["most", "half", "likely"]
 
 
@@ -218,5 +218,5 @@ def test_directories_are_paired_with_directories(tmp_path: Path) -> None:
         model_at(draft),
         "draft:1m drafts: same vocabulary, same family, 4.52 times smaller",
     )
-    found = {each.model.path: each for each in judged(model_at(target), (), Room(CONFIG))}
+    found = {each.model.path: each for each in judge_candidates(model_at(target), (), Room(CONFIG))}
     assert found[DRAFT].reason == "it is a GGUF file, the target an MLX directory"

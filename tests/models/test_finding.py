@@ -127,7 +127,7 @@ def scans(home: Home, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_a_request_reads_the_disk_once(scans: list[str]) -> None:
     names = ["toy:7b", "toy", "nothing", "budnled", "TOY-7B", "toy:7", "other", "bundled"]
     sections = Sections(Config(models={name: ModelConfig() for name in names}))
-    sections.merged(Options(model="toy:7b"))
+    sections.merge_options(Options(model="toy:7b"))
     sections.engine("toy:7b")
-    assert len(places_of("toy:7b", ())) == 1 and len(sections.unresolved()) == 3
+    assert len(places_of("toy:7b", ())) == 1 and len(sections.find_unresolved()) == 3
     assert len(scans) == 1

@@ -11,7 +11,7 @@ from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.engine.load import load
 from localspec.errors import ModelInvalid
 from localspec.models.model import HEAD, model_at
-from localspec.models.pair import Room, auto_draft, judged
+from localspec.models.pair import Room, auto_draft, judge_candidates
 from localspec.protocol.requests import EngineConfig
 from tests import gguf_parts, random_ggufs
 from tests.models.finding import describe
@@ -46,7 +46,7 @@ def test_a_head_is_never_paired(tmp_path: Path) -> None:
     random_ggufs.write_mtp_head(tmp_path / "near.gguf", gguf_parts.Dimensions(width=16, hidden=16, layers=1))
     found = [
         each
-        for each in judged(model_at(target), (str(tmp_path),), Room(SMALL))
+        for each in judge_candidates(model_at(target), (str(tmp_path),), Room(SMALL))
         if each.model.description.id == "near"
     ]
     assert [each.verdict for each in found] == ["refused"] and HEAD in found[0].reason

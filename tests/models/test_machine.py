@@ -240,13 +240,13 @@ def test_pairs_of_another_library_or_driver_are_not_believed(
 ) -> None:
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path))
     target, draft = (model_at(Path(shutil.copy(path, tmp_path))) for path in (TARGET, DRAFT))
-    directory, learnt = records.learnt_dir(), records.TriedRecord()
-    learnt.tried = records.Tried(100, 90, 1.5)
+    directory, learnt = records.learnt_dir(), records.PairRecord()
+    learnt.tried = records.PairResults(100, 90, 1.5)
     records.Record(directory, records.name_of_pair(target, draft), learnt).write()
-    assert records.known_of(target, draft).drafted == 100
+    assert records.read_pair_results(target, draft).drafted == 100
     if change == "library":
         monkeypatch.setattr(machine, "library_build", lambda *package: "llama-cpp-python 0.3.36 0badbeef")
     else:
         monkeypatch.setattr(machine, "driver", lambda: "NVRM version: 570.86.15")
-    assert records.known_of(target, draft) == records.Tried()
+    assert records.read_pair_results(target, draft) == records.PairResults()
     assert os.listdir(directory)  # what was known is there again with the old library

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from localspec.errors import ModelAmbiguous, ModelInvalid
-from localspec.models.library import SHOWN, chosen, meant
+from localspec.models.library import SHOWN, choose_model, match_models
 from localspec.models.model import Format, Model
 from localspec.models.names import parse
 from localspec.protocol.messages import ModelDescription
@@ -63,11 +63,11 @@ SHELF = (
     ],
 )
 def test_a_name_means_what_it_names_in_full_or_begins(name: str, found: list[str]) -> None:
-    assert ids(meant(name, SHELF)) == found
+    assert ids(match_models(name, SHELF)) == found
 
 
 def test_what_can_be_used_comes_before_what_cannot() -> None:
-    assert ids(meant("x", (model("x", problem="it is empty"), model("a-7b", "X")))) == ["a-7b"]
+    assert ids(match_models("x", (model("x", problem="it is empty"), model("a-7b", "X")))) == ["a-7b"]
 
 
 @pytest.mark.parametrize(
@@ -77,41 +77,41 @@ def test_of_one_model_the_format_and_the_preferred_quantisation_are_chosen(
     format: Format | None, id: str
 ) -> None:
     for name in ("toy:7b", "toy:7"):
-        assert chosen(name, meant(name, SHELF), format).description.id == id
+        assert choose_model(name, match_models(name, SHELF), format).description.id == id
 
 
 def test_of_one_quantisation_the_largest_is_chosen_then_the_first() -> None:
     three = [model(f"toy-7b-{n}", "toy:7b", size=size) for n, size in ((1, 5), (2, 6), (3, 6))]
-    assert ids(meant("toy:7b", three)) == ["toy-7b-2", "toy-7b-3", "toy-7b-1"]
+    assert ids(match_models("toy:7b", three)) == ["toy-7b-2", "toy-7b-3", "toy-7b-1"]
 
 
 def test_among_different_models_nothing_is_chosen() -> None:
     sentence = "'to' is ambiguous: it may be toy:7b-4bit, toy:7b-q4_0, toy:7b-q8_0, toyota:7b"
     with pytest.raises(ModelAmbiguous, match=sentence) as caught:
-        chosen("to", meant("to", SHELF))
+        choose_model("to", match_models("to", SHELF))
     assert caught.value.code == "model_ambiguous" and caught.value.remedy
     with pytest.raises(ModelAmbiguous, match="llama3.1:8b, llama3.1:8b-instruct"):
-        chosen("llama", meant("llama", SHELF))
+        choose_model("llama", match_models("llama", SHELF))
     many = [model(f"x{n}-7b") for n in range(SHOWN + 2)]
     with pytest.raises(ModelAmbiguous, match="and 2 more"):
-        chosen("x", meant("x", many))
+        choose_model("x", match_models("x", many))
 
 
 def test_what_has_one_name_in_both_formats_is_one_model_in_each() -> None:
     """Though their sizes differ in the headers: packed weights count less."""
     both = [model("my-7b", "my:7b", "coder"), model("my-1b", "my:1b", "coder", format="mlx")]
     formats: tuple[Format, ...] = ("gguf", "mlx")
-    assert [chosen("coder", meant("coder", both), format).format for format in formats] == [
+    assert [choose_model("coder", match_models("coder", both), format).format for format in formats] == [
         "gguf",
         "mlx",
     ]
     with pytest.raises(ModelAmbiguous):
-        chosen("code", meant("code", both))
+        choose_model("code", match_models("code", both))
 
 
 def test_what_is_broken_is_refused_with_its_reason() -> None:
     for name in ("tonic", "ton"):
         with pytest.raises(ModelInvalid, match="^tonic cannot be used: it is empty$"):
-            chosen(name, meant(name, SHELF))
+            choose_model(name, match_models(name, SHELF))
     with pytest.raises(ModelAmbiguous, match="'ton' is ambiguous: it may be tonic, tonight"):
-        chosen("ton", meant("ton", (*SHELF, model("tonight", problem="it is empty"))))
+        choose_model("ton", match_models("ton", (*SHELF, model("tonight", problem="it is empty"))))

@@ -37,10 +37,10 @@ top_k = 2
 
 def test_a_request_goes_before_its_model_and_that_before_the_rest() -> None:
     found = sections(ALL)
-    merged = found.merged(Options(k=5, temperature=0.5))
+    merged = found.merge_options(Options(k=5, temperature=0.5))
     assert (merged.k, merged.seed, merged.top_k, merged.min_p) == (5, 2, 2, 0.1)
-    assert found.merged(Options()).k == 2
-    assert found.merged(Options(model="other")).k == 1
+    assert found.merge_options(Options()).k == 2
+    assert found.merge_options(Options(model="other")).k == 1
 
 
 @pytest.mark.parametrize(
@@ -49,10 +49,10 @@ def test_a_request_goes_before_its_model_and_that_before_the_rest() -> None:
 @pytest.mark.parametrize("name", ["bundled", "stdlib-6m", str(TARGET)])
 def test_a_model_is_one_by_all_of_its_names(heading: str, name: str) -> None:
     found = sections(f'[models."{heading}"]\nn_ctx = 64\nk = 2')
-    assert found.merged(Options(model=name)).k == 2
+    assert found.merge_options(Options(model=name)).k == 2
     assert found.engine(name).n_ctx == 64
     for other in ("stdlib-1m", str(bundled_model("stdlib-1m"))):
-        assert found.merged(Options(model=other)).k is None
+        assert found.merge_options(Options(model=other)).k is None
         assert found.engine(other).n_ctx == 0
 
 
@@ -71,9 +71,9 @@ def test_a_model_of_a_configured_directory_is_found_once_it_is_there(
 def test_a_draft_stays_with_the_model_that_it_was_named_beside() -> None:
     options, model = 'model = "a"\ndraft = "of-a"', 'draft = "of-b"'
     found = sections(f'[options]\n{options}\n[models."b"]\n{model}')
-    of = {name: found.merged(Options(model=name)).draft for name in ("a", "b", "c")}
+    of = {name: found.merge_options(Options(model=name)).draft for name in ("a", "b", "c")}
     assert of == {"a": "of-a", "b": "of-b", "c": None}
-    assert found.merged(Options(model="b", draft="mine")).draft == "mine"
+    assert found.merge_options(Options(model="b", draft="mine")).draft == "mine"
 
 
 def test_sections_that_hold_for_no_model_are_named_with_the_reason(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ def test_sections_that_hold_for_no_model_are_named_with_the_reason(tmp_path: Pat
     names = ("bundled", "budnled", "/nowhere.gguf", "toy", "toy:7b", "other", "empty")
     sections_of = "".join(f'[models."{name}"]\nk = 1\n' for name in names)
     found = sections(f'model_dirs = ["{tmp_path}"]\n{sections_of}')
-    assert {name: type(error) for name, error in found.unresolved()} == {
+    assert {name: type(error) for name, error in found.find_unresolved()} == {
         "budnled": ModelNotFound,
         "/nowhere.gguf": ModelNotFound,
         "toy": ModelAmbiguous,

@@ -12,7 +12,7 @@ import pytest
 
 from localspec.models import stores
 from localspec.models.stores import (
-    Found,
+    StoredModel,
     repository_of,
     scan_folder,
     scan_hub,
@@ -21,7 +21,7 @@ from localspec.models.stores import (
 )
 from tests.models.disk import HUB, OLLAMA, Home
 
-Scan = Callable[[Path], Iterator[Found]]
+Scan = Callable[[Path], Iterator[StoredModel]]
 
 
 @pytest.fixture
@@ -104,7 +104,7 @@ def test_of_a_split_model_the_first_part_stands_for_all(home: Home) -> None:
     for number in (3, 2):
         home.file(f"m/big-{number:05}-of-00003.gguf", b"")
     (found,) = scan_folder(home.root / "m")
-    assert found == Found(home.root / "m" / "big-00001-of-00003.gguf", "big")
+    assert found == StoredModel(home.root / "m" / "big-00001-of-00003.gguf", "big")
 
 
 def test_links_to_directories_are_followed_once(home: Home) -> None:

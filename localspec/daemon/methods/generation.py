@@ -181,4 +181,4 @@ async def merged(daemon: Daemon, options: Options) -> Options:
     if options.workspace:
         absolute(options.workspace)
     async with daemon.merging:
-        return check_options(await asyncio.to_thread(daemon.pool.sections.merged, options))
+        return check_options(await asyncio.to_thread(daemon.pool.sections.merge_options, options))

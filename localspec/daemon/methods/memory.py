@@ -71,7 +71,7 @@ async def forget_chat(daemon: Daemon, source: str) -> None:
 
 async def prime(daemon: Daemon, exchange: Exchange, params: messages.MemoryPrime) -> Primed:
     sections = daemon.pool.sections
-    options = await asyncio.to_thread(sections.merged, Options())
+    options = await asyncio.to_thread(sections.merge_options, Options())
     arguments = [f"--model={options.model}", "--stdin"]
     if params.workspace is not None:
         arguments.append(f"--workspace={absolute(params.workspace)}")

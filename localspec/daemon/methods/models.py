@@ -11,7 +11,7 @@ from localspec.daemon.methods.generation import merged
 from localspec.daemon.relay import Exchange
 from localspec.daemon.workers.pool import Pool, key_of
 from localspec.daemon.workers.worker import WorkerProcess
-from localspec.models.index import marked, read_disk
+from localspec.models.index import mark_loaded, read_disk
 from localspec.models.pair import Pair
 from localspec.protocol import messages
 from localspec.protocol.frames import TokenizedFrame, TokenizeFrame
@@ -24,7 +24,7 @@ async def list_all(daemon: Daemon, exchange: Exchange, params: messages.NoParams
     loaded = dict.fromkeys(drafts) | {(w.pair.target.place, r.backend): r.placement for w, r in workers}
     # In a thread, which is not cancelled: a model may be on a disk that responds late or never.
     disk = await asyncio.to_thread(read_disk, daemon.config.model_dirs)
-    models = await asyncio.to_thread(marked, disk.found, loaded)
+    models = await asyncio.to_thread(mark_loaded, disk.found, loaded)
     return messages.ModelList(models, tuple(disk.stores))
 
 
