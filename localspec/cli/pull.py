@@ -18,7 +18,13 @@ from localspec.client import Client
 from localspec.config import load_config
 from localspec.errors import INSTALL_MLX, DaemonUnavailable, ExitCode, InvalidOptions, ModelError
 from localspec.hub import records
-from localspec.hub.choice import Choice, expected_speed, parse_name, planned, propose_model
+from localspec.hub.choice import (
+    DownloadChoice,
+    estimate_pair_memory,
+    expected_speed,
+    parse_name,
+    propose_model,
+)
 from localspec.hub.pull import carry_out, from_index, obtain, plan, room
 from localspec.hub.records import Pulled
 from localspec.models.catalogue import CATALOGUE
@@ -123,7 +129,7 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     place = "on the GPU" if there is not None else f"of memory, {'a' if on_device else 'no'} GPU"
     machine = f"{size(free)} free {place}, {counted(cores, 'core')}"
     pair = f"{entry.name}, and {draft} as its draft model" if draft else entry.name
-    memory = size(planned(entry))
+    memory = size(estimate_pair_memory(entry))
     output.note(f"For this machine ({machine}): {pair}. For {entry.label}. Memory {memory}{speed}.")
     others = (each for each in CATALOGUE.values() if each is not entry and not is_here(each.name, dirs))
     listed = ", ".join(f"{each.name} ({size(each.size)})" for each in others if each.name != draft)
@@ -143,7 +149,7 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     return missing if flags.yes or output.agrees(question, otherwise=True) else None
 
 
-def fetch(plan: Choice, *notes: str) -> None:
+def fetch(plan: DownloadChoice, *notes: str) -> None:
     """Download with progress. Print these notes, the choice and its reason when the first bytes are here, so
     that of a source that cannot be reached only the error is seen; after Ctrl-C, what is kept."""
     so_far = plan.so_far
@@ -172,7 +178,7 @@ def fetch(plan: Choice, *notes: str) -> None:
         transfer.close()
 
 
-def _draft_for(target: Choice, flags: PullFlags) -> Choice | None:
+def _draft_for(target: DownloadChoice, flags: PullFlags) -> DownloadChoice | None:
     """The draft model that the catalogue has for this repository; that there is none is reported only with
     --draft."""
     if flags.draft is False:
@@ -184,7 +190,7 @@ def _draft_for(target: Choice, flags: PullFlags) -> Choice | None:
     return None if draft is None else from_index(CATALOGUE[draft])
 
 
-def _wants(small: Choice, flags: PullFlags) -> bool:
+def _wants(small: DownloadChoice, flags: PullFlags) -> bool:
     """Return True if the draft model is wanted too; without a terminal, print the command for it."""
     offer = f"{small.name} ({size(small.size)}) can draft for it"
     if flags.draft or flags.yes or small.so_far == small.size:
@@ -245,7 +251,7 @@ def _unload(pulled: Sequence[Pulled]) -> None:
         answer.remote(unload, start=False)
 
 
-def _described(plan: Choice) -> dict[str, object]:
+def _described(plan: DownloadChoice) -> dict[str, object]:
     return {
         "model": plan.name,
         "path": printable(str(plan.path)),

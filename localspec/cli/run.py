@@ -21,7 +21,7 @@ from localspec.cli.printer import Printer
 from localspec.client import Client
 from localspec.config import load_config
 from localspec.errors import ContextExceeded, InvalidOptions, LocalspecError
-from localspec.hub.default import LARGER, LATER, QUESTION, TOY, Missing, missing
+from localspec.hub.default import LARGER, LATER, QUESTION, TOY, MissingModel, missing
 from localspec.models.catalogue import AUTO, CATALOGUE
 from localspec.models.library import is_here
 from localspec.protocol.messages import ChatSend
@@ -30,7 +30,7 @@ from localspec.protocol.requests import ChatPrompt, Delta, FimPrompt, Message, R
 from localspec.wording import pairing_sentence
 
 if TYPE_CHECKING:
-    from localspec.hub.choice import Choice
+    from localspec.hub.choice import DownloadChoice
 
 NO_FLAGS = ModelFlags()
 LONGEST_CHECKED = 4000
@@ -275,7 +275,7 @@ def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:
     if model != AUTO:
         may_pull = yes and config.auto_pull != "off" and model in CATALOGUE
         if may_pull and not is_here(model, config.model_dirs):
-            Missing(agreed=True, name=model).obtain(_fetch)
+            MissingModel(agreed=True, name=model).obtain(_fetch)
         return
     wanted = missing(options, yes=yes)
     if wanted is None:
@@ -294,7 +294,7 @@ def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:
         note(f"localspec: the bundled model answers: {error.message}.")
 
 
-def _fetch(plan: Choice, *notes: str) -> None:
+def _fetch(plan: DownloadChoice, *notes: str) -> None:
     from localspec.cli.pull import fetch  # loads the hub's client
 
     fetch(plan, *notes)

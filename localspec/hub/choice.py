@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from localspec.errors import INSTALL_MLX, InvalidOptions, ModelInvalid, ModelNotFound, ModelTooLarge
 from localspec.hub.download import append
-from localspec.hub.faults import connect, endpoint, typed
+from localspec.hub.faults import connect, endpoint, translate_errors
 from localspec.hub.records import HubFile, Pulled
 from localspec.models.catalogue import CATALOGUE, DEFAULT, Entry
 from localspec.models.model import Format, has_mlx
@@ -65,7 +65,7 @@ class Wanted(NamedTuple):
     format: Format | None = None
 
 
-class Choice(NamedTuple):
+class DownloadChoice(NamedTuple):
     """A model of a repository at its place in the cache, the reason for it (``why``), and its
     entry in the catalogue where it comes from the packages of that instead of the hub."""
 
@@ -100,7 +100,7 @@ class Choice(NamedTuple):
         """The path for `-m`: the file, the first of its parts, or the directory."""
         return self.model.paths[0]
 
-    def renamed(self, name: str, why: str) -> Choice:
+    def rename(self, name: str, why: str) -> DownloadChoice:
         """The same choice by another name, and for this reason."""
         return self._replace(model=replace(self.model, name=name), why=why)
 
@@ -120,7 +120,7 @@ class _File(msgspec.Struct, rename="camel"):
             raise ValueError(f"{self.rfilename[:200]!r} is an unsafe path")
 
 
-class _Listed(msgspec.Struct):
+class _RepositoryListing(msgspec.Struct):
     sha: GitId
     siblings: tuple[_File, ...] = ()
 
@@ -129,14 +129,14 @@ def read_listing(repo: str) -> Listing:
     """Request the hub's listing of ``repo`` at its newest commit; raises what ``faults.typed`` does, also for
     an unsafe name, size or checksum."""
     answer = BytesIO()
-    with typed(repo), connect() as client:
+    with translate_errors(repo), connect() as client:
         append(client, f"{endpoint()}/api/models/{repo}?blobs=true", answer, MAX_LISTING)
         return parse_listing(repo, answer.getvalue())
 
 
 def parse_listing(repo: str, answer: bytes) -> Listing:
     """A listing as the hub sends it; raises ValueError and RecursionError."""
-    found = msgspec.json.decode(answer, type=_Listed)
+    found = msgspec.json.decode(answer, type=_RepositoryListing)
     files = ((each, each.lfs.sha256 if each.lfs else each.blob_id) for each in found.siblings)
     return Listing(
         repo, found.sha, tuple(HubFile(each.rfilename, each.size, digest) for each, digest in files)
@@ -153,7 +153,7 @@ def parse_name(text: str) -> Wanted:
     return Wanted(found[1], found[2])
 
 
-def choose(listing: Listing, wanted: Wanted, free: int, *, mlx: bool | None = None) -> Choice:
+def choose(listing: Listing, wanted: Wanted, free: int, *, mlx: bool | None = None) -> DownloadChoice:
     """The wanted model, or of several the one that suits this machine's ``free`` bytes of memory.
 
     ``mlx``: True if MLX is installed. Raises :class:`ModelNotFound` for a model that the repository does not
@@ -180,7 +180,7 @@ def choose(listing: Listing, wanted: Wanted, free: int, *, mlx: bool | None = No
         names = ", ".join(model.names[0] for model in found)
         raise InvalidOptions(f"{repo} has several files of {chosen.label}: {names}", "Name one with --file.")
     _check_parts(chosen)
-    return chosen.renamed(f"{repo}/{wanted.file}" if wanted.file else chosen.name, why)
+    return chosen.rename(f"{repo}/{wanted.file}" if wanted.file else chosen.name, why)
 
 
 def needs(size: int) -> int:
@@ -194,13 +194,13 @@ def propose_model(free: int, cores: float, *, on_device: bool) -> Entry:
     readable = (DEVICE if on_device else 1) * cores * BYTES_PER_CORE
 
     def fits(entry: Entry) -> bool:
-        return entry.size <= readable and planned(entry) <= free
+        return entry.size <= readable and estimate_pair_memory(entry) <= free
 
     good = [each for each in CATALOGUE.values() if each.fim and fits(each)]
     return max(good, key=lambda entry: entry.size, default=CATALOGUE[DEFAULT])
 
 
-def planned(entry: Entry) -> int:
+def estimate_pair_memory(entry: Entry) -> int:
     """Estimated bytes of memory for a model of the catalogue and its draft model."""
     return needs(entry.size) + (0 if entry.draft is None else needs(CATALOGUE[entry.draft].size))
 
@@ -210,7 +210,7 @@ def expected_speed(entry: Entry, cores: int) -> float:
     return min(cores * BYTES_PER_S, MOST_PER_S) / entry.size
 
 
-def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Choice:
+def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> DownloadChoice:
     """The model for MLX: the whole directory."""
     repo = listing.repo
     files = tuple(
@@ -218,7 +218,9 @@ def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Choice
         for file in listing.files
         if "/" not in file.name and any(fnmatch(file.name, form) for form in MLX_FILES)
     )
-    choice = Choice(Pulled(repo, repo, listing.commit, "mlx", files), None, "the whole directory, for MLX")
+    choice = DownloadChoice(
+        Pulled(repo, repo, listing.commit, "mlx", files), None, "the whole directory, for MLX"
+    )
     if "config.json" not in choice.names or not any(fnmatch(name, "*.safetensors") for name in choice.names):
         raise ModelInvalid(f"{repo} has neither GGUF files nor a config.json with safetensors", OTHER)
     if not mlx and wanted.format is None:
@@ -237,7 +239,7 @@ def _directory(listing: Listing, wanted: Wanted, free: int, mlx: bool) -> Choice
     return choice
 
 
-def _models(listing: Listing) -> list[Choice]:
+def _models(listing: Listing) -> list[DownloadChoice]:
     """The GGUF models of a repository, the parts of each in order."""
     parts: dict[str, list[HubFile]] = defaultdict(list)
     for file in listing.files:
@@ -248,7 +250,9 @@ def _models(listing: Listing) -> list[Choice]:
     for stem, files in parts.items():
         label = label_of(PurePosixPath(stem))
         name = f"{listing.repo}:{label}" if label else listing.repo
-        models.append(Choice(Pulled(name, listing.repo, listing.commit, "gguf", tuple(sorted(files))), label))
+        models.append(
+            DownloadChoice(Pulled(name, listing.repo, listing.commit, "gguf", tuple(sorted(files))), label)
+        )
     return models
 
 
@@ -256,7 +260,7 @@ def _alike(label: str, other: str) -> bool:
     return label.upper().replace("-", "_") == other.upper().replace("-", "_")
 
 
-def _fitting(models: list[Choice], free: int) -> tuple[list[Choice], str]:
+def _fitting(models: list[DownloadChoice], free: int) -> tuple[list[DownloadChoice], str]:
     """The preferred model, or where memory is short, the largest of the smaller ones that fit; and why."""
     best = min(models, key=lambda model: ((*PREFERRED, model.label).index(model.label), -model.size))
     chosen, why = best, f"{best.label} takes {size(needs(best.size))} of memory, {size(free)} are free"
@@ -270,7 +274,7 @@ def _fitting(models: list[Choice], free: int) -> tuple[list[Choice], str]:
     return [model for model in models if model.quantisation == chosen.quantisation], why
 
 
-def _check_parts(model: Choice) -> None:
+def _check_parts(model: DownloadChoice) -> None:
     """Raise :class:`ModelInvalid` where the repository has not all parts of a split model."""
     parts = [part.groups() for name in model.names if (part := _SPLIT.search(name.removesuffix(".gguf")))]
     total = parts[-1][1] if parts else ""
@@ -278,7 +282,7 @@ def _check_parts(model: Choice) -> None:
         raise ModelInvalid(f"{model.name} is split into {int(total)} parts, and the hub has not all", OTHER)
 
 
-def _too_large(choice: Choice, free: int, anyway: str) -> ModelTooLarge:
+def _too_large(choice: DownloadChoice, free: int, anyway: str) -> ModelTooLarge:
     return ModelTooLarge(
         f"{choice.name} would take {size(needs(choice.size))} of memory, and {size(free)} are free",
         f"Choose a smaller model; to download it all the same, {anyway}.",

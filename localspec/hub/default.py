@@ -18,7 +18,7 @@ TOY = f"the {WANTED} is not here, and a toy answers; to get it: localspec models
 LATER = f"Not asked again: {TOY}"
 
 
-class Missing(NamedTuple):
+class MissingModel(NamedTuple):
     """A model of the catalogue that is not here; ``agreed`` or ``refused``: without a question."""
 
     agreed: bool = False
@@ -42,9 +42,9 @@ class Missing(NamedTuple):
         change(("auto_pull",), "off")
 
 
-def missing(options: Options, *, yes: bool = False) -> Missing | None:
+def missing(options: Options, *, yes: bool = False) -> MissingModel | None:
     """The default model, if these options need it and it is not here; ``yes``: without a question."""
     config = load_config()
     pull = "yes" if yes and config.auto_pull != "off" else config.auto_pull
     is_missing = Sections(config).lacks_default(options)
-    return Missing(pull == "yes", refused=pull == "off") if is_missing else None
+    return MissingModel(pull == "yes", refused=pull == "off") if is_missing else None

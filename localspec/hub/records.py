@@ -176,7 +176,7 @@ def remove(pulled: Sequence[Pulled]) -> int:
     needed = {each.entry(file) for each in read() if each not in pulled for file in each.files}
     for each in pulled:
         freed += sum(_delete(each, file) for file in each.files if each.entry(file) not in needed)
-        _tidy(each)
+        _remove_empty_folders(each)
     _change(lambda records: tuple(each for each in records if each not in pulled))
     return freed
 
@@ -195,7 +195,7 @@ def _delete(model: Pulled, file: HubFile) -> int:
     return freed
 
 
-def _tidy(model: Pulled) -> None:
+def _remove_empty_folders(model: Pulled) -> None:
     """Remove the name of a commit without files, and directories that are empty now, the innermost first."""
     has_files = any(files for _, _, files in os.walk(model.snapshot))
     with contextlib.suppress(OSError):

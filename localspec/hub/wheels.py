@@ -25,7 +25,7 @@ import httpx2
 
 from localspec.errors import DownloadBroken, HubDenied, HubError, HubUnavailable
 from localspec.hub.download import TIMEOUT, Progress, append
-from localspec.hub.faults import because
+from localspec.hub.faults import describe_reason
 from localspec.models.catalogue import Wheels
 from localspec.wording import MB
 
@@ -115,7 +115,7 @@ def download(name: str, version: str, file: Path, most: int, progress: Progress)
     except httpx2.HTTPStatusError as error:
         raise _refusal(error.response.status_code, requirement) from None
     except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-        what = f"the package index at {urlsplit(url).hostname} cannot be reached{because(error)}"
+        what = f"the package index at {urlsplit(url).hostname} cannot be reached{describe_reason(error)}"
         raise HubUnavailable(what, CHECK) from None
 
 

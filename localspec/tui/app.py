@@ -40,7 +40,7 @@ from localspec.tui.screen import ChatScreen
 from localspec.wording import printable
 
 if TYPE_CHECKING:
-    from localspec.hub.default import Missing
+    from localspec.hub.default import MissingModel
 
 LEAVING_S = 2.0
 """longest clean-up when the user leaves: the daemon may be busy"""
@@ -75,7 +75,7 @@ class ChatApp(App[None]):
         options: Options,
         *,
         settle: Callable[[Options], Options] = lambda options: options,
-        missing: Callable[[], Missing | None] = lambda: None,
+        missing: Callable[[], MissingModel | None] = lambda: None,
         session: str | None = None,
         private: bool = False,
         servers: Sequence[ToolServer] = (),
@@ -218,7 +218,7 @@ class ChatApp(App[None]):
             self.chat_screen.settled.set()
         await self.chat_screen.chat.load()
 
-    async def _offer(self, model: Missing) -> None:
+    async def _offer(self, model: MissingModel) -> None:
         """Offer the default model, and download it; a message that is sent meanwhile waits for it. Without
         it, the bundled model answers."""
         from localspec.hub.default import LARGER, LATER, QUESTION

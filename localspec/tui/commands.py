@@ -176,13 +176,13 @@ async def _settings(screen: ChatScreen) -> dict[str, str]:
 @command("model", "[NAME]", key="ctrl+o", values=_models)
 async def model(screen: ChatScreen, argument: str) -> None:
     """Choose the model that answers, also one to download."""
-    from localspec.hub.default import Missing
+    from localspec.hub.default import MissingModel
 
     for entry in _absent(await screen.models()):
         if entry.name == argument.lower():
             question = f"Download {entry.name} ({size(entry.size)})?"
             agrees = await screen.ask(Confirm(question, "Download", "primary"))
-            if not agrees or not await screen.download(Missing(name=entry.name)):
+            if not agrees or not await screen.download(MissingModel(name=entry.name)):
                 return
     place = await asyncio.to_thread(value_of, "model", argument)
     await screen.settled.wait()

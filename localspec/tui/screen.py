@@ -37,7 +37,7 @@ from localspec.tui.widgets.welcome import Welcome
 from localspec.wording import one_line, printable
 
 if TYPE_CHECKING:
-    from localspec.hub.default import Missing
+    from localspec.hub.default import MissingModel
 
 ERROR_SHOWN_S = 10
 LOOK_S = 1.0
@@ -213,7 +213,7 @@ class ChatScreen(Screen[None]):
         """The models on this computer."""
         return await self.application.link.ask(lambda client: client.models())
 
-    async def download(self, model: Missing) -> bool:
+    async def download(self, model: MissingModel) -> bool:
         """Download a model of the catalogue; the status shows its progress. Returns True once it is here."""
         loop, left = asyncio.get_running_loop(), threading.Event()
 

@@ -8,7 +8,16 @@ from typing import Any
 import pytest
 
 from localspec.errors import InvalidOptions, LocalspecError, ModelInvalid, ModelNotFound, ModelTooLarge
-from localspec.hub.choice import MAX_FILE, Choice, Listing, Wanted, choose, needs, parse_listing, parse_name
+from localspec.hub.choice import (
+    MAX_FILE,
+    DownloadChoice,
+    Listing,
+    Wanted,
+    choose,
+    needs,
+    parse_listing,
+    parse_name,
+)
 from localspec.hub.records import HubFile
 from localspec.wording import GB
 
@@ -38,7 +47,7 @@ BOTH = listing(*WEIGHTS, "model-q8_0.gguf")
 IN_MLX = (*WEIGHTS, "merges.txt")
 
 
-def chosen(found: Listing, free: int = 100 * GB, *, mlx: bool = True, **wanted: Any) -> Choice:
+def chosen(found: Listing, free: int = 100 * GB, *, mlx: bool = True, **wanted: Any) -> DownloadChoice:
     return choose(found, Wanted(found.repo, **wanted), free, mlx=mlx)
 
 

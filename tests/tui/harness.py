@@ -9,7 +9,7 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widget import Widget
 
-from localspec.hub.default import Missing
+from localspec.hub.default import MissingModel
 from localspec.protocol.options import Options
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
@@ -167,7 +167,7 @@ async def playing(
     session: str | None = None,
     private: bool = False,
     settled: bool = True,
-    missing: Missing | None = None,
+    missing: MissingModel | None = None,
     size: tuple[int, int] = (100, 30),
 ) -> AsyncIterator[Player]:
     """A chat, once all that it begins with is done, or at once; the daemon is that of ``LOCALSPEC_HOME``."""

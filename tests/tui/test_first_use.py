@@ -7,13 +7,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 from localspec.errors import HubUnavailable
-from localspec.hub.default import LARGER, LATER, Missing
+from localspec.hub.default import LARGER, LATER, MissingModel
 from localspec.tui.dialog import Confirm
 from tests.tui.harness import Player, playing
 from tests.waiting import DEADLINE_S
 
 
-class Model(Missing):
+class Model(MissingModel):
     """A model whose source waits after its first half, or cannot be reached."""
 
     rest = threading.Event()
