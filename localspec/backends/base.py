@@ -140,7 +140,7 @@ class FimTokens(NamedTuple):
     sep: int | None = None
 
 
-class Vocabulary(Protocol):
+class ModelVocabulary(Protocol):
     """The tokens of a model."""
 
     @property
@@ -208,7 +208,7 @@ class Backend(Protocol):
     """the sampling settings that the model's author recommends, where its files have some"""
 
     @property
-    def vocabulary(self) -> Vocabulary: ...
+    def vocabulary(self) -> ModelVocabulary: ...
 
     def open(self) -> int:
         """Open an empty sequence; raises :class:`EngineBusy` when none is left."""
@@ -287,7 +287,7 @@ def check_length(sequence: int, held: int, length: int) -> None:
         )
 
 
-def recommended(found: Mapping[str, Any]) -> Options:
+def parse_recommended(found: Mapping[str, Any]) -> Options:
     """The sampling settings of a model's author by the names of options; none if one is not allowed."""
     try:
         return parse_options({name: value for name, value in found.items() if value is not None})

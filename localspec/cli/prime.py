@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from localspec.backends.base import Vocabulary
+from localspec.backends.base import ModelVocabulary
 from localspec.cli import output
 from localspec.cli.answer import workspace_at
 from localspec.cli.flags import AsJson, ModelName
@@ -91,7 +91,10 @@ def _given_texts() -> list[File]:
 
 
 def _learn(
-    texts: Sequence[tuple[Path, str | None]], vocabulary: Vocabulary, memory: Memory, workspace: Path | None
+    texts: Sequence[tuple[Path, str | None]],
+    vocabulary: ModelVocabulary,
+    memory: Memory,
+    workspace: Path | None,
 ) -> tuple[int, int]:
     """Learn the texts; return the numbers of files and tokens learnt. A file without a text is read."""
     own, progress = cache(workspace_at), output.Progress()
@@ -114,7 +117,7 @@ def _learn(
 
 
 @contextmanager
-def _vocabulary(model: Model, size: int) -> Iterator[Vocabulary]:
+def _vocabulary(model: Model, size: int) -> Iterator[ModelVocabulary]:
     """Load a model's vocabulary without its weights; that of an MLX directory needs the tokenizers package
     only, not MLX."""
     if model.format == "mlx":

@@ -29,7 +29,7 @@ from llguidance import LLMatcher, LLTokenizer, TokenizerWrapper, regex_to_lark
 from llguidance.gbnf_to_lark import ASTNode, GrammarParser, Position, RepetitionNode, resolve
 from numpy.typing import NDArray
 
-from localspec.backends.base import Vocabulary
+from localspec.backends.base import ModelVocabulary
 from localspec.child import limit_time, serve
 from localspec.constraints.trial import LIMITS
 from localspec.errors import InvalidOptions
@@ -290,7 +290,7 @@ class _Tokens:
     """A vocabulary as the library reads it. Markup that is no control token, such as ``<tool_call>``, is one
     token also where it is forced."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: ModelVocabulary) -> None:
         self._encode = partial(vocabulary.encode, special=False)
         adds_space = b"".join(map(vocabulary.piece, self._encode("a"))) != b"a"
         self._lead = LEAD if adds_space else ""
@@ -323,7 +323,7 @@ class Grammars:
     library takes 0.3 s without releasing Python's lock. A schema takes about 1 ms, one of 4,000 names 1 s.
     """
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: ModelVocabulary) -> None:
         self.vocabulary = vocabulary
         self._kept: dict[str, tuple[LLMatcher, float]] = {}
         """the newest grammars and the seconds that they took, those used last at the end"""

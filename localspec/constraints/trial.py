@@ -15,7 +15,7 @@ from llguidance import LLMatcher, LLParserLimits, LLTokenizer, TokenizerWrapper
 from localspec.child import limit_time, serve
 
 if TYPE_CHECKING:  # its module takes a child longer to import than all else
-    from localspec.backends.base import Vocabulary
+    from localspec.backends.base import ModelVocabulary
 
 LIMITS = LLParserLimits(
     verbose_errors=False, max_grammar_size=100_000, initial_lexer_fuel=250_000, step_lexer_fuel=100_000
@@ -25,7 +25,7 @@ million forced letters take 2 s at the beginning and 0.3 s within an answer, whe
 Special = tuple[tuple[int, bytes], ...]
 
 
-def name_tokens(vocabulary: Vocabulary) -> tuple[int, tuple[int, ...], Special]:
+def name_tokens(vocabulary: ModelVocabulary) -> tuple[int, tuple[int, ...], Special]:
     """Return what a trial needs of a vocabulary: its size, its end tokens, and the texts of special ones."""
     special = tuple((token, vocabulary.text_of(token)) for token in sorted(vocabulary.special_tokens))
     return vocabulary.size, tuple(sorted(vocabulary.end_tokens)), special

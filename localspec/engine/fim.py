@@ -16,7 +16,7 @@ from functools import partial
 from itertools import chain
 from typing import NamedTuple
 
-from localspec.backends.base import Vocabulary
+from localspec.backends.base import ModelVocabulary
 from localspec.completion.context import (
     Steady,
     fewer_before,
@@ -110,7 +110,7 @@ FAMILIES = (
 class FimFormat:
     """A family's format with the tokens of one vocabulary."""
 
-    def __init__(self, family: FimFamily, vocabulary: Vocabulary, tokens: Mapping[str, int]) -> None:
+    def __init__(self, family: FimFamily, vocabulary: ModelVocabulary, tokens: Mapping[str, int]) -> None:
         self._family, self._vocabulary, self._tokens = family, vocabulary, tokens
         known = [token for token in vocabulary.fim or () if token is not None]
         self.end_tokens = vocabulary.special_tokens | {*tokens.values(), *known}
@@ -175,7 +175,7 @@ class FimFormat:
         return tokens
 
 
-def fim_format(vocabulary: Vocabulary, model: str) -> FimFormat | None:
+def fim_format(vocabulary: ModelVocabulary, model: str) -> FimFormat | None:
     """Return the format that ``model`` was trained with; None if it was not trained to fill in the middle."""
     for family in FAMILIES:
         # Tokens that the backend does not list for FIM count if the model's name matches.
@@ -196,14 +196,14 @@ def fim_format(vocabulary: Vocabulary, model: str) -> FimFormat | None:
     return FimFormat(PSM, vocabulary, tokens)
 
 
-def _find_tokens(vocabulary: Vocabulary, names: Iterable[str]) -> dict[str, int] | None:
+def _find_tokens(vocabulary: ModelVocabulary, names: Iterable[str]) -> dict[str, int] | None:
     """Return the special tokens of these names; None if one is missing."""
     found = {name: _token(vocabulary, name) for name in names}
     tokens = {name: token for name, token in found.items() if token is not None}
     return tokens if len(tokens) == len(found) else None
 
 
-def _token(vocabulary: Vocabulary, name: str) -> int | None:
+def _token(vocabulary: ModelVocabulary, name: str) -> int | None:
     known = [token for token in vocabulary.fim or () if token is not None]
     read = vocabulary.encode(name, special=True)
     spellings = {name.encode(), name.replace("▁", " ").encode()}

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from localspec import home
-from localspec.backends.base import Backend, Vocabulary
+from localspec.backends.base import Backend, ModelVocabulary
 from localspec.config import load_config
 from localspec.engine.engine import OWN, Engine
 from localspec.engine.learning import Learning
@@ -439,7 +439,7 @@ def _unless_broken(place: Callable[[], T]) -> T | None:
         return None
 
 
-def open_memory(model: Model, vocabulary: Vocabulary, place: Path | None = None) -> Memory:
+def open_memory(model: Model, vocabulary: ModelVocabulary, place: Path | None = None) -> Memory:
     """Open the n-gram memory for models with this model's vocabulary; ``place`` None: this user's."""
     fingerprint = model.description.vocab_fp or vocab_fp({})
     return Memory(place or home.private_dir(home.data_dir() / "memory"), fingerprint, vocabulary.piece)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-from localspec.backends.base import Vocabulary
+from localspec.backends.base import ModelVocabulary
 from localspec.memory.memory import Memory, QueueStamp
 from localspec.memory.ngrams import MemoryText
 from localspec.memory.sources import run_in_thread
@@ -29,7 +29,7 @@ class Primer:
     """Adds the lines of files to ``memory``, if there is one, in small steps. Only the newest text of a file
     is learnt; files that git ignores, or whose names suggest secrets, never are."""
 
-    def __init__(self, memory: Memory | None, vocabulary: Vocabulary) -> None:
+    def __init__(self, memory: Memory | None, vocabulary: ModelVocabulary) -> None:
         self._memory, self._vocabulary = memory, vocabulary
         self._waiting: dict[tuple[str, str | None, int], tuple[tuple[str, ...], QueueStamp]] = {}
         """files' parts, and the moments at which they were queued, by path, workspace and number of parts: a

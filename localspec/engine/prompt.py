@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from localspec.backends.base import NEVER, Vocabulary, any_of
+from localspec.backends.base import NEVER, ModelVocabulary, any_of
 from localspec.completion.gap import Gap
 from localspec.completion.stopping import StopRule
 from localspec.constraints.budget import Budget
@@ -52,7 +52,7 @@ def arguments_of(call: ToolCall) -> dict[str, Any]:
 class Markup:
     """Guards contents before a template is rendered with them, and encodes what it made of them."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: ModelVocabulary) -> None:
         self._vocabulary = vocabulary
 
     def guard(self, content: Any) -> Any:
@@ -157,7 +157,7 @@ class PromptEncoder:
 
     def __init__(
         self,
-        vocabulary: Vocabulary,
+        vocabulary: ModelVocabulary,
         n_ctx: int,
         *,
         trained_ctx: int | None = None,

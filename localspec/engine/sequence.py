@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Sequence as Seq
 from typing import Literal, NamedTuple, Protocol
 
-from localspec.backends.base import ANY_WIDTH, WIDTHS, Backend, Capabilities, Span, Vocabulary
+from localspec.backends.base import ANY_WIDTH, WIDTHS, Backend, Capabilities, ModelVocabulary, Span
 from localspec.engine.account import Account
 from localspec.engine.channels import Channels
 from localspec.engine.prompt import Encoded
@@ -105,7 +105,7 @@ class Sequence:
         request: Request,
         settings: RequestSettings,
         encoded: Encoded,
-        vocabulary: Vocabulary,
+        vocabulary: ModelVocabulary,
         limits: SequenceLimits,
     ) -> None:
         self.id, self.settings, self.source = id, settings, request.source

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache, partial
 from typing import Any, TypeVar
 
-from localspec.backends.base import Vocabulary
+from localspec.backends.base import ModelVocabulary
 from localspec.child import Child
 from localspec.constraints import trial
 from localspec.constraints.constraint import Attempt
@@ -55,7 +55,7 @@ class Apart:
     """Jobs in threads of their own, two at a time; the channel hands their results over. Those whose grammars
     are slow to compile begin again in a line behind each other, so that others pass them."""
 
-    def __init__(self, channel: Channel, vocabulary: Vocabulary) -> None:
+    def __init__(self, channel: Channel, vocabulary: ModelVocabulary) -> None:
         self._channel = channel
         self._threads = [ThreadPoolExecutor(n, thread_name_prefix="texts") for n in (2, 1)]
         self._trials = Child(trial.__name__), Child(trial.__name__)

@@ -10,7 +10,7 @@ from pathlib import Path
 import gguf
 import pytest
 
-from localspec.backends.base import TypedNames, Vocabulary
+from localspec.backends.base import ModelVocabulary, TypedNames
 from localspec.backends.llama_cpp.backend import LlamaCppBackend
 from localspec.backends.llama_cpp.vocabulary import MOST_NAMES, LlamaVocabulary
 from localspec.engine.prompt import PromptEncoder
@@ -27,7 +27,7 @@ USER_DEFINED = 4
 @pytest.fixture(scope="module", params=["gguf", "mlx"])
 def vocabulary(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Vocabulary]:
+) -> Iterator[ModelVocabulary]:
     """The bundled model's, with special tokens as careless converters write them."""
     place = tmp_path_factory.mktemp("careless") / "careless"
     if request.param == "mlx":
@@ -49,7 +49,7 @@ def careless_llama(path: Path) -> LlamaCppBackend:
     return LlamaCppBackend(model_at(path), EngineConfig(n_ctx=512, parallel=1))
 
 
-def mlx_vocabulary(place: Path) -> Vocabulary:
+def mlx_vocabulary(place: Path) -> ModelVocabulary:
     """As Qwen2.5-Coder's: its tokens of fill-in-the-middle are added, but not called special."""
     pytest.importorskip("mlx_lm", reason="mlx and mlx-lm are not installed: pip install -e '.[mlx]'")
     from localspec.backends.mlx.vocabulary import MlxVocabulary
@@ -63,7 +63,7 @@ def mlx_vocabulary(place: Path) -> Vocabulary:
     return MlxVocabulary(read_directory(place), max(size, 9))
 
 
-def test_names_of_special_tokens_are_text_in_a_file(vocabulary: Vocabulary) -> None:
+def test_names_of_special_tokens_are_text_in_a_file(vocabulary: ModelVocabulary) -> None:
     assert (fim := vocabulary.fim) is not None
     name = vocabulary.text_of(fim.middle).decode()
     assert vocabulary.encode(name, special=True) == [fim.middle]
@@ -73,14 +73,14 @@ def test_names_of_special_tokens_are_text_in_a_file(vocabulary: Vocabulary) -> N
     assert b"".join(map(vocabulary.piece, tokens)).decode() == text
 
 
-def test_more_special_tokens_than_llama_cpp_finds_in_time_are_refused(vocabulary: Vocabulary) -> None:
+def test_more_special_tokens_than_llama_cpp_finds_in_time_are_refused(vocabulary: ModelVocabulary) -> None:
     if isinstance(vocabulary, LlamaVocabulary):
         name = vocabulary.text_of(min(vocabulary.special_tokens)).decode()
         with pytest.raises(InvalidOptions, match=f"more than {MOST_NAMES} special tokens"):
             vocabulary.encode(name * (MOST_NAMES + 1), special=True)
 
 
-def test_a_prompt_has_each_mark_once_whatever_the_files_say(vocabulary: Vocabulary) -> None:
+def test_a_prompt_has_each_mark_once_whatever_the_files_say(vocabulary: ModelVocabulary) -> None:
     assert (fim := vocabulary.fim) is not None
     names = "".join(vocabulary.text_of(token).decode() for token in (fim.prefix, fim.suffix, fim.middle))
     gap = FimPrompt(names, names, path=names, extra=(File(names, names + "\nx = 1"),), tidy=True)

@@ -97,8 +97,8 @@ def test_a_backend_names_its_device_and_build() -> None:
 def test_a_model_that_is_whole_on_a_gpu_begins_with_a_gpus_prior(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu, cpu = native.Device("gpu", "CUDA0 NVIDIA H200"), native.Device("cpu", "CPU Some")
     monkeypatch.setattr(native, "devices_of", lambda context: [gpu, cpu])
-    whole = native.described(None, layers=28, layers_on_gpu=999)
-    some = native.described(None, layers=28, layers_on_gpu=12)
+    whole = native.describe_devices(None, layers=28, layers_on_gpu=999)
+    some = native.describe_devices(None, layers=28, layers_on_gpu=12)
     assert whole.startswith("CUDA0 NVIDIA H200 (gpu), build ")
     assert some.startswith("CUDA0 NVIDIA H200, build ")
     assert prior_for(f"llama_cpp Q4_K {whole}") is PRIORS[0][1] is not prior_for(f"llama_cpp Q4_K {some}")
@@ -128,7 +128,7 @@ def test_the_free_memory_of_gpus_is_counted_without_a_spare_part(monkeypatch: py
         "ggml_backend_dev_description": lambda device: b"GPU %d" % device,
         "ggml_backend_dev_memory": read,
     }
-    monkeypatch.setattr(native, "exported", lambda name, *types: functions[name])
+    monkeypatch.setattr(native, "find_function", lambda name, *types: functions[name])
     assert native.free_bytes(EngineConfig()) == 1300 * MB - 2 * native.SPARE
     assert native.free_bytes(EngineConfig(gpu_memory_mb=50)) == 50 * MB
     free[1] = 2**64 - 1

@@ -171,7 +171,7 @@ def test_a_library_without_rpc_or_for_another_protocol_is_refused(
     monkeypatch.setattr(library, "HEADER", tmp_path / "ggml-rpc.h")
     with pytest.raises(BackendUnavailable, match="was built without RPC"):
         library.protocol()
-    monkeypatch.setattr(library, "exported", lambda *_: None)
+    monkeypatch.setattr(library, "find_function", lambda *_: None)
     for number in (7, 8):
         names = ("MAJOR", "MINOR", "PATCH")
         library.HEADER.write_text("".join(f"#define RPC_PROTO_{each}_VERSION {number}\n" for each in names))

@@ -32,11 +32,18 @@ from localspec.backends.base import (
     check_length,
     first_free,
     hash_of_end,
-    recommended,
+    parse_recommended,
     top_margin,
 )
 from localspec.backends.llama_cpp import native, rpc
-from localspec.backends.llama_cpp.native import CPU, GPU, backends_of, described, exported, offloaded_bytes
+from localspec.backends.llama_cpp.native import (
+    CPU,
+    GPU,
+    backends_of,
+    describe_devices,
+    find_function,
+    offloaded_bytes,
+)
 from localspec.backends.llama_cpp.vocabulary import LlamaVocabulary
 from localspec.errors import EngineBusy, EngineError, LocalspecError, ModelInvalid
 from localspec.models.division import rest_of, share_of
@@ -398,8 +405,8 @@ def _switches(context: Any) -> list[Switch]:
     pointer = ctypes.c_void_p
     try:
         backends = backends_of(context)
-        registry_of = exported("ggml_backend_dev_backend_reg", pointer, pointer)
-        find = exported("ggml_backend_reg_get_proc_address", pointer, pointer, ctypes.c_char_p)
+        registry_of = find_function("ggml_backend_dev_backend_reg", pointer, pointer)
+        find = find_function("ggml_backend_reg_get_proc_address", pointer, pointer, ctypes.c_char_p)
     except AttributeError:
         return []
     set_use_ref = ctypes.CFUNCTYPE(None, pointer, ctypes.c_bool)
@@ -446,7 +453,7 @@ class LlamaCppBackend:
             raise ModelInvalid(f"{path} is a directory, not a GGUF file")
         if problem := problem_of_file(header, has_vocabulary=True):
             raise ModelInvalid(f"{path}: {problem.message}", problem.remedy)
-        self.defaults = recommended(
+        self.defaults = parse_recommended(
             {ours: header.metadata.get(f"general.sampling.{key}") for key, ours in RECOMMENDED.items()}
         )
         self.model = model.own_name
@@ -513,14 +520,14 @@ class LlamaCppBackend:
         self._abort = native.AbortFlag(self._context)
         whole = native.gpu_layers(config) if config.cpu_experts <= 0 else 0
         # The output counts as a layer: with one less than all, the first layer is the processor's.
-        on = described(self._context, layers=header.layers + 1, layers_on_gpu=whole)
+        on = describe_devices(self._context, layers=header.layers + 1, layers_on_gpu=whole)
         self.reference_mode = ReferenceMode(self._context, header.types, on_cpu=GPU not in on)
         self.description += ", rounds in reference mode" * self.reference_mode.available + f", on {on}"
         max_batch = lib.llama_n_batch(self._context)
         self._batch = Batch(max_batch)
         self.vocabulary = LlamaVocabulary(self._lib_model)
         # The package's own function returns a pointer object, which takes longer to read than a number.
-        self._output_of = exported("llama_get_logits", ctypes.c_void_p, ctypes.c_void_p)
+        self._output_of = find_function("llama_get_logits", ctypes.c_void_p, ctypes.c_void_p)
         kept, obstacle = lib.llama_n_rs_seq(self._context), ""
         self._sequences = Sequences(self._context)
         is_hybrid = lib.llama_model_is_hybrid(self._lib_model)

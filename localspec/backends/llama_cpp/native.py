@@ -38,7 +38,7 @@ GPU = "(gpu)"
 """mark in the description of a model whose layers are all on a GPU, the same for every backend"""
 
 
-class Scheduled(NamedTuple):
+class ScheduledBackend(NamedTuple):
     """A backend and its device, as addresses, and the device's ``enum ggml_backend_dev_type``."""
 
     backend: int
@@ -53,23 +53,23 @@ class Device(NamedTuple):
     name: str
 
 
-def backends_of(context: Any) -> list[Scheduled]:
+def backends_of(context: Any) -> list[ScheduledBackend]:
     """Return the backends of a context that have a device, in its order.
 
     Raises AttributeError where the library does not export the functions needed.
     """
     pointer, number = ctypes.c_void_p, ctypes.c_int
-    scheduler = exported("_ZNK13llama_context9get_schedEv", pointer, pointer)(context)
-    count = exported("ggml_backend_sched_get_n_backends", number, pointer)(scheduler)
-    backend_at = exported("ggml_backend_sched_get_backend", pointer, pointer, number)
-    device_of = exported("ggml_backend_get_device", pointer, pointer)
-    type_of = exported("ggml_backend_dev_type", number, pointer)
+    scheduler = find_function("_ZNK13llama_context9get_schedEv", pointer, pointer)(context)
+    count = find_function("ggml_backend_sched_get_n_backends", number, pointer)(scheduler)
+    backend_at = find_function("ggml_backend_sched_get_backend", pointer, pointer, number)
+    device_of = find_function("ggml_backend_get_device", pointer, pointer)
+    type_of = find_function("ggml_backend_dev_type", number, pointer)
     backends = (backend_at(scheduler, i) for i in range(count))
     found = ((backend, device_of(backend)) for backend in backends)
-    return [Scheduled(backend, device, type_of(device)) for backend, device in found if device]
+    return [ScheduledBackend(backend, device, type_of(device)) for backend, device in found if device]
 
 
-def exported(name: str, result: Any, *arguments: Any) -> Any:
+def find_function(name: str, result: Any, *arguments: Any) -> Any:
     """Return a function of llama.cpp's library or of those it is linked with.
 
     Raises AttributeError where it is not exported.
@@ -82,8 +82,8 @@ def devices_of(context: Any) -> list[Device]:
     """Return the devices that a context may use, in its order, or this machine's GPUs where the library does
     not list them."""
     pointer, text = ctypes.c_void_p, ctypes.c_char_p
-    name_of = exported("ggml_backend_dev_name", text, pointer)
-    description_of = exported("ggml_backend_dev_description", text, pointer)
+    name_of = find_function("ggml_backend_dev_name", text, pointer)
+    description_of = find_function("ggml_backend_dev_description", text, pointer)
     try:
         found = backends_of(context)
     except AttributeError:
@@ -93,7 +93,7 @@ def devices_of(context: Any) -> list[Device]:
     return [Device(KINDS.get(each.kind, "device"), name) for each, name in zip(found, names, strict=True)]
 
 
-def described(context: Any, *, layers: int, layers_on_gpu: int) -> str:
+def describe_devices(context: Any, *, layers: int, layers_on_gpu: int) -> str:
     """The devices and the library's build, for a model's description: measurements on one do not hold for
     another. A model whose layers are all on a GPU is marked with :data:`GPU`."""
     others = [device.name for device in devices_of(context) if device.kind != "cpu"]
@@ -126,7 +126,7 @@ def free_of(device: int) -> int:
     which Vulkan's number falls below 0, to a large one."""
     number = ctypes.c_size_t
     free, total = number(), number()
-    read = exported("ggml_backend_dev_memory", None, ctypes.c_void_p, *[ctypes.POINTER(number)] * 2)
+    read = find_function("ggml_backend_dev_memory", None, ctypes.c_void_p, *[ctypes.POINTER(number)] * 2)
     read(device, ctypes.byref(free), ctypes.byref(total))
     return free.value if free.value <= total.value else 0
 
@@ -140,10 +140,10 @@ def list_gpus() -> dict[int, Device]:
     """Return this machine's GPUs, also integrated ones, by address."""
     initialise()
     pointer, number, text = ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p
-    device_at = exported("ggml_backend_dev_get", pointer, number)
-    type_of = exported("ggml_backend_dev_type", ctypes.c_int, pointer)
-    name_of = exported("ggml_backend_dev_description", text, pointer)
-    devices = [device_at(i) for i in range(exported("ggml_backend_dev_count", number)())]
+    device_at = find_function("ggml_backend_dev_get", pointer, number)
+    type_of = find_function("ggml_backend_dev_type", ctypes.c_int, pointer)
+    name_of = find_function("ggml_backend_dev_description", text, pointer)
+    devices = [device_at(i) for i in range(find_function("ggml_backend_dev_count", number)())]
     found = {
         each: Device(KINDS.get(type_of(each), ""), name_of(each).decode("utf-8", "replace"))
         for each in devices
@@ -298,7 +298,7 @@ class _Override(ctypes.Structure):
 def _overrides(cpu_experts: int) -> Any:
     """Return llama.cpp's list of tensors in the processor's memory, the experts of the first layers; it ends
     with an empty one."""
-    memory = exported("ggml_backend_cpu_buffer_type", ctypes.c_void_p)()
+    memory = find_function("ggml_backend_cpu_buffer_type", ctypes.c_void_p)()
     listed = [_Override(CPU_EXPERTS.format(layer).encode(), memory) for layer in range(cpu_experts)]
     return (_Override * (len(listed) + 1))(*listed)
 

@@ -19,7 +19,7 @@ import llama_cpp.llama_cpp as lib
 import psutil
 
 from localspec.backends.llama_cpp import native
-from localspec.backends.llama_cpp.native import CPU, exported
+from localspec.backends.llama_cpp.native import CPU, find_function
 from localspec.errors import BackendUnavailable, NodeLost
 
 HEADER = Path(lib.__file__).parents[1] / "include" / "ggml-rpc.h"
@@ -43,7 +43,7 @@ def protocol() -> str:
     :class:`BackendUnavailable` for one that was built without it, or for an unknown version."""
     try:
         found = VERSION.findall(HEADER.read_text())
-        exported("ggml_backend_rpc_add_server", None)
+        find_function("ggml_backend_rpc_add_server", None)
     except (OSError, AttributeError):
         raise BackendUnavailable("llama.cpp was built without RPC", BUILD) from None
     if found[:1] != [KNOWN]:
@@ -58,9 +58,9 @@ def devices(servers: Mapping[str, int]) -> dict[int, int]:
     A server's device states all memory of its machine as free, where it is no GPU.
     """
     pointer, number = ctypes.c_void_p, ctypes.c_size_t
-    add = exported("ggml_backend_rpc_add_server", pointer, ctypes.c_char_p)
-    count = exported("ggml_backend_reg_dev_count", number, pointer)
-    device_at = exported("ggml_backend_reg_dev_get", pointer, pointer, number)
+    add = find_function("ggml_backend_rpc_add_server", pointer, ctypes.c_char_p)
+    count = find_function("ggml_backend_reg_dev_count", number, pointer)
+    device_at = find_function("ggml_backend_reg_dev_get", pointer, pointer, number)
     found: dict[int, int] = {}
     for address, free in servers.items():
         registry = add(address.encode())
@@ -98,7 +98,7 @@ def on_abort(aborted: Callable[[], None]) -> None:
 
     global _on_abort
     _on_abort = ctypes.CFUNCTYPE(None, ctypes.c_char_p)(call)
-    exported("ggml_set_abort_callback", ctypes.c_void_p, ctypes.c_void_p)(_on_abort)
+    find_function("ggml_set_abort_callback", ctypes.c_void_p, ctypes.c_void_p)(_on_abort)
 
 
 _on_abort: Any = None
@@ -110,7 +110,7 @@ def server(address: str) -> Callable[[], None]:
     pointer, number = ctypes.c_void_p, ctypes.c_size_t
     protocol()
     threads = psutil.cpu_count(logical=False) or 1
-    found = native.gpus() or [exported("ggml_backend_dev_by_type", pointer, ctypes.c_int)(CPU)]
+    found = native.gpus() or [find_function("ggml_backend_dev_by_type", pointer, ctypes.c_int)(CPU)]
     text = ctypes.c_char_p
-    start = exported("ggml_backend_rpc_start_server", None, text, text, number, number, pointer)
+    start = find_function("ggml_backend_rpc_start_server", None, text, text, number, number, pointer)
     return partial(start, address.encode(), None, threads, len(found), native.array_of(found))

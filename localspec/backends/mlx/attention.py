@@ -25,7 +25,7 @@ Parts = list[mx.array]
 """Cells of shape (rows, heads, cells, numbers): one array, or packed numbers, scales and biases."""
 
 
-class Step:
+class ForwardStep:
     """One forward: ``width`` more cells for each of ``len(lengths)`` adjacent rows from ``first`` on."""
 
     def __init__(self, first: int, lengths: Sequence[int], width: int) -> None:
@@ -74,17 +74,17 @@ class Attention:
         self._keys: Parts = []
         self._values: Parts = []
 
-    def view(self, step: Step) -> AttentionView:
+    def view(self, step: ForwardStep) -> AttentionView:
         """The object passed to the model as this layer's cache, for one forward."""
         return QuantisedView(self, step) if self.bits else AttentionView(self, step)
 
-    def append(self, step: Step, keys: mx.array, values: mx.array) -> tuple[Any, Any]:
+    def append(self, step: ForwardStep, keys: mx.array, values: mx.array) -> tuple[Any, Any]:
         """Write the new tokens' keys and values, each (rows, heads, width, numbers); return all cells."""
-        self._keys = self._written(self._keys, self._parts(keys), step)
-        self._values = self._written(self._values, self._parts(values), step)
+        self._keys = self._write(self._keys, self._parts(keys), step)
+        self._values = self._write(self._values, self._parts(values), step)
         return self.cells(step)
 
-    def cells(self, step: Step) -> tuple[Any, Any]:
+    def cells(self, step: ForwardStep) -> tuple[Any, Any]:
         """Keys and values of the step's rows, up to the length of the longest."""
         n = step.longest if self.ring is None else min(step.longest, self.ring)
         rows = slice(step.first, step.first + step.n)
@@ -96,7 +96,7 @@ class Attention:
             return [numbers]
         return list(mx.quantize(numbers, group_size=group_size(numbers.shape[-1]), bits=self.bits))
 
-    def _written(self, parts: Parts, new: Parts, step: Step) -> Parts:
+    def _write(self, parts: Parts, new: Parts, step: ForwardStep) -> Parts:
         parts = self._with_room(parts, new, step)
         for part, fresh in zip(parts, new, strict=True):
             for i, length in enumerate(step.lengths):
@@ -116,7 +116,7 @@ class Attention:
             yield cell, start, stop
             start = stop
 
-    def _with_room(self, parts: Parts, new: Parts, step: Step) -> Parts:
+    def _with_room(self, parts: Parts, new: Parts, step: ForwardStep) -> Parts:
         rows, cells = parts[0].shape[::2][:2] if parts else (0, 0)
         wanted_rows = max(rows, step.first + step.n)
         wanted = step.longest if self.ring is None else min(step.longest, self.ring)
@@ -128,7 +128,7 @@ class Attention:
         if (wanted_rows, wanted) == (rows, cells):
             return parts
         return [
-            _grown(parts[i] if parts else None, (wanted_rows, fresh.shape[1], wanted, fresh.shape[3]), fresh)
+            _grow(parts[i] if parts else None, (wanted_rows, fresh.shape[1], wanted, fresh.shape[3]), fresh)
             for i, fresh in enumerate(new)
         ]
 
@@ -140,16 +140,16 @@ class Attention:
     def set_row(self, place: int, cells: Parts) -> None:
         """Write ``cells``, made by :meth:`row`, to row ``place``; raises ValueError if they do not fit."""
         old = self.arrays() or [None] * len(cells)
-        self.set([self._placed(place, *each) for each in zip(old, cells, strict=True)])
+        self.set([self._place_row(place, *each) for each in zip(old, cells, strict=True)])
 
-    def _placed(self, place: int, old: mx.array | None, row: mx.array) -> mx.array:
+    def _place_row(self, place: int, old: mx.array | None, row: mx.array) -> mx.array:
         rows, cells = (0, 0) if old is None else old.shape[::2]
         shape = max(rows, place + 1), row.shape[1], max(cells, row.shape[2]), row.shape[3]
-        part = _grown(old, shape, row)
+        part = _grow(old, shape, row)
         part[place : place + 1, :, : row.shape[2]] = row
         return part
 
-    def rearranged(self, order: Sequence[int]) -> Parts:
+    def rearrange(self, order: Sequence[int]) -> Parts:
         """The cells for :meth:`set`, in which row i is what row ``order[i]`` was."""
         # A row that was never written to may be missing: any other row can stand in.
         return [part[mx.array([min(row, part.shape[0] - 1) for row in order])] for part in self.arrays()]
@@ -173,7 +173,7 @@ def group_size(numbers: int) -> int:
     return GROUP if numbers % GROUP == 0 else 32
 
 
-def _grown(old: mx.array | None, shape: tuple[int, ...], like: mx.array) -> mx.array:
+def _grow(old: mx.array | None, shape: tuple[int, ...], like: mx.array) -> mx.array:
     """Return ``old`` padded with zeros to ``shape``, or zeros if it is None."""
     if old is not None and old.shape == shape:
         return old
@@ -186,7 +186,7 @@ def _grown(old: mx.array | None, shape: tuple[int, ...], like: mx.array) -> mx.a
 class AttentionView:
     """The interface that mlx-lm expects of a cache, for one forward."""
 
-    def __init__(self, layer: Attention, step: Step) -> None:
+    def __init__(self, layer: Attention, step: ForwardStep) -> None:
         self._layer, self._step = layer, step
         self.offset = step.offset
 
@@ -217,7 +217,7 @@ class AttentionView:
 class QuantisedView(AttentionView):
     """A view with ``bits`` and ``group_size``, by which mlx-lm computes attention over quantised cells."""
 
-    def __init__(self, layer: Attention, step: Step) -> None:
+    def __init__(self, layer: Attention, step: ForwardStep) -> None:
         super().__init__(layer, step)
         self.bits = layer.bits
 

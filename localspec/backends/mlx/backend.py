@@ -15,12 +15,12 @@ from localspec.backends.base import (
     hash_of_end,
 )
 from localspec.backends.mlx import native
-from localspec.backends.mlx.attention import Attention, Step
+from localspec.backends.mlx.attention import Attention, ForwardStep
 from localspec.backends.mlx.layers import Cells, Layers, State, layers_of
 from localspec.backends.mlx.logits import FAULTS, MlxLogits
 from localspec.backends.mlx.prefetch import Computed, StepPrefetch
 from localspec.backends.mlx.saved import pack, unpack
-from localspec.backends.mlx.slot import Held, Rewinding, Slot
+from localspec.backends.mlx.slot import Rewinding, Slot, SlotContent
 from localspec.backends.mlx.vocabulary import MlxVocabulary
 from localspec.errors import EngineError, ModelInvalid
 from localspec.models.directory import ModelDirectory
@@ -111,7 +111,7 @@ class MlxBackend:
         """Run the model on one token, to check that it runs; return its number of logits, and the bytes of
         a sequence."""
         layers = layers_of(self._model, slack=widest_forward(config, 1), bits=config.kv_bits)
-        views = layers.views(Step(0, [0], 1), layers.new())
+        views = layers.views(ForwardStep(0, [0], 1), layers.new())
         try:
             logits = self._model(mx.array([[0]]), cache=views)
             mx.eval(logits)
@@ -124,7 +124,7 @@ class MlxBackend:
             ) from None
         taken = CellBytes()
         for layer, state in zip(layers.parts, layers.after(views), strict=True):
-            taken += layer.taken(state)
+            taken += layer.measure_bytes(state)
         return logits.shape[-1], taken
 
     # The methods of the contract.
@@ -147,8 +147,8 @@ class MlxBackend:
         for slot, span in zip(slots, batch, strict=True):
             filled = longest if self._batches else len(span.tokens)
             slot.written = max(slot.written, slot.length + filled)
-        before = [self._rewinding.taken(slot) for slot in slots]
-        states, logits = prefetched or self._computed(batch, slots, before)
+        before = [self._rewinding.take(slot) for slot in slots]
+        states, logits = prefetched or self._compute(batch, slots, before)
         for slot, span, held, after in zip(slots, batch, before, states, strict=True):
             self._rewinding.advance(slot, held, len(span.tokens), after)
         if self._prefetch.is_due(slots[0], step, logits) and slots[0].length < self.capabilities.n_ctx:
@@ -158,7 +158,9 @@ class MlxBackend:
             mx.clear_cache()
         return logits
 
-    def _computed(self, batch: Sequence[Span], slots: Sequence[Slot], before: Sequence[Held]) -> Computed:
+    def _compute(
+        self, batch: Sequence[Span], slots: Sequence[Slot], before: Sequence[SlotContent]
+    ) -> Computed:
         try:
             states, rows = self._rows(batch, slots, before)
             return states, MlxLogits(rows, self._arrays(*states))
@@ -195,7 +197,7 @@ class MlxBackend:
                 )
 
     def _rows(
-        self, batch: Sequence[Span], slots: Sequence[Slot], before: Sequence[Held]
+        self, batch: Sequence[Span], slots: Sequence[Slot], before: Sequence[SlotContent]
     ) -> tuple[list[Sequence[State]], mx.array]:
         """The states after the forward, and the requested logits of shape (rows, vocabulary size)."""
         if len(batch) > 1 and self._batches:
@@ -204,21 +206,21 @@ class MlxBackend:
         states, rows = [found[0] for found in each], [found[1] for found in each]
         return states, rows[0] if len(rows) == 1 else mx.concatenate(rows)
 
-    def _alone(self, slot: Slot, held: Held, span: Span) -> tuple[Sequence[State], mx.array]:
+    def _alone(self, slot: Slot, held: SlotContent, span: Span) -> tuple[Sequence[State], mx.array]:
         _, tokens, rows, _ = span
         headless = len(tokens) - rows
         if not rows or headless < HEADLESS:
             headless = 0
         else:
             states, _ = self._run(slot.place, held, mx.array([tokens[:headless]]))
-            held = Held(held.length + headless, states)
+            held = SlotContent(held.length + headless, states)
         states, logits = self._run(slot.place, held, mx.array([tokens[headless:]]))
         return states, logits[0, logits.shape[1] - rows :]
 
-    def _run(self, place: int, held: Held, tokens: mx.array) -> tuple[Sequence[State], mx.array]:
+    def _run(self, place: int, held: SlotContent, tokens: mx.array) -> tuple[Sequence[State], mx.array]:
         """Feed tokens of shape (1, n) to the model; return the states after them, and logits of shape
         (1, n, vocabulary size), not computed yet."""
-        step = Step(place, [held.length], tokens.shape[1])
+        step = ForwardStep(place, [held.length], tokens.shape[1])
         views = self._layers.views(step, self._rewinding.states(held))
         logits: mx.array = self._model(tokens, cache=views)
         return self._layers.after(views), logits
@@ -235,7 +237,7 @@ class MlxBackend:
             filled[row] = [*tokens] + [tokens[-1]] * (width - n)
             lengths[row] = slot.length
             wanted += range(row * width + n - rows, row * width + n)
-        views = self._layers.views(Step(first, lengths, width), self._layers.new())
+        views = self._layers.views(ForwardStep(first, lengths, width), self._layers.new())
         logits: mx.array = self._model(mx.array(filled), cache=views)
         return logits.reshape(len(batch) * width, -1)[mx.array(wanted, dtype=mx.int32)]
 
@@ -247,7 +249,7 @@ class MlxBackend:
             return
         order = [*slots, *(slot for slot in self._slots.values() if slot not in slots)]
         rows = [slot.place for slot in order]
-        moved = [each.rearranged(rows) for each in self.attention]
+        moved = [each.rearrange(rows) for each in self.attention]
         for each, cells in zip(self.attention, moved, strict=True):
             each.set(cells)
         for place, slot in enumerate(order):
@@ -308,7 +310,7 @@ class MlxBackend:
             self.close(copy)
             raise EngineError(f"the saved sequence cannot be restored: {native.sentence(error)}") from None
         slot.written = written
-        slot.held = Held(length, self._rewinding.states(Held()))
+        slot.held = SlotContent(length, self._rewinding.states(SlotContent()))
         return copy
 
     def close(self, sequence: int) -> None:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import mlx.core as mx
 from mlx.utils import tree_flatten
 
-from localspec.backends.mlx.attention import Attention, Step
+from localspec.backends.mlx.attention import Attention, ForwardStep
 from localspec.backends.mlx.lm import (
     ArraysCache,
     CacheList,
@@ -44,7 +44,7 @@ class Layer(ABC):
         """The state of an empty sequence."""
 
     @abstractmethod
-    def view(self, step: Step, state: State) -> Any:
+    def view(self, step: ForwardStep, state: State) -> Any:
         """The object passed to the model as its cache in one forward."""
 
     @abstractmethod
@@ -67,7 +67,7 @@ class Layer(ABC):
         """The arrays to evaluate after a forward, without cells."""
         return []
 
-    def taken(self, state: State) -> CellBytes:
+    def measure_bytes(self, state: State) -> CellBytes:
         """The bytes that sequences take, from the state of a sequence of one token."""
         return CellBytes(0, sum(array.nbytes for array in self.arrays(state)))
 
@@ -81,7 +81,7 @@ class Recurrent(Layer):
     def new(self) -> State:
         return [None] * self._size
 
-    def view(self, step: Step, state: State) -> ArraysCache:
+    def view(self, step: ForwardStep, state: State) -> ArraysCache:
         cache = ArraysCache(self._size)
         cache.cache = list(state)
         return cache
@@ -104,13 +104,13 @@ class Cells(Layer):
     def new(self) -> State:
         return None
 
-    def view(self, step: Step, state: State) -> Any:
+    def view(self, step: ForwardStep, state: State) -> Any:
         return self.attention.view(step)
 
     def after(self, view: Any) -> State:
         return None
 
-    def taken(self, state: State) -> CellBytes:
+    def measure_bytes(self, state: State) -> CellBytes:
         ring = self.attention.ring
         each = sum(array.nbytes // array.shape[2] for array in self.attention.arrays())
         return CellBytes(each) if ring is None else CellBytes(0, each * ring)
@@ -126,7 +126,7 @@ class Foreign(Layer):
     def new(self) -> State:
         return self._make()
 
-    def view(self, step: Step, state: State) -> Any:
+    def view(self, step: ForwardStep, state: State) -> Any:
         return state
 
     def after(self, view: Any) -> State:
@@ -149,7 +149,7 @@ class Foreign(Layer):
     def arrays(self, state: State) -> list[mx.array]:
         return [array for _, array in tree_flatten(state.state) if isinstance(array, mx.array)]
 
-    def taken(self, state: State) -> CellBytes:
+    def measure_bytes(self, state: State) -> CellBytes:
         cells = [array for array in self.arrays(state) if array.ndim == len(("row", "head", "cell", "n"))]
         return CellBytes(sum(array.nbytes // array.shape[2] for array in cells))
 
@@ -166,7 +166,7 @@ class Layers(NamedTuple):
         """The states of an empty sequence."""
         return [part.new() for part in self.parts]
 
-    def views(self, step: Step, states: Sequence[State]) -> list[Any]:
+    def views(self, step: ForwardStep, states: Sequence[State]) -> list[Any]:
         """The caches for one forward."""
         views = (part.view(step, state) for part, state in zip(self.parts, states, strict=True))
         return [CacheList(*islice(views, n)) if n else next(views) for n in self.entries]

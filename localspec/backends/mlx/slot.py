@@ -9,7 +9,7 @@ from typing import NamedTuple
 from localspec.backends.mlx.layers import Cells, Foreign, Layers, Recurrent, State
 
 
-class Held(NamedTuple):
+class SlotContent(NamedTuple):
     """The content of a sequence: the number of its tokens and the states after them. A forward or a cut
     replaces it as a whole, so that an exception at any point leaves a consistent sequence."""
 
@@ -26,7 +26,7 @@ class Slot:
     """A sequence; ``place`` is its row in every attention layer."""
 
     place: int
-    held: Held = Held()
+    held: SlotContent = SlotContent()
     written: int = 0
     """cells that may have been written so far, those of rejected tokens included"""
 
@@ -54,25 +54,25 @@ class Rewinding:
         self.obstacle = f"mlx-lm's {', '.join(stuck)} cannot be rolled back" if stuck else ""
         """the reason why nothing can be cut off; empty: it can"""
 
-    def states(self, held: Held) -> Sequence[State]:
+    def states(self, held: SlotContent) -> Sequence[State]:
         """The states of ``held``; new ones if it is empty."""
         return held.states or self._layers.new()
 
-    def taken(self, slot: Slot) -> Held:
+    def take(self, slot: Slot) -> SlotContent:
         """Return the content of ``slot`` for a change of its states. If they change in place, the slot is
         empty until the change is complete: after a failure their content is unknown."""
         held = slot.held
         if self.in_place:
-            slot.held = Held()
+            slot.held = SlotContent()
         return held
 
-    def advance(self, slot: Slot, before: Held, n: int, states: Sequence[State]) -> None:
+    def advance(self, slot: Slot, before: SlotContent, n: int, states: Sequence[State]) -> None:
         """Record a forward that appended ``n`` tokens to ``before`` and led to ``states``."""
         kept: dict[int, Sequence[State]] = {}
         if self.replays:
             kept = {at: each for at, each in before.kept.items() if at == before.mark}
             kept[before.length] = before.states
-        slot.held = Held(before.length + n, states, kept, before.mark)
+        slot.held = SlotContent(before.length + n, states, kept, before.mark)
 
     def mark(self, slot: Slot) -> None:
         """Let :meth:`cut` come back to the present length later."""
@@ -104,15 +104,15 @@ class Rewinding:
         if length == slot.length:
             return length
         if not length:
-            slot.held, slot.written = Held(), 0
+            slot.held, slot.written = SlotContent(), 0
             return length
-        held = self.taken(slot)
+        held = self.take(slot)
         states = held.kept[length] if self.replays else held.states
         if not self.replays:
             for layer, state in zip(self._layers.parts, states, strict=True):
                 layer.trim(state, held.length - length)
         kept = {at: each for at, each in held.kept.items() if at <= length}
-        slot.held = Held(length, states, kept, min(held.mark, length))
+        slot.held = SlotContent(length, states, kept, min(held.mark, length))
         return length
 
     def copy(self, slot: Slot, copy: Slot, length: int) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
-from localspec.backends.base import FimTokens, TypedNames, recommended
+from localspec.backends.base import FimTokens, TypedNames, parse_recommended
 from localspec.errors import ModelInvalid
 from localspec.models.directory import ModelDirectory, chat_template, read_settings, text_of_token
 from localspec.models.vocabulary import FIM_PREFIXES, directory_tokens
@@ -71,7 +71,7 @@ class MlxVocabulary:
         typed = {id: added[id].content for id in marks if id in added and not added[id].special}
         self._typed = TypedNames(typed)
         self.chat_template = chat_template(directory.path, settings)
-        self.defaults = _recommended(generation)
+        self.defaults = _read_recommended(generation)
 
     def _bos(self, name: str) -> int | None:
         """The token ``name``, if the tokenizer itself puts it before a text."""
@@ -131,7 +131,7 @@ def _tokenizer(directory: Path) -> Tokenizer:
         ) from None
 
 
-def _recommended(generation: dict[str, Any]) -> Options:
+def _read_recommended(generation: dict[str, Any]) -> Options:
     """The author's sampling settings."""
     is_greedy = generation.get("do_sample") is False
-    return Options() if is_greedy else recommended({name: generation.get(name) for name in RECOMMENDED})
+    return Options() if is_greedy else parse_recommended({name: generation.get(name) for name in RECOMMENDED})
