@@ -18,7 +18,7 @@ from localspec.models.model import Model
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import frames
 from localspec.ranks.follower import CHECKED, digest_of, free_port
-from localspec.ranks.frames import Change, Find, Forward, Found, Ready, Start
+from localspec.ranks.frames import Change, Find, Forward, ModelFound, RankReady, Start
 from localspec.ranks.nodes import LOCAL, greet
 from localspec.ranks.peer import GREETING_S, Lost, Peer
 
@@ -49,7 +49,7 @@ def open_over_nodes(
         for node in config.nodes:
             peers.append(greet(node))
             stack.callback(peers[-1].close)
-        hosts = _found(model, directory, config, peers)
+        hosts = _find_on_nodes(model, directory, config, peers)
         for rank, peer in enumerate(peers, 1):
             peer.watch(lost)
             peer.send(Start(rank, hosts))
@@ -63,20 +63,20 @@ def open_over_nodes(
         sizes = limits.n_ctx, limits.max_sequences, limits.max_batch
         for peer in peers:
             ready = peer.receive(GREETING_S)
-            if ready != Ready(sizes):
+            if ready != RankReady(sizes):
                 raise EngineError(f"the ranks disagree: {ready} on node {peer.name}, {sizes} here")
         stack.pop_all()
         return Ranks(inner, peers, lost)
 
 
-def _found(
+def _find_on_nodes(
     model: Model, directory: ModelDirectory, config: EngineConfig, peers: Sequence[Peer]
 ) -> list[list[str]]:
     """Have all nodes find the model; return the addresses of all ranks."""
     alone, own = replace(config, nodes=()), frames.digests_of(directory)
     for peer in peers:
         peer.send(Find(model.own_name, str(directory.path), alone, len(peers) + 1))
-    found = [peer.expect(Found) for peer in peers]
+    found = [peer.expect(ModelFound) for peer in peers]
     for peer, each in zip(peers, found, strict=True):
         frames.check_digests(peer.name, model.own_name, each.digests, own)
     name, seen = peers[-1].name, found[-1].first
@@ -95,7 +95,7 @@ def _loss_of(peers: Sequence[Peer]) -> LocalspecError | None:
     return next((loss for loss in found if loss is not None), None)
 
 
-class Share(Backend, Protocol):
+class ShareBackend(Backend, Protocol):
     """A backend over one rank's share of a model."""
 
     def check(self, batch: Sequence[Span]) -> None:
@@ -106,7 +106,7 @@ class Ranks:
     """See :class:`localspec.backends.base.Backend`. Every call that changes something is made here, then on
     the other ranks, except a forward, for which all must be there at once."""
 
-    def __init__(self, inner: Share, peers: Sequence[Peer], lost: Lost) -> None:
+    def __init__(self, inner: ShareBackend, peers: Sequence[Peer], lost: Lost) -> None:
         self._inner, self._peers, self._lost = inner, peers, lost
         self._forwards = 0
         self._checked: tuple[int, Logits] | None = None
@@ -129,14 +129,14 @@ class Ranks:
         self._inner.check(batch)
         self._forwards += 1
         self._tell(Forward(self._forwards, list(batch)))
-        with self.shared():
-            logits = Watched(self._inner.forward(batch), self)
+        with self.share_errors():
+            logits = WatchedLogits(self._inner.forward(batch), self)
         if self._forwards % CHECKED == 0:
             self._checked = self._forwards, logits
         return logits
 
     @contextmanager
-    def shared(self) -> Iterator[None]:
+    def share_errors(self) -> Iterator[None]:
         """Make an error inside the loss of all nodes."""
         try:
             yield
@@ -202,24 +202,24 @@ class Ranks:
         self._inner.free()
 
 
-class Watched:
+class WatchedLogits:
     """Rows whose computation other ranks share: an error that shows only when they are read is a loss."""
 
     def __init__(self, logits: Logits, ranks: Ranks) -> None:
         self._logits, self._ranks = logits, ranks
 
     def argmax(self) -> Sequence[int]:
-        with self._ranks.shared():
+        with self._ranks.share_errors():
             return self._logits.argmax()
 
     def margins(self) -> Sequence[float]:
-        with self._ranks.shared():
+        with self._ranks.share_errors():
             return self._logits.margins()
 
     def peaks(self) -> Sequence[float]:
-        with self._ranks.shared():
+        with self._ranks.share_errors():
             return self._logits.peaks()
 
     def rows(self, start: int, stop: int) -> Rows:
-        with self._ranks.shared():
+        with self._ranks.share_errors():
             return self._logits.rows(start, stop)

@@ -27,12 +27,12 @@ from localspec.ranks.frames import (
     Change,
     Find,
     Forward,
-    Found,
     Frame,
     Hello,
+    ModelFound,
     Ping,
     Prove,
-    Ready,
+    RankReady,
     Refused,
     Start,
 )
@@ -46,7 +46,7 @@ PR_SET_PDEATHSIG = 1
 log = logging.getLogger(__name__)
 
 
-class First(Peer):
+class FirstPeer(Peer):
     """The first rank. Its silence only leaves this process over: it may have other work for a while."""
 
     silent_s = 30.0
@@ -60,7 +60,7 @@ def main() -> NoReturn:
     os.dup2(2, 1)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    peer = First("first", reading, writing)
+    peer = FirstPeer("first", reading, writing)
     try:
         follow(peer, own, first, os.environ.pop(TOKEN, ""))
     except LocalspecError as error:
@@ -107,14 +107,14 @@ def follow(peer: Peer, own: str, first: str, token: str) -> None:
     from localspec.backends.mlx import native
     from localspec.backends.mlx.backend import MlxBackend
 
-    peer.send(Found(frames.digests_of(model.header), free_port(own), first))
+    peer.send(ModelFound(frames.digests_of(model.header), free_port(own), first))
     start = peer.expect(Start)
     # From here on native code waits for other ranks: this process must end with the first one.
     peer.watch(lambda error: os._exit(1))
     group = native.ring(start.rank, start.hosts)
     backend = MlxBackend(model, find.config, group=group)
     limits = backend.capabilities
-    peer.send(Ready((limits.n_ctx, limits.max_sequences, limits.max_batch)))
+    peer.send(RankReady((limits.n_ctx, limits.max_sequences, limits.max_batch)))
     while True:
         replay(backend, peer.receive(), peer)
 

@@ -1,7 +1,7 @@
 """The frames between the first rank and another one, and what both compare before they begin.
 
-A follower greets with :class:`Hello`, and gets :class:`Prove`; for a :class:`Find` it answers :class:`Found`,
-and gets :class:`Start`. Both connect and load, then it answers :class:`Ready` and replays calls. Instead of
+A follower greets with :class:`Hello`, and gets :class:`Prove`; for a :class:`Find` it answers :class:`ModelFound`,
+and gets :class:`Start`. Both connect and load, then it answers :class:`RankReady` and replays calls. Instead of
 any frame it may send :class:`Refused`, which is its last one. Both sides send beats.
 """
 
@@ -57,7 +57,7 @@ class Find(msgspec.Struct, frozen=True, array_like=True, tag=2):
     machines: int
 
 
-class Found(msgspec.Struct, frozen=True, array_like=True, tag=3):
+class ModelFound(msgspec.Struct, frozen=True, array_like=True, tag=3):
     """The digests of the model's files, and the addresses for the ring: the follower's own with a free port,
     and the first rank's as the follower sees it."""
 
@@ -73,7 +73,7 @@ class Start(msgspec.Struct, frozen=True, array_like=True, tag=4):
     hosts: list[list[str]]
 
 
-class Ready(msgspec.Struct, frozen=True, array_like=True, tag=5):
+class RankReady(msgspec.Struct, frozen=True, array_like=True, tag=5):
     """The model is loaded. ``sizes``: what must be equal on all ranks."""
 
     sizes: tuple[int, int, int]
@@ -116,7 +116,7 @@ class Refused(msgspec.Struct, frozen=True, array_like=True, tag=14):
 
 
 Call = Forward | Change
-Frame = Hello | Prove | Find | Found | Start | Ready | Beat | Ping | Choices | Call | Refused
+Frame = Hello | Prove | Find | ModelFound | Start | RankReady | Beat | Ping | Choices | Call | Refused
 _decoder = msgspec.msgpack.Decoder(Frame)
 
 

@@ -45,7 +45,7 @@ REMEDY = (
 TUNNEL = "ssh -N -o ServerAliveInterval=2 -o ServerAliveCountMax=2 -L {port}:127.0.0.1:{port} {host}"
 
 
-class Server(NamedTuple):
+class RpcServer(NamedTuple):
     """A server at ``address``, by its number; ``seconds``: a request there and back."""
 
     name: str
@@ -54,10 +54,10 @@ class Server(NamedTuple):
     seconds: float
 
 
-def reach_server(name: str, config: EngineConfig, protocol: str | None = None) -> Server:
+def reach_server(name: str, config: EngineConfig, protocol: str | None = None) -> RpcServer:
     """The server of this name. Raises :class:`NodeLost` where none answers, :class:`EngineBusy` for one that
     is silent, and :class:`InvalidOptions` for an address that is not allowed, or another ``protocol``."""
-    address = _allowed(name, config)
+    address = _check_address(name, config)
     try:
         with socket.create_connection(_place(address), CONNECT_S) as connection:
             call = partial(_call, connection, time.monotonic() + CONNECT_S)
@@ -84,10 +84,10 @@ def reach_server(name: str, config: EngineConfig, protocol: str | None = None) -
     except ValueError as error:
         raise NodeLost(f"what listens at {name} is no RPC server: {error}", REMEDY) from None
     free = sum(free if free < total else int(FREE_OF_ALL * total) for free, total in sizes)
-    return Server(name, address, free, seconds)
+    return RpcServer(name, address, free, seconds)
 
 
-def _allowed(name: str, config: EngineConfig) -> str:
+def _check_address(name: str, config: EngineConfig) -> str:
     """The address of a name, which stays the same for the library."""
     host, _, port = name.rpartition(":")
     try:
@@ -131,7 +131,7 @@ def _read(connection: socket.socket, until: float, length: int) -> bytes:
 
 
 def share_model(
-    model: Model, config: EngineConfig, servers: Sequence[Server], here: int | None = None
+    model: Model, config: EngineConfig, servers: Sequence[RpcServer], here: int | None = None
 ) -> EngineConfig:
     """The settings with the number of layers for these servers and this machine's GPUs, and as many sequences
     as have room there and in ``here`` bytes, None: all that are free; see :func:`divide_model`. Experts stay
@@ -145,7 +145,7 @@ def share_model(
     return divide_model(model, config, free, free_memory() if here is None else here)
 
 
-def prepared(
+def prepare_model(
     model: Model, config: EngineConfig, lost: Lost, here: int | None
 ) -> tuple[EngineConfig, dict[str, int]]:
     """Reach the servers of a GGUF model, and return the settings to load it with, and the bytes that are free

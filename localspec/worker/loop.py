@@ -86,9 +86,9 @@ def serve(channel: Channel) -> bool:
             pair, config, servers = pair_from(first.pair), first.engine, dict[str, int]()
             RENDERER.start()  # while the model is loaded
             if servers_of(pair.target, config):
-                from localspec.ranks.rpc import prepared  # few models have servers
+                from localspec.ranks.rpc import prepare_model  # few models have servers
 
-                config, servers = prepared(pair.target, config, partial(_lost, channel), first.free)
+                config, servers = prepare_model(pair.target, config, partial(_lost, channel), first.free)
             sent = _thinned(lambda frame: channel.send(RequestEvent(LOAD, frame)))
             engine = load_target(
                 pair,

@@ -29,7 +29,7 @@ from localspec.models.needs import size_of
 from localspec.protocol.requests import EngineConfig
 from localspec.ranks import rpc
 from localspec.ranks.nodes import private_server
-from localspec.ranks.rpc import Server, reach_server, share_model
+from localspec.ranks.rpc import RpcServer, reach_server, share_model
 from localspec.wording import MB
 from tests.models.ggufs import TARGET
 
@@ -154,7 +154,7 @@ def test_servers_get_as_many_layers_as_they_have_room_for(monkeypatch: pytest.Mo
 
     def layers(free: int, wanted: int = -1) -> int:
         config = EngineConfig(n_ctx=256, rpc=SMALL.rpc, gpu_layers=wanted)
-        return share_model(model, config, [Server("b:1", "10.0.0.2:1", free, 0.001)]).gpu_layers
+        return share_model(model, config, [RpcServer("b:1", "10.0.0.2:1", free, 0.001)]).gpu_layers
 
     assert native.gpus() == [] and [layers(0), layers(1000 * MB), layers(1000 * MB, 99)] == [0, most, most]
     assert layers(1000 * MB, 2) == 2
