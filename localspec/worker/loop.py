@@ -62,7 +62,7 @@ from localspec.protocol.requests import (
 )
 from localspec.worker.channel import Call, Channel, Posted
 from localspec.worker.pulse import PERIOD_S, Pulse
-from localspec.worker.threads import Apart, Fate, T, Then, TooSlow, takes_long
+from localspec.worker.threads import GrammarTooSlow, JobState, T, TextThreads, Then, takes_long
 
 log = logging.getLogger(__name__)
 
@@ -88,8 +88,10 @@ def serve(channel: Channel) -> bool:
             if servers_of(pair.target, config):
                 from localspec.ranks.rpc import prepare_model  # few models have servers
 
-                config, servers = prepare_model(pair.target, config, partial(_lost, channel), first.free)
-            sent = _thinned(lambda frame: channel.send(RequestEvent(LOAD, frame)))
+                config, servers = prepare_model(
+                    pair.target, config, partial(_end_by_loss, channel), first.free
+                )
+            sent = _thin_progress(lambda frame: channel.send(RequestEvent(LOAD, frame)))
             engine = load_target(
                 pair,
                 config=config,
@@ -130,16 +132,16 @@ def _over_nodes(
         return open_backend(model, config, progress, servers=servers)
     from localspec.ranks.backend import open_over_nodes  # takes 20 ms, and few models have nodes
 
-    return open_over_nodes(model, config, progress, partial(_lost, channel))
+    return open_over_nodes(model, config, progress, partial(_end_by_loss, channel))
 
 
-def _lost(channel: Channel, error: LocalspecError) -> None:
+def _end_by_loss(channel: Channel, error: LocalspecError) -> None:
     """End this process by the loss of another machine."""
     channel.send(RequestEvent(LOAD, Failed(error.as_dict())))
     os._exit(1)
 
 
-def _thinned(send: Callable[[Loading], None]) -> Progress:
+def _thin_progress(send: Callable[[Loading], None]) -> Progress:
     """Return a function that sends some of the progress it gets."""
     reported = -1.0
 
@@ -183,7 +185,7 @@ class Worker:
         self._turn = GrantTurn(0, math.inf)
         self._turn_began = 0.0
         self._waits = False
-        self._apart = Apart(channel, engine.target.vocabulary)
+        self._apart = TextThreads(channel, engine.target.vocabulary)
         channel.on_preempt = engine.preempt
 
     def run(self) -> bool:
@@ -246,14 +248,14 @@ class Worker:
         if isinstance(frame, Stop):
             return False
         if isinstance(frame, Submit):
-            fate, encode = Fate(frame.request.source), partial(self._engine.encode, frame.request, None)
+            fate, encode = JobState(frame.request.source), partial(self._engine.encode, frame.request, None)
             then = partial(self._submit, frame, fate)
             is_long = takes_long(frame.request.prompt, frame.request.options)
             self._find(frame.id, is_long, fate, encode, then)
         elif isinstance(frame, LoadDraft | DropDraft):
             self._pulse.step(partial(self._change_drafts, frame))
         elif isinstance(frame, TokenizeFrame):
-            fate, find = Fate(), lambda _: self._tokens_of(frame)
+            fate, find = JobState(), lambda _: self._tokens_of(frame)
             is_long = takes_long(frame.text, Options())
             self._find(frame.id, is_long, fate, find, partial(self._tokenize, frame, fate))
         elif isinstance(frame, Forget):
@@ -290,7 +292,7 @@ class Worker:
             self._engine.drop_draft(frame.draft)
             self._send(frame.id, Drafted())
             return
-        pair, progress = pair_from(frame.pair), _thinned(partial(self._send, frame.id))
+        pair, progress = pair_from(frame.pair), _thin_progress(partial(self._send, frame.id))
         try:
             drafted = add_draft(self._engine, pair, frame.id, progress=progress, free=frame.free)
         except Exception as error:
@@ -300,13 +302,15 @@ class Worker:
         else:
             self._send(frame.id, drafted)
 
-    def _find(self, id: int, is_long: bool, fate: Fate, find: Callable[[Attempt], T], then: Then[T]) -> None:
+    def _find(
+        self, id: int, is_long: bool, fate: JobState, find: Callable[[Attempt], T], then: Then[T]
+    ) -> None:
         """Tokenize a text by ``find``: as a step of its own, or in another thread if it takes long."""
 
-        def found(attempt: Attempt) -> T:
+        def read_or_fail(attempt: Attempt) -> T:
             try:
                 return find(attempt)
-            except (LocalspecError, TooSlow):
+            except (LocalspecError, GrammarTooSlow):
                 raise
             except Exception as error:
                 # Of any kind: what a client sent must not end the requests of others.
@@ -321,11 +325,11 @@ class Worker:
                 self._send(id, Failed(error.as_dict()))
 
         if is_long:
-            self._apart.begin(id, fate, found, end)
+            self._apart.begin(id, fate, read_or_fail, end)
         else:
-            self._pulse.step(lambda: end(lambda: found(lambda _: None)))
+            self._pulse.step(lambda: end(lambda: read_or_fail(lambda _: None)))
 
-    def _submit(self, frame: Submit, fate: Fate, encode: Callable[[], Encoded]) -> None:
+    def _submit(self, frame: Submit, fate: JobState, encode: Callable[[], Encoded]) -> None:
         found = (lambda: Encoded([], frozenset())) if fate.dropped else encode
         sequence = self._requests[frame.id] = self._engine.submit(frame.request, found, frame.draft)
         sequence.forgotten = fate.forgotten
@@ -345,7 +349,7 @@ class Worker:
             tokens.insert(0, vocabulary.bos)
         return TokenizedFrame(tuple(tokens), tuple(map(vocabulary.text_of, tokens)) if frame.pieces else ())
 
-    def _tokenize(self, frame: TokenizeFrame, fate: Fate, encode: Callable[[], TokenizedFrame]) -> None:
+    def _tokenize(self, frame: TokenizeFrame, fate: JobState, encode: Callable[[], TokenizedFrame]) -> None:
         if fate.cancelled:
             raise Gone("the tokenization was cancelled", "Send it again if it is still needed.")
         self._send(frame.id, encode())

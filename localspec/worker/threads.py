@@ -38,7 +38,7 @@ def takes_long(prompt: Prompt | str | tuple[int, ...], options: Options) -> bool
     return isinstance(text, str | tuple) and len(text) > LONG
 
 
-class Fate:
+class JobState:
     """The changes to a job between its start and its result: it is ``cancelled``, perhaps even ``dropped``
     before its work was done, or its ``source`` is ``forgotten``."""
 
@@ -47,11 +47,11 @@ class Fate:
         self.cancelled = self.dropped = self.forgotten = False
 
 
-class TooSlow(Exception):
+class GrammarTooSlow(Exception):
     """A job was ended because its grammar takes longer than QUICK_S, or because it was cancelled."""
 
 
-class Apart:
+class TextThreads:
     """Jobs in threads of their own, two at a time; the channel hands their results over. Those whose grammars
     are slow to compile begin again in a line behind each other, so that others pass them."""
 
@@ -60,21 +60,21 @@ class Apart:
         self._threads = [ThreadPoolExecutor(n, thread_name_prefix="texts") for n in (2, 1)]
         self._trials = Child(trial.__name__), Child(trial.__name__)
         self._tokens = cache(partial(trial.name_tokens, vocabulary))
-        self._jobs: dict[int, tuple[Fate, Future[Any]]] = {}
+        self._jobs: dict[int, tuple[JobState, Future[Any]]] = {}
 
     def __bool__(self) -> bool:
         """True if there are jobs whose results have not been handed over."""
         return bool(self._jobs)
 
     def begin(
-        self, id: int, fate: Fate, work: Callable[[Attempt], T], then: Then[T], *, slow: bool = False
+        self, id: int, fate: JobState, work: Callable[[Attempt], T], then: Then[T], *, slow: bool = False
     ) -> None:
         """Run ``work`` in a thread, then call ``then`` on the engine's thread, with a function that returns
         the result of ``work`` or raises its exception. That function must not be called for dropped work."""
 
         def end() -> None:
             del self._jobs[id]
-            is_slow = not future.cancelled() and isinstance(future.exception(), TooSlow)
+            is_slow = not future.cancelled() and isinstance(future.exception(), GrammarTooSlow)
             if is_slow and not fate.cancelled:
                 self.begin(id, fate, work, then, slow=True)
                 return
@@ -85,7 +85,7 @@ class Apart:
         self._jobs[id] = fate, future
         future.add_done_callback(lambda _: self._channel.call(end))
 
-    def _attempt(self, fate: Fate, slow: bool, grammar: str) -> None:
+    def _attempt(self, fate: JobState, slow: bool, grammar: str) -> None:
         """Raise an error if the grammar takes too long in this line, or the job was cancelled."""
         seconds, most = (SLOW_S, math.inf) if slow else (QUICK_S, LONG_GRAMMAR)
         work = self._tokens(), grammar, seconds
@@ -93,7 +93,7 @@ class Apart:
             return
         if slow and not fate.cancelled:
             raise InvalidOptions(TOO_COMPLEX, "Simplify it.")
-        raise TooSlow
+        raise GrammarTooSlow
 
     def cancel(self, id: int) -> None:
         """Mark a job as cancelled; if its work has not begun, it is dropped."""
