@@ -109,7 +109,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True):
         return f"chat:{self.id}"
 
 
-class Turn(NamedTuple):
+class TurnRequest(NamedTuple):
     """A request for an answer: to new ``content``, which replaces the user's ``message`` if one is given.
 
     With ``results`` of its calls the last answer goes on. Without either, the answer to ``message``, else the
@@ -122,7 +122,7 @@ class Turn(NamedTuple):
     instead: Instead | None = None
 
 
-class Begun(NamedTuple):
+class StoredTurn(NamedTuple):
     """A turn as stored: the answered ones ``before``, its own messages ``now``, which are the question and
     then calls with their results, and the row of the ``answer`` to come."""
 
@@ -131,7 +131,7 @@ class Begun(NamedTuple):
     answer: int
 
 
-class Store:
+class ChatStore:
     """One SQLite database; used from one thread."""
 
     def __init__(self, path: str) -> None:
@@ -168,7 +168,7 @@ class Store:
     # Sessions.
 
     def add(self, session: Session) -> None:
-        now, options = time.time(), _encoded(session.options)
+        now, options = time.time(), _encode(session.options)
         row = (session.id, session.title, now, now, options, session.system)
         self._db.execute(f"INSERT INTO sessions VALUES (?, ?, ?, ?, ?, ?, {NEXT_USE})", row)
 
@@ -191,7 +191,7 @@ class Store:
         self._change("UPDATE sessions SET title = ? WHERE id = ?", title, id)
 
     def configure(self, id: str, options: Options) -> None:
-        self._change("UPDATE sessions SET options = ? WHERE id = ?", _encoded(options), id)
+        self._change("UPDATE sessions SET options = ? WHERE id = ?", _encode(options), id)
 
     def delete(self, id: str) -> None:
         """Delete a session with all its messages; no trace of them stays in the files."""
@@ -229,7 +229,7 @@ class Store:
             for id, role, content, status, created, calls, call in rows
         )
 
-    def begin_turn(self, session: str, turn: Turn) -> Begun:
+    def begin_turn(self, session: str, turn: TurnRequest) -> StoredTurn:
         """Store the question or the results, and an empty answer; drop the messages that ``turn`` replaces.
 
         Raises :class:`SessionNotFound`, :class:`MessageNotFound`, and :class:`InvalidOptions` for a message
@@ -241,7 +241,7 @@ class Store:
                 _check_results(stored, turn.results)
             question, at = _question(stored, turn)
             first = stored[0].content if stored else ""
-            before = tuple(_answered(stored[:at]))
+            before = tuple(_select_answered(stored[:at]))
             # A title that was taken from a dropped message is replaced.
             titles = ("" if at else _title(first), _title(question))
             self._change(
@@ -269,12 +269,12 @@ class Store:
             answer = self._insert(session, Message("assistant", ""), "streaming")
         if dropped:
             self._wipe()
-        return Begun(before, (*map(_message, kept[at:]), *new), answer)
+        return StoredTurn(before, (*map(_message, kept[at:]), *new), answer)
 
     def write_answer(self, answer: int, text: str, status: Status, calls: tuple[ToolCall, ...] = ()) -> None:
         self._db.execute(
             "UPDATE messages SET content = ?, status = ?, tool_calls = ? WHERE id = ?",
-            (text, status, _encoded(calls), answer),
+            (text, status, _encode(calls), answer),
         )
 
     def _insert(self, session: str, message: Message, status: Status) -> int:
@@ -309,7 +309,7 @@ def _place(stored: tuple[StoredMessage, ...], message: int) -> int:
     raise MessageNotFound(f"the session has no message {message}")
 
 
-def _question(stored: tuple[StoredMessage, ...], turn: Turn) -> tuple[str, int]:
+def _question(stored: tuple[StoredMessage, ...], turn: TurnRequest) -> tuple[str, int]:
     """The text to be answered, and the number of messages before it."""
     at = len(stored) - 1 if turn.message is None else _place(stored, turn.message)
     if turn.content is not None:
@@ -343,7 +343,7 @@ def _message(stored: StoredMessage) -> Message:
     return Message(stored.role, stored.content, stored.tool_calls, stored.tool_call_id)
 
 
-def _answered(stored: Sequence[StoredMessage]) -> list[Message]:
+def _select_answered(stored: Sequence[StoredMessage]) -> list[Message]:
     """The turns with an answer, which after results may be empty: chat templates require a question, calls
     with their results, and an answer. An answer whose calls were not made is one without them."""
     found: list[Message] = []
@@ -360,7 +360,7 @@ def _answered(stored: Sequence[StoredMessage]) -> list[Message]:
     return found
 
 
-def _encoded(value: object) -> str:
+def _encode(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
@@ -369,7 +369,7 @@ def _title(content: str) -> str:
     return line if len(line) <= TITLE_CHARS else line[: TITLE_CHARS - 1] + "…"
 
 
-class History:
+class ChatHistory:
     """The stores, used from a thread of their own, so that a slow disk does not block the event loop."""
 
     def __init__(self, path: Path) -> None:
@@ -386,7 +386,7 @@ class History:
 
         Raises :class:`DaemonUnavailable` if another daemon has it open.
         """
-        self._private = await self._do(lambda: Store(":memory:"))
+        self._private = await self._do(lambda: ChatStore(":memory:"))
         try:
             self._claim()
             self._stored = await self._do(lambda: _open_file(self._path))
@@ -396,7 +396,7 @@ class History:
             again = f"{error.remedy} Then run `localspec daemon restart`."
             self.problem = f"{error.message}: chats are kept in memory only. {again}"
             log.warning("%s", self.problem)
-            self._stored = await self._do(lambda: Store(":memory:"))
+            self._stored = await self._do(lambda: ChatStore(":memory:"))
 
     def _claim(self) -> None:
         """Take the file's lock. Raises :class:`DaemonUnavailable` and :class:`DiskFull`."""
@@ -446,7 +446,7 @@ class History:
         await self.use(session, lambda store: store.fork(session, copy, message))
         return copy
 
-    async def use(self, session: Session, work: Callable[[Store], T]) -> T:
+    async def use(self, session: Session, work: Callable[[ChatStore], T]) -> T:
         """Have the store of a session do some work; returns its result. Raises its error, and
         :class:`DiskFull` and :class:`LocalspecError` for a file that cannot be read or written."""
         store = self._private if session.private else self._stored
@@ -486,11 +486,11 @@ def _code(error: sqlite3.Error) -> int:
     return int(getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def _open_file(path: Path) -> Store:
+def _open_file(path: Path) -> ChatStore:
     # Created first, because SQLite gives its companion files the mode of the database.
     os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
     try:
-        return Store(str(path))
+        return ChatStore(str(path))
     except sqlite3.DatabaseError as error:
         if _code(error) not in DAMAGED:
             raise

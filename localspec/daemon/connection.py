@@ -85,22 +85,22 @@ class Connection(Requests):
             if not isinstance(message, Call):
                 return  # a response: the daemon sends no requests
             if message.id is None:
-                self._notified(message)
+                self._take_notification(message)
             else:
-                self._requested(message, message.id)
+                self._take_request(message, message.id)
         except (ProtocolFault, LocalspecError) as error:
             id = error.id if isinstance(error, ProtocolFault) else message.id
             self.count_refusal(error)
             self.outbox.put(jsonrpc.failure(id, error).encode())
 
-    def _notified(self, call: Call) -> None:
+    def _take_notification(self, call: Call) -> None:
         """Handle a notification, which gets no answer, not even when it is malformed."""
         if call.method == "$/cancelRequest" and self._initialized:
             with suppress(ProtocolFault):
                 if (exchange := self._live.get(messages.params_of(call).id)) is not None:
                     exchange.cancel()
 
-    def _requested(self, call: Call, id: Id) -> None:
+    def _take_request(self, call: Call, id: Id) -> None:
         if id in self._live:
             # Answered without its id, which is that of the running request.
             raise ProtocolFault(jsonrpc.INVALID_REQUEST, f"a request with the id {id!r} is still running")
@@ -130,7 +130,7 @@ class Connection(Requests):
             protocol=messages.PROTOCOL,
             server=messages.ServerInfo("localspec", __version__),
             limits=messages.WireLimits(limits.max_frame, limits.max_in_flight),
-            models=tuple(ready.model for _, ready in self.daemon.pool.loaded()),
+            models=tuple(ready.model for _, ready in self.daemon.pool.list_loaded()),
             settings=self.daemon.settings.state(),
         )
         self.outbox.put(jsonrpc.result(id, result).encode())

@@ -11,18 +11,18 @@ import msgspec
 
 from localspec import home
 from localspec.config import Config, config_path, load_config
-from localspec.daemon.chats import History, Session
+from localspec.daemon.chats import ChatHistory, Session
 from localspec.daemon.editors import Editors
-from localspec.daemon.metrics import Metrics
+from localspec.daemon.metrics import MetricsRegistry
 from localspec.daemon.relay import Events, Streams
-from localspec.daemon.suggestions import Suggestions
+from localspec.daemon.suggestions import SuggestionCache
 from localspec.daemon.workers.pool import COMMAND, Pool, Program
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol.messages import SettingsState
 from localspec.protocol.requests import SessionChange, SessionEvent
 
 
-class Settings:
+class SettingsFile:
     """The settings as the daemon has read them at its start.
 
     The daemon compares them with the file that it has read: a client with another environment may have
@@ -31,23 +31,23 @@ class Settings:
 
     def __init__(self, config: Config) -> None:
         self._path = config_path()
-        self._read = _encoded(config)
+        self._read = _encode_config(config)
 
     def state(self) -> SettingsState:
         """The file's state compared with these settings."""
         try:
-            return "current" if _encoded(load_config(self._path)) == self._read else "changed"
+            return "current" if _encode_config(load_config(self._path)) == self._read else "changed"
         except InvalidOptions:
             return "broken"
 
 
-def _encoded(config: Config) -> bytes:
+def _encode_config(config: Config) -> bytes:
     """An encoding that is equal for files with the same settings, but for ``auto_pull``, which clients read
     themselves; the order of sections matters."""
     return msgspec.json.encode(msgspec.structs.replace(config, auto_pull="ask"))
 
 
-class Client(Protocol):
+class ConnectedClient(Protocol):
     """The methods by which the daemon ends a connection."""
 
     async def end_requests(self) -> None:
@@ -62,19 +62,19 @@ class Daemon:
 
     def __init__(self, config: Config, worker: Program = COMMAND) -> None:
         self.config = config
-        self.settings = Settings(config)
-        self.metrics = Metrics()
+        self.settings = SettingsFile(config)
+        self.metrics = MetricsRegistry()
         self.events = Events()
         self.pool = Pool(config, self.metrics, worker)
-        self.history = History(home.history_path())
+        self.history = ChatHistory(home.history_path())
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """the lock of each session, while it is held or awaited"""
         self.busy: set[object] = set()
         """requests and streams that need a model, running or waiting"""
         self.streams = Streams(config.daemon.grace_s, self.busy)
-        self.suggestions = Suggestions()
+        self.suggestions = SuggestionCache()
         self.editors = Editors()
-        self.connections: set[Client] = set()
+        self.connections: set[ConnectedClient] = set()
         self.merging = asyncio.Lock()
         """held while options are merged, which keeps the order of requests"""
         self.memory_turn = asyncio.Lock()

@@ -38,7 +38,7 @@ PLAIN = "proposer is none"
 """the reason for no draft in rounds of plain decoding that was requested"""
 
 
-class Metrics:
+class MetricsRegistry:
     """The totals; their labels are of closed sets, never a client's text."""
 
     def __init__(self) -> None:

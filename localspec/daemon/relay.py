@@ -31,7 +31,7 @@ OVERFLOW = 16
 
 Notified = StreamStarted | StreamProgress | ModelProgress
 METHODS_OF = {kind: method for method, kind in NOTIFICATIONS.items()}
-Work = Callable[["Stream"], Coroutine[Any, Any, Result]]
+Work = Callable[["ResumableStream"], Coroutine[Any, Any, Result]]
 KEPT_BYTES = 1024 * 1024
 """bytes of a stream's deltas that are kept for clients that resume it"""
 DELTA_BYTES = 64
@@ -137,7 +137,7 @@ class Receiver:
             stop()
 
     @contextmanager
-    def cancelled_by(self, stop: Callable[[], None]) -> Iterator[None]:
+    def call_on_cancel(self, stop: Callable[[], None]) -> Iterator[None]:
         """Inside, a cancel calls ``stop``; one that came earlier calls it at once."""
         self._on_cancel.append(stop)
         try:
@@ -152,11 +152,11 @@ class Receiver:
         """A context for a wait, which ``deadline`` (loop time) or a cancel ends with TimeoutError."""
         now = asyncio.get_running_loop().time
         async with asyncio.timeout_at(deadline) as scope:
-            with self.cancelled_by(lambda: None if scope.expired() else scope.reschedule(now())):
+            with self.call_on_cancel(lambda: None if scope.expired() else scope.reschedule(now())):
                 yield
 
     @asynccontextmanager
-    async def needed(
+    async def wait_while_needed(
         self, cancelled: str, remedy: str = "Send the request again if it is still needed."
     ) -> AsyncIterator[None]:
         """A context for a wait, which a cancel ends with :class:`Gone` of this message."""
@@ -234,7 +234,7 @@ def _head(method: str, id: bytes) -> bytes:
     return b'{"jsonrpc":"2.0","method":"%b","params":{"request":%b,' % (method.encode(), id)
 
 
-class Stream(Receiver):
+class ResumableStream(Receiver):
     """One generation, its deltas numbered from 0, sent to its follower.
 
     That of a session goes on without one for the ``grace`` of ``streams``.
@@ -282,7 +282,7 @@ class Stream(Receiver):
             if seq > after_seq:
                 exchange.delta(seq, params)
         exchange.on_lost = lambda: self._lose(exchange)
-        with exchange.cancelled_by(self.cancel):
+        with exchange.call_on_cancel(self.cancel):
             await asyncio.wait({self.task, left}, return_when=asyncio.FIRST_COMPLETED)
         return left.result() if left.done() else self.task.result()
 
@@ -357,13 +357,13 @@ class Streams:
     def __init__(self, grace: float, busy: set[object]) -> None:
         self.grace = grace
         self._busy = busy
-        self.running: set[Stream] = set()
-        self._known: dict[str, Stream] = {}
+        self.running: set[ResumableStream] = set()
+        self._known: dict[str, ResumableStream] = {}
         self._ended: dict[str, asyncio.TimerHandle] = {}
 
     async def run(self, exchange: Exchange, work: Work, session: str | None = None) -> Result:
         """Run ``work`` as a stream that ``exchange`` follows from its start; returns the result."""
-        stream = Stream(self, session)
+        stream = ResumableStream(self, session)
         exchange.notify(StreamStarted(exchange.id, stream.id))
         exchange.notify(StreamProgress(exchange.id, "queued", 0.0))
         # It takes the place of its request.
@@ -375,13 +375,13 @@ class Streams:
         stream.task.add_done_callback(stream.on_end)
         return await stream.follow(exchange)
 
-    def find(self, id: str) -> Stream:
+    def find(self, id: str) -> ResumableStream:
         """The stream of this id; raises :class:`Gone`."""
         if (stream := self._known.get(id)) is None:
             raise Gone(f"the stream {id[:40]!r} does not exist, or is no longer kept after its end")
         return stream
 
-    def unfollowed(self, session: str) -> dict[int, str]:
+    def find_unfollowed(self, session: str) -> dict[int, str]:
         """The ids of the running streams of ``session`` without a follower, by their answer's message id."""
         streams = (each for each in self.running if each.session == session and not each.followed)
         return {each.message: each.id for each in streams if each.message is not None}
@@ -397,13 +397,13 @@ class Streams:
         """Cancel every stream and wait for the ends."""
         await self._cancel(list(self.running))
 
-    async def _cancel(self, streams: list[Stream]) -> None:
+    async def _cancel(self, streams: list[ResumableStream]) -> None:
         for stream in streams:
             stream.cancel()
         if streams:
             await asyncio.wait([stream.task for stream in streams])
 
-    def on_end(self, stream: Stream) -> None:
+    def on_end(self, stream: ResumableStream) -> None:
         """Keep an ended ``stream`` for a while: a client that missed the end may resume it."""
         self._busy.discard(stream)
         self.running.discard(stream)
@@ -417,7 +417,7 @@ class Streams:
         if len(self._ended) > MOST_ENDED:
             self.drop(self._known[next(iter(self._ended))])
 
-    def drop(self, stream: Stream) -> None:
+    def drop(self, stream: ResumableStream) -> None:
         """Forget ``stream``: it cannot be resumed any more."""
         self._known.pop(stream.id, None)
         if (timer := self._ended.pop(stream.id, None)) is not None:

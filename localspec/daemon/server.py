@@ -147,7 +147,7 @@ def claim() -> FileLock | None:
     )
 
 
-class Server:
+class DaemonServer:
     """One daemon, from its lock to its last connection."""
 
     def __init__(
@@ -273,7 +273,7 @@ def main(serve_http: Serve, arguments: list[str] | None = None, worker: Program 
     try:
         if given.log:
             redirect()
-        server = partial(Server, worker=worker, serve_http=serve_http, http=given.http)
+        server = partial(DaemonServer, worker=worker, serve_http=serve_http, http=given.http)
         by_hand = not (given.log or given.ready_fd is not None or os.environ.get("NOTIFY_SOCKET"))
         return _run(given.ready_fd, server, bounded=given.log, must_be_mine=by_hand or given.http)
     except LocalspecError as error:
@@ -289,7 +289,7 @@ def main(serve_http: Serve, arguments: list[str] | None = None, worker: Program 
 
 
 def _run(
-    ready_fd: int | None, server: Callable[[Config], Server], *, bounded: bool, must_be_mine: bool
+    ready_fd: int | None, server: Callable[[Config], DaemonServer], *, bounded: bool, must_be_mine: bool
 ) -> int:
     config = load_config()
     lock = claim()
@@ -306,7 +306,7 @@ def _run(
     return ExitCode.OK
 
 
-async def _serve(server: Server, ready_fd: int | None, *, bounded: bool) -> None:
+async def _serve(server: DaemonServer, ready_fd: int | None, *, bounded: bool) -> None:
     # Ends with the event loop.
     _keeping = asyncio.create_task(keep_small()) if bounded else None
     await server.run(on_ready=lambda: _report_ready(ready_fd))

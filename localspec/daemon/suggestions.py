@@ -56,14 +56,14 @@ class Query:
         return dataclasses.replace(self, prefix=self.prefix + text, count=1, invoked=False)
 
 
-class Found(NamedTuple):
+class KnownAnswer(NamedTuple):
     """The texts of an answer, and their source."""
 
     texts: tuple[str, ...]
     source: CompletionSource
 
 
-class Kept(NamedTuple):
+class CachedAnswer(NamedTuple):
     """The distinct texts of an answer for which ``wanted`` were requested, after a prefix of ``length``
     characters with this ``hash``; ``rest`` is that of its query."""
 
@@ -93,30 +93,30 @@ class Shown:
     accepted: int = 0
 
 
-class Suggestions:
+class SuggestionCache:
     """The answers of this daemon, by the text before and after the cursor."""
 
     def __init__(self) -> None:
-        self._answers: deque[Kept] = deque(maxlen=KEPT)
+        self._answers: deque[CachedAnswer] = deque(maxlen=KEPT)
         self._shown: dict[str, Shown] = {}
 
     def keep(self, query: Query, texts: tuple[str, ...]) -> None:
         """Store an answer, which may have no texts."""
         prefix = query.prefix
-        self._answers.append(Kept(texts, query.count, len(prefix), hash(prefix), query.rest))
+        self._answers.append(CachedAnswer(texts, query.count, len(prefix), hash(prefix), query.rest))
 
-    def find(self, query: Query) -> Found | None:
+    def find(self, query: Query) -> KnownAnswer | None:
         """The answer to the same request, or the longest rest of one along which the user has typed since."""
-        best: Found | None = None
+        best: KnownAnswer | None = None
         for kept in reversed(self._answers):
             if (typed := kept.typed_since(query)) is None:
                 continue
             rests = tuple(text[len(typed) :] for text in kept.texts if text.startswith(typed))
             rests = tuple(rest for rest in rests if rest.strip())
             if rests and (best is None or not best.texts or len(rests[0]) > len(best.texts[0])):
-                best = Found(rests, "type-through" if typed else "cache")
+                best = KnownAnswer(rests, "type-through" if typed else "cache")
             elif best is None and not typed:
-                best = Found((), "cache")
+                best = KnownAnswer((), "cache")
         return best
 
     def show(self, query: Query, texts: tuple[str, ...]) -> tuple[CompletionItem, ...]:
@@ -130,7 +130,7 @@ class Suggestions:
                 del self._shown[next(iter(self._shown))]
         return items
 
-    def shown(self, item: str) -> Shown:
+    def find_shown(self, item: str) -> Shown:
         """An item by its id. Raises :class:`Gone`."""
         shown = self._shown.get(item)
         if shown is None:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from localspec.daemon.__main__ import main
-from localspec.daemon.workers.pool import Program, chosen
+from localspec.daemon.workers.pool import Program, choose_pair
 from localspec.daemon.workers.worker import Key
 from localspec.errors import LocalspecError
 from localspec.models.model import Model
@@ -18,7 +18,7 @@ from localspec.protocol.messages import ModelDescription
 def echo_pair(key: Key, model_dirs: tuple[str, ...], room: Room) -> Pair:
     """The pair that the daemon would choose, or a target where there is none, described by the request."""
     try:
-        pair = chosen(key, model_dirs, room)
+        pair = choose_pair(key, model_dirs, room)
     except LocalspecError:
         pair = Pair(Model(Path(f"/nowhere/{key.model}"), "gguf", stamp=()), Drafter(), "")
     known = ModelDescription(

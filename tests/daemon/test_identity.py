@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.daemon.workers.pool import chosen
+from localspec.daemon.workers.pool import choose_pair
 from localspec.daemon.workers.worker import Key
 from localspec.models.library import places_of
 from localspec.models.model import model_at
@@ -20,7 +20,7 @@ from tests.models.ggufs import DRAFT, TARGET, small
 
 def key(model: str, draft: str = "none", backend: str = "auto", *, dirs: tuple[str, ...] = ()) -> Key:
     """The places of the models that are chosen, and the backend."""
-    pair = chosen(Key(model, draft, backend), dirs, Room())
+    pair = choose_pair(Key(model, draft, backend), dirs, Room())
     return Key(pair.target.place, "none" if pair.draft is None else pair.draft.place, pair.backend)
 
 
@@ -55,7 +55,7 @@ def test_a_named_draft_is_resolved_beside_its_target(tmp_path: Path) -> None:
 
 def test_the_draft_that_is_chosen_is_reckoned_with_and_may_be_left_out() -> None:
     auto, named, plain = (
-        chosen(Key("bundled", draft, "llama_cpp"), (), Room()) for draft in ("auto", "stdlib-1m", "none")
+        choose_pair(Key("bundled", draft, "llama_cpp"), (), Room()) for draft in ("auto", "stdlib-1m", "none")
     )
     assert auto.needs == named.needs and named.least[0].draft > auto.least[0].draft == plain.needs.draft == 0
     assert auto.needs.total >= plain.needs.total + auto.needs.draft

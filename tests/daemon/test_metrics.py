@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from localspec.daemon.metrics import Metrics
+from localspec.daemon.metrics import MetricsRegistry
 from localspec.protocol.requests import ProposerStats, Result, Stats
 from tests.toys import result_of
 
@@ -14,7 +14,7 @@ def result(tokens: int = 101, **stats: object) -> Result:
 
 
 def counted(*results: Result) -> dict[str, float]:
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     for each in results:
         metrics.count_result(each)
     return metrics.totals()
@@ -76,7 +76,7 @@ def test_time_is_counted_for_prompts_and_for_the_tokens_after_the_first() -> Non
 
 def test_both_forms_say_the_same() -> None:
     """JSON's keys are the lines of Prometheus' text."""
-    metrics = Metrics()
+    metrics = MetricsRegistry()
     metrics.count_result(result(time_saved_s=0.25, choices={"draft": 3, "no such reason": 1}))
     metrics.add("requests_total", 2, method="generate", ending="stop")
     lines = [line for line in metrics.text().splitlines() if not line.startswith("#")]

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from localspec.config import Config, DaemonConfig
-from localspec.daemon.workers.pool import Pool, chosen
+from localspec.daemon.workers.pool import Pool, choose_pair
 from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelInvalid
 from localspec.models.pair import Room
@@ -50,16 +50,16 @@ async def load(pool: Pool, path: Path, draft: str = "auto") -> None:
 
 
 def drafts(pool: Pool) -> list[str]:
-    return sorted(Path(each.draft.place).stem for worker, _ in pool.loaded() for each in worker.drafts)
+    return sorted(Path(each.draft.place).stem for worker, _ in pool.list_loaded() for each in worker.drafts)
 
 
 def loaded(pool: Pool) -> set[str]:
-    return {Path(worker.key.model).stem for worker, _ in pool.loaded()}
+    return {Path(worker.key.model).stem for worker, _ in pool.list_loaded()}
 
 
 def test_what_is_weighed(tmp_path: Path) -> None:
     disk = Disk(tmp_path)
-    found = chosen(Key("target", "auto", "auto"), disk.dirs, Room())
+    found = choose_pair(Key("target", "auto", "auto"), disk.dirs, Room())
     assert [each.path for each in found.models] == [disk.target, disk.draft]
     assert [needs.total // MB for needs in (found.needs, *found.least[:1])] == [PROCESS + 300, PROCESS + 200]
 
@@ -154,7 +154,7 @@ async def test_a_draft_that_is_named_and_chosen_at_once_fails_for_the_one_alone(
     async with disk.pool(2000) as pool:
         await load(pool, disk.target, "none")
         named = asyncio.create_task(load(pool, disk.target, "waits-broken"))
-        await until(lambda: bool(pool.loaded()[0][0].drafts), "the named one is loading")
+        await until(lambda: bool(pool.list_loaded()[0][0].drafts), "the named one is loading")
         chosen_one = asyncio.create_task(load(pool, disk.target))
         await asyncio.to_thread(gate.write_text, "open")
         with pytest.raises(ModelInvalid):

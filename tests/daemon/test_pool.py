@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from localspec.config import Config
-from localspec.daemon.metrics import Metrics
-from localspec.daemon.workers.job import Job
+from localspec.daemon.metrics import MetricsRegistry
+from localspec.daemon.workers.job import WorkerJob
 from localspec.daemon.workers.pool import Pool, Program, key_of
 from localspec.daemon.workers.worker import Key, WorkerProcess
 from localspec.errors import EngineCrashed, InvalidOptions, ShuttingDown
@@ -37,7 +37,7 @@ def program(text: str) -> Program:
 
 @asynccontextmanager
 async def pool_of(program: Program = WORKER, config: Config = NO_CONFIG) -> AsyncIterator[Pool]:
-    pool = Pool(config, Metrics(), program)
+    pool = Pool(config, MetricsRegistry(), program)
     try:
         yield pool
     finally:
@@ -48,7 +48,7 @@ def ignore(*event: object) -> None:
     """Ignore an event."""
 
 
-def submit(worker: WorkerProcess, prompt: str, taken: list[Streamed]) -> Job:
+def submit(worker: WorkerProcess, prompt: str, taken: list[Streamed]) -> WorkerJob:
     return worker.submit(Request(prompt=TextPrompt(prompt)), taken.append)
 
 
@@ -62,7 +62,7 @@ async def test_a_lease_lends_a_loaded_worker() -> None:
         loading: list[Loading] = []
         async with pool.lease(ECHO, lambda _, frame: loading.append(frame)) as (worker, *_):
             assert [(frame.stage, frame.fraction) for frame in loading] == [("weights", 0.5)]
-            assert [(w.key, ready.model) for w, ready in pool.loaded()] == [(ECHO, "echo")]
+            assert [(w.key, ready.model) for w, ready in pool.list_loaded()] == [(ECHO, "echo")]
             taken: list[Streamed] = []
             result = await soon(submit(worker, "one two", taken).end)
             assert result.text == "one two "
@@ -146,7 +146,7 @@ async def test_closing_ends_every_worker_and_fails_its_jobs() -> None:
 async def test_closing_during_a_load_ends_it(tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
-    pool = Pool(Config(), Metrics(), WORKER)
+    pool = Pool(Config(), MetricsRegistry(), WORKER)
     loading: list[Loading] = []
 
     async def lease() -> None:

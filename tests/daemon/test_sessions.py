@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from localspec.config import load_config
-from localspec.daemon.server import Server
+from localspec.daemon.server import DaemonServer
 from localspec.http.server import serve_http
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.echo_daemon import WORKER
@@ -311,7 +311,7 @@ async def test_a_full_disk_takes_no_answer_from_its_reader(
     write_config(home)
     lines = Lines(home / "lines")
     lines.write("one")
-    server, ready = Server(load_config(), WORKER, serve_http=serve_http), asyncio.Event()
+    server, ready = DaemonServer(load_config(), WORKER, serve_http=serve_http), asyncio.Event()
     living = asyncio.create_task(server.run(ready.set))
     await soon(ready.wait())
     daemon = cast(DaemonProcess, SimpleNamespace(socket=str(home / "runtime" / "daemon.sock")))

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from localspec.config import load_config
-from localspec.daemon.daemon import Settings
+from localspec.daemon.daemon import SettingsFile
 from tests.daemon.conftest import StartDaemon
 from tests.daemon.harness import Raw, raw
 from tests.models.ggufs import TARGET
@@ -25,7 +25,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_the_same_said_otherwise_is_no_change(file: Path) -> None:
-    settings = Settings(load_config())
+    settings = SettingsFile(load_config())
     assert settings.state() == "current"
     file.write_text('# as it was\nauto_pull = "off"\n[engine]\nn_ctx = 0\n')
     assert settings.state() == "current"
@@ -35,7 +35,7 @@ def test_the_same_said_otherwise_is_no_change(file: Path) -> None:
 
 def test_what_changes_and_changes_back_and_breaks(file: Path) -> None:
     file.write_text(SECTIONS)
-    settings = Settings(load_config())
+    settings = SettingsFile(load_config())
     one, other = SECTIONS[: len(SECTIONS) // 2], SECTIONS[len(SECTIONS) // 2 :]
     for text, state in (
         (f"[engine]\nn_ctx = 64\n{SECTIONS}", "changed"),
@@ -52,11 +52,11 @@ def test_what_changes_and_changes_back_and_breaks(file: Path) -> None:
 def test_a_change_before_the_first_look_is_seen(file: Path) -> None:
     config = load_config()
     file.write_text(SECTIONS)
-    assert Settings(config).state() == "changed"
+    assert SettingsFile(config).state() == "changed"
 
 
 def test_it_is_the_file_that_was_read(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    settings = Settings(load_config())
+    settings = SettingsFile(load_config())
     monkeypatch.setenv("LOCALSPEC_HOME", str(tmp_path / "other"))
     file.write_text(SECTIONS)
     assert settings.state() == "changed"

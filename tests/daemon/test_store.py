@@ -15,7 +15,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from localspec.daemon.chats import History, Session, Store, Turn
+from localspec.daemon.chats import ChatHistory, ChatStore, Session, TurnRequest
 from localspec.errors import (
     DaemonUnavailable,
     DiskFull,
@@ -39,7 +39,7 @@ def session(id: str, **fields: object) -> Session:
     return Session(id=id, **values)  # type: ignore[arg-type]
 
 
-def said(store: Store, id: str) -> list[tuple[str, str, str]]:
+def said(store: ChatStore, id: str) -> list[tuple[str, str, str]]:
     return [(message.role, message.content, message.status) for message in store.messages(id)]
 
 
@@ -49,8 +49,8 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def store(path: Path) -> Iterator[Store]:
-    store = Store(str(path))
+def store(path: Path) -> Iterator[ChatStore]:
+    store = ChatStore(str(path))
     yield store
     store.close()
 
@@ -60,7 +60,7 @@ class Chats(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.store = Store(":memory:")
+        self.store = ChatStore(":memory:")
         self.model: dict[str, list[Row]] = {}
         self.given: set[int] = set()
 
@@ -74,7 +74,7 @@ class Chats(RuleBasedStateMachine):
             self.store.add(session(id, title=title))
             self.model[id] = []
 
-    def begun(self, id: str, turn: Turn, kept: list[Row], question: str) -> None:
+    def begun(self, id: str, turn: TurnRequest, kept: list[Row], question: str) -> None:
         """The turn is stored behind ``kept``; a user's message comes first unless it is there already."""
         begun = self.store.begin_turn(id, turn)
         assert [(m.role, m.content) for m in begun.now] == [("user", question)]
@@ -97,7 +97,7 @@ class Chats(RuleBasedStateMachine):
     @rule(data=st.data(), text=TEXTS)
     def send(self, data: st.DataObject, text: str) -> None:
         id = data.draw(st.sampled_from(sorted(self.model)))
-        self.begun(id, Turn(text), self.model[id], text)
+        self.begun(id, TurnRequest(text), self.model[id], text)
 
     @precondition(lambda self: any(self.model.values()))
     @rule(data=st.data(), text=TEXTS)
@@ -115,10 +115,10 @@ class Chats(RuleBasedStateMachine):
         id, place = self.somewhere(data)
         row, role, _, _ = self.model[id][place]
         if role == "user":
-            self.begun(id, Turn(text, row), self.model[id][:place], text)
+            self.begun(id, TurnRequest(text, row), self.model[id][:place], text)
         else:
             with pytest.raises(InvalidOptions, match="cannot be edited"):
-                self.store.begin_turn(id, Turn(text, row))
+                self.store.begin_turn(id, TurnRequest(text, row))
 
     @precondition(lambda self: any(self.model.values()))
     @rule(data=st.data(), named=st.booleans())
@@ -127,7 +127,7 @@ class Chats(RuleBasedStateMachine):
         if not named:
             place = len(self.model[id]) - 1
         questions = [n for n, (_, role, *_) in enumerate(self.model[id][: place + 1]) if role == "user"]
-        turn = Turn(message=self.model[id][place][0] if named else None)
+        turn = TurnRequest(message=self.model[id][place][0] if named else None)
         if not questions:
             with pytest.raises(InvalidOptions, match="no message to answer"):
                 self.store.begin_turn(id, turn)
@@ -158,7 +158,7 @@ class Chats(RuleBasedStateMachine):
         self.store.delete(id)
         del self.model[id]
         with pytest.raises(SessionNotFound):
-            self.store.begin_turn(id, Turn("x"))
+            self.store.begin_turn(id, TurnRequest("x"))
         with pytest.raises(SessionNotFound):
             self.store.delete(id)
 
@@ -167,7 +167,10 @@ class Chats(RuleBasedStateMachine):
     def touch_another(self, data: st.DataObject) -> None:
         id, place = self.somewhere(data)
         other = data.draw(st.sampled_from(sorted(self.model.keys() - {id})))
-        for turn in (Turn("x", self.model[id][place][0]), Turn(message=self.model[id][place][0])):
+        for turn in (
+            TurnRequest("x", self.model[id][place][0]),
+            TurnRequest(message=self.model[id][place][0]),
+        ):
             with pytest.raises(MessageNotFound):
                 self.store.begin_turn(other, turn)
 
@@ -187,14 +190,14 @@ Chats.TestCase.settings = settings(max_examples=40, stateful_step_count=25, dead
 TestChats = Chats.TestCase
 
 
-def test_titles_and_messages_are_searched_in_whatever_case(store: Store) -> None:
+def test_titles_and_messages_are_searched_in_whatever_case(store: ChatStore) -> None:
     for id, title, text in (
         ("a", "Straße", "x"),
         ("b", "", "100% SICHER_"),
         ("c", "other", "gate 'x' ünder"),
     ):
         store.add(session(id, title=title))
-        store.begin_turn(id, Turn(text))
+        store.begin_turn(id, TurnRequest(text))
     found = {
         query: {s.session for s in store.summaries(SessionQuery(query=query))}
         for query in ("STRASSE", "100% s", "0%_", "_", "'x' Ü", "", "nowhere")
@@ -210,55 +213,55 @@ def test_titles_and_messages_are_searched_in_whatever_case(store: Store) -> None
     }
 
 
-def test_a_list_comes_in_pages_the_last_used_first(store: Store) -> None:
+def test_a_list_comes_in_pages_the_last_used_first(store: ChatStore) -> None:
     for id in "abcde":
         store.add(session(id))
-    store.begin_turn("b", Turn("hello"))
+    store.begin_turn("b", TurnRequest("hello"))
     pages = [[s.session for s in store.summaries(SessionQuery(limit=2, offset=n))] for n in (0, 2, 4, 6)]
     assert pages == [["b", "e"], ["d", "c"], ["a"], []]
 
 
-def test_the_order_of_use_does_not_depend_on_the_clock(store: Store, path: Path) -> None:
+def test_the_order_of_use_does_not_depend_on_the_clock(store: ChatStore, path: Path) -> None:
     """One chat was used while the clock was a day ahead."""
     store.add(session("ahead"))
-    store.begin_turn("ahead", Turn("x"))
+    store.begin_turn("ahead", TurnRequest("x"))
     with sqlite3.connect(path) as db:
         db.execute("UPDATE sessions SET updated = updated + 24 * 3600")
     db.close()
     store.add(session("now"))
     assert [s.session for s in store.summaries(ALL)] == ["now", "ahead"]
-    store.begin_turn("ahead", Turn("x"))
+    store.begin_turn("ahead", TurnRequest("x"))
     assert [s.session for s in store.summaries(ALL)] == ["ahead", "now"]
     store.fork(session("now"), session("copy"), None)
-    again = Store(str(path))
+    again = ChatStore(str(path))
     assert [s.session for s in again.summaries(ALL)] == ["copy", "ahead", "now"]
     again.close()
 
 
-def test_a_title_is_the_first_line_said_until_it_is_given(store: Store) -> None:
+def test_a_title_is_the_first_line_said_until_it_is_given(store: ChatStore) -> None:
     store.add(session("a"))
-    first = store.begin_turn("a", Turn("\n  first line \nsecond"))
-    store.begin_turn("a", Turn("later"))
+    first = store.begin_turn("a", TurnRequest("\n  first line \nsecond"))
+    store.begin_turn("a", TurnRequest("later"))
     assert [s.title for s in store.summaries(ALL)] == ["first line"]
     store.rename("a", "given")
-    store.begin_turn("a", Turn("x", first.answer - 1))
+    store.begin_turn("a", TurnRequest("x", first.answer - 1))
     assert [s.title for s in store.summaries(ALL)] == ["given"]
 
 
-def test_a_title_goes_with_the_line_that_it_was_taken_from(store: Store, path: Path) -> None:
+def test_a_title_goes_with_the_line_that_it_was_taken_from(store: ChatStore, path: Path) -> None:
     store.add(session("a"))
-    first = store.begin_turn("a", Turn("marker-4711"))
-    store.begin_turn("a", Turn("later"))
-    store.begin_turn("a", Turn("another", first.answer - 1))
+    first = store.begin_turn("a", TurnRequest("marker-4711"))
+    store.begin_turn("a", TurnRequest("later"))
+    store.begin_turn("a", TurnRequest("another", first.answer - 1))
     assert [s.title for s in store.summaries(ALL)] == ["another"]
     assert anywhere(path.parent, "marker-4711") == []
-    store.begin_turn("a", Turn())
-    later = store.begin_turn("a", Turn("another"))
-    store.begin_turn("a", Turn("later", later.answer - 1))
+    store.begin_turn("a", TurnRequest())
+    later = store.begin_turn("a", TurnRequest("another"))
+    store.begin_turn("a", TurnRequest("later", later.answer - 1))
     assert [s.title for s in store.summaries(ALL)] == ["another"]
 
 
-def test_of_a_chat_that_was_deleted_meanwhile_there_is_no_copy(store: Store, path: Path) -> None:
+def test_of_a_chat_that_was_deleted_meanwhile_there_is_no_copy(store: ChatStore, path: Path) -> None:
     origin = session("a", title="marker-4711")
     store.add(origin)
     store.delete("a")
@@ -275,39 +278,41 @@ def anywhere(folder: Path, text: str) -> list[str]:
 
 @pytest.mark.parametrize("size", [1, 3000])
 @pytest.mark.parametrize("how", ["delete", "edit", "regenerate"])
-def test_of_what_is_dropped_nothing_stays_in_the_files(store: Store, path: Path, how: str, size: int) -> None:
+def test_of_what_is_dropped_nothing_stays_in_the_files(
+    store: ChatStore, path: Path, how: str, size: int
+) -> None:
     """Short texts in a page and long ones over many, written several times over."""
     secret = "marker-4711 " * size
     store.add(session("a"))
     store.add(session("b"))
-    store.begin_turn("b", Turn("stays"))
-    store.begin_turn("a", Turn("hello"))
-    row = store.begin_turn("a", Turn(secret if how != "regenerate" else "hello")).answer
+    store.begin_turn("b", TurnRequest("stays"))
+    store.begin_turn("a", TurnRequest("hello"))
+    row = store.begin_turn("a", TurnRequest(secret if how != "regenerate" else "hello")).answer
     for part in (1, 2, 3):
         store.write_answer(row, secret * part, "streaming")
     assert anywhere(path.parent, "marker-4711")
     if how == "delete":
         store.delete("a")
     elif how == "edit":
-        store.begin_turn("a", Turn("harmless", row - 1))
+        store.begin_turn("a", TurnRequest("harmless", row - 1))
     else:
-        store.begin_turn("a", Turn(message=row))
+        store.begin_turn("a", TurnRequest(message=row))
     assert anywhere(path.parent, "marker-4711") == []
     assert said(store, "b")[0] == ("user", "stays", "complete")
 
 
-async def opened(path: Path) -> History:
-    history = History(path)
+async def opened(path: Path) -> ChatHistory:
+    history = ChatHistory(path)
     await history.open()
     return history
 
 
 @pytest.mark.parametrize("damage", ["no database", "a page in the middle", "cut off"])
 async def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str) -> None:
-    store = Store(str(path))
+    store = ChatStore(str(path))
     store.add(session("s"))
     for n in range(200):
-        store.begin_turn("s", Turn(f"message {n} " * 50))
+        store.begin_turn("s", TurnRequest(f"message {n} " * 50))
     store.close()
     data = path.read_bytes()
     assert len(data) > 40 * 4096
@@ -334,7 +339,7 @@ async def test_a_damaged_file_is_set_aside_with_its_log(path: Path, damage: str)
 async def test_damage_that_comes_while_it_is_open_is_reported_with_what_to_do(path: Path) -> None:
     history = await opened(path)
     chat = await history.new_session(Options(), SessionOpen())
-    long = Turn("long " * 50_000)
+    long = TurnRequest("long " * 50_000)
     for _ in range(30):
         await history.use(chat, lambda store: store.begin_turn(chat.id, long))
     await history.close()
@@ -357,12 +362,12 @@ async def test_a_full_disk_has_an_error_of_its_own(path: Path) -> None:
     chat = await history.new_session(Options(), SessionOpen())
     await fill(history)
     with pytest.raises(DiskFull, match="no space left"):
-        await history.use(chat, lambda store: store.begin_turn(chat.id, Turn("x" * 100_000)))
+        await history.use(chat, lambda store: store.begin_turn(chat.id, TurnRequest("x" * 100_000)))
     assert await history.use(chat, lambda store: store.messages(chat.id)) == ()
     await history.close()
 
 
-async def fill(history: History, pages: int = 0) -> None:
+async def fill(history: ChatHistory, pages: int = 0) -> None:
     """From now on SQLite finds room for no page beyond ``pages``, or for none more than there are."""
 
     def full() -> None:
@@ -381,7 +386,7 @@ async def test_a_second_process_learns_that_the_history_is_in_use(path: Path) ->
     )
     history = await opened(path)
     with pytest.raises(DaemonUnavailable, match="another daemon uses"):
-        await History(path).open()
+        await ChatHistory(path).open()
     other = subprocess.run(
         [sys.executable, "-c", program, str(path)], capture_output=True, text=True, timeout=60, check=False
     )
@@ -412,7 +417,7 @@ async def test_a_disk_without_room_for_the_lock_keeps_chats_in_memory(
     def full(*args: object, **kwargs: object) -> int:
         raise OSError(error, os.strerror(error))
 
-    history = History(path)
+    history = ChatHistory(path)
     with monkeypatch.context() as disk:
         disk.setattr(os, "open", full)
         await history.open()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from localspec.daemon.workers.turns import DEBT_S, GRACE_S, SLICE_S, Share, Turns
+from localspec.daemon.workers.turns import DEBT_S, GRACE_S, SLICE_S, Turns, TurnShare
 from localspec.protocol.frames import GrantTurn
 from localspec.protocol.requests import PATIENCE_S
 
@@ -19,17 +19,17 @@ class Machine:
         self.due: Callable[[], None] | None = None
         self._turns = Turns(lambda: self.now, self._later)
         self._log: list[str] = []
-        self._numbers: dict[Share, int] = {}
+        self._numbers: dict[TurnShare, int] = {}
 
-    def worker(self, name: str) -> Share:
+    def worker(self, name: str) -> TurnShare:
         def receive(frame: GrantTurn) -> None:
             self._numbers[share] = frame.number
             self._log.append(name if frame.seconds == SLICE_S else f"{name} {frame.seconds:.0f}")
 
-        share = Share(self._turns, receive)
+        share = TurnShare(self._turns, receive)
         return share
 
-    def over(self, share: Share, seconds: float = SLICE_S) -> None:
+    def over(self, share: TurnShare, seconds: float = SLICE_S) -> None:
         """Have a worker end its turn."""
         self.now += seconds
         share.over(self._numbers[share], seconds)
@@ -59,7 +59,7 @@ def machine() -> Machine:
 
 
 @pytest.fixture
-def two(machine: Machine) -> tuple[Share, Share]:
+def two(machine: Machine) -> tuple[TurnShare, TurnShare]:
     """Two workers with a chat each; it is the turn of the first."""
     first, second = machine.worker("a"), machine.worker("b")
     first.begin("chat")
@@ -77,7 +77,7 @@ def test_a_worker_that_is_alone_gets_no_frame(machine: Machine) -> None:
     assert machine.sent() == [] and machine.due is None
 
 
-def test_equal_workers_get_equal_time(machine: Machine, two: tuple[Share, Share]) -> None:
+def test_equal_workers_get_equal_time(machine: Machine, two: tuple[TurnShare, TurnShare]) -> None:
     first, second = two
     spent = {first: 0.0, second: 0.0}
     whose = first
@@ -89,14 +89,16 @@ def test_equal_workers_get_equal_time(machine: Machine, two: tuple[Share, Share]
     assert spent[first] == pytest.approx(spent[second], rel=0.1)
 
 
-def test_the_last_one_computes_without_turns(machine: Machine, two: tuple[Share, Share]) -> None:
+def test_the_last_one_computes_without_turns(machine: Machine, two: tuple[TurnShare, TurnShare]) -> None:
     two[0].end("chat")
     assert machine.sent() == ["b inf"] and machine.due is None
     two[0].begin("chat")
     assert machine.sent() == ["a 0", "b"]
 
 
-def test_the_end_of_the_holder_begins_the_next_turn(machine: Machine, two: tuple[Share, Share]) -> None:
+def test_the_end_of_the_holder_begins_the_next_turn(
+    machine: Machine, two: tuple[TurnShare, TurnShare]
+) -> None:
     third = machine.worker("c")
     third.begin("chat")
     assert machine.sent() == ["c 0"]
@@ -105,7 +107,7 @@ def test_the_end_of_the_holder_begins_the_next_turn(machine: Machine, two: tuple
 
 
 def test_a_completion_goes_first_and_a_chat_waits_for_its_patience(
-    machine: Machine, two: tuple[Share, Share]
+    machine: Machine, two: tuple[TurnShare, TurnShare]
 ) -> None:
     chat, other = two
     other.begin("completion")
@@ -120,7 +122,7 @@ def test_a_completion_goes_first_and_a_chat_waits_for_its_patience(
 
 
 def test_a_long_forward_is_waited_for_no_longer_than_its_grace(
-    machine: Machine, two: tuple[Share, Share]
+    machine: Machine, two: tuple[TurnShare, TurnShare]
 ) -> None:
     slow, other = two
     machine.wait()
@@ -133,7 +135,9 @@ def test_a_long_forward_is_waited_for_no_longer_than_its_grace(
     assert machine.sent() == ["b"], "it has had less time"
 
 
-def test_if_all_compute_the_first_that_waits_goes_on(machine: Machine, two: tuple[Share, Share]) -> None:
+def test_if_all_compute_the_first_that_waits_goes_on(
+    machine: Machine, two: tuple[TurnShare, TurnShare]
+) -> None:
     machine.wait()
     machine.wait()
     assert machine.sent() == ["b"]
@@ -143,7 +147,7 @@ def test_if_all_compute_the_first_that_waits_goes_on(machine: Machine, two: tupl
 
 
 def test_a_newcomer_begins_with_the_least_time_of_the_others(
-    machine: Machine, two: tuple[Share, Share]
+    machine: Machine, two: tuple[TurnShare, TurnShare]
 ) -> None:
     for share in 10 * two:
         machine.over(share)
@@ -154,7 +158,7 @@ def test_a_newcomer_begins_with_the_least_time_of_the_others(
 
 
 def test_no_worker_waits_long_for_the_time_that_it_had_before(
-    machine: Machine, two: tuple[Share, Share]
+    machine: Machine, two: tuple[TurnShare, TurnShare]
 ) -> None:
     first, second = two
     first.begin("completion")

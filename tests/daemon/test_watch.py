@@ -38,7 +38,7 @@ def test_a_stopped_worker_does_not_profit_from_a_prediction() -> None:
 
 def test_new_work_and_every_frame_begin_the_count_anew() -> None:
     watch = Watch(30.0, now=0.0)
-    watch.moved(1000.0)
+    watch.note_move(1000.0)
     assert watch.still_s(1029.0, loading=False) is None
     assert watch.still_s(1031.0, loading=False) == 31.0
 
@@ -52,5 +52,5 @@ def test_a_load_may_be_still_for_long_and_silent_for_a_while() -> None:
         assert watch.still_s(float(second), loading=True) is None
     watch.beat(0, 0.0, 601.0)
     assert watch.still_s(601.0, loading=True) == 601.0
-    watch.moved(601.0)
+    watch.note_move(601.0)
     assert watch.still_s(602.0, loading=True) is None

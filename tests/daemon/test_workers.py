@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from localspec.daemon.workers.pool import COMMAND, chosen
+from localspec.daemon.workers.pool import COMMAND, choose_pair
 from localspec.daemon.workers.worker import Key
 from localspec.errors import ModelNotFound
 from localspec.wording import MB
@@ -290,7 +290,7 @@ async def test_a_file_that_is_gone_after_the_choice_is_not_found(tmp_path: Path)
     path = Path(shutil.copy(DRAFT, tmp_path / "m.gguf"))
 
     def choose_and_remove(*wanted: Any) -> Any:
-        pair = chosen(*wanted)
+        pair = choose_pair(*wanted)
         os.remove(pair.target.path)
         return pair
 

@@ -15,11 +15,11 @@ import msgspec
 from msgspec.structs import replace
 
 from localspec import home
-from localspec.daemon.chats import Session, Turn
+from localspec.daemon.chats import Session, TurnRequest
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.methods import memory
-from localspec.daemon.methods.generation import generate, merged, nothing
-from localspec.daemon.relay import Exchange, Stream
+from localspec.daemon.methods.generation import generate, merge_options, nothing
+from localspec.daemon.relay import Exchange, ResumableStream
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.protocol import messages as wire
@@ -44,9 +44,9 @@ log = logging.getLogger(__name__)
 
 async def open_new(daemon: Daemon, exchange: Exchange, params: wire.SessionOpen) -> wire.SessionOpened:
     """Open a session; loads the model first, so that no session is left behind if it cannot be loaded."""
-    options = await merged(daemon, params.options)
+    options = await merge_options(daemon, params.options)
     pairing = await _pairing(daemon, exchange, options, "opened")
-    session = await daemon.history.new_session(_kept(params.options, options), params)
+    session = await daemon.history.new_session(_options_to_keep(params.options, options), params)
     daemon.publish(session, "opened")
     return wire.SessionOpened(session.id, pairing)
 
@@ -59,7 +59,7 @@ async def get(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> wir
     history = daemon.history
     session = await history.session(params.session)
     messages = await history.use(session, lambda store: store.messages(session.id))
-    left = daemon.streams.unfollowed(session.id)
+    left = daemon.streams.find_unfollowed(session.id)
     return wire.SessionContent(
         session=session.id,
         title=session.title,
@@ -85,12 +85,12 @@ async def configure(
 ) -> wire.SessionConfigured:
     """Set a session's options from its next turn on, once another model is loaded; else change nothing."""
     session = await daemon.history.session(params.session)
-    options = await merged(daemon, params.options)
-    before = await merged(daemon, session.options)
+    options = await merge_options(daemon, params.options)
+    before = await merge_options(daemon, session.options)
     pairing = None
     if key_of(options) != key_of(before):
         pairing = await _pairing(daemon, exchange, options, "changed")
-    kept = _kept(params.options, options)
+    kept = _options_to_keep(params.options, options)
     await daemon.history.use(session, lambda store: store.configure(session.id, kept))
     daemon.publish(session, "changed")
     return wire.SessionConfigured(pairing)
@@ -121,7 +121,7 @@ async def delete(daemon: Daemon, exchange: Exchange, params: wire.SessionId) -> 
 async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: str) -> wire.Pairing:
     """Load the models that ``options`` name; returns their pairing. Raises :class:`InvalidOptions` for a form
     that is not valid, and the load's error."""
-    async with exchange.needed(f"the request was cancelled: the session was not {what}"):
+    async with exchange.wait_while_needed(f"the request was cancelled: the session was not {what}"):
         await daemon.pool.check_form(key := key_of(options), options)
         async with daemon.pool.lease(key, exchange.model_progress) as (worker, pair, _):
             ready: TargetReady = worker.ready.result()
@@ -131,34 +131,38 @@ async def _pairing(daemon: Daemon, exchange: Exchange, options: Options, what: s
     return wire.Pairing(ready.model, draft, proposer, ready.backend, reason, ready.placement)
 
 
-def _kept(options: Options, merged: Options) -> Options:
+def _options_to_keep(options: Options, merged: Options) -> Options:
     """The options that a session keeps: with a draft model, also the model that it was paired with."""
     return replace(options, model=merged.model) if names_draft(options) else options
 
 
 async def send(daemon: Daemon, exchange: Exchange, params: ChatSend) -> Result:
-    return await _take_turn(daemon, exchange, params, Turn(params.content))
+    return await _take_turn(daemon, exchange, params, TurnRequest(params.content))
 
 
 async def edit(daemon: Daemon, exchange: Exchange, params: ChatEdit) -> Result:
-    return await _take_turn(daemon, exchange, params, Turn(params.content, params.message))
+    return await _take_turn(daemon, exchange, params, TurnRequest(params.content, params.message))
 
 
 async def regenerate(daemon: Daemon, exchange: Exchange, params: ChatRegenerate) -> Result:
-    return await _take_turn(daemon, exchange, params, Turn(message=params.message, instead=params.instead))
+    return await _take_turn(
+        daemon, exchange, params, TurnRequest(message=params.message, instead=params.instead)
+    )
 
 
 async def results(daemon: Daemon, exchange: Exchange, params: ChatResults) -> Result:
-    return await _take_turn(daemon, exchange, params, Turn(results=params.results, instead=params.instead))
+    return await _take_turn(
+        daemon, exchange, params, TurnRequest(results=params.results, instead=params.instead)
+    )
 
 
-async def _take_turn(daemon: Daemon, exchange: Exchange, params: ChatTurn, turn: Turn) -> Result:
+async def _take_turn(daemon: Daemon, exchange: Exchange, params: ChatTurn, turn: TurnRequest) -> Result:
     """Answer as a stream, which goes on for a while when its client is lost."""
     session = await daemon.history.session(params.session)
     options = params.options.over(session.options)
     if session.private:
         options = replace(options, remember=False)
-    options = await merged(daemon, options)
+    options = await merge_options(daemon, options)
     return await daemon.streams.run(
         exchange,
         lambda stream: answer(daemon, stream, session, turn, options, params.tools),
@@ -173,10 +177,10 @@ class Text(msgspec.Struct):
     channel: Channel = "answer"
 
 
-class Answer:
+class StoredAnswer:
     """The answer's text as it comes in, on its way to the client and to the history."""
 
-    def __init__(self, daemon: Daemon, stream: Stream, session: Session, row: int) -> None:
+    def __init__(self, daemon: Daemon, stream: ResumableStream, session: Session, row: int) -> None:
         self._daemon = daemon
         self._stream = stream
         self._session = session
@@ -204,7 +208,7 @@ class Answer:
             self._daemon.publish(self._session, "changed")
 
     @asynccontextmanager
-    async def checkpointed(self) -> AsyncIterator[None]:
+    async def store_while_inside(self) -> AsyncIterator[None]:
         """A context in which the text is stored every :data:`CHECKPOINT_S`; an error stores it as failed."""
         writing = asyncio.create_task(self._checkpoint())
         try:
@@ -233,7 +237,12 @@ class Answer:
 
 
 async def answer(
-    daemon: Daemon, stream: Stream, session: Session, turn: Turn, options: Options, tools: Tools
+    daemon: Daemon,
+    stream: ResumableStream,
+    session: Session,
+    turn: TurnRequest,
+    options: Options,
+    tools: Tools,
 ) -> Result:
     """Answer ``turn`` with all messages before it as context; ``options`` are merged already.
 
@@ -247,8 +256,8 @@ async def answer(
             return nothing(options, "cancelled")
         begun = await daemon.history.use(session, lambda store: store.begin_turn(session.id, turn))
         stream.message = begun.answer
-        reply = Answer(daemon, stream, session, begun.answer)
-        async with reply.checkpointed():
+        reply = StoredAnswer(daemon, stream, session, begun.answer)
+        async with reply.store_while_inside():
             daemon.publish(session, "changed")
             system = () if session.system is None else (Message("system", session.system),)
             # Several calls in one answer lead small models astray.

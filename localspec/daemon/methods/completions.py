@@ -12,9 +12,15 @@ from msgspec.structs import replace
 from localspec.completion.finishing import finished
 from localspec.daemon.daemon import Daemon
 from localspec.daemon.editors import Prefetched, newest
-from localspec.daemon.methods.generation import first_deadline, generate, merged, nothing, waited
+from localspec.daemon.methods.generation import (
+    first_deadline,
+    generate,
+    merge_options,
+    nothing,
+    shorten_deadlines,
+)
 from localspec.daemon.relay import Exchange
-from localspec.daemon.suggestions import Found, Query, Shown
+from localspec.daemon.suggestions import KnownAnswer, Query, Shown
 from localspec.daemon.workers.pool import key_of
 from localspec.errors import LocalspecError
 from localspec.protocol import messages
@@ -46,7 +52,7 @@ async def inline(
         query = await _query(daemon, params)
         # Without a path the context is unknown: requests of different programs would share answers.
         path = params.path
-        found = None if path is None else await _known(daemon, exchange, query, path, deadline)
+        found = None if path is None else await _find_known(daemon, exchange, query, path, deadline)
         if found is None:
             if editor.answer_s > GAP_S and not query.invoked:
                 await _pause(exchange, began, deadline)
@@ -63,7 +69,7 @@ async def inline(
 async def warm(daemon: Daemon, exchange: Exchange, params: messages.CompletionWarm) -> messages.Warmed:
     """Prefill a prompt in the background; the path's next completion ends that."""
     with newest(daemon.editors.of(exchange.client).ahead, params.path, exchange):
-        options = replace(await merged(daemon, params.options), max_tokens=0)
+        options = replace(await merge_options(daemon, params.options), max_tokens=0)
         query = Query(params.prefix, params.suffix, params.path, params.language, True, options)
         result = await generate(daemon, exchange, _request(query, params.extra, "background"))
     return messages.Warmed(result.prompt_tokens, result.prompt_tokens - result.cached_tokens)
@@ -73,7 +79,7 @@ async def feedback(
     daemon: Daemon, exchange: Exchange, params: messages.CompletionFeedback
 ) -> messages.NoParams:
     """Count an item as accepted or rejected; accepted text is learnt. Raises :class:`Gone`."""
-    shown, metrics = daemon.suggestions.shown(params.item), daemon.metrics
+    shown, metrics = daemon.suggestions.find_shown(params.item), daemon.metrics
     metrics.add("suggestions_total", event=params.event)
     if params.event in ("accepted", "partial"):
         chars = len(shown.text) if params.chars is None else min(params.chars, len(shown.text))
@@ -86,7 +92,7 @@ async def feedback(
 
 async def _query(daemon: Daemon, params: messages.CompletionInline) -> Query:
     """The completion's parameters, with the options merged over the configuration's."""
-    options = await merged(daemon, params.options)
+    options = await merge_options(daemon, params.options)
     return Query(
         params.prefix,
         params.suffix,
@@ -99,9 +105,9 @@ async def _query(daemon: Daemon, params: messages.CompletionInline) -> Query:
     )
 
 
-async def _known(
+async def _find_known(
     daemon: Daemon, exchange: Exchange, query: Query, path: str, deadline: float | None
-) -> Found | None:
+) -> KnownAnswer | None:
     """The known answer, if any; a prefetch of exactly this completion is awaited. All other work for this
     path is cancelled at once, unless the user types towards its completion."""
     suggestions = daemon.suggestions
@@ -143,9 +149,9 @@ async def _complete(
         max_prompt_ms=params.max_prompt_ms,
         max_predict_ms=params.max_predict_ms,
     )
-    request = waited(request, began - arrived)
-    is_loaded = any(key_of(query.options) in worker.pairs for worker, _ in daemon.pool.loaded())
-    requests = [replace(request, options=_varied(query.options, i)) for i in range(query.count)]
+    request = shorten_deadlines(request, began - arrived)
+    is_loaded = any(key_of(query.options) in worker.pairs for worker, _ in daemon.pool.list_loaded())
+    requests = [replace(request, options=_vary_options(query.options, i)) for i in range(query.count)]
     try:
         raw = await asyncio.gather(*(generate(daemon, exchange, each) for each in requests))
     except LocalspecError:
@@ -166,7 +172,7 @@ async def _complete(
     return messages.Completions(items, result.stats, result, "model", reprefilled)
 
 
-def _answer_known(daemon: Daemon, query: Query, found: Found, count: int) -> messages.Completions:
+def _answer_known(daemon: Daemon, query: Query, found: KnownAnswer, count: int) -> messages.Completions:
     texts = found.texts[:count]
     result = replace(nothing(query.options, "stop"), text=texts[0] if texts else "")
     items = daemon.suggestions.show(query, texts)
@@ -212,7 +218,7 @@ def _request(query: Query, extra: tuple[File, ...], priority: Priority) -> Reque
     return Request(prompt=prompt, options=query.options, source=source, priority=priority)
 
 
-def _varied(options: Options, number: int) -> Options:
+def _vary_options(options: Options, number: int) -> Options:
     """The options of one of several answers: a given seed differs for each. At temperature 0 all would be the
     same, so that only the first is greedy, and the others get :data:`VARIED`."""
     if number == 0:
@@ -228,6 +234,6 @@ def _teach(daemon: Daemon, shown: Shown) -> None:
     if shown.path is None or shown.options.remember is False:
         return
     text = shown.before + shown.text[: shown.accepted]
-    for worker, _ in daemon.pool.loaded():
+    for worker, _ in daemon.pool.list_loaded():
         if key_of(shown.options) in worker.pairs:
             worker.send(Teach(shown.path, text, shown.options.workspace))

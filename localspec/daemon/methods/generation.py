@@ -33,7 +33,7 @@ from localspec.protocol.requests import (
 async def generate_text(daemon: Daemon, exchange: Exchange, params: messages.Generate) -> Result:
     request = Request(
         prompt=_prompt(params),
-        options=await merged(daemon, params.options),
+        options=await merge_options(daemon, params.options),
         max_ms=params.max_ms,
         max_prompt_ms=params.max_prompt_ms,
         max_predict_ms=params.max_predict_ms,
@@ -118,11 +118,11 @@ async def generate(
                     leased = await lease.enter_async_context(daemon.pool.lease(key, receiver.model_progress))
             except TimeoutError:
                 return nothing(options, "cancelled" if receiver.cancelled else "deadline")
-            left = waited(request, loop.time() - began)
+            left = shorten_deadlines(request, loop.time() - began)
             take = on_event or receiver.take
             try:
                 job = leased.worker.submit(left, take, draft=leased.draft)
-                with receiver.cancelled_by(job.cancel):
+                with receiver.call_on_cancel(job.cancel):
                     result: Result = await job.result()
             except EngineCrashed:
                 if again or not (job is None or job.is_unread):
@@ -139,13 +139,13 @@ def first_deadline(limited: Request | messages.CompletionInline, began: float) -
     return began + min(limits) / 1000 if limits else None
 
 
-def waited(request: Request, seconds: float) -> Request:
+def shorten_deadlines(request: Request, seconds: float) -> Request:
     """``request`` with its deadlines ``seconds`` nearer, but a millisecond away at least."""
 
-    def left(ms: int | None) -> int | None:
+    def shorten(ms: int | None) -> int | None:
         return None if ms is None else max(1, round(ms - 1000 * seconds))
 
-    return replace(request, max_ms=left(request.max_ms), max_prompt_ms=left(request.max_prompt_ms))
+    return replace(request, max_ms=shorten(request.max_ms), max_prompt_ms=shorten(request.max_prompt_ms))
 
 
 def nothing(options: Options, finish_reason: FinishReason) -> Result:
@@ -172,7 +172,7 @@ def absolute(path: str) -> str:
     return path
 
 
-async def merged(daemon: Daemon, options: Options) -> Options:
+async def merge_options(daemon: Daemon, options: Options) -> Options:
     """``options`` over the configuration's, including the section of their model; reads the disk, call by
     call in their order.
 

@@ -91,7 +91,7 @@ async def _run(daemon: Daemon, exchange: Receiver, type: type[T], *arguments: st
     if any("\0" in argument for argument in arguments):
         raise InvalidOptions("a path or name contains a NUL character", "Remove the NUL character.")
     async with contextlib.AsyncExitStack() as turn:
-        async with exchange.needed("the request was cancelled before it began"):
+        async with exchange.wait_while_needed("the request was cancelled before it began"):
             await turn.enter_async_context(daemon.memory_turn)
         running = await asyncio.create_subprocess_exec(
             *COMMAND,
@@ -102,7 +102,7 @@ async def _run(daemon: Daemon, exchange: Receiver, type: type[T], *arguments: st
             start_new_session=True,
             **process.surroundings(),
         )
-        with exchange.cancelled_by(lambda: _interrupt(running)):
+        with exchange.call_on_cancel(lambda: _interrupt(running)):
             output, _ = await running.communicate(input)
     if exchange.cancelled and running.returncode:
         raise Gone("the request was cancelled; its work until then is kept", "Send it again to do the rest.")

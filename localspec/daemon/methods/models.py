@@ -7,7 +7,7 @@ import asyncio
 import psutil
 
 from localspec.daemon.daemon import Daemon
-from localspec.daemon.methods.generation import merged
+from localspec.daemon.methods.generation import merge_options
 from localspec.daemon.relay import Exchange
 from localspec.daemon.workers.pool import Pool, key_of
 from localspec.daemon.workers.worker import WorkerProcess
@@ -19,7 +19,7 @@ from localspec.protocol.options import Options
 
 
 async def list_all(daemon: Daemon, exchange: Exchange, params: messages.NoParams) -> messages.ModelList:
-    workers = daemon.pool.loaded()
+    workers = daemon.pool.list_loaded()
     drafts = ((each.draft.place, ready.backend) for w, ready in workers for each in w.drafts if each.loaded)
     loaded = dict.fromkeys(drafts) | {(w.pair.target.place, r.backend): r.placement for w, r in workers}
     # In a thread, which is not cancelled: a model may be on a disk that responds late or never.
@@ -33,9 +33,9 @@ async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -
     given = Options(
         model=params.model, draft=params.draft, backend=params.backend, workspace=params.workspace
     )
-    key = key_of(await merged(daemon, given))
+    key = key_of(await merge_options(daemon, given))
     async with (
-        exchange.needed(
+        exchange.wait_while_needed(
             "the request was cancelled; the model is still being loaded",
             "Unload it with `localspec models unload` if it is not needed.",
         ),
@@ -47,9 +47,9 @@ async def load(daemon: Daemon, exchange: Exchange, params: messages.ModelLoad) -
 
 async def tokenize(daemon: Daemon, exchange: Exchange, params: messages.Tokenize) -> messages.Tokenized:
     """Tokenize a text; loads the model if need be."""
-    key = key_of(await merged(daemon, Options(model=params.model)))
+    key = key_of(await merge_options(daemon, Options(model=params.model)))
     async with (
-        exchange.needed("the request was cancelled"),
+        exchange.wait_while_needed("the request was cancelled"),
         daemon.pool.lease(key, exchange.model_progress) as lease,
     ):
         job = lease.worker.begin(

@@ -38,7 +38,9 @@ async def daemon_status(
         resident_bytes=resident_bytes(os.getpid()),
         connections=len(daemon.connections),
         running=len(daemon.busy),
-        models=tuple(describe_worker(daemon.pool, worker, worker.pair) for worker, _ in daemon.pool.loaded()),
+        models=tuple(
+            describe_worker(daemon.pool, worker, worker.pair) for worker, _ in daemon.pool.list_loaded()
+        ),
         settings=daemon.settings.state(),
         http=daemon.http,
         http_problem=None if problem is None else problem.message,

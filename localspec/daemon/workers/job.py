@@ -10,7 +10,7 @@ from localspec.protocol.frames import Cancel, ToWorker
 from localspec.protocol.requests import Priority
 
 
-class Job:
+class WorkerJob:
     """A frame that a worker answers: events go to ``on_event`` as they come, the end is awaited in ``end``.
 
     ``send`` sends the worker a frame; ``priority``: the class of a request that takes part in the turns on

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from localspec import process
 from localspec.child import Child
 from localspec.config import Config
-from localspec.daemon.metrics import Metrics
+from localspec.daemon.metrics import MetricsRegistry
 from localspec.daemon.workers.resident import HeldDraft, Resident
 from localspec.daemon.workers.turns import Turns
 from localspec.daemon.workers.worker import Key, WorkerProcess
@@ -52,7 +52,7 @@ TICK_S = 1.0
 """longest interval between two checks of the workers, in seconds"""
 
 
-def chosen(key: Key, model_dirs: tuple[str, ...], room: Room) -> Pair:
+def choose_pair(key: Key, model_dirs: tuple[str, ...], room: Room) -> Pair:
     """Choose the pair that a key means; reads every model on this disk if the draft is ``auto``.
 
     Raises as :func:`localspec.models.pair.choose`.
@@ -64,7 +64,7 @@ class Program(NamedTuple):
     """The command that starts a worker, and the function that chooses the pair it opens."""
 
     command: tuple[str, ...]
-    choose: Choose = chosen
+    choose: Choose = choose_pair
 
 
 class Lease(NamedTuple):
@@ -97,7 +97,7 @@ def _try_form(options: Options) -> bytes | None:
 class Pool:
     """Starts workers on demand, makes room for new ones, and watches the running ones."""
 
-    def __init__(self, config: Config, metrics: Metrics, program: Program = COMMAND) -> None:
+    def __init__(self, config: Config, metrics: MetricsRegistry, program: Program = COMMAND) -> None:
         self._config = config
         self.sections = Sections(config)
         self._metrics = metrics
@@ -123,13 +123,13 @@ class Pool:
         changed since it was chosen is loaded anew. Raises the load's error, the lookup's,
         :class:`EngineBusy` if there is no room, :class:`ShuttingDown` after :meth:`close`.
         """
-        worker, pair = await self._known(key) or await self._chosen(key)
+        worker, pair = await self._find_worker(key) or await self._choose_worker(key)
         async with AsyncExitStack() as used:
             progress = partial(on_loading, key.model)
-            await used.enter_async_context(self._used(worker, progress, keep_alive_s))
+            await used.enter_async_context(self._count_user(worker, progress, keep_alive_s))
             held = await self._draft_of(worker, key, pair)
             if held is not None:
-                await used.enter_async_context(self._used(held, progress, keep_alive_s))
+                await used.enter_async_context(self._count_user(held, progress, keep_alive_s))
                 drafted: Drafted = held.ready.result()
                 if not drafted.loaded:
                     left_out = Drafter(why=drafted.why, asked=False)
@@ -147,12 +147,12 @@ class Pool:
                     raise from_dict(msgspec.json.decode(error))
 
     @asynccontextmanager
-    async def _used(
+    async def _count_user(
         self, resident: Resident, on_loading: Callable[[Loading], None], keep_alive_s: float | None
     ) -> AsyncIterator[None]:
         """Count a user more, and wait for the load."""
         resident.users += 1
-        self._hush()
+        self._forbid_chores()
         if keep_alive_s is not None:
             resident.keep_alive_s = keep_alive_s
         try:
@@ -166,14 +166,14 @@ class Pool:
             resident.users -= 1
             resident.last_used = time.monotonic()
 
-    def _hush(self) -> None:
+    def _forbid_chores(self) -> None:
         """Keep workers from chores while others are at work, or were within :data:`QUIET_S`."""
         since = time.monotonic() - QUIET_S
-        for worker, _ in self.loaded():
+        for worker, _ in self.list_loaded():
             others = (each for each in self._workers if each is not worker)
             worker.rest(allowed=not any(each.users or each.last_used > since for each in others))
 
-    def loaded(self) -> list[tuple[WorkerProcess, TargetReady]]:
+    def list_loaded(self) -> list[tuple[WorkerProcess, TargetReady]]:
         """The workers whose model is loaded."""
         return [(each, each.ready.result()) for each in self._workers if each.usable and each.loaded]
 
@@ -188,7 +188,7 @@ class Pool:
         :class:`EngineBusy` for workers in use, after the idle ones have ended.
         """
         usable = [worker for worker in self._workers if worker.usable]
-        meant = usable if model is None else await self._meant(model, usable)
+        meant = usable if model is None else await self._find_meant(model, usable)
         busy = [worker for worker in meant if worker.users]
         idle = [worker for worker in meant if not worker.users and worker in self._workers]
         await self._dismiss(idle)
@@ -204,7 +204,7 @@ class Pool:
     async def forget(self, source: str) -> None:
         """Have every worker drop its caches of a source, and the texts it was to learn from it; workers that
         are ending store both, and have ended on return."""
-        for worker, _ in self.loaded():
+        for worker, _ in self.list_loaded():
             worker.send(Forget(source))
         await self._dismiss(())
 
@@ -222,7 +222,7 @@ class Pool:
     def _worker_of(self, key: Key) -> WorkerProcess | None:
         return next((each for each in self._workers if each.usable and key in each.pairs), None)
 
-    async def _known(self, key: Key) -> tuple[WorkerProcess, Pair] | None:
+    async def _find_worker(self, key: Key) -> tuple[WorkerProcess, Pair] | None:
         """The worker and the pair that ``key`` was found to mean; None if the worker is idle, and a file of
         the pair has changed since."""
         worker = self._worker_of(key)
@@ -234,7 +234,7 @@ class Pool:
             return None
         return (worker, pair) if worker in self._workers and worker.usable else None
 
-    async def _chosen(self, key: Key) -> tuple[WorkerProcess, Pair]:
+    async def _choose_worker(self, key: Key) -> tuple[WorkerProcess, Pair]:
         """The pair that ``key`` means, and the worker of its target, perhaps loaded by another name; or a new
         one."""
         idle = self._idle()
@@ -257,12 +257,12 @@ class Pool:
         """
         engine = self.sections.engine(key.model)
 
-        def left(target: Model) -> int | None:
+        def free_for(target: Model) -> int | None:
             is_asked = target.format == "mlx" or engine.gpu_layers != 0
             on_device = is_asked and not is_apple_silicon() and has_device_code(target.format)
             return None if on_device else free(target.place)
 
-        return self._program.choose(key, self._config.model_dirs, Room(engine, left)), engine
+        return self._program.choose(key, self._config.model_dirs, Room(engine, free_for)), engine
 
     async def _draft_of(self, worker: WorkerProcess, key: Key, pair: Pair) -> HeldDraft | None:
         """The draft model of ``pair`` in its worker, which loads it if need be; None if it has none."""
@@ -277,11 +277,11 @@ class Pool:
             return held
         ready: TargetReady = worker.ready.result()
 
-        def sized() -> Needs:
+        def size_draft() -> Needs:
             engine = self.sections.engine(key.model)
             return needs_beside(pair.target, draft, engine, ready.sequences)
 
-        needs = await asyncio.to_thread(sized)
+        needs = await asyncio.to_thread(size_draft)
         held = worker.find_draft(draft)  # another request may have begun it meanwhile
         if held is None:
             leaving = self._evict([needs.total], self._idle())
@@ -293,7 +293,7 @@ class Pool:
             self._begin(self._load_draft(held, leaving, free))
         return held
 
-    async def _meant(self, model: str, workers: list[WorkerProcess]) -> list[WorkerProcess]:
+    async def _find_meant(self, model: str, workers: list[WorkerProcess]) -> list[WorkerProcess]:
         named = [each for each in workers if model in (each.model, *(key.model for key in each.pairs))]
         if named:
             return named
@@ -406,7 +406,7 @@ class Pool:
         tick_s = min(TICK_S, limits.hang_s / 4, (limits.idle_unload_s or TICK_S) / 4)
         while self._workers:
             await asyncio.sleep(tick_s)
-            self._hush()
+            self._forbid_chores()
             for worker in tuple(self._workers):
                 worker.give_up_if_hung(time.monotonic())
             for each in self._residents():
@@ -419,7 +419,7 @@ class Pool:
         if worker.loaded:
             ready = worker.ready.result()
             worker.needs = Needs(weights=ready.planned_bytes, mapped=ready.mapped_bytes)
-            self._hush()
+            self._forbid_chores()
 
     def _on_end(self, worker: WorkerProcess) -> None:
         if worker.crashed:

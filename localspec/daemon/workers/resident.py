@@ -9,14 +9,14 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any
 
-from localspec.daemon.workers.job import Job, new_future
+from localspec.daemon.workers.job import WorkerJob, new_future
 from localspec.errors import LocalspecError
 from localspec.models.model import Model
 from localspec.models.needs import Needs
 from localspec.models.pair import Pair
 from localspec.protocol.frames import Drafted, DropDraft, LoadDraft, Loading, ToWorker
 
-Begin = Callable[[Callable[[int], ToWorker], Callable[[Any], None]], Job]
+Begin = Callable[[Callable[[int], ToWorker], Callable[[Any], None]], WorkerJob]
 """sends a worker the frame of a new id; returns its job"""
 
 

@@ -50,13 +50,13 @@ class Turns:
     ) -> None:
         self.clock = clock
         self._later = later
-        self._sharing: list[Share] = []
-        self._holder: Share | None = None
+        self._sharing: list[TurnShare] = []
+        self._holder: TurnShare | None = None
         """the worker whose turn it is; None while fewer than two compute"""
         self._number = 0
         self._overdue: Handle | None = None
 
-    def join(self, share: Share) -> None:
+    def join(self, share: TurnShare) -> None:
         """Let a worker compute: alone without limits, or else in turns."""
         others = self._sharing
         share.spent_s = min((each.spent_s for each in others), default=0.0)
@@ -69,12 +69,12 @@ class Turns:
             self._give(others[0])
         self.hurry(share)
 
-    def hurry(self, share: Share) -> None:
+    def hurry(self, share: TurnShare) -> None:
         """End the turn of a worker with requests of a lower class than ``share`` has."""
         if self._holder is not None and share.rank < self._holder.rank:
             self._holder.take(self._number, 0.0)
 
-    def leave(self, share: Share) -> None:
+    def leave(self, share: TurnShare) -> None:
         """Have the others go on without a worker."""
         self._sharing.remove(share)
         if len(self._sharing) == 1:
@@ -86,7 +86,7 @@ class Turns:
         elif share is self._holder:
             self._next()
 
-    def over(self, share: Share, number: int) -> None:
+    def over(self, share: TurnShare, number: int) -> None:
         """Note that a worker waits for its next turn."""
         if share in self._sharing:
             least = min(each.spent_s for each in self._sharing)
@@ -104,7 +104,7 @@ class Turns:
         late = [s for s in waiting if s.rank > best and now - s.since > PATIENCE_S[s.priority]]
         self._give(min(late or waiting, key=lambda share: (share.rank, share.spent_s)))
 
-    def _give(self, share: Share) -> None:
+    def _give(self, share: TurnShare) -> None:
         self._holder, self._number = share, self._number + 1
         share.take(self._number, SLICE_S)
         self._expect()
@@ -115,7 +115,7 @@ class Turns:
         self._overdue = self._later(SLICE_S + GRACE_S, self._next)
 
 
-class Share:
+class TurnShare:
     """The part of one worker in the turns; ``send`` sends it a frame."""
 
     def __init__(self, turns: Turns, send: Callable[[GrantTurn], None]) -> None:

@@ -28,7 +28,7 @@ class Watch:
             self._steps = steps
             self._moved = now
 
-    def moved(self, now: float) -> None:
+    def note_move(self, now: float) -> None:
         """Note another frame of the worker, or the start of work."""
         self._last_seen = self._moved = now
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from localspec.daemon.workers.job import Job
+from localspec.daemon.workers.job import WorkerJob
 from localspec.daemon.workers.resident import HeldDraft, Resident
-from localspec.daemon.workers.turns import Share, Turns
+from localspec.daemon.workers.turns import Turns, TurnShare
 from localspec.daemon.workers.watch import Watch
 from localspec.errors import (
     EngineCrashed,
@@ -88,12 +88,12 @@ class WorkerProcess(Resident):
         self.crashed = False
         self._command = command
         self._on_end = on_end
-        self._jobs: dict[int, Job] = {}
+        self._jobs: dict[int, WorkerJob] = {}
         self._last_id = 0
         self._why: LocalspecError | None = None
         """the reason why it takes no more jobs, and ends or has ended"""
         self._watch = Watch(hang_s, time.monotonic())
-        self._share = Share(turns, self.send)
+        self._share = TurnShare(turns, self.send)
         self._process: asyncio.subprocess.Process | None = None
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
@@ -172,8 +172,8 @@ class WorkerProcess(Resident):
             self._end(of_system(error, what) or EngineCrashed(f"{what}: {error.strerror}"))
             return
         log.info("worker %d loads %s", self._process.pid, self.key.model)
-        self._watch.moved(time.monotonic())
-        self._jobs[frames.LOAD] = Job(self.send, frames.LOAD, self.progress, end=self.ready)
+        self._watch.note_move(time.monotonic())
+        self._jobs[frames.LOAD] = WorkerJob(self.send, frames.LOAD, self.progress, end=self.ready)
         self.send(load)
         self._reading = asyncio.create_task(self._read(self._reader, self._process))
         if self._why is not None:
@@ -181,7 +181,7 @@ class WorkerProcess(Resident):
 
     def submit(
         self, request: Request, on_event: Callable[[Streamed], None], *, draft: int | None = None
-    ) -> Job:
+    ) -> WorkerJob:
         """Run a request, with the draft model of this number. Without a turn where a GPU holds most of the
         target's weights. Raises as :meth:`begin`.
         """
@@ -194,7 +194,7 @@ class WorkerProcess(Resident):
         message: Callable[[int], frames.ToWorker],
         on_event: Callable[[Any], None] = lambda _: None,
         priority: Priority | None = None,
-    ) -> Job:
+    ) -> WorkerJob:
         """Send a message under a new id; the id of a draft model's load is its number.
 
         Raises the reason why the worker ends or has ended, and :class:`InvalidOptions` for a message that no
@@ -211,9 +211,9 @@ class WorkerProcess(Resident):
                 "Use whole numbers of at most 64 bits, and structures of at most 100 levels.",
             ) from None
         if not self._jobs:
-            self._watch.moved(time.monotonic())
+            self._watch.note_move(time.monotonic())
         self._last_id = id
-        job = self._jobs[id] = Job(self.send, id, on_event, priority)
+        job = self._jobs[id] = WorkerJob(self.send, id, on_event, priority)
         if priority is not None:
             self._share.begin(priority)
         if self._writer is not None:
@@ -289,18 +289,18 @@ class WorkerProcess(Resident):
         if isinstance(frame, frames.Heartbeat):
             self._watch.beat(frame.steps, frame.predicted_s, now)
             return
-        self._watch.moved(now)
+        self._watch.note_move(now)
         match frame:
             case Streamed():
                 if (job := self._jobs.get(frame.id)) is not None:
                     job.begun = True
                     job.on_event(frame)
             case frames.RequestEvent():
-                self._answered(frame.id, frame.event)
+                self._end_job(frame.id, frame.event)
             case frames.TurnOver():
                 self._share.over(frame.number, frame.seconds)
 
-    def _answered(self, id: int, event: frames.Answer) -> None:
+    def _end_job(self, id: int, event: frames.Answer) -> None:
         """Take the end of a job, or the progress of a load."""
         job = self._jobs.get(id)
         if job is None:
