@@ -256,11 +256,11 @@ class Client:
         With ``if_idle`` a busy daemon keeps running, and :class:`EngineBusy` is raised.
         """
         await self.request("daemon/shutdown", wire.NoParams, wire.DaemonShutdown(if_idle=if_idle))
-        await self.ended()
+        await self.wait_closed()
 
-    async def ended(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the daemon has closed the connection, as it does when it stops."""
-        await self._wire.closed()
+        await self._wire.wait_closed()
 
     async def request(self, method: str, type: type[T], params: object = NOTHING) -> T:
         """Call any method of the wire; returns the result, decoded as ``type``."""
@@ -282,21 +282,21 @@ async def connect(
     """
     client, why = None, ""
     with contextlib.suppress(DaemonUnavailable):  # none listens
-        client = await initialized(await open_socket(), name)
+        client = await initialize(await open_socket(), name)
     if client is not None:
         if not (start and client.replaceable and client.welcome.settings != "broken"):
             return client
         why = "it is older than this command" if client.outdated else "config.toml has changed"
-        if not await _stopped(client):
+        if not await _stop_daemon(client):
             return client
     if not start:
         raise DaemonUnavailable("no daemon is running", "Run `localspec daemon start`.")
     on_start(why)
     await asyncio.to_thread(discovery.start_daemon, command)
-    return await initialized(await open_socket(), name)
+    return await initialize(await open_socket(), name)
 
 
-async def _stopped(client: Client) -> bool:
+async def _stop_daemon(client: Client) -> bool:
     """Stop the daemon if it is idle; returns True if it has ended, by this request or another's."""
     try:
         await client.shutdown(if_idle=True)
@@ -304,11 +304,11 @@ async def _stopped(client: Client) -> bool:
         client.kept_for = error.message
         return False
     except (ShuttingDown, DaemonUnavailable):
-        await client.ended()
+        await client.wait_closed()
     return True
 
 
-async def initialized(socket: ClientConnection, name: str) -> Client:
+async def initialize(socket: ClientConnection, name: str) -> Client:
     """The client named ``name`` on an open connection. Raises :class:`VersionSkew`."""
     link = Wire(socket)
     params = wire.Initialize(protocol=wire.PROTOCOL, client=wire.ClientInfo(name=name, version=__version__))

@@ -208,7 +208,7 @@ class Requester(Protocol):
     async def close(self) -> None:
         """End all requests."""
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait for the end, by either side."""
 
 
@@ -256,9 +256,9 @@ class Wire(Requester):
     async def close(self) -> None:
         """Close the connection; requests that still run fail with :class:`DaemonUnavailable`."""
         await self._socket.close()
-        await self.closed()
+        await self.wait_closed()
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         """Wait until the connection is closed, by either side."""
         sending, receiving = self._tasks
         await asyncio.wait([receiving])
@@ -307,7 +307,7 @@ class Wire(Requester):
         kind = messages.NOTIFICATIONS.get(call.method)
         if kind is None:
             return  # from a newer daemon
-        event: Event | messages.StreamStarted | SessionEvent = _decoded(call.params, kind)
+        event: Event | messages.StreamStarted | SessionEvent = _decode(call.params, kind)
         if isinstance(event, SessionEvent):
             if self.subscription is not None:
                 self.subscription.feed(event)
@@ -322,12 +322,12 @@ def _outcome(response: Response, type: Any) -> Any:
     if response.error is not None:
         return error_of(response.error)
     try:
-        return _decoded(response.result or jsonrpc.EMPTY, type)
+        return _decode(response.result or jsonrpc.EMPTY, type)
     except ProtocolFault as error:
         return LocalspecError(f"the daemon's answer cannot be decoded: {error}")
 
 
-def _decoded(raw: msgspec.Raw, type: Any) -> Any:
+def _decode(raw: msgspec.Raw, type: Any) -> Any:
     try:
         return msgspec.json.decode(raw, type=type)
     except msgspec.MsgspecError as error:

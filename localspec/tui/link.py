@@ -65,7 +65,7 @@ class Link:
         with contextlib.suppress(LocalspecError):
             async for event in await client.subscribe():
                 self._report(Touched(event))
-        await client.ended()
+        await client.wait_closed()
         self._report(ConnectionLost())
 
     async def _connect(self) -> Client:

@@ -14,7 +14,7 @@ from websockets.asyncio.server import ServerConnection, unix_serve
 from websockets.typing import Subprotocol
 
 from localspec.client import Client, Stream, connect, discovery
-from localspec.client.client import initialized
+from localspec.client.client import initialize
 from localspec.client.wire import open_socket
 from localspec.errors import (
     DaemonUnavailable,
@@ -249,7 +249,7 @@ async def test_a_server_of_another_protocol_or_none_is_reported(
 
     async with unix_serve(handle, str(socket_path()), subprotocols=[Subprotocol("localspec.v1")]):
         with pytest.raises(error, match=what):
-            await initialized(await open_socket(), "test")
+            await initialize(await open_socket(), "test")
 
 
 @pytest.mark.slow
