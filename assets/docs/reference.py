@@ -35,7 +35,7 @@ SHARED = sampling.TimedSampling
 BODIES: tuple[tuple[str, type[msgspec.Struct], Any], ...] = (
     (
         "POST /v1/chat/completions, POST /chat/completions, each of them also with /input_tokens",
-        openai.ChatBody,
+        openai.OpenaiChatBody,
         openai.REFUSED_OF_CHATS,
     ),
     ("POST /v1/completions", openai.TextBody, openai.REFUSED_OF_TEXTS),
@@ -54,7 +54,7 @@ BODIES: tuple[tuple[str, type[msgspec.Struct], Any], ...] = (
     ("POST /tokenize", llama_cpp.TokenizeBody, {}),
     ("POST /detokenize", llama_cpp.DetokenizeBody, {}),
     ("POST /api/generate", ollama.GenerateBody, ollama.REFUSED_OF_TEXTS),
-    ("POST /api/chat", ollama.ChatBody, ollama.REFUSED_OF_CHATS),
+    ("POST /api/chat", ollama.OllamaChatBody, ollama.REFUSED_OF_CHATS),
     ("POST /api/show", ollama.ShowBody, {}),
 )
 """addresses, their body, and its refused fields with the values that change nothing"""

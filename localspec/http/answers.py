@@ -23,7 +23,7 @@ from localspec.protocol.messages import StreamDelta, StreamProgress
 from localspec.protocol.requests import Result, Token
 
 
-class Piece(NamedTuple):
+class AnswerPiece(NamedTuple):
     """An event of the answer ``number``: a piece of text, the progress of its prompt, or its result."""
 
     number: int
@@ -35,11 +35,11 @@ class Piece(NamedTuple):
 async def whole(streams: Iterable[Stream[Result]]) -> list[tuple[list[Token], Result]]:
     """Return all answers once all are complete, each with the tokens of its text."""
 
-    async def ended(stream: Stream[Result]) -> tuple[list[Token], Result]:
+    async def collect_answer(stream: Stream[Result]) -> tuple[list[Token], Result]:
         tokens = [token async for delta in stream if delta.channel == "answer" for token in delta.tokens]
         return tokens, await stream.result()
 
-    return await asyncio.gather(*map(ended, streams))
+    return await asyncio.gather(*map(collect_answer, streams))
 
 
 class Pieces:
@@ -52,7 +52,7 @@ class Pieces:
     def __init__(self, streams: Sequence[Stream[Result]], body: TimedSampling | None = None) -> None:
         self._body = body or TimedSampling()
         self._left = len(streams)
-        self._waiting: deque[Piece | BaseException] = deque()
+        self._waiting: deque[AnswerPiece | BaseException] = deque()
         self._arrived = asyncio.Event()
         for number, stream in enumerate(streams):
             stream.forward(partial(self._take, number, Pace()))
@@ -67,7 +67,7 @@ class Pieces:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Piece | None:
+    async def __anext__(self) -> AnswerPiece | None:
         if not self._left:
             raise StopAsyncIteration
         if not await self._arrive():
@@ -92,9 +92,9 @@ class Pieces:
     def _take(self, number: int, pace: Pace, event: Any) -> None:
         """Add an event of an answer, or its end."""
         if isinstance(event, StreamDelta):
-            for delta in _rated(event):
+            for delta in _split_by_token(event):
                 more = {"timings": pace.after(delta.tokens)} if self._body.timings_per_token else {}
-                self._waiting.append(Piece(number, delta, more))
+                self._waiting.append(AnswerPiece(number, delta, more))
         elif isinstance(event, StreamProgress):
             if not event.total:
                 return  # a prompt's progress counts from when it is accepted on
@@ -102,16 +102,16 @@ class Pieces:
             if self._body.timings_per_token:
                 progress["timings"] = pace.after(())
             if self._body.return_progress:
-                self._waiting.append(Piece(number, event, progress))
+                self._waiting.append(AnswerPiece(number, event, progress))
         elif isinstance(event, Result):
-            self._waiting.append(Piece(number, event))
+            self._waiting.append(AnswerPiece(number, event))
         elif isinstance(event, BaseException):
             self._waiting.append(event)
         if self._waiting:
             self._arrived.set()
 
 
-def _rated(delta: StreamDelta) -> Iterator[StreamDelta]:
+def _split_by_token(delta: StreamDelta) -> Iterator[StreamDelta]:
     """Yield a delta; one with probabilities token by token: clients read those of the first one alone."""
     if len(delta.tokens) < 2 or delta.tokens[0].logprob is None:
         yield delta

@@ -18,15 +18,15 @@ from localspec.errors import LocalspecError
 from localspec.http import answers, sampling
 from localspec.http import conversation as chats
 from localspec.http.answers import statistics, uncut
-from localspec.http.blocks import Block, Step, blocks_of, steps_of
+from localspec.http.blocks import AnswerBlock, BlockStep, blocks_of, steps_of
 from localspec.http.conversation import (
     ChatMessage,
-    Choice,
     Content,
     Messages,
     Part,
+    ToolChoiceBody,
     Tools,
-    joined,
+    join_parts,
     message_of,
 )
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
@@ -73,7 +73,7 @@ class MessagesBody(TimedSampling, kw_only=True):
     system: Content | None = None
     stop_sequences: list[str] | None = None
     tools: Tools | None = None
-    tool_choice: Choice | None = None
+    tool_choice: ToolChoiceBody | None = None
     thinking: Thinking | None = None
     output_config: OutputConfig | None = None
     output_format: Format | None = None
@@ -110,7 +110,7 @@ async def messages(client: Client, body: MessagesBody) -> Answer:
 
 async def count(client: Client, body: MessagesBody) -> Answer:
     """Return the number of tokens of a conversation."""
-    return await chats.counted(client, chat_by(body), body.model)
+    return await chats.count_chat_tokens(client, chat_by(body), body.model)
 
 
 # Requests.
@@ -118,12 +118,12 @@ async def count(client: Client, body: MessagesBody) -> Answer:
 
 def chat_by(body: MessagesBody) -> ChatPrompt:
     """Return the chat that a body asks for. Raises :class:`InvalidOptions`."""
-    system = joined(body.system)
+    system = join_parts(body.system)
     if system.startswith(BILLING):
         system = system.partition("\n")[2]
     found = [Message("system", system)] if system else []
     found += (message for each in body.messages for message in _messages(each))
-    turns, effort = chats.begun_of(found, continues=None), body.output_config and body.output_config.effort
+    turns, effort = chats.split_turns(found, continues=None), body.output_config and body.output_config.effort
     variables = chats.thinking_of(str(effort or "") or True if body.thinks else False)
     return chats.chat_of(turns, variables, body.tools, body.tool_choice)
 
@@ -138,9 +138,9 @@ def _messages(given: ChatMessage) -> Iterator[Message]:
             yield Message("tool", chats.result_of(block.content), tool_call_id=block.tool_use_id)
         elif block.type == "tool_use":
             calls.append(ToolCall(block.id, block.name, msgspec.json.encode(block.input).decode()))
-    thoughts = [joined(block.thinking) for block in spoken if block.type in chats.THOUGHTS]
+    thoughts = [join_parts(block.thinking) for block in spoken if block.type in chats.THOUGHTS]
     if len(thoughts) < len(spoken) or calls:
-        yield message_of(given.role, joined(spoken), tuple(calls), "\n".join(thoughts))
+        yield message_of(given.role, join_parts(spoken), tuple(calls), "\n".join(thoughts))
 
 
 # Answers.
@@ -176,7 +176,7 @@ def _usage(prompt: int, cached: int, answered: int) -> dict[str, int]:
     }
 
 
-def content_of(block: Block) -> dict[str, Any]:
+def content_of(block: AnswerBlock) -> dict[str, Any]:
     """Return a block of an answer in Anthropic's format."""
     if block.call is not None:
         call = ToolCall(block.call.id, block.call.name, block.text)
@@ -186,7 +186,7 @@ def content_of(block: Block) -> dict[str, Any]:
     return {"type": "text", "text": block.text}
 
 
-def events_of(step: Step) -> Iterator[dict[str, Any]]:
+def events_of(step: BlockStep) -> Iterator[dict[str, Any]]:
     """Yield the events of a step. Thoughts end with a signature, which is empty here. A call comes whole: one
     that is cut would be read as one without arguments."""
     block, place = step.block, {"index": step.block.number}
@@ -194,7 +194,7 @@ def events_of(step: Step) -> Iterator[dict[str, Any]]:
     if is_call and (step.kind != "ended" or block.is_cut):
         return
     if step.kind == "begun" or is_call:
-        empty = content_of(Block(block.number, block.channel, block.call))
+        empty = content_of(AnswerBlock(block.number, block.channel, block.call))
         yield {"type": "content_block_start", **place, "content_block": empty}
     if step.kind == "grown" or is_call:
         name, field = DELTAS[block.channel]
@@ -221,7 +221,7 @@ async def _events(
             yield {"type": "message_start", "message": {**head, "usage": _usage(*read, 0)}}
             yield {"type": "ping"}
             has_begun = True
-        if isinstance(event, Step):
+        if isinstance(event, BlockStep):
             for each in events_of(event):
                 yield each
         elif isinstance(event, Result):

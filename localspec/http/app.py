@@ -23,8 +23,8 @@ from localspec.client import Client
 from localspec.errors import EngineError, LocalspecError, QueueFull, Unauthorized
 from localspec.http import anthropic, llama_cpp, ollama, openai, responses
 from localspec.http.dialect import Dialect
-from localspec.http.endpoint import Answer, Connect, Endpoint, body_of, unless_gone
-from localspec.http.gate import OWNER, TOKEN_REMEDY, Gate, Refusal, confine
+from localspec.http.endpoint import Answer, Connect, Endpoint, body_of, run_while_connected
+from localspec.http.gate import OWNER, TOKEN_REMEDY, AccessGate, Refusal, confine
 from localspec.http.models import settle_model
 from localspec.protocol.options import LONGEST_SHOWN
 
@@ -48,13 +48,13 @@ BELOW = {path.partition("{")[0]: dialect for path, dialect in OF_PATH.items() if
 OPEN = {endpoint.path for dialect in DIALECTS for endpoint in dialect.endpoints if endpoint.open}
 
 
-class NothingThere(LocalspecError):
+class UnknownUrl(LocalspecError):
     """There is no endpoint of that path and method."""
 
     code = "unknown_url"
 
 
-def known_at(path: str) -> Dialect | None:
+def find_dialect(path: str) -> Dialect | None:
     """Return the dialect that has an endpoint at a path, None if no dialect has one."""
     below = (dialect for beginning, dialect in BELOW.items() if path.startswith(beginning))
     return OF_PATH.get(path) or next(below, None)
@@ -63,22 +63,24 @@ def known_at(path: str) -> Dialect | None:
 def dialect_at(path: str) -> Dialect:
     """Return the dialect whose error format a refusal at a path has."""
     others = {"/api/": ollama.DIALECT, "/v1/messages": anthropic.DIALECT}
-    return known_at(path) or next((others[each] for each in others if path.startswith(each)), openai.DIALECT)
+    return find_dialect(path) or next(
+        (others[each] for each in others if path.startswith(each)), openai.DIALECT
+    )
 
 
-def not_offered(method: str, path: str) -> NothingThere:
+def not_offered(method: str, path: str) -> UnknownUrl:
     """Return the error for an endpoint that does not exist; its remedy names those that do."""
     message = f"{method} {path[:LONGEST_SHOWN]} is not offered"
     if "embed" in path:
-        return NothingThere(f"{message}: the models here make text, no embeddings", EMBEDDINGS)
+        return UnknownUrl(f"{message}: the models here make text, no embeddings", EMBEDDINGS)
     if (meant := f"/v1{path}") in OF_PATH:
-        return NothingThere(message, f"Use {meant}.")
+        return UnknownUrl(message, f"Use {meant}.")
     if path in OF_PATH:
         methods = {each.method for each in OF_PATH[path].endpoints if each.path == path}
-        return NothingThere(message, f"Use {' or '.join(sorted(methods))}.")
+        return UnknownUrl(message, f"Use {' or '.join(sorted(methods))}.")
     name = dialect_at(path).name
     offered = [each for each, dialect in OF_PATH.items() if dialect.name == name and "{" not in each]
-    return NothingThere(message, f"This dialect offers {', '.join(offered)}.")
+    return UnknownUrl(message, f"This dialect offers {', '.join(offered)}.")
 
 
 def create(
@@ -98,8 +100,8 @@ def create(
     limits = {True: most, False: max(1, most // SHARE)}
     rooms = {owner: (limit, asyncio.Semaphore(limit)) for owner, limit in limits.items()}
 
-    def unauthenticated(method: str, path: str, is_page: bool) -> Refusal | None:
-        dialect = known_at(path)
+    def refuse_without_token(method: str, path: str, is_page: bool) -> Refusal | None:
+        dialect = find_dialect(path)
         open_to_all = () if is_page else without_token
         if path in OPEN or (dialect is not None and dialect.name in open_to_all):
             return None
@@ -110,7 +112,7 @@ def create(
             message += f"; {', '.join(open_to_all)} needs none here, {dialect.name} does"
         return Unauthorized(message, TOKEN_REMEDY), HTTPStatus.UNAUTHORIZED
 
-    async def lost(request: Request, error: Exception) -> Response:
+    async def answer_missing(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)
         path, status = request.url.path, HTTPStatus(error.status_code)
         response = _error(dialect_at(path), not_offered(request.method, path), status)
@@ -118,23 +120,23 @@ def create(
         return response
 
     routes = [
-        Route(endpoint.path, Address(dialect, endpoint, rooms, connect), methods=[endpoint.method])
+        Route(endpoint.path, EndpointApp(dialect, endpoint, rooms, connect), methods=[endpoint.method])
         for dialect in DIALECTS
         for endpoint in dialect.endpoints
     ]
     gate = Middleware(
-        Gate,
+        AccessGate,
         token=token,
-        unauthenticated=unauthenticated,
+        unauthenticated=refuse_without_token,
         refuse=lambda path, *why: _error(dialect_at(path), *why),
         origins=origins,
         hosts=hosts,
     )
-    return Starlette(routes=routes, middleware=[gate], exception_handlers={HTTPException: lost})
+    return Starlette(routes=routes, middleware=[gate], exception_handlers={HTTPException: answer_missing})
 
 
 @dataclass(frozen=True)
-class Address:
+class EndpointApp:
     """One endpoint as an ASGI application; ``rooms`` are those of requests with the token and without it.
 
     A request holds a client of the daemon and a place in its room until its answer is complete. Both are
@@ -171,16 +173,18 @@ class Address:
             await held.enter_async_context(room)
             client = self.connect()
             held.push_async_callback(client.close)
-            answer = await unless_gone(request, self._work(request, body, client))
+            answer = await run_while_connected(request, self._work(request, body, client))
         except ClientDisconnect:
             return Response(status_code=499)  # the client has disconnected
         except Exception as error:  # each has its response
-            return _error(self.dialect, *self._known(error))
+            return _error(self.dialect, *self._describe_failure(error))
         if isinstance(answer, AsyncGenerator):
-            return StreamingResponse(self._framed(answer, held), media_type=self.dialect.framing.media_type)
+            return StreamingResponse(
+                self._frame_values(answer, held), media_type=self.dialect.framing.media_type
+            )
         return answer if isinstance(answer, Response) else _json(answer)
 
-    async def _framed(self, values: AsyncGenerator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
+    async def _frame_values(self, values: AsyncGenerator[Any], held: AsyncExitStack) -> AsyncIterator[bytes]:
         """Yield the values, framed, as they come, with signs of life; close ``held`` before the end is
         sent."""
         framing = self.dialect.framing
@@ -192,9 +196,9 @@ class Address:
             await held.aclose()
             yield framing.end
         except Exception as error:  # the client must not take the text for the whole answer
-            yield framing.frame(self.dialect.error(*self._known(error)))
+            yield framing.frame(self.dialect.error(*self._describe_failure(error)))
 
-    def _known(self, error: Exception) -> tuple[LocalspecError, HTTPStatus]:
+    def _describe_failure(self, error: Exception) -> tuple[LocalspecError, HTTPStatus]:
         """Return an error of localspec and its status; of an unexpected one the log gets the traceback."""
         if isinstance(error, LocalspecError):
             return error, self.dialect.status(error)

@@ -12,7 +12,7 @@ from localspec.protocol.requests import CallBegun, Channel, Result, ToolCall
 
 
 @dataclass
-class Block:
+class AnswerBlock:
     """A part of an answer, the ``number``-th of it; ``call`` is that of the channel ``call``."""
 
     number: int
@@ -26,17 +26,17 @@ class Block:
         return self.call is not None and ToolCall("", "", self.text).object is None
 
 
-class Step(NamedTuple):
+class BlockStep(NamedTuple):
     """A change of a block: ``text`` is what it grew by."""
 
     kind: Literal["begun", "grown", "ended"]
-    block: Block
+    block: AnswerBlock
     text: str = ""
 
 
 async def steps_of(
     pieces: Pieces, *, thoughts: bool = True
-) -> AsyncIterator[tuple[Step | StreamProgress | Result | None, dict[str, Any]]]:
+) -> AsyncIterator[tuple[BlockStep | StreamProgress | Result | None, dict[str, Any]]]:
     """Yield the steps of an answer's blocks, the progress of its prompt, and its result, each with further
     fields for its events, and None in a silence; ``thoughts``: with those of the channel ``thinking``."""
     block, number = None, 0
@@ -47,30 +47,30 @@ async def steps_of(
             continue
         if isinstance(event, Result):
             if block is None:  # an answer without a text has an empty one
-                yield Step("begun", block := Block(number, "answer")), {}
-            yield Step("ended", block), {}
+                yield BlockStep("begun", block := AnswerBlock(number, "answer")), {}
+            yield BlockStep("ended", block), {}
             yield event, more
             continue
         if (event.channel == "thinking" and not thoughts) or not (event.text or event.call):
             continue
         if block is not None and (block.channel, block.call) != (event.channel, event.call):
-            yield Step("ended", block), {}
+            yield BlockStep("ended", block), {}
             block, number = None, number + 1
         if block is None:
-            block = Block(number, event.channel, event.call)
-            yield Step("begun", block), {}
+            block = AnswerBlock(number, event.channel, event.call)
+            yield BlockStep("begun", block), {}
         block.text += event.text
         if event.text:
-            yield Step("grown", block, event.text), more
+            yield BlockStep("grown", block, event.text), more
 
 
-def blocks_of(result: Result, *, thoughts: bool = True) -> list[Block]:
+def blocks_of(result: Result, *, thoughts: bool = True) -> list[AnswerBlock]:
     """Return the blocks of a complete answer."""
-    found = [Block(0, "thinking", None, result.thinking)] if thoughts and result.thinking else []
+    found = [AnswerBlock(0, "thinking", None, result.thinking)] if thoughts and result.thinking else []
     if result.text or not (found or result.tool_calls):
-        found.append(Block(0, "answer", None, result.text))
+        found.append(AnswerBlock(0, "answer", None, result.text))
     for i, call in enumerate(result.tool_calls):
-        found.append(Block(0, "call", CallBegun(i, call.id, call.name), call.arguments))
+        found.append(AnswerBlock(0, "call", CallBegun(i, call.id, call.name), call.arguments))
     for number, block in enumerate(found):
         block.number = number
     return found

@@ -67,7 +67,7 @@ class CalledFunction(msgspec.Struct):
     arguments: str | dict[str, Any] = "{}"
 
 
-class Called(msgspec.Struct):
+class GivenCall(msgspec.Struct):
     function: CalledFunction
     id: str | None = None
 
@@ -78,7 +78,7 @@ class ChatMessage(msgspec.Struct):
 
     role: str
     content: Content | None = None
-    tool_calls: list[Called] | None = None
+    tool_calls: list[GivenCall] | None = None
     tool_call_id: str | None = None
     tool_name: str | None = None
     reasoning_content: str | None = None
@@ -104,12 +104,12 @@ Messages = list[ChatMessage]
 Tools = Annotated[list[GivenTool], msgspec.Meta(max_length=MOST_TOOLS)]
 
 
-class Choice(msgspec.Struct):
+class ToolChoiceBody(msgspec.Struct):
     """The ``tool_choice`` of a request in any dialect: a kind, and for some the ``name`` of a tool."""
 
     type: str = "auto"
     name: str | None = None
-    function: Choice | None = None
+    function: ToolChoiceBody | None = None
     disable_parallel_tool_use: bool = False
 
 
@@ -137,7 +137,7 @@ def conversation_of(
             messages.append(Message("tool", "\n".join(filter(None, texts)), tool_call_id=id))
             continue
         if each.images:
-            raise unsupported("content", "images", "Leave images out.")
+            raise refuse_type("content", "images", "Leave images out.")
         calls = tuple(
             _call(call, f"call_{len(messages)}_{i}") for i, call in enumerate(each.tool_calls or ())
         )
@@ -145,11 +145,11 @@ def conversation_of(
             waiting[call.name].append(call.id)
             waiting[None].append(call.id)
         thoughts = each.reasoning_content or each.reasoning or each.thinking or ""
-        messages.append(message_of(each.role, joined(each.content), calls, thoughts))
-    return begun_of(messages, continues=continues)
+        messages.append(message_of(each.role, join_parts(each.content), calls, thoughts))
+    return split_turns(messages, continues=continues)
 
 
-def begun_of(messages: list[Message], *, continues: bool | None) -> tuple[tuple[Message, ...], bool]:
+def split_turns(messages: list[Message], *, continues: bool | None) -> tuple[tuple[Message, ...], bool]:
     """Return the messages, and True if the last one is the beginning of the answer: a text of the assistant,
     unless ``continues`` is False.
 
@@ -173,7 +173,7 @@ def message_of(role: str, content: str, calls: tuple[ToolCall, ...] = (), thinki
     return Message(ROLES[role], content, calls, thinking=thinking)
 
 
-def joined(content: Content | None) -> str:
+def join_parts(content: Content | None) -> str:
     """Return the parts joined by line breaks, as llama.cpp's server does. Raises :class:`InvalidOptions`."""
     if not isinstance(content, list):
         return content or ""
@@ -185,24 +185,24 @@ def result_of(content: Content | None) -> str:
     """Return a tool's result; a note stands in the place of an image."""
     if isinstance(content, list):
         content = [Part(text=NO_IMAGE) if part.type in IMAGES else part for part in content]
-    return joined(content)
+    return join_parts(content)
 
 
 def _text(part: Part) -> str:
     text = part.refusal if part.text is None else part.text
     if text is None or part.type not in TEXTS:
-        raise unsupported("content", part.type, "Send parts of type text.")
+        raise refuse_type("content", part.type, "Send parts of type text.")
     return text
 
 
-def _call(given: Called, id: str) -> ToolCall:
+def _call(given: GivenCall, id: str) -> ToolCall:
     arguments = given.function.arguments
     if not isinstance(arguments, str):
         arguments = msgspec.json.encode(arguments).decode()
     return ToolCall(given.id or id, given.function.name, arguments or "{}")
 
 
-def unsupported(what: str, type: str, remedy: str) -> InvalidOptions:
+def refuse_type(what: str, type: str, remedy: str) -> InvalidOptions:
     """Return the error for a value of a type that is not supported."""
     return InvalidOptions(f"{what} of the type {type[:LONGEST_SHOWN]!r} is not supported", remedy)
 
@@ -214,7 +214,7 @@ def chat_of(
     turns: tuple[tuple[Message, ...], bool],
     variables: dict[str, Any],
     tools: Tools | None = None,
-    choice: str | Choice | None = None,
+    choice: str | ToolChoiceBody | None = None,
     parallel: bool | None = None,
     *,
     extras: tuple[str, ...] = (),
@@ -224,10 +224,10 @@ def chat_of(
 
     Raises :class:`InvalidOptions`.
     """
-    if not isinstance(choice, Choice):
-        choice = Choice(choice or "auto")
+    if not isinstance(choice, ToolChoiceBody):
+        choice = ToolChoiceBody(choice or "auto")
     if choice.type not in CHOICES:
-        raise unsupported("tool_choice", choice.type, "Give auto, none, required, or the name of a function.")
+        raise refuse_type("tool_choice", choice.type, "Give auto, none, required, or the name of a function.")
     messages, prefilled = turns
     tool = (choice.function or choice).name
     if choice.type in ("function", "tool") and not tool:
@@ -248,7 +248,7 @@ def answer(client: Client, chat: ChatPrompt, options: Options, **how: Unpack[Fol
     return client.generate(options=options, **asdict(chat), **how)
 
 
-async def counted(client: Client, chat: ChatPrompt, model: str | None) -> dict[str, Any]:
+async def count_chat_tokens(client: Client, chat: ChatPrompt, model: str | None) -> dict[str, Any]:
     """Return the number of tokens of a chat, also of one that the context does not hold."""
     try:
         found = await client.tokenize(Tokenize(text=chat, model=model_of(model)))
@@ -259,7 +259,7 @@ async def counted(client: Client, chat: ChatPrompt, model: str | None) -> dict[s
 
 def _tool(given: GivenTool) -> Tool:
     if given.type != "function" and given.input_schema is None:
-        raise unsupported("a tool", given.type, "Give tools of the type function, and leave all others out.")
+        raise refuse_type("a tool", given.type, "Give tools of the type function, and leave all others out.")
     given = given.function or given
     if not given.name:
         raise InvalidOptions("a tool has no name", "Give each tool its name.")

@@ -56,7 +56,7 @@ class PathId(msgspec.Struct):
     id: str
 
 
-class TooSlow(LocalspecError):
+class SlowBody(LocalspecError):
     """A body that did not arrive in time."""
 
     code = "too_slow"
@@ -74,7 +74,7 @@ async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
     """Return a request's checked body; that of GET and DELETE is made of its path.
 
     Raises :class:`InvalidOptions` for a body that is not JSON or does not match its schema,
-    :class:`BodyTooLarge`, :class:`TooSlow`, and :class:`ClientDisconnect` if the client has disconnected.
+    :class:`BodyTooLarge`, :class:`SlowBody`, and :class:`ClientDisconnect` if the client has disconnected.
     """
     if endpoint.method != "POST":
         return endpoint.body(**request.path_params)
@@ -82,20 +82,20 @@ async def body_of(endpoint: Endpoint, request: Request) -> msgspec.Struct:
         async with asyncio.timeout(BODY_S):
             return await _read(endpoint, request)
     except TimeoutError:
-        raise TooSlow(f"the body did not arrive within {BODY_S:g} s") from None
+        raise SlowBody(f"the body did not arrive within {BODY_S:g} s") from None
 
 
-async def unless_gone(request: Request, work: Awaitable[T]) -> T:
+async def run_while_connected(request: Request, work: Awaitable[T]) -> T:
     """Await ``work``; cancel it and raise :class:`ClientDisconnect` if the client disconnects."""
-    task, gone = asyncio.ensure_future(work), asyncio.create_task(_hung_up(request))
+    task, gone = asyncio.ensure_future(work), asyncio.create_task(_wait_for_disconnect(request))
     try:
         await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
         if not task.done():
             raise ClientDisconnect
         return await task
     finally:
-        await _ended(gone)
-        await _ended(task)
+        await _cancel_task(gone)
+        await _cancel_task(task)
 
 
 async def each(values: list[Any]) -> AsyncGenerator[Any]:
@@ -156,11 +156,11 @@ def _is_same(value: Any, other: Any) -> bool:
     return bool(value == other) or (other == -1 and isinstance(value, int | float) and value < 0)
 
 
-async def _hung_up(request: Request) -> None:
+async def _wait_for_disconnect(request: Request) -> None:
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
 
-async def _ended(task: asyncio.Future[Any]) -> None:
+async def _cancel_task(task: asyncio.Future[Any]) -> None:
     task.cancel()
     await asyncio.wait([task])

@@ -47,7 +47,7 @@ class Pages(CORSMiddleware):
         return is_listed(origin, self.allow_origins)
 
 
-class Gate:
+class AccessGate:
     """Admit requests that name this machine, have no foreign Origin, and carry the token.
 
     ``token`` reads the token, None where there is none. ``unauthenticated`` returns the refusal of a request

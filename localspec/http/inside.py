@@ -21,7 +21,7 @@ from localspec.protocol.jsonrpc import Id, ProtocolFault
 T = TypeVar("T")
 
 
-class Inside(Requests, Requester):
+class InProcessWire(Requests, Requester):
     """Takes the place of a wire for a :class:`Client`."""
 
     def __init__(self, daemon: Daemon) -> None:
@@ -31,7 +31,7 @@ class Inside(Requests, Requester):
 
     def request(self, method: str, params: object, type: type[T]) -> Stream[T]:
         """Begin a request, whose result is a ``type``."""
-        exchange = InsideExchange(next(self._ids), self._peer)
+        exchange = InProcessExchange(next(self._ids), self._peer)
         try:
             self.begin(exchange, method, messages.check_params(method, params))
         except (LocalspecError, ProtocolFault) as error:
@@ -45,11 +45,11 @@ class Inside(Requests, Requester):
         if not self._live:
             await self._leaving
 
-    async def closed(self) -> None:
+    async def wait_closed(self) -> None:
         await self.leave()
 
 
-class InsideExchange(Exchange):
+class InProcessExchange(Exchange):
     """One request, whose messages are the events of ``stream``."""
 
     def __init__(self, id: Id, client: Subscriber) -> None:

@@ -30,7 +30,7 @@ from localspec.http import answers, openai, prompts, sampling
 from localspec.http.answers import entries, statistics, timings, uncut
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
-from localspec.http.models import DEFAULT_MODEL, configured, is_at, model_of, named_models, read_texts
+from localspec.http.models import DEFAULT_MODEL, is_at, model_of, named_models, read_config, read_texts
 from localspec.http.sampling import INFILL, MOST_NAMES, TimedSampling, count_of, options_of
 from localspec.models.needs import context_size
 from localspec.protocol.messages import CompletionWarm, LoadedModel, NoParams, StreamProgress, Tokenize
@@ -91,7 +91,7 @@ class Extra(msgspec.Struct):
     filename: str | None = None
 
 
-class GenerationBody(TimedSampling, kw_only=True):
+class LlamaGenerationBody(TimedSampling, kw_only=True):
     """The fields that ``/infill`` and ``/completion`` share."""
 
     n_cmpl: int | None = None
@@ -100,7 +100,7 @@ class GenerationBody(TimedSampling, kw_only=True):
     return_tokens: bool | None = None
 
 
-class InfillBody(GenerationBody, kw_only=True):
+class InfillBody(LlamaGenerationBody, kw_only=True):
     input_prefix: str = ""
     input_suffix: str = ""
     input_extra: list[Extra] = []
@@ -108,7 +108,7 @@ class InfillBody(GenerationBody, kw_only=True):
     n_indent: int | None = None
 
 
-class CompletionBody(GenerationBody, kw_only=True):
+class CompletionBody(LlamaGenerationBody, kw_only=True):
     prompt: prompts.Prompt
 
 
@@ -143,7 +143,7 @@ async def infill(client: Client, body: InfillBody) -> Answer:
         # No client waits for its text, so no time limit ends it either.
         params = CompletionWarm(prefix=prefix, suffix=body.input_suffix, extra=extra, options=options)
         warmed = await client.warm(params).result()
-        return _picked(body, {"content": "", "stop": True, "tokens_evaluated": warmed.prompt_tokens})
+        return _pick_fields(body, {"content": "", "stop": True, "tokens_evaluated": warmed.prompt_tokens})
     done = await client.complete(
         prefix,
         body.input_suffix,
@@ -153,10 +153,12 @@ async def infill(client: Client, body: InfillBody) -> Answer:
         options=options,
         **body.deadlines(),
     ).result()
-    texts = [_indented(item.text, body.n_indent) for item in done.items] or [""]
+    texts = [_cut_at_indent(item.text, body.n_indent) for item in done.items] or [""]
     first, *others = texts
     more = [{"index": i, "content": text, "stop": True} for i, text in enumerate(others, 1)]
-    found = [_picked(body, facts) for facts in (_facts(body, options, prefix, done.result, first), *more)]
+    found = [
+        _pick_fields(body, facts) for facts in (_facts(body, options, prefix, done.result, first), *more)
+    ]
     if body.stream:
         return each(found)
     return found if count > 1 else found[0]
@@ -168,7 +170,7 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
     count = count_of(body.n if body.n_cmpl is None else body.n_cmpl, prompts.MOST, "n_cmpl")
     options = _options(body)
     each_prompt = [prompt for prompt in given for _ in range(count)]
-    streams = await prompts.continued(client, given, options, count, body.generating())
+    streams = await prompts.continue_prompts(client, given, options, count, body.generating())
     if body.stream:
         return _chunks(body, options, each_prompt, await answers.Pieces(streams, body).begin())
     found = []
@@ -177,7 +179,7 @@ async def complete(client: Client, body: CompletionBody) -> Answer:
     ):
         facts = _facts(body, options, prompt, result, result.text)
         facts |= {"index": i, "tokens": [token.id for token in tokens] if body.return_tokens else []}
-        found.append(_picked(body, facts | _probable(body, result.text, tokens)))
+        found.append(_pick_fields(body, facts | _probable(body, result.text, tokens)))
     return found if len(found) > 1 or isinstance(body.prompt, list) and len(given) > 1 else found[0]
 
 
@@ -202,7 +204,7 @@ async def detokenize(client: Client, body: DetokenizeBody) -> Answer:
     return {"content": await _text(client, tuple(body.tokens), body.model) if body.tokens else ""}
 
 
-async def apply_template(client: Client, body: openai.ChatBody) -> Answer:
+async def apply_template(client: Client, body: openai.OpenaiChatBody) -> Answer:
     """Return the prompt that a chat is rendered to."""
     return {"prompt": await _text(client, openai.chat_by(body), body.model)}
 
@@ -222,7 +224,7 @@ async def _chunks(
         index, event, more = piece
         if isinstance(event, Result):
             facts = _facts(body, options, each_prompt[index], event, "")
-            yield _picked(body, facts | {"index": index})
+            yield _pick_fields(body, facts | {"index": index})
             continue
         if isinstance(event, StreamProgress):
             yield {"index": index, "content": "", "tokens": [], "stop": False, **more}
@@ -231,17 +233,17 @@ async def _chunks(
         yield chunk | _probable(body, event.text, event.tokens) | more
 
 
-def _probable(body: GenerationBody, text: str, tokens: Iterable[Token]) -> dict[str, Any]:
+def _probable(body: LlamaGenerationBody, text: str, tokens: Iterable[Token]) -> dict[str, Any]:
     """Return ``completion_probabilities``, one entry per token; no field unless ``n_probs`` asks for it."""
     return {"completion_probabilities": [*entries(text, tokens)]} if body.n_probs else {}
 
 
-def _options(body: GenerationBody) -> Options:
+def _options(body: LlamaGenerationBody) -> Options:
     top = body.n_probs or None
     return options_of(body, {"top_logprobs": "n_probs"}, logprobs=top and True, top_logprobs=top)
 
 
-def _indented(text: str, least: int | None) -> str:
+def _cut_at_indent(text: str, least: int | None) -> str:
     """Cut a text before the second or later line that is indented by less than ``least`` characters."""
     if not least:
         return text
@@ -251,7 +253,7 @@ def _indented(text: str, least: int | None) -> str:
 
 
 def _facts(
-    body: GenerationBody, options: Options, prompt: prompts.Single, result: Result, text: str
+    body: LlamaGenerationBody, options: Options, prompt: prompts.Single, result: Result, text: str
 ) -> dict[str, Any]:
     """Return all fields of an answer to a prompt."""
     return {
@@ -275,7 +277,7 @@ def _facts(
     }
 
 
-def _picked(body: GenerationBody, facts: dict[str, Any]) -> dict[str, Any]:
+def _pick_fields(body: LlamaGenerationBody, facts: dict[str, Any]) -> dict[str, Any]:
     """Return the fields that ``response_fields`` lists, by their paths; all without such a list."""
     if not body.response_fields:
         return facts
@@ -327,7 +329,7 @@ async def slots(client: Client, body: NoParams) -> Answer:
     own, status = (await named_models(client)).get(DEFAULT_MODEL), await client.status()
     loaded = next((each for each in status.models if own is not None and is_at(own, each.path)), None)
     running = 0 if loaded is None else loaded.running
-    engine = configured().engine
+    engine = read_config().engine
     n_ctx = context_size(own.context if own is not None else None, engine) if loaded is None else loaded.n_ctx
     return [
         {
@@ -377,15 +379,15 @@ def _rate(count: float, seconds: float) -> float:
 def _sequences(loaded: LoadedModel | None) -> int:
     """Return the number of sequences at once; of a model that is not loaded the configured one, or 1."""
     known = 0 if loaded is None else loaded.sequences
-    return known or configured().engine.parallel or 1
+    return known or read_config().engine.parallel or 1
 
 
-def generation_settings(options: Options = NO_OPTIONS, body: GenerationBody | None = None) -> Any:
+def generation_settings(options: Options = NO_OPTIONS, body: LlamaGenerationBody | None = None) -> Any:
     """Return llama.cpp's ``generation_settings`` for ``options``, completed by the configuration's.
 
     ``body`` is that of the request; a gap is filled in at temperature 0 unless one is set.
     """
-    merged = options.over(configured().options)
+    merged = options.over(read_config().options)
     if isinstance(body, InfillBody) and merged.temperature is None:
         merged = replace(merged, temperature=0.0)
     given = {name: getattr(merged, name) for name in DEFAULTS}
@@ -422,7 +424,7 @@ DIALECT = Dialect(
         Endpoint("GET", "/models", NoParams, openai.models),
         Endpoint("POST", "/tokenize", TokenizeBody, tokenize),
         Endpoint("POST", "/detokenize", DetokenizeBody, detokenize),
-        Endpoint("POST", "/apply-template", openai.ChatBody, apply_template, openai.REFUSED_OF_CHATS),
+        Endpoint("POST", "/apply-template", openai.OpenaiChatBody, apply_template, openai.REFUSED_OF_CHATS),
     ),
     error,
     SSE._replace(end=b""),
@@ -431,7 +433,7 @@ DIALECT = Dialect(
 CHAT = Dialect(
     "llama.cpp",
     tuple(
-        Endpoint("POST", f"/chat/completions{path}", openai.ChatBody, handler, openai.REFUSED_OF_CHATS)
+        Endpoint("POST", f"/chat/completions{path}", openai.OpenaiChatBody, handler, openai.REFUSED_OF_CHATS)
         for path, handler in (("", openai.chat), ("/input_tokens", openai.count_tokens))
     ),
     error,

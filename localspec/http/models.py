@@ -31,14 +31,14 @@ def model_of(name: str | None) -> str | None:
 
 
 @cache
-def configured() -> Config:
+def read_config() -> Config:
     """Return ``config.toml`` as of the first call; a changed file takes effect in a new process."""
     return load_config()
 
 
 def configured_model() -> str:
     """Return the name or path of the configured model. Raises :class:`InvalidOptions`."""
-    config = configured()
+    config = read_config()
     return os.path.expanduser(settle_name(config.options.model or "", config.model_dirs))
 
 
@@ -48,7 +48,7 @@ async def settle_model(client: Client, body: Any, *, is_owner: bool) -> None:
     If ``http.any_model`` is set, a name that is not listed is replaced by the configured model; else raises
     :class:`ModelNotFound`.
     """
-    name, any_model = model_of(getattr(body, "model", None)), configured().http.any_model
+    name, any_model = model_of(getattr(body, "model", None)), read_config().http.any_model
     if name is None or (is_owner and not any_model):
         return
     try:

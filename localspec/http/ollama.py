@@ -25,7 +25,7 @@ from localspec.http.answers import Pieces, answer_s, prompt_s, statistics, uncut
 from localspec.http.conversation import Effort, Messages, Tools, budget_of, message_of, thinking_of
 from localspec.http.dialect import NDJSON, Dialect, sentence
 from localspec.http.endpoint import Answer, Endpoint, Refused, each
-from localspec.http.models import configured, is_at, model_named, modified_s, named_models
+from localspec.http.models import is_at, model_named, modified_s, named_models, read_config
 from localspec.http.sampling import ANY_OBJECT, Ours, Sampling, length_of, options_of
 from localspec.models.library import Sections
 from localspec.models.needs import context_size
@@ -57,7 +57,7 @@ class ModelOptions(Sampling, kw_only=True):
     num_predict: int | None = None
 
 
-class GenerationBody(msgspec.Struct, kw_only=True):
+class OllamaBody(msgspec.Struct, kw_only=True):
     """The fields that ``/api/generate`` and ``/api/chat`` share."""
 
     model: str
@@ -70,14 +70,14 @@ class GenerationBody(msgspec.Struct, kw_only=True):
     localspec: Ours | None = None
 
 
-class GenerateBody(GenerationBody, kw_only=True):
+class GenerateBody(OllamaBody, kw_only=True):
     prompt: str | None = None
     suffix: str | None = None
     system: str | None = None
     raw: bool | None = None
 
 
-class ChatBody(GenerationBody, kw_only=True):
+class OllamaChatBody(OllamaBody, kw_only=True):
     messages: Messages | None = None
     tools: Tools | None = None
 
@@ -132,7 +132,7 @@ async def ps(client: Client, body: NoParams) -> Answer:
     loaded, named = (await client.status()).models, models.names_of(await client.models())
     return {
         "models": [
-            tag(name, model) | _loaded(each, model.size)
+            tag(name, model) | _describe_loaded(each, model.size)
             for each in loaded
             for name, model in named.items()
             if is_at(model, each.path)
@@ -148,7 +148,7 @@ async def root(client: None, body: NoParams) -> Answer:
 async def show(client: Client, body: ShowBody) -> Answer:
     """Return the description of a model."""
     model = await model_named(client, body.model or body.name or "")
-    engine = await asyncio.to_thread(lambda: Sections(configured()).engine(model.path))
+    engine = await asyncio.to_thread(lambda: Sections(read_config()).engine(model.path))
     _, abilities = await asyncio.to_thread(models.read_texts, model.path)
     family = model.architecture or ""
     info = {"general.architecture": family, "general.parameter_count": model.parameters or 0}
@@ -169,7 +169,7 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
     unload the model."""
     began, prompt = time.monotonic(), body.prompt or ""
     if not (prompt or body.suffix):
-        return await _kept(client, body, of_text)
+        return await _load_or_unload(client, body, of_text)
     if body.suffix and body.format:
         raise InvalidOptions("format is not supported with suffix", "Leave one of them out.")
     options = await _options(client, body)
@@ -188,11 +188,11 @@ async def generate(client: Client, body: GenerateBody) -> Answer:
     return await _answer(body, stream, of_text, began)
 
 
-async def chat(client: Client, body: ChatBody) -> Answer:
+async def chat(client: Client, body: OllamaChatBody) -> Answer:
     """Answer a conversation; without messages load or unload the model."""
     began = time.monotonic()
     if not body.messages:
-        return await _kept(client, body, of_chat)
+        return await _load_or_unload(client, body, of_chat)
     turns = conversation.conversation_of(body.messages)
     asked = conversation.chat_of(turns, thinking_of(body.think), body.tools)
     stream = conversation.answer(client, asked, await _options(client, body), progress=True)
@@ -202,14 +202,14 @@ async def chat(client: Client, body: ChatBody) -> Answer:
 # Answers.
 
 
-async def _answer(body: GenerationBody, stream: Stream[Result], shape: Shape, began: float) -> Answer:
+async def _answer(body: OllamaBody, stream: Stream[Result], shape: Shape, began: float) -> Answer:
     if body.stream is not False:
         return _chunks(body, await Pieces([stream]).begin(), shape, began)
     result = await stream.result()
     return {**_head(body), **shape(result.text, result.thinking, result.tool_calls), **_end(result, began)}
 
 
-async def _chunks(body: GenerationBody, pieces: Pieces, shape: Shape, began: float) -> AsyncGenerator[Any]:
+async def _chunks(body: OllamaBody, pieces: Pieces, shape: Shape, began: float) -> AsyncGenerator[Any]:
     async for piece in pieces:
         event = None if piece is None else piece.event
         if isinstance(event, Result):
@@ -223,7 +223,7 @@ async def _chunks(body: GenerationBody, pieces: Pieces, shape: Shape, began: flo
             yield {**_head(body), **shape(text, thinking), "done": False}
 
 
-def _head(body: GenerationBody) -> dict[str, Any]:
+def _head(body: OllamaBody) -> dict[str, Any]:
     return {"model": body.model, "created_at": _time(time.time())}
 
 
@@ -245,7 +245,7 @@ def _end(result: Result, began: float) -> dict[str, Any]:
     }
 
 
-def _loaded(model: LoadedModel, size: int) -> dict[str, Any]:
+def _describe_loaded(model: LoadedModel, size: int) -> dict[str, Any]:
     left_s = LONGEST_S if model.idle_left_s is None else model.idle_left_s
     return {
         "size_vram": min(size, model.offloaded_bytes),
@@ -291,7 +291,7 @@ def _time(seconds: float) -> str:
 # Requests.
 
 
-def _requested(body: GenerationBody) -> Options:
+def _make_options(body: OllamaBody) -> Options:
     given = body.options or ModelOptions()
     given.localspec = (given.localspec or {}) | (body.localspec or {})
     overflow = "cut" if body.truncate else None
@@ -309,18 +309,18 @@ def schema_of(format: str | dict[str, Any] | None) -> dict[str, Any] | None:
     return format
 
 
-async def _options(client: Client, body: GenerationBody) -> Options:
+async def _options(client: Client, body: OllamaBody) -> Options:
     """Return the options; with ``keep_alive``, load the model first, for that time."""
-    options = _requested(body)
+    options = _make_options(body)
     if (keep_s := seconds_of(body.keep_alive)) is not None:
         # Set before the answer, so that it also holds if the client disconnects.
         await _load(client, options, keep_s)
     return options
 
 
-async def _kept(client: Client, body: GenerationBody, shape: Shape) -> Answer:
+async def _load_or_unload(client: Client, body: OllamaBody, shape: Shape) -> Answer:
     """Load the model, or unload it for a ``keep_alive`` of 0."""
-    options, keep_s = _requested(body), seconds_of(body.keep_alive)
+    options, keep_s = _make_options(body), seconds_of(body.keep_alive)
     if keep_s == 0:
         # With the name of this model: without one all models would be unloaded.
         await client.unload(options.model or await asyncio.to_thread(models.configured_model))
@@ -370,7 +370,7 @@ DIALECT = Dialect(
         Endpoint("GET", "/api/ps", NoParams, ps),
         Endpoint("POST", "/api/show", ShowBody, show),
         Endpoint("POST", "/api/generate", GenerateBody, generate, REFUSED_OF_TEXTS),
-        Endpoint("POST", "/api/chat", ChatBody, chat, REFUSED_OF_CHATS),
+        Endpoint("POST", "/api/chat", OllamaChatBody, chat, REFUSED_OF_CHATS),
     ),
     error,
     NDJSON,

@@ -21,10 +21,10 @@ from localspec.client import Client
 from localspec.errors import InvalidOptions, LocalspecError
 from localspec.http import answers, conversation, prompts, sampling
 from localspec.http.answers import Pieces, statistics, timings, uncut
-from localspec.http.conversation import Choice, Messages, Tools
+from localspec.http.conversation import Messages, ToolChoiceBody, Tools
 from localspec.http.dialect import SSE, Dialect, context_numbers, sentence
 from localspec.http.endpoint import Answer, Endpoint, PathId, Refused, each
-from localspec.http.models import DEFAULT_MODEL, configured, model_named, modified_s, named_models
+from localspec.http.models import DEFAULT_MODEL, model_named, modified_s, named_models, read_config
 from localspec.http.sampling import TimedSampling, count_of, options_of
 from localspec.models.library import Sections
 from localspec.models.needs import context_size
@@ -48,16 +48,16 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class GenerationBody(TimedSampling, kw_only=True):
+class OpenaiBody(TimedSampling, kw_only=True):
     """The fields that chat completions and completions share."""
 
     stream_options: StreamOptions | None = None
 
 
-class ChatBody(GenerationBody, kw_only=True):
+class OpenaiChatBody(OpenaiBody, kw_only=True):
     messages: Messages
     tools: Tools | None = None
-    tool_choice: str | Choice | None = None
+    tool_choice: str | ToolChoiceBody | None = None
     parallel_tool_calls: bool | None = None
     reasoning_effort: str | None = None
     reasoning_budget: int | None = None
@@ -71,7 +71,7 @@ class ChatBody(GenerationBody, kw_only=True):
     top_logprobs: int | None = None
 
 
-class TextBody(GenerationBody, kw_only=True):
+class TextBody(OpenaiBody, kw_only=True):
     prompt: prompts.Prompt
     suffix: str | None = None
     logprobs: int | None = None
@@ -104,7 +104,7 @@ async def model(client: Client, body: PathId) -> Answer:
 
 
 async def _cards(named: dict[str, ModelDescription]) -> list[Any]:
-    sections = Sections(configured())
+    sections = Sections(read_config())
     return await asyncio.to_thread(lambda: [_card(name, each, sections) for name, each in named.items()])
 
 
@@ -125,7 +125,7 @@ def _card(name: str, model: ModelDescription, sections: Sections) -> dict[str, A
     }
 
 
-async def chat(client: Client, body: ChatBody) -> Answer:
+async def chat(client: Client, body: OpenaiChatBody) -> Answer:
     """Answer a conversation, or continue an answer that is its last message."""
     if body.top_logprobs and not body.logprobs:
         raise InvalidOptions(
@@ -138,7 +138,7 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     asked, how = chat_by(body), body.generating()
     streams = [
         conversation.answer(client, asked, each, **how)
-        for each in prompts.varied(options, count_of(body.n, prompts.MOST, "n"))
+        for each in prompts.vary_seeds(options, count_of(body.n, prompts.MOST, "n"))
     ]
     envelope = _envelope("chatcmpl", "chat.completion", options)
 
@@ -162,12 +162,12 @@ async def chat(client: Client, body: ChatBody) -> Answer:
     return _end(envelope, choices, [result for _, result in found], len(found))
 
 
-async def count_tokens(client: Client, body: ChatBody) -> Answer:
+async def count_tokens(client: Client, body: OpenaiChatBody) -> Answer:
     """Return the number of tokens of a conversation."""
-    return await conversation.counted(client, chat_by(body), body.model)
+    return await conversation.count_chat_tokens(client, chat_by(body), body.model)
 
 
-def chat_by(body: ChatBody) -> ChatPrompt:
+def chat_by(body: OpenaiChatBody) -> ChatPrompt:
     """Return the chat that a body asks for. Raises :class:`InvalidOptions`."""
     continues = body.continue_final_message
     if continues is None and body.add_generation_prompt:
@@ -210,11 +210,11 @@ async def text(client: Client, body: TextBody) -> Answer:
         raise InvalidOptions("logprobs is not supported with suffix", "Leave logprobs out.")
     count = count_of(body.n, MOST_FILLED if body.suffix else prompts.MOST, "n")
     if body.suffix:
-        return await _filled(client, body, count)
+        return await _fill_gap(client, body, count)
     each_prompt = prompts.prompts_of(body.prompt)
     is_rated = body.logprobs is not None
     options = _options(body, logprobs=is_rated or None, top_logprobs=body.logprobs)
-    streams = await prompts.continued(client, each_prompt, options, count, body.generating())
+    streams = await prompts.continue_prompts(client, each_prompt, options, count, body.generating())
     envelope = _envelope("cmpl", "text_completion", options)
 
     def columns(text: str, tokens: Iterable[Token], offset: int = 0) -> dict[str, Any] | None:
@@ -234,13 +234,13 @@ async def text(client: Client, body: TextBody) -> Answer:
     return _end(envelope, choices, [result for _, result in found], count)
 
 
-async def _filled(client: Client, body: TextBody, count: int) -> Answer:
+async def _fill_gap(client: Client, body: TextBody, count: int) -> Answer:
     """Answer with the text between one prompt and its suffix. Raises :class:`InvalidOptions`."""
     prompt, *more = prompts.prompts_of(body.prompt)
     if more or not isinstance(prompt, str):
         what = "several prompts are" if more else "a prompt of tokens is"
         raise InvalidOptions(f"{what} not supported with suffix", "Give one prompt, as a string.")
-    if body.temperature is None and configured().options.temperature is None:
+    if body.temperature is None and read_config().options.temperature is None:
         body.temperature = FILL_TEMPERATURE
     options = _options(body)
     stream = client.complete(
@@ -255,7 +255,7 @@ async def _filled(client: Client, body: TextBody, count: int) -> Answer:
     return _end(envelope, choices, [done.result], 1)
 
 
-def _options(body: GenerationBody, **others: Any) -> Options:
+def _options(body: OpenaiBody, **others: Any) -> Options:
     names = {"top_logprobs": "logprobs"} if isinstance(body, TextBody) else {}
     return options_of(body, names, **others)
 
@@ -312,7 +312,7 @@ Shape = Callable[[int, StreamDelta], dict[str, Any]]
 
 async def _chunks(
     envelope: dict[str, Any],
-    body: GenerationBody,
+    body: OpenaiBody,
     begin: list[dict[str, Any]],
     pieces: Pieces,
     shape: Shape,
@@ -344,7 +344,7 @@ def _chunk(envelope: dict[str, Any], index: int, content: dict[str, Any]) -> dic
 
 
 def _last(
-    envelope: dict[str, Any], choices: list[dict[str, Any]], body: GenerationBody, results: list[Result]
+    envelope: dict[str, Any], choices: list[dict[str, Any]], body: OpenaiBody, results: list[Result]
 ) -> list[dict[str, Any]]:
     """Return the last chunks of a stream: one for each answer, and one with the usage if it was requested."""
     end = _end(envelope, choices, results, body.n or 1)
@@ -357,7 +357,7 @@ def _last(
     return chunks
 
 
-def _no_usage(body: GenerationBody) -> dict[str, None]:
+def _no_usage(body: OpenaiBody) -> dict[str, None]:
     """Return the field ``usage`` of all chunks but the last; no field if usage was not requested."""
     is_requested = body.stream_options is not None and body.stream_options.include_usage
     return {"usage": None} if is_requested else {}
@@ -379,8 +379,8 @@ DIALECT = Dialect(
     (
         Endpoint("GET", "/v1/models", NoParams, models),
         Endpoint("GET", "/v1/models/{id:path}", PathId, model),
-        Endpoint("POST", "/v1/chat/completions", ChatBody, chat, REFUSED_OF_CHATS),
-        Endpoint("POST", "/v1/chat/completions/input_tokens", ChatBody, count_tokens, REFUSED_OF_CHATS),
+        Endpoint("POST", "/v1/chat/completions", OpenaiChatBody, chat, REFUSED_OF_CHATS),
+        Endpoint("POST", "/v1/chat/completions/input_tokens", OpenaiChatBody, count_tokens, REFUSED_OF_CHATS),
         Endpoint("POST", "/v1/completions", TextBody, text, REFUSED_OF_TEXTS),
     ),
     error,

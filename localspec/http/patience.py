@@ -34,7 +34,7 @@ MOST_PIECES = 16 << 10
 """headers, chunks and reads of one request"""
 
 
-class Bounded(HttpToolsProtocol, asyncio.BufferedProtocol):
+class BoundedProtocol(HttpToolsProtocol, asyncio.BufferedProtocol):
     """HTTP/1.1 on one connection; ends it if a request is missing, slow or too large, or if its answer is not
     read. After an answer it may be idle for as long as uvicorn permits.
 

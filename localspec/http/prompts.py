@@ -59,7 +59,7 @@ def _single(given: str | Mixed | PromptObject) -> Single:
     return given.prompt_string
 
 
-async def continued(
+async def continue_prompts(
     client: Client, given: list[Single], options: Options, count: int, how: Following
 ) -> list[Stream[Result]]:
     """Return the streams of ``count`` answers to each prompt, which go on after it without a chat template.
@@ -70,7 +70,7 @@ async def continued(
         message = f"one request is for {len(given) * count} answers, {count} to each prompt"
         raise InvalidOptions(message, f"Request at most {MOST} answers at once.")
     streams: list[Stream[Result]] = []
-    each_options = varied(options, count)
+    each_options = vary_seeds(options, count)
     for prompt in given:
         if isinstance(prompt, str):
             streams += [client.generate(prompt, raw=True, options=each, **how) for each in each_options]
@@ -80,7 +80,7 @@ async def continued(
     return streams
 
 
-def varied(options: Options, count: int) -> list[Options]:
+def vary_seeds(options: Options, count: int) -> list[Options]:
     """Return options for ``count`` answers to one prompt, each with another seed if one is set."""
     if options.seed is None:
         return [options] * count

@@ -23,8 +23,8 @@ from localspec.errors import LocalspecError
 from localspec.http import conversation as chats
 from localspec.http import openai, sampling
 from localspec.http.answers import Pieces, statistics, timings, uncut
-from localspec.http.blocks import Block, Step, blocks_of, steps_of
-from localspec.http.conversation import Choice, Content, GivenTool, Tools, joined, message_of
+from localspec.http.blocks import AnswerBlock, BlockStep, blocks_of, steps_of
+from localspec.http.conversation import Content, GivenTool, ToolChoiceBody, Tools, join_parts, message_of
 from localspec.http.dialect import SSE, Dialect, sentence
 from localspec.http.endpoint import MAX_BODY, Answer, BodyTooLarge, Endpoint, PathId, Refused
 from localspec.http.models import DEFAULT_MODEL
@@ -69,7 +69,7 @@ class ResponsesBody(TimedSampling, kw_only=True):
     previous_response_id: str | None = None
     store: bool | None = None
     tools: Tools | None = None
-    tool_choice: str | Choice | None = None
+    tool_choice: str | ToolChoiceBody | None = None
     parallel_tool_calls: bool | None = None
     max_output_tokens: int | None = None
     reasoning: OutputConfig | None = None
@@ -93,14 +93,14 @@ REFUSED: Refused = {
 }
 
 
-class NotKept(LocalspecError):
+class ResponseNotFound(LocalspecError):
     """A response that is not kept, or no longer."""
 
     code = "response_not_found"
     default_remedy = "Send the whole conversation as input."
 
 
-class Kept(NamedTuple):
+class StoredResponse(NamedTuple):
     """A response, and the conversation up to its end, without the instructions."""
 
     response: dict[str, Any]
@@ -116,29 +116,29 @@ class Responses:
 
     def keep(self, response: dict[str, Any], messages: tuple[Message, ...]) -> None:
         """Keep a response, and drop the oldest ones that are too many."""
-        kept = self._kept[response["id"]] = msgspec.json.encode(Kept(response, messages))
+        kept = self._kept[response["id"]] = msgspec.json.encode(StoredResponse(response, messages))
         self._size += len(kept)
         while len(self._kept) > MOST_KEPT or self._size > MOST_KEPT_BYTES:
             self._size -= len(self._kept.popitem(last=False)[1])
 
-    def find(self, id: str) -> Kept:
-        """Return a response. Raises :class:`NotKept`."""
+    def find(self, id: str) -> StoredResponse:
+        """Return a response. Raises :class:`ResponseNotFound`."""
         if id not in self._kept:
-            raise NotKept(f"there is no response {id[:LONGEST_SHOWN]!r}")
+            raise ResponseNotFound(f"there is no response {id[:LONGEST_SHOWN]!r}")
         self._kept.move_to_end(id)
-        return msgspec.json.decode(self._kept[id], type=Kept)
+        return msgspec.json.decode(self._kept[id], type=StoredResponse)
 
     def item(self, id: str) -> Item:
-        """Return an item of a response. Raises :class:`NotKept`."""
+        """Return an item of a response. Raises :class:`ResponseNotFound`."""
         own, _, number = id.partition("_")[2].partition("_")
         output = self.find(f"resp_{own}").response["output"]
         found = next((item for item in output if item["id"] == id), None)
         if found is None:
-            raise NotKept(f"there is no item {id[:LONGEST_SHOWN]!r}")
+            raise ResponseNotFound(f"there is no item {id[:LONGEST_SHOWN]!r}")
         return msgspec.convert(found, Item)
 
     def drop(self, id: str) -> None:
-        """Forget a response. Raises :class:`NotKept`."""
+        """Forget a response. Raises :class:`ResponseNotFound`."""
         self.find(id)
         self._size -= len(self._kept.pop(id))
 
@@ -156,13 +156,13 @@ async def respond(client: Client, body: ResponsesBody) -> Answer:
     head = _head(body, options.model or DEFAULT_MODEL)
     if body.stream:
         return _events(body, head, messages, await Pieces([stream], body).begin())
-    return _ended(body, head, messages, await stream.result())
+    return _complete_response(body, head, messages, await stream.result())
 
 
 async def count_tokens(client: Client, body: ResponsesBody) -> Answer:
     """Return the number of tokens of a conversation."""
     _, asked = chat_by(body)
-    return {"object": "response.input_tokens", **await chats.counted(client, asked, body.model)}
+    return {"object": "response.input_tokens", **await chats.count_chat_tokens(client, asked, body.model)}
 
 
 def effort_of(body: ResponsesBody) -> str | None:
@@ -172,20 +172,20 @@ def effort_of(body: ResponsesBody) -> str | None:
 def chat_by(body: ResponsesBody) -> tuple[tuple[Message, ...], ChatPrompt]:
     """Return the messages of a body without the instructions, and the chat that it asks for.
 
-    Raises :class:`InvalidOptions`, :class:`NotKept`.
+    Raises :class:`InvalidOptions`, :class:`ResponseNotFound`.
     """
     before = RESPONSES.find(body.previous_response_id).messages if body.previous_response_id else ()
     given = [Item(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     messages = messages_of(before, given)
     system = (Message("system", body.instructions),) if body.instructions else ()
-    turns = chats.begun_of([*system, *messages], continues=False)
+    turns = chats.split_turns([*system, *messages], continues=False)
     variables = chats.thinking_of(effort_of(body))
     choice, parallel = body.tool_choice, body.parallel_tool_calls
     tools = [*functions_of(body.tools or ())]
     return messages, chats.chat_of(turns, variables, tools, choice, parallel, extras=EXTRAS)
 
 
-async def kept(client: Client, body: PathId) -> Answer:
+async def get_response(client: Client, body: PathId) -> Answer:
     """Return a response that is kept."""
     return RESPONSES.find(body.id).response
 
@@ -210,7 +210,7 @@ def _full_name(namespace: str | None, name: str | None) -> str:
 
 
 def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Message, ...]:
-    """Return a conversation as messages. Raises :class:`InvalidOptions`, :class:`NotKept`, and
+    """Return a conversation as messages. Raises :class:`InvalidOptions`, :class:`ResponseNotFound`, and
     :class:`BodyTooLarge` if what it refers to makes it longer than a body may be."""
     item_at = cache(RESPONSES.item)
     items = (item_at(item.id or "") if item.type == "item_reference" else item for item in given)
@@ -226,16 +226,16 @@ def messages_of(before: Iterable[Message], given: Iterable[Item]) -> tuple[Messa
 
 def _message_of(item: Item) -> Message:
     if item.type == "message":
-        return message_of(item.role, joined(item.content))
+        return message_of(item.role, join_parts(item.content))
     if item.type == "reasoning":
-        return Message("assistant", "", thinking=joined(item.content))
+        return Message("assistant", "", thinking=join_parts(item.content))
     if item.type in ("function_call", "custom_tool_call"):
         arguments = item.arguments if item.type == "function_call" else as_json({"input": item.input})
         call = ToolCall(item.call_id, _full_name(item.namespace, item.name), arguments)
         return Message("assistant", "", (call,))
     if item.type in ("function_call_output", "custom_tool_call_output"):
         return Message("tool", chats.result_of(item.output), tool_call_id=item.call_id)
-    raise chats.unsupported("an item", item.type, "Send messages, function calls and their outputs.")
+    raise chats.refuse_type("an item", item.type, "Send messages, function calls and their outputs.")
 
 
 def _turns(parts: Iterable[Message]) -> list[Message]:
@@ -246,10 +246,10 @@ def _turns(parts: Iterable[Message]) -> list[Message]:
         if turn is None or (part.content and any(each.content for each in turn)):
             turns.append(turn := [])
         turn.append(part)
-    return [turn[0] if len(turn) == 1 else _joined(turn) for turn in turns]
+    return [turn[0] if len(turn) == 1 else _join_parts(turn) for turn in turns]
 
 
-def _joined(parts: list[Message]) -> Message:
+def _join_parts(parts: list[Message]) -> Message:
     calls = tuple(call for each in parts for call in each.tool_calls)
     text, thinking = "".join(each.content for each in parts), [each.thinking for each in parts]
     return Message("assistant", text, calls, thinking="\n".join(filter(None, thinking)))
@@ -274,7 +274,7 @@ def _head(body: ResponsesBody, model: str) -> dict[str, Any]:
     }
 
 
-def _ended(
+def _complete_response(
     body: ResponsesBody, head: dict[str, Any], messages: tuple[Message, ...], result: Result
 ) -> dict[str, Any]:
     """Return the response of a complete answer; keep it unless the body says otherwise."""
@@ -299,13 +299,13 @@ def _ended(
     return response
 
 
-def part_of(block: Block) -> dict[str, Any]:
+def part_of(block: AnswerBlock) -> dict[str, Any]:
     """Return the part of an item that has its text."""
     more: dict[str, Any] = {"annotations": [], "logprobs": []} if block.channel == "answer" else {}
     return {"type": TEXTS[block.channel], "text": block.text, **more}
 
 
-def item_of(block: Block, response: str, *, begun: bool = False) -> dict[str, Any]:
+def item_of(block: AnswerBlock, response: str, *, begun: bool = False) -> dict[str, Any]:
     """Return a block as an item of a response; one in progress has no content yet."""
     status = "in_progress" if begun else "incomplete" if block.is_cut else "completed"
     item = {
@@ -323,7 +323,7 @@ def item_of(block: Block, response: str, *, begun: bool = False) -> dict[str, An
     return {**item, "type": "message", "role": "assistant", "content": content}
 
 
-def events_of(step: Step, response: str) -> Iterator[dict[str, Any]]:
+def events_of(step: BlockStep, response: str) -> Iterator[dict[str, Any]]:
     """Yield the events of a step, without their numbers."""
     block, is_call = step.block, step.block.call is not None
     is_begun, name = step.kind == "begun", f"response.{TEXTS[block.channel]}"
@@ -334,7 +334,7 @@ def events_of(step: Step, response: str) -> Iterator[dict[str, Any]]:
     if is_begun:
         yield {"type": "response.output_item.added", **place, "item": item}
         if not is_call:
-            empty = part_of(Block(block.number, block.channel))
+            empty = part_of(AnswerBlock(block.number, block.channel))
             yield {"type": "response.content_part.added", **within, "part": empty}
     elif step.kind == "grown":
         yield {"type": f"{name}.delta", **within, "delta": step.text, **rated}
@@ -360,7 +360,7 @@ async def _events(
     yield event_of(head, "in_progress")
     try:
         async for event, more in steps_of(pieces):
-            if isinstance(event, Step):
+            if isinstance(event, BlockStep):
                 for each in events_of(event, head["id"]):
                     yield {**each, **more, "sequence_number": next(numbers)}
             elif isinstance(event, StreamProgress):
@@ -368,7 +368,7 @@ async def _events(
             elif event is None:
                 yield None
             else:
-                response = _ended(body, head, messages, event)
+                response = _complete_response(body, head, messages, event)
                 yield event_of(response, response["status"]) | {"timings": timings(event)}
     except LocalspecError as error:
         why = {"code": openai.CODES.get(error.code, error.code), "message": sentence(error)}
@@ -381,7 +381,7 @@ DIALECT = Dialect(
         Endpoint("POST", "/v1/responses", ResponsesBody, respond, REFUSED),
         Endpoint("POST", "/responses", ResponsesBody, respond, REFUSED),
         Endpoint("POST", "/v1/responses/input_tokens", ResponsesBody, count_tokens, REFUSED),
-        Endpoint("GET", "/v1/responses/{id}", PathId, kept),
+        Endpoint("GET", "/v1/responses/{id}", PathId, get_response),
         Endpoint("DELETE", "/v1/responses/{id}", PathId, delete),
     ),
     openai.error,

@@ -15,7 +15,7 @@ from msgspec import Meta
 from localspec.client import Deadlines, Following
 from localspec.errors import InvalidOptions
 from localspec.http.endpoint import REMEDY, Refused
-from localspec.http.models import configured, model_of
+from localspec.http.models import model_of, read_config
 from localspec.protocol.options import LONGEST_SHOWN, Options, check_value, parse_options
 
 SEEDS = 2**63
@@ -200,9 +200,9 @@ def options_of(sampling: Sampling, names: Mapping[str, str] = MappingProxyType({
     others, own = sampling.others() | others, sampling.localspec or {}
     given = {name: getattr(sampling, name) for name in SAMPLED} | others
     given |= {"model": model_of(others.get("model")), "logit_bias": _bias(sampling.logit_bias)}
-    values: dict[str, Any] = {"overflow": configured().options.overflow or "refuse"}
+    values: dict[str, Any] = {"overflow": read_config().options.overflow or "refuse"}
     values |= {name: value for name, value in given.items() if value is not None}
-    off = left_out(sampling.samplers)
+    off = disable_samplers(sampling.samplers)
     if "temperature" not in values:
         off.pop("temperature", None)  # without one the model's own holds, whatever the samplers
     values |= off
@@ -247,7 +247,7 @@ def active(given: list[str] | None) -> tuple[str, ...]:
     return tuple(name for name in (*OFF, INFILL) if name in names)
 
 
-def left_out(given: list[str] | None) -> dict[str, float]:
+def disable_samplers(given: list[str] | None) -> dict[str, float]:
     """Return the option values that switch off the samplers not listed; none if there is no list. Their order
     is that of localspec; samplers that are not supported (DRY, XTC, …) are ignored."""
     return {field: none for name in OFF.keys() - active(given) for field, none in OFF[name].items()}

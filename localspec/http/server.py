@@ -17,7 +17,7 @@ from localspec.config import WITHOUT_TOKEN, Config
 from localspec.daemon import access
 from localspec.daemon.daemon import Daemon
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable
-from localspec.http.inside import Inside
+from localspec.http.inside import InProcessWire
 from localspec.protocol import messages
 
 log = logging.getLogger(__name__)
@@ -46,14 +46,14 @@ async def serve_http(config: Config, daemon: Daemon) -> AsyncIterator[str]:
         import uvicorn
 
         from localspec.http.app import create
-        from localspec.http.models import configured
-        from localspec.http.patience import CONNECTIONS, Bounded
+        from localspec.http.models import read_config
+        from localspec.http.patience import CONNECTIONS, BoundedProtocol
     except ImportError as error:
         packages = " and ".join(lacking()) or error.name
         remedy = f"{INSTALL_HTTP} Then start the daemon again."
         raise DaemonUnavailable(f"the HTTP server lacks {packages}", remedy) from None
     logging.getLogger("uvicorn").setLevel(logging.ERROR)  # malformed HTTP is answered, not logged
-    configured()  # reads the settings now, as the daemon does, not at the first request
+    read_config()  # reads the settings now, as the daemon does, not at the first request
     listening = _listening(config.http.port)
     if config.http.without_token:
         log.warning("%s: %s", WITHOUT_TOKEN, ", ".join(config.http.without_token))
@@ -62,7 +62,7 @@ async def serve_http(config: Config, daemon: Daemon) -> AsyncIterator[str]:
     welcome = messages.Initialized(messages.PROTOCOL, info, limits, ())
     app = create(
         partial(access.read, home.http_token_path()),
-        lambda: Client(Inside(daemon), welcome),
+        lambda: Client(InProcessWire(daemon), welcome),
         config.http.without_token,
         most=max(1, config.daemon.max_connections // 2),
         origins=config.http.origins,
@@ -73,7 +73,7 @@ async def serve_http(config: Config, daemon: Daemon) -> AsyncIterator[str]:
         access_log=False,
         backlog=BACKLOG,
         date_header=False,
-        http=Bounded,
+        http=BoundedProtocol,
         lifespan="off",
         limit_concurrency=CONNECTIONS,
         log_config=None,

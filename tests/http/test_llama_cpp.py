@@ -135,12 +135,12 @@ def test_a_gap_says_that_it_is_filled_greedily(http: HttpServer) -> None:
 
 
 def test_lines_that_are_indented_less_are_left_out() -> None:
-    from localspec.http.llama_cpp import _indented
+    from localspec.http.llama_cpp import _cut_at_indent
 
     text = "a\n        b\n\n    c\n        d"
-    assert _indented(text, 8) == "a\n        b\n"
-    assert _indented(text, 4) == _indented(text, None) == _indented(text, 0) == text
-    assert _indented("a\n\tb\nc", 1) == "a\n\tb"
+    assert _cut_at_indent(text, 8) == "a\n        b\n"
+    assert _cut_at_indent(text, 4) == _cut_at_indent(text, None) == _cut_at_indent(text, 0) == text
+    assert _cut_at_indent("a\n\tb\nc", 1) == "a\n\tb"
 
 
 def test_a_text_whole_and_as_it_comes(http: HttpServer) -> None:

@@ -10,10 +10,10 @@ import openai
 import pytest
 
 from localspec.http import responses
-from localspec.http.blocks import Block
+from localspec.http.blocks import AnswerBlock
 from localspec.http.conversation import GivenTool
 from localspec.http.endpoint import BodyTooLarge
-from localspec.http.responses import Item, NotKept, Responses, functions_of, item_of, messages_of
+from localspec.http.responses import Item, ResponseNotFound, Responses, functions_of, item_of, messages_of
 from localspec.protocol.requests import CallBegun, Message, ToolCall
 
 SAID: dict[str, Any] = {"model": "localspec"}
@@ -104,7 +104,7 @@ def test_functions_of_a_namespace() -> None:
         [{"type": "namespace", "name": "crm", "tools": [WEATHER]}, WEATHER], list[GivenTool]
     )
     assert [tool.name for tool in functions_of(tools)] == ["crm/weather", "weather"]
-    item = item_of(Block(0, "call", CallBegun(0, "call_1", "crm/weather"), "{}"), "resp_1")
+    item = item_of(AnswerBlock(0, "call", CallBegun(0, "call_1", "crm/weather"), "{}"), "resp_1")
     assert (item["namespace"], item["name"]) == ("crm", "weather")
     (turn,) = messages_of((), [msgspec.convert(item, Item)])
     assert turn.tool_calls[0].name == "crm/weather"
@@ -133,7 +133,7 @@ def test_the_oldest_responses_are_dropped(monkeypatch: pytest.MonkeyPatch) -> No
     kept = Responses()
     for i in range(4):
         kept.keep({"id": f"resp_{i}"}, (Message("user", "x" * 400),))
-    with pytest.raises(NotKept):
+    with pytest.raises(ResponseNotFound):
         kept.find("resp_1")
     assert kept.find("resp_2") and kept.find("resp_3")
 

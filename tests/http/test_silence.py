@@ -14,9 +14,9 @@ from localspec.daemon.relay import Subscriber
 from localspec.errors import ContextExceeded, EngineError
 from localspec.http import answers, openai
 from localspec.http.answers import Pieces
-from localspec.http.app import Address
-from localspec.http.inside import InsideExchange
-from localspec.http.ollama import ChatBody, _chunks, of_chat
+from localspec.http.app import EndpointApp
+from localspec.http.inside import InProcessExchange
+from localspec.http.ollama import OllamaChatBody, _chunks, of_chat
 from localspec.protocol.messages import StreamDelta
 from localspec.protocol.requests import Result, Stats
 from tests.waiting import run
@@ -32,8 +32,8 @@ async def test_a_defect_in_a_stream_ends_it_with_an_error(caplog: pytest.LogCapt
         yield "a"
         raise ValueError("a defect")
 
-    address = Address(openai.DIALECT, openai.DIALECT.endpoints[-1], {}, Client)  # type: ignore[arg-type]
-    frames = [frame async for frame in address._framed(values(), AsyncExitStack())]
+    address = EndpointApp(openai.DIALECT, openai.DIALECT.endpoints[-1], {}, Client)  # type: ignore[arg-type]
+    frames = [frame async for frame in address._frame_values(values(), AsyncExitStack())]
     assert frames[0] == b'data: "a"\n\n' and b"POST /v1/completions failed unexpectedly" in frames[1]
     assert len(frames) == 2 and "ValueError: a defect" in caplog.text
 
@@ -91,7 +91,7 @@ def test_a_silent_chat_of_ollama_has_empty_pieces_that_its_client_reads() -> Non
     async def scene() -> ollama.ChatResponse:
         stream = Stream[Result](1, lambda: None)
         pieces = await Pieces([stream]).begin()
-        async with aclosing(_chunks(ChatBody(model="toy"), pieces, of_chat, 0.0)) as chunks:
+        async with aclosing(_chunks(OllamaChatBody(model="toy"), pieces, of_chat, 0.0)) as chunks:
             return ollama.ChatResponse.model_validate(await anext(chunks))
 
     piece = run(scene())
@@ -109,7 +109,7 @@ def test_an_early_error_is_raised_before_the_stream_begins() -> None:
 
 
 async def test_an_invalid_event_ends_its_request_alone() -> None:
-    exchange = InsideExchange(1, Subscriber())
+    exchange = InProcessExchange(1, Subscriber())
     exchange.delta(0, b'{"text":7,"tokens":[]}')
     with pytest.raises(EngineError, match=r"is invalid: .*text"):
         await exchange.stream.result()

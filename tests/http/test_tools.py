@@ -14,8 +14,8 @@ import pytest
 from localspec.errors import InvalidOptions
 from localspec.http.anthropic import events_of as anthropic_events
 from localspec.http.app import DIALECTS
-from localspec.http.blocks import Block, Step
-from localspec.http.conversation import Called, CalledFunction, ChatMessage, conversation_of
+from localspec.http.blocks import AnswerBlock, BlockStep
+from localspec.http.conversation import CalledFunction, ChatMessage, GivenCall, conversation_of
 from localspec.http.ollama import of_chat as ollama_chat
 from localspec.http.responses import Item, item_of, messages_of
 from localspec.http.responses import events_of as responses_events
@@ -161,7 +161,7 @@ def test_results_without_ids_belong_to_the_calls_in_order() -> None:
 
 def test_as_many_calls_and_results_as_a_body_holds_take_little_of_the_daemons_loop() -> None:
     many = 60_000  # seconds for each thousand, if every result looked at all calls
-    asked = ChatMessage("assistant", tool_calls=[Called(CalledFunction("a"))] * many)
+    asked = ChatMessage("assistant", tool_calls=[GivenCall(CalledFunction("a"))] * many)
     messages, _ = conversation_of([asked, *[ChatMessage("tool", "", tool_name="a")] * many])
     assert messages[-1].tool_call_id == f"call_0_{many - 1}"
     (turn,) = messages_of((), [Item("function_call"), Item("reasoning")] * many)
@@ -170,12 +170,12 @@ def test_as_many_calls_and_results_as_a_body_holds_take_little_of_the_daemons_lo
 
 @pytest.mark.parametrize("text", ['{"path', '{"a": 1', ""])
 def test_a_call_that_is_cut_is_told_apart_in_every_dialect(text: str) -> None:
-    cut = Block(0, "call", CallBegun(0, "c1", "weather"), text)
+    cut = AnswerBlock(0, "call", CallBegun(0, "c1", "weather"), text)
     assert item_of(cut, "resp_1")["status"] == "incomplete"
-    assert item_of(Block(0, "call", cut.call, "{}"), "resp_1")["status"] == "completed"
-    kinds = [event["type"] for event in responses_events(Step("ended", cut), "resp_1")]
+    assert item_of(AnswerBlock(0, "call", cut.call, "{}"), "resp_1")["status"] == "completed"
+    kinds = [event["type"] for event in responses_events(BlockStep("ended", cut), "resp_1")]
     assert kinds == ["response.output_item.done"]
-    assert [*anthropic_events(Step("begun", cut)), *anthropic_events(Step("ended", cut))] == []
+    assert [*anthropic_events(BlockStep("begun", cut)), *anthropic_events(BlockStep("ended", cut))] == []
     calls = ToolCall("c1", "weather", text), ToolCall("c2", "time", "{}")
     shown = ollama_chat("", "", calls)["message"]["tool_calls"]
     assert [call["function"]["name"] for call in shown] == ["time"]
