@@ -15,7 +15,7 @@ from pygls.uris import to_fs_path
 from localspec.errors import DaemonUnavailable, InvalidOptions, LocalspecError, ModelNotFound
 from localspec.home import workspace_of
 from localspec.lsp.completions import ACCEPTED
-from localspec.lsp.server import Server
+from localspec.lsp.server import EditorServer
 from localspec.protocol.messages import ModelDescription, StreamProgress
 from localspec.wording import counted
 
@@ -24,13 +24,13 @@ CONFIGURED = "as configured"
 """the choice of no model in particular"""
 
 
-async def accepted(server: Server, arguments: list[Any]) -> None:
+async def accept_item(server: EditorServer, arguments: list[Any]) -> None:
     """Record that an item was accepted whole; the editor calls this after it has inserted it."""
     for id in arguments[:1]:
         server.suggestions.accept(str(id))
 
 
-async def prime_workspace(server: Server, arguments: list[Any]) -> dict[str, int] | None:
+async def prime_workspace(server: EditorServer, arguments: list[Any]) -> dict[str, int] | None:
     """Learn the texts of the workspace; a cancelled run keeps what it has learnt."""
     roots = _roots(server, arguments)
     client = await server.link.client(at_once=True)
@@ -48,13 +48,13 @@ async def prime_workspace(server: Server, arguments: list[Any]) -> dict[str, int
     return {"files": primed.files, "skipped": primed.skipped, "tokens": primed.tokens}
 
 
-async def forget_workspace(server: Server, arguments: list[Any]) -> int | None:
+async def forget_workspace(server: EditorServer, arguments: list[Any]) -> int | None:
     """Forget what was learnt in these directories, after the user has confirmed it; returns the number of
     tables removed."""
     # The workspace of a directory: the git repository around it, or else the directory itself.
     roots = [str(workspace_of(Path(root)) or root) for root in _roots(server, arguments)]
     question = f"Forget all that localspec has learnt in {', '.join(roots)}?"
-    if await _chosen(server, question, "Forget", "Keep") != "Forget":
+    if await _ask_user(server, question, "Forget", "Keep") != "Forget":
         return None
     client = await server.link.client(at_once=True)
     forgotten = [await client.forget(workspace=root) for root in roots]
@@ -63,7 +63,7 @@ async def forget_workspace(server: Server, arguments: list[Any]) -> int | None:
     return tables
 
 
-async def restart_daemon(server: Server, arguments: list[Any]) -> None:
+async def restart_daemon(server: EditorServer, arguments: list[Any]) -> None:
     """Stop the daemon, and start one with the settings of now."""
     from localspec.config import load_config
 
@@ -77,7 +77,7 @@ async def restart_daemon(server: Server, arguments: list[Any]) -> None:
     server.say(INFO, f"The daemon has started again, localspec {client.welcome.server.version}.")
 
 
-async def choose_model(server: Server, arguments: list[Any]) -> str | None:
+async def choose_model(server: EditorServer, arguments: list[Any]) -> str | None:
     """Set the model of completions to the one named; "" is the configured one. Without a name, the user
     chooses from a list."""
     client = await server.link.client(at_once=True)
@@ -86,7 +86,7 @@ async def choose_model(server: Server, arguments: list[Any]) -> str | None:
     name = (
         str(arguments[0])
         if arguments
-        else await _chosen(server, question, *(_name(each) for each in usable), CONFIGURED)
+        else await _ask_user(server, question, *(_name(each) for each in usable), CONFIGURED)
     )
     if name is None:
         return None
@@ -103,9 +103,9 @@ async def choose_model(server: Server, arguments: list[Any]) -> str | None:
     return name
 
 
-Command = Callable[[Server, list[Any]], Awaitable[Any]]
+Command = Callable[[EditorServer, list[Any]], Awaitable[Any]]
 COMMANDS: dict[str, Command] = {
-    ACCEPTED: accepted,
+    ACCEPTED: accept_item,
     "localspec.primeWorkspace": prime_workspace,
     "localspec.forgetWorkspace": forget_workspace,
     "localspec.restartDaemon": restart_daemon,
@@ -116,7 +116,7 @@ COMMANDS: dict[str, Command] = {
 def report_failures(command: Command) -> Callable[..., Awaitable[Any]]:
     """Return a command that shows each failure, as the user has asked for it."""
 
-    async def run(ls: Server, *arguments: Any) -> Any:
+    async def run(ls: EditorServer, *arguments: Any) -> Any:
         try:
             return await command(ls, list(arguments))
         except LocalspecError as error:
@@ -125,7 +125,7 @@ def report_failures(command: Command) -> Callable[..., Awaitable[Any]]:
     return run
 
 
-def _roots(server: Server, arguments: list[Any]) -> list[str]:
+def _roots(server: EditorServer, arguments: list[Any]) -> list[str]:
     """The directories in ``arguments``, or else those of the workspace."""
     workspace = server.workspace
     uris = [folder.uri for folder in workspace.folders.values()] or [workspace.root_uri or ""]
@@ -141,7 +141,7 @@ def _name(model: ModelDescription) -> str:
     return model.names[0] if model.names else model.id
 
 
-async def _chosen(server: Server, question: str, *answers: str) -> str | None:
+async def _ask_user(server: EditorServer, question: str, *answers: str) -> str | None:
     """The answer that the user chose, or None."""
     params = types.ShowMessageRequestParams(
         INFO, question, [types.MessageActionItem(answer) for answer in answers]

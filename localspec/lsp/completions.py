@@ -10,8 +10,8 @@ from lsprotocol import types
 
 from localspec.completion.context import SNAP
 from localspec.errors import DaemonUnavailable, LocalspecError
-from localspec.lsp.documents import Document, Question
-from localspec.lsp.server import Server
+from localspec.lsp.documents import CompletionGap, Document
+from localspec.lsp.server import EditorServer
 from localspec.lsp.suggestions import Suggestion
 from localspec.protocol.messages import Completions, CompletionWarm, ModelProgress, Trigger
 from localspec.protocol.options import Options
@@ -33,7 +33,7 @@ NOTHING = types.InlineCompletionList(items=[])
 
 
 async def inline_completion(
-    server: Server, params: types.InlineCompletionParams
+    server: EditorServer, params: types.InlineCompletionParams
 ) -> types.InlineCompletionList | None:
     """The items; None if the text has changed since."""
     question = question_of(server, params)
@@ -42,7 +42,7 @@ async def inline_completion(
     server.suggestions.move(question.document, question.start)
     server.status.begin()
     try:
-        return await _answered(server, question)
+        return await _answer(server, question)
     except DaemonUnavailable as error:
         # A connection that was lost meanwhile is replaced at the next request: no error to show.
         if server.link.failure is not None:
@@ -56,7 +56,7 @@ async def inline_completion(
     return NOTHING
 
 
-def question_of(server: Server, params: types.InlineCompletionParams) -> Question | None:
+def question_of(server: EditorServer, params: types.InlineCompletionParams) -> CompletionGap | None:
     """The gap to complete; None if this document, language or trigger is switched off."""
     document = server.documents.get(params.text_document.uri)
     settings = server.settings
@@ -65,7 +65,7 @@ def question_of(server: Server, params: types.InlineCompletionParams) -> Questio
         return None
     place = document.place(params.position, server.encoding)
     trigger: Trigger = "invoked" if is_invoked else "automatic"
-    plain = Question(document, document.revision, place, place, "", trigger)
+    plain = CompletionGap(document, document.revision, place, place, "", trigger)
     if (selected := params.context.selected_completion_info) is None:
         return plain
     start = document.place(selected.range.start, server.encoding)
@@ -74,7 +74,7 @@ def question_of(server: Server, params: types.InlineCompletionParams) -> Questio
     return plain._replace(start=start, end=end, lead=selected.text) if is_here else plain
 
 
-async def _answered(server: Server, question: Question) -> types.InlineCompletionList | None:
+async def _answer(server: EditorServer, question: CompletionGap) -> types.InlineCompletionList | None:
     settings = server.settings
     # A daemon that starts, and a model that is loaded, are waited for: the editor cancels what it no longer
     # needs.
@@ -82,10 +82,12 @@ async def _answered(server: Server, question: Question) -> types.InlineCompletio
     while True:
         if question.is_stale:
             return None
-        answer = await _ended(server, _asked(server, client, question), settings.max_ms / 1000 + GRACE_S)
+        answer = await _await_result(
+            server, _request_completions(server, client, question), settings.max_ms / 1000 + GRACE_S
+        )
         if answer.result.finish_reason != "deadline" or server.status.loading is None:
             break
-        await _ended(server, client.load(Options(model=settings.model)), None)
+        await _await_result(server, client.load(Options(model=settings.model)), None)
         server.status.end_load()
     server.status.count(answer)
     if question.is_stale or answer.result.finish_reason == "cancelled":
@@ -93,7 +95,9 @@ async def _answered(server: Server, question: Question) -> types.InlineCompletio
     return _items(server, question, answer)
 
 
-def _asked(server: Server, client: Client, question: Question) -> Stream[Completions]:
+def _request_completions(
+    server: EditorServer, client: Client, question: CompletionGap
+) -> Stream[Completions]:
     document, settings = question.document, server.settings
     return client.complete(
         document.before(question.start) + question.lead,
@@ -109,7 +113,7 @@ def _asked(server: Server, client: Client, question: Question) -> Stream[Complet
     )
 
 
-def rested(server: Server, params: Mapping[str, Any]) -> None:
+def warm_resting_place(server: EditorServer, params: Mapping[str, Any]) -> None:
     """Have the model read the text around a resting cursor, once in a block of lines, in a document that the
     user edits: the next completion there is quick."""
     document = server.documents.get(str(params.get("textDocument", {}).get("uri")))
@@ -122,7 +126,7 @@ def rested(server: Server, params: Mapping[str, Any]) -> None:
         server.spawn(_warm(server, document, types.Position(line, 0)))
 
 
-async def _warm(server: Server, document: Document, position: types.Position) -> None:
+async def _warm(server: EditorServer, document: Document, position: types.Position) -> None:
     client, place = await server.link.client(), document.place(position, server.encoding)
     params = CompletionWarm(
         path=document.path,
@@ -135,7 +139,7 @@ async def _warm(server: Server, document: Document, position: types.Position) ->
     await client.warm(params).result()
 
 
-async def _ended(server: Server, stream: Stream[T], limit_s: float | None) -> T:
+async def _await_result(server: EditorServer, stream: Stream[T], limit_s: float | None) -> T:
     """The daemon's answer; the stream is stopped if the editor cancels or the time is over."""
     try:
         async with asyncio.timeout(limit_s):
@@ -147,7 +151,7 @@ async def _ended(server: Server, stream: Stream[T], limit_s: float | None) -> T:
         stream.stop()  # does nothing once it has ended
 
 
-def _items(server: Server, question: Question, answer: Completions) -> types.InlineCompletionList:
+def _items(server: EditorServer, question: CompletionGap, answer: Completions) -> types.InlineCompletionList:
     document, encoding = question.document, server.encoding
     place = types.Range(
         document.position(question.start, encoding), document.position(question.end, encoding)

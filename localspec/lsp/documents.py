@@ -118,7 +118,7 @@ class Document:
         return "".join(self.lines[number * SNAP : (number + 1) * SNAP])
 
 
-class Question(NamedTuple):
+class CompletionGap(NamedTuple):
     """A gap of a document: ``lead``, which the editor's menu offers, and an answer replace the text from
     ``start`` to ``end``."""
 

@@ -17,62 +17,62 @@ from pygls.io_ import StdinAsyncReader, StdoutWriter, run_async
 
 from localspec.errors import InvalidOptions
 from localspec.lsp.commands import COMMANDS, report_failures
-from localspec.lsp.completions import inline_completion, rested
+from localspec.lsp.completions import inline_completion, warm_resting_place
 from localspec.lsp.documents import Document
-from localspec.lsp.server import Server
+from localspec.lsp.server import EditorServer
 
 Params = Mapping[str, Any]
 """of a notification that is in no version of the protocol"""
 
 
-def initialize(ls: Server, params: types.InitializeParams) -> None:
+def initialize(ls: EditorServer, params: types.InitializeParams) -> None:
     ls.begin(params)
 
 
-def initialized(ls: Server, params: types.InitializedParams) -> None:
+def finish_initialize(ls: EditorServer, params: types.InitializedParams) -> None:
     ls.renew()  # not earlier: an editor takes no notification before the response to `initialize`
     if ls.settings.enabled:
         ls.spawn(ls.link.client())  # early: the daemon starts before the first completion
 
 
-def configure(ls: Server, params: types.DidChangeConfigurationParams) -> None:
+def configure(ls: EditorServer, params: types.DidChangeConfigurationParams) -> None:
     ls.configure(params.settings)
     ls.renew()
 
 
-def open_text(ls: Server, params: types.DidOpenTextDocumentParams) -> None:
+def open_text(ls: EditorServer, params: types.DidOpenTextDocumentParams) -> None:
     item = params.text_document
     language = str(getattr(item.language_id, "value", item.language_id))
     ls.documents[item.uri] = Document(item.uri, language, item.text)
     ls.ring.touch(item.uri, 0)
 
 
-def change_text(ls: Server, params: types.DidChangeTextDocumentParams) -> None:
+def change_text(ls: EditorServer, params: types.DidChangeTextDocumentParams) -> None:
     if (document := ls.documents.get(params.text_document.uri)) is not None:
         for change in params.content_changes:
             document.change(change, ls.encoding)
         ls.ring.touch(document.uri, document.edited)
 
 
-def close_text(ls: Server, params: types.DidCloseTextDocumentParams) -> None:
+def close_text(ls: EditorServer, params: types.DidCloseTextDocumentParams) -> None:
     uri = params.text_document.uri
     ls.suggestions.close(uri)
     ls.documents.pop(uri, None)
     ls.ring.forget(uri)
 
 
-def shown(ls: Server, params: Params) -> None:
+def show_item(ls: EditorServer, params: Params) -> None:
     if (id := _item(params)) is not None:
         ls.suggestions.show(id)
 
 
-def partly_accepted(ls: Server, params: Params) -> None:
+def partly_accepted(ls: EditorServer, params: Params) -> None:
     id, length = _item(params), params.get("acceptedLength")
     if id is not None and isinstance(length, int):
         ls.suggestions.accept(id, length)  # whatever positions are in
 
 
-def focused(ls: Server, params: Params) -> None:
+def focus_document(ls: EditorServer, params: Params) -> None:
     document = ls.documents.get(str(params.get("textDocument", {}).get("uri")))
     if document is not None:
         ls.ring.touch(document.uri, document.edited)
@@ -81,22 +81,22 @@ def focused(ls: Server, params: Params) -> None:
 
 FEATURES: dict[str, Any] = {
     types.INITIALIZE: initialize,
-    types.INITIALIZED: initialized,
+    types.INITIALIZED: finish_initialize,
     types.WORKSPACE_DID_CHANGE_CONFIGURATION: configure,
     types.TEXT_DOCUMENT_DID_OPEN: open_text,
     types.TEXT_DOCUMENT_DID_CHANGE: change_text,
     types.TEXT_DOCUMENT_DID_CLOSE: close_text,
     types.TEXT_DOCUMENT_INLINE_COMPLETION: inline_completion,
-    "textDocument/didShowCompletion": shown,
+    "textDocument/didShowCompletion": show_item,
     "textDocument/didPartiallyAcceptCompletion": partly_accepted,
-    "textDocument/didFocus": focused,
-    "localspec/didRest": rested,
+    "textDocument/didFocus": focus_document,
+    "localspec/didRest": warm_resting_place,
 }
 
 
-def create() -> Server:
+def create() -> EditorServer:
     """Return a server with all features and commands registered."""
-    server = Server()
+    server = EditorServer()
     for method, feature in FEATURES.items():
         options = types.InlineCompletionOptions() if feature is inline_completion else None
         server.feature(method, options)(feature)

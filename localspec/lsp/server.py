@@ -24,8 +24,8 @@ from pygls.protocol import (
 from localspec._version import __version__
 from localspec.errors import LocalspecError
 from localspec.lsp.documents import Document, Encoding, Ring
-from localspec.lsp.status import METHOD, Status, Work
-from localspec.lsp.suggestions import Suggestions
+from localspec.lsp.status import METHOD, CompletionStatus, Work
+from localspec.lsp.suggestions import EditorSuggestions
 from localspec.protocol.messages import SuggestionEvent
 from localspec.protocol.options import readable, unknown_key
 
@@ -38,7 +38,7 @@ PAUSE_S = 5.0
 """seconds after a failure in which no further connection is tried"""
 
 
-class Link:
+class EditorLink:
     """Provides a connected client."""
 
     def __init__(self) -> None:
@@ -93,7 +93,7 @@ class Protocol(LanguageServerProtocol):
     """Leaves texts and the end to the server."""
 
     _server: Any
-    """a :class:`Server`"""
+    """a :class:`EditorServer`"""
 
     def __init__(self, server: Any, converter: Any) -> None:
         super().__init__(server, converter)
@@ -116,7 +116,7 @@ def converter() -> Any:
     return made
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+class EditorSettings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """All settings; each has a default."""
 
     enabled: bool = True
@@ -133,7 +133,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """language ids of documents from which nothing is sent"""
 
 
-FIELDS = {field.encode_name: field for field in msgspec.structs.fields(Settings)}
+FIELDS = {field.encode_name: field for field in msgspec.structs.fields(EditorSettings)}
 
 
 def section(values: Any) -> Mapping[str, Any]:
@@ -147,7 +147,7 @@ def section(values: Any) -> Mapping[str, Any]:
     return {name: value for name, value in values.items() if not isinstance(value, Mapping)}
 
 
-def read_settings(values: Mapping[str, Any], base: Settings) -> tuple[Settings, list[str]]:
+def read_settings(values: Mapping[str, Any], base: EditorSettings) -> tuple[EditorSettings, list[str]]:
     """``base`` with the changes in ``values``, and a sentence for each value that is wrong."""
     changed: dict[str, Any] = {}
     wrong: list[str] = []
@@ -163,7 +163,7 @@ def read_settings(values: Mapping[str, Any], base: Settings) -> tuple[Settings, 
     return msgspec.structs.replace(base, **changed), wrong
 
 
-class Server(LanguageServer):
+class EditorServer(LanguageServer):
     """The state that the features of :mod:`localspec.lsp.serve` use."""
 
     protocol: Protocol
@@ -175,14 +175,16 @@ class Server(LanguageServer):
         self.encoding: Encoding = "utf-16"
         """of the editor's positions"""
         self.ring = Ring()
-        self.link = Link()
-        self.settings = self._initial = Settings()
+        self.link = EditorLink()
+        self.settings = self._initial = EditorSettings()
         self.focused: Document | None = None
         """the text that the user is in"""
         self.read: tuple[str, int] | None = None
         """the text and the block of lines that the model was asked to read last"""
-        self.status = Status(lambda now: self.protocol.notify(METHOD, msgspec.to_builtins(now)), self.work)
-        self.suggestions = Suggestions(self._report_feedback)
+        self.status = CompletionStatus(
+            lambda now: self.protocol.notify(METHOD, msgspec.to_builtins(now)), self.work
+        )
+        self.suggestions = EditorSuggestions(self._report_feedback)
         self._reported: set[str] = set()
         self._tasks: set[asyncio.Task[None]] = set()
 

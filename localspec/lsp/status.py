@@ -28,7 +28,7 @@ class StatusParams(msgspec.Struct, frozen=True):
     kind: Kind
 
 
-class Status:
+class CompletionStatus:
     """Sums up this editor's completions; ``report`` is called at every change, and ``work`` begins to show
     that a model is loaded, once, however many completions wait for it."""
 

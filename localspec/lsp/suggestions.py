@@ -17,7 +17,7 @@ Report = Callable[[str, SuggestionEvent, int | None], None]
 """takes an item's id, the event, and the code points of its text that were accepted"""
 
 
-def inserted(text: str) -> str:
+def normalise_breaks(text: str) -> str:
     """A text with LF line ends: editors insert the file's own, and some would double a CR."""
     return BREAKS.sub("\n", text)
 
@@ -36,17 +36,17 @@ class Suggestion:
 
     @property
     def insert_text(self) -> str:
-        return self.lead + inserted(self.text)
+        return self.lead + normalise_breaks(self.text)
 
-    def taken(self, units: int) -> int:
+    def count_taken(self, units: int) -> int:
         """The code points of ``text`` among the first ``units`` of UTF-16 of the inserted text."""
         # `column` stops at a line's end; here the count goes on behind it.
         whole = self.insert_text.replace("\n", " ")
-        taken = inserted(self.text)[: max(0, column(whole, units, "utf-16") - len(self.lead))]
+        taken = normalise_breaks(self.text)[: max(0, column(whole, units, "utf-16") - len(self.lead))]
         return len(taken) + ("\r\n" in self.text) * taken.count("\n")
 
 
-class Suggestions:
+class EditorSuggestions:
     """The latest items by id; ``report`` is called with each event."""
 
     def __init__(self, report: Report) -> None:
@@ -83,7 +83,7 @@ class Suggestions:
             if units is None:
                 self._report(id, "accepted", None)
             else:
-                self._report(id, "partial", suggestion.taken(units))
+                self._report(id, "partial", suggestion.count_taken(units))
 
     def move(self, document: Document, place: Place) -> None:
         """Take the cursor's new place; a shown item ends unless the user types along it."""

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from localspec.lsp.server import FIELDS, Settings, read_settings, section
+from localspec.lsp.server import FIELDS, EditorSettings, read_settings, section
 from tests.hygiene.source import ROOT
 
 ALL = {
@@ -20,9 +20,9 @@ ALL = {
 
 
 def test_each_can_be_set() -> None:
-    settings, wrong = read_settings(ALL, Settings())
+    settings, wrong = read_settings(ALL, EditorSettings())
     assert wrong == []
-    assert settings == Settings(
+    assert settings == EditorSettings(
         enabled=False,
         automatic=False,
         multiline=False,
@@ -34,8 +34,8 @@ def test_each_can_be_set() -> None:
 
 
 def test_what_is_not_said_stays() -> None:
-    base = Settings(model="one", max_ms=1)
-    assert read_settings({"model": None}, base) == (Settings(max_ms=1), [])
+    base = EditorSettings(model="one", max_ms=1)
+    assert read_settings({"model": None}, base) == (EditorSettings(max_ms=1), [])
 
 
 @pytest.mark.parametrize(
@@ -48,8 +48,8 @@ def test_what_is_not_said_stays() -> None:
     ],
 )
 def test_what_is_wrong_is_named_and_the_rest_holds(values: dict[str, Any], sentence: str) -> None:
-    settings, wrong = read_settings({**values, "automatic": False}, Settings())
-    assert settings == Settings(automatic=False)
+    settings, wrong = read_settings({**values, "automatic": False}, EditorSettings())
+    assert settings == EditorSettings(automatic=False)
     assert len(wrong) == 1 and wrong[0].startswith(sentence), wrong
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from localspec.errors import FimUnsupported
-from localspec.lsp.status import Status, StatusParams, Work
+from localspec.lsp.status import CompletionStatus, StatusParams, Work
 from localspec.protocol.messages import Completions, ModelProgress
 from localspec.protocol.requests import Stats
 from tests.toys import result_of
@@ -14,9 +14,9 @@ def answer(stats: Stats, source: str = "model") -> Completions:
     return Completions((), stats, result, source)  # type: ignore[arg-type]
 
 
-def status() -> tuple[Status, list[StatusParams]]:
+def status() -> tuple[CompletionStatus, list[StatusParams]]:
     reported: list[StatusParams] = []
-    return Status(reported.append, lambda title: Work(None, title)), reported
+    return CompletionStatus(reported.append, lambda title: Work(None, title)), reported
 
 
 def test_it_is_busy_while_something_is_asked() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from localspec.lsp.documents import Document, Place
-from localspec.lsp.suggestions import KEPT, Suggestion, Suggestions
+from localspec.lsp.suggestions import KEPT, EditorSuggestions, Suggestion
 
 URI = "file:///a.py"
 
@@ -15,7 +15,7 @@ class Log:
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str, int | None]] = []
-        self.suggestions = Suggestions(lambda *event: self.events.append(event))
+        self.suggestions = EditorSuggestions(lambda *event: self.events.append(event))
 
     def offer(self, text: str, *, id: str = "1", lead: str = "", place: tuple[int, int] = (0, 0)) -> None:
         self.suggestions.offer(Suggestion(id, text, lead, URI, Place(*place)))
