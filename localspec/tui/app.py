@@ -35,7 +35,7 @@ from localspec.tui import (
 from localspec.tui.chat import Chat, Tools
 from localspec.tui.command import COMMANDS, name_key
 from localspec.tui.dialog import Confirm, Dialog, Permission
-from localspec.tui.link import Link
+from localspec.tui.link import DaemonLink
 from localspec.tui.screen import ChatScreen
 from localspec.wording import printable
 
@@ -83,7 +83,7 @@ class ChatApp(App[None]):
         super().__init__()
         self.options = options
         self._settle, self._missing = settle, missing
-        self.link = Link(self._receive)
+        self.link = DaemonLink(self._receive)
         self._first, self._servers = session, [*servers]
         self.tools, self._asking = Tools(self._consent), asyncio.Lock()
         self._chats = WeakSet[Chat]()

@@ -44,7 +44,7 @@ def mention_of(path: str) -> str:
     return f'@"{escaped}"'
 
 
-def attached(text: str, directory: Path) -> str:
+def attach_files(text: str, directory: Path) -> str:
     """``text`` with the content of the files that it mentions appended; other names stay as they are.
 
     Raises :class:`InvalidOptions` for a file that cannot be attached.
@@ -54,8 +54,8 @@ def attached(text: str, directory: Path) -> str:
     return "\n\n".join([text, *blocks])
 
 
-def detached(text: str) -> str:
-    """The typed text of a message, without the files that :func:`attached` appended."""
+def detach_files(text: str) -> str:
+    """The typed text of a message, without the files that :func:`attach_files` appended."""
     names = {name for mention in mentions(text) for name in _spellings(mention)}
     begins = (text.find(f"\n\n{name}:\n```") for name in names)
     return text[: min((begin for begin in begins if begin >= 0), default=len(text))]
@@ -113,12 +113,12 @@ class Files:
     async def like(self, typed: str) -> list[str]:
         """The files that match ``typed``, the best first; the nearest files if it is empty."""
         if self._search is None or (self._search.done() and not typed):
-            self._search = asyncio.ensure_future(asyncio.to_thread(gathered, self.directory))
+            self._search = asyncio.ensure_future(asyncio.to_thread(gather_files, self.directory))
         known = await asyncio.shield(self._search)  # the next key waits for the same search
-        return await asyncio.to_thread(ranked, typed.removeprefix("./"), known)
+        return await asyncio.to_thread(rank_files, typed.removeprefix("./"), known)
 
 
-def gathered(directory: Path) -> list[str]:
+def gather_files(directory: Path) -> list[str]:
     """The files below a directory that git would track, as relative paths: at most ``MOST_FILES``, near ones
     first. The search is bounded in time, since the program's end waits for its threads."""
     from localspec.memory.text_files import near_files
@@ -129,7 +129,7 @@ def gathered(directory: Path) -> list[str]:
     return [*islice(filter(_is_mentionable, paths), MOST_FILES)]
 
 
-def ranked(typed: str, files: Sequence[str]) -> list[str]:
+def rank_files(typed: str, files: Sequence[str]) -> list[str]:
     """The files whose paths contain ``typed``, first those whose name begins so, then the shortest."""
 
     def rank(file: str) -> tuple[bool, int, str]:

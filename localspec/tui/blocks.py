@@ -34,7 +34,7 @@ GROWTH = 1 / 8
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class MarkdownBlock:
     """A piece of Markdown; the ``source`` of code is the text between the fences.
 
     ``language`` is the first word after the opening fence, ``label`` the rest of that line.
@@ -70,16 +70,16 @@ class Blocks:
         """the mark of the last block's list, if it was an item"""
 
     @property
-    def open(self) -> Block | None:
+    def open(self) -> MarkdownBlock | None:
         """The block that still grows; None if there is none."""
         if self._fence is not None:
             return _of_fence(self._fence, self._tail.partition("\n")[2])
         if not self._tail.strip():
             return None
         begins = _units(self._tail.lstrip("\n").partition("\n")[0])
-        return Block("prose", self._tail, joined=bool(begins) and self._joins(begins[0]))
+        return MarkdownBlock("prose", self._tail, joined=bool(begins) and self._joins(begins[0]))
 
-    def append(self, text: str) -> list[Block]:
+    def append(self, text: str) -> list[MarkdownBlock]:
         """Append ``text``; returns the blocks that it finishes."""
         last_line = self._tail.rfind("\n") + 1
         self._tail += text.replace("\r", " ")
@@ -88,9 +88,9 @@ class Blocks:
             is_due = _closing(self._fence).search(self._tail, last_line) is not None
         else:
             is_due = size <= SHORT or size - self._parsed > self._parsed * GROWTH
-        return self._cut(_settled(self._tail)) if is_due else []
+        return self._cut(_drop_unsettled_line(self._tail)) if is_due else []
 
-    def finish(self) -> list[Block]:
+    def finish(self) -> list[MarkdownBlock]:
         """End the text; returns the blocks that were open."""
         finished = self._cut(self._tail)
         lines = self._tail.split("\n")
@@ -98,7 +98,7 @@ class Blocks:
         self._tail, self._parsed, self._fence, self._list = "", 0, None, ""
         return finished
 
-    def _cut(self, text: str) -> list[Block]:
+    def _cut(self, text: str) -> list[MarkdownBlock]:
         """Cut off all blocks of ``text`` but the last one, which stays open, unless it is a closed fence."""
         self._parsed, self._fence = len(self._tail), None
         units = _units(text)
@@ -118,11 +118,11 @@ class Blocks:
             self._fence = last
         return finished
 
-    def _block(self, unit: _Unit, source: str) -> Block:
+    def _block(self, unit: _Unit, source: str) -> MarkdownBlock:
         joined, self._list = self._joins(unit), unit.list
         if unit.token.type == "fence":
             return _of_fence(unit.token, unit.token.content.removesuffix("\n"))
-        return Block("prose", source.rstrip(), joined=joined)
+        return MarkdownBlock("prose", source.rstrip(), joined=joined)
 
     def _joins(self, unit: _Unit) -> bool:
         return unit.list != "" and unit.list == self._list
@@ -134,7 +134,7 @@ def info_of(fence: Token) -> tuple[str, str]:
     return language, "".join(more).rstrip()
 
 
-def _settled(text: str) -> str:
+def _drop_unsettled_line(text: str) -> str:
     """``text`` without its last line, if that may still change how the line above it is read.
 
     So "-" below "- item" may become "---"; after an empty line no text can.
@@ -169,6 +169,6 @@ def _end_of_fence(fence: Token, lines: list[str]) -> int | None:
     return end if is_closed else None
 
 
-def _of_fence(token: Token, source: str) -> Block:
+def _of_fence(token: Token, source: str) -> MarkdownBlock:
     language, label = info_of(token)
-    return Block("code", source, language, label=label)
+    return MarkdownBlock("code", source, language, label=label)

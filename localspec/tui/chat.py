@@ -20,9 +20,17 @@ from localspec.protocol import messages as wire
 from localspec.protocol.options import Options
 from localspec.protocol.requests import Result
 from localspec.tools.words import may_be_json
-from localspec.tui.conversation import Answer, Called, Question, Said, last_question, said_in, shown
-from localspec.tui.facts import Changed, Configured, Failed, Grown, Paired, Working
-from localspec.tui.link import Link
+from localspec.tui.conversation import (
+    ChatAnswer,
+    ChatCall,
+    ChatQuestion,
+    Said,
+    last_question,
+    read_messages,
+    replace_controls,
+)
+from localspec.tui.facts import Changed, Configured, Grown, Paired, RequestFailed, Working
+from localspec.tui.link import DaemonLink
 from localspec.wording import one_line, underway
 
 if TYPE_CHECKING:
@@ -54,7 +62,7 @@ class Chat:
 
     def __init__(
         self,
-        link: Link,
+        link: DaemonLink,
         report: Callable[[Chat, Message], object],
         options: Options,
         tools: Tools,
@@ -91,10 +99,10 @@ class Chat:
         self._loads = 0
 
     @property
-    def answer(self) -> Answer | None:
+    def answer(self) -> ChatAnswer | None:
         """The last answer."""
         last = self.said[-1] if self.said else None
-        return last if isinstance(last, Answer) else None
+        return last if isinstance(last, ChatAnswer) else None
 
     @property
     def is_unloaded(self) -> bool:
@@ -118,23 +126,23 @@ class Chat:
         did not accept the message; the messages are then as they were.
         """
         async with self._taking_turn():
-            await self._converse([*self.said, Question(text)], partial(wire.ChatSend, content=text))
+            await self._converse([*self.said, ChatQuestion(text)], partial(wire.ChatSend, content=text))
 
     async def regenerate(self, said: Said | None = None) -> None:
         """Answer a question again: ``said``, or the question of that answer; by default the last one."""
         async with self._taking_turn():
-            question = await self._known(self.question_of(said))
+            question = await self._identify_question(self.question_of(said))
             before, id = self.said[: self.said.index(question)], question.id
             await self._converse([*before, question], partial(wire.ChatRegenerate, message=id))
 
-    async def edit(self, question: Question, text: str) -> None:
+    async def edit(self, question: ChatQuestion, text: str) -> None:
         """Replace ``question`` by ``text``, dropping all messages after it."""
         async with self._taking_turn():
-            question = await self._known(question)
+            question = await self._identify_question(question)
             before, id = self.said[: self.said.index(question)], question.id
             assert id is not None
             edit = partial(wire.ChatEdit, message=id, content=text)
-            await self._converse([*before, Question(text)], edit)
+            await self._converse([*before, ChatQuestion(text)], edit)
 
     def stop(self) -> None:
         """Stop the current answer, and the call that it makes."""
@@ -164,7 +172,7 @@ class Chat:
             self.options = options
         self._report(Configured(changed))
         if self.pairing is not None:
-            self._paired(replace(self.pairing, proposer=options.proposer or "auto"))
+            self._set_pairing(replace(self.pairing, proposer=options.proposer or "auto"))
 
     async def load(self, options: Options | None = None) -> None:
         """Load the chat's models, or those of ``options``, before they are needed."""
@@ -179,7 +187,7 @@ class Chat:
         loaded = await stream.result()
         if newest == self._loads:
             facts = (loaded.draft, options.proposer or "auto", loaded.backend, loaded.reason)
-            self._paired(wire.Pairing(loaded.model, *facts, loaded.placement))
+            self._set_pairing(wire.Pairing(loaded.model, *facts, loaded.placement))
 
     async def restore(self, session: str) -> None:
         """Take over a stored session."""
@@ -199,7 +207,7 @@ class Chat:
         if name is None or self.answer is None:
             return
         async with self._taking_turn():
-            answer = Answer(status="streaming", id=self.answer.id, waiting="waiting for the answer")
+            answer = ChatAnswer(status="streaming", id=self.answer.id, waiting="waiting for the answer")
             self.said = [*self.said[:-1], answer]
             self._report(Changed())
             try:
@@ -217,7 +225,7 @@ class Chat:
         if self._turn.locked():
             return
         async with self._turn:
-            if (content := await self._stored()) is not None:
+            if (content := await self._read_session()) is not None:
                 self._adopt(content.options)
                 self._match(content, elsewhere=True)
 
@@ -251,7 +259,7 @@ class Chat:
             self._work = None
             task.cancel()  # has no effect on a finished one
         if task.cancelled():
-            raise _stopped()
+            raise _make_stop_error()
         return task.result()
 
     async def _converse(self, said: list[Said], begin: Begin) -> None:
@@ -265,7 +273,7 @@ class Chat:
 
         If the daemon did not accept it, the messages are restored and the error is raised.
         """
-        before, answer = self.said, Answer(status="streaming", waiting="waiting for the answer")
+        before, answer = self.said, ChatAnswer(status="streaming", waiting="waiting for the answer")
         self.said = [*said, answer]
         self._report(Changed(keeping=results))
         try:
@@ -276,14 +284,14 @@ class Chat:
             self._report(Changed())
             raise
         try:
-            session = await self._opened(client)
+            session = await self._open_session(client)
             answer.model = "" if self.pairing is None else self.pairing.target
             if self.stopped and not results:
-                raise _stopped()
+                raise _make_stop_error()
             turn = begin(session=session, tools=self._tools.box.tools)
             await self._follow(client.chat(turn), client, answer)
         except SessionNotFound:
-            answer.status, answer.error = "failed", self._deleted()
+            answer.status, answer.error = "failed", self._make_deletion_error()
         except LocalspecError as error:
             answer.status, answer.error = "failed", error
         finally:
@@ -305,12 +313,12 @@ class Chat:
 
     def fail(self, error: LocalspecError) -> None:
         """Report an error during a turn that goes on, or has ended."""
-        self._report(Failed(error))
+        self._report(RequestFailed(error))
 
     def show(self, made: CallRun) -> None:
         """Show a call, and its result."""
         if made.text is None:
-            self.said.append(Called(made))
+            self.said.append(ChatCall(made))
             self._report(Changed(keeping=True))
             self._report(Working(f"calling {one_line(made.call.name)}", None))
         else:
@@ -324,9 +332,9 @@ class Chat:
         self._report(Working(f"calling {name}", None))
         return "no" if self.stopped else consent
 
-    async def _settle(self, answer: Answer, before: list[Said]) -> None:
+    async def _settle(self, answer: ChatAnswer, before: list[Said]) -> None:
         """Keep what the daemon has stored of the turn; raises the error of ``answer`` if that is nothing."""
-        content = await self._stored()
+        content = await self._read_session()
         if (result := answer.result) is not None:
             with contextlib.suppress(LocalspecError):  # optional
                 loaded = (await self._link.ask(lambda client: client.status())).models
@@ -338,7 +346,7 @@ class Chat:
             self.said = before
             self._report(Changed())
         if not taken and answer not in self.said:
-            raise answer.error or _stopped()
+            raise answer.error or _make_stop_error()
 
     async def _ready(self) -> Client:
         """A connected client, once a model that was chosen before, or a stored chat's own, is loaded."""
@@ -349,7 +357,7 @@ class Chat:
                 await self.load()
             return await self._link.client()
 
-    async def _opened(self, client: Client) -> str:
+    async def _open_session(self, client: Client) -> str:
         """Return the session's id; opens the session if this is the first message."""
         if self.session is None:
             stream = client.open(system=self.system, private=self.private, options=self.options)
@@ -360,10 +368,10 @@ class Chat:
                 self._take(event, self.answer)
             opened = await stream.result()
             self.session = opened.session
-            self._paired(opened.pairing)
+            self._set_pairing(opened.pairing)
         return self.session
 
-    async def _follow(self, stream: Stream[Result], client: Client, answer: Answer) -> None:
+    async def _follow(self, stream: Stream[Result], client: Client, answer: ChatAnswer) -> None:
         """Receive the answer; after a lost connection, resume it on a new one."""
         while True:
             self._stream = stream
@@ -388,7 +396,7 @@ class Chat:
                 answer.calls = result.calls
                 return
 
-    def _take(self, event: Event, answer: Answer | None) -> None:
+    def _take(self, event: Event, answer: ChatAnswer | None) -> None:
         match event:
             case wire.StreamDelta():
                 if answer is not None:
@@ -404,11 +412,13 @@ class Chat:
                 self._wait(answer, f"waiting for {model}", None)
             case wire.SpeculationDegraded():
                 sentence = f"the proposer {event.source} failed: {event.reason}"
-                self._report(Failed(LocalspecError(sentence, f"The answer continues with {event.to}.")))
+                self._report(
+                    RequestFailed(LocalspecError(sentence, f"The answer continues with {event.to}."))
+                )
         if answer is not None:
             self._soon()
 
-    def _wait(self, answer: Answer | None, what: str, fraction: float | None) -> None:
+    def _wait(self, answer: ChatAnswer | None, what: str, fraction: float | None) -> None:
         if answer is not None:
             answer.waiting = what if fraction is None else f"{what} {fraction:.0%}"
         self._report(Working(what, fraction))
@@ -422,7 +432,7 @@ class Chat:
         self._grown = None
         self._report(Grown())
 
-    def _end(self, answer: Answer) -> None:
+    def _end(self, answer: ChatAnswer) -> None:
         if self._grown is not None:
             self._grown.cancel()
             self._grown = None
@@ -438,11 +448,11 @@ class Chat:
 
     # The stored session.
 
-    def _paired(self, pairing: wire.Pairing) -> None:
+    def _set_pairing(self, pairing: wire.Pairing) -> None:
         self.pairing = pairing
         self._report(Paired())
 
-    async def _stored(self) -> wire.SessionContent | None:
+    async def _read_session(self) -> wire.SessionContent | None:
         """The stored session; None if there is none, or if reading it failed, which is reported."""
         if (session := self.session) is None:
             return None
@@ -451,9 +461,9 @@ class Chat:
         except SessionNotFound:
             if not self._is_gone:
                 self._is_gone = True
-                self._report(Failed(self._deleted()))
+                self._report(RequestFailed(self._make_deletion_error()))
         except LocalspecError as error:
-            self._report(Failed(error))
+            self._report(RequestFailed(error))
         return None
 
     def _adopt(self, options: Options) -> None:
@@ -471,24 +481,28 @@ class Chat:
         for said, stored in same:
             said.id = stored.id
         if not len(self.said) == len(content.messages) == len(same):
-            self.said = [*self.said[: len(same)], *said_in(content)[len(same) :]]
+            self.said = [*self.said[: len(same)], *read_messages(content)[len(same) :]]
             self._report(Changed(elsewhere))
 
-    async def _known(self, question: Question | None) -> Question:
+    async def _identify_question(self, question: ChatQuestion | None) -> ChatQuestion:
         """The question with its stored id; raises :class:`Gone` if it is not stored."""
-        if question is not None and question.id is None and (content := await self._stored()) is not None:
+        if (
+            question is not None
+            and question.id is None
+            and (content := await self._read_session()) is not None
+        ):
             self._match(content)
         if question is None or question.id is None or question not in self.said:
             raise Gone("the question is no longer in this chat", "Send it again.")
         return question
 
-    def question_of(self, said: Said | None) -> Question | None:
+    def question_of(self, said: Said | None) -> ChatQuestion | None:
         """``said`` if it is a question, or the question that it answers; the last question if it is None."""
         if said is not None and said not in self.said:
             return None
         return last_question(self.said if said is None else self.said[: self.said.index(said) + 1])
 
-    def _deleted(self) -> SessionNotFound:
+    def _make_deletion_error(self) -> SessionNotFound:
         remedy = "Save what is shown with /export, or begin a new chat with /new."
         ended = "this private chat has ended with its daemon" if self.private else ""
         return SessionNotFound(ended or "another program has deleted this chat", remedy)
@@ -517,7 +531,7 @@ class _Front:
 
     async def answer_instead(self, how: wire.Instead) -> Result | None:
         said = self._chat.said
-        at = max(i for i, each in enumerate(said) if isinstance(each, Answer))
+        at = max(i for i, each in enumerate(said) if isinstance(each, ChatAnswer))
         return await self._go_on(said[:at], partial(wire.ChatRegenerate, instead=how))
 
     async def _go_on(self, said: list[Said], begin: Begin) -> Result | None:
@@ -534,7 +548,7 @@ def _loading(model: str | None, stage: str = "") -> str:
     return f"loading a draft for {name}" if stage == "draft" else f"loading {name}"
 
 
-def _stopped() -> Gone:
+def _make_stop_error() -> Gone:
     return Gone("the answer was stopped before it began", "Send the message again, or another one.")
 
 
@@ -543,8 +557,8 @@ def _is(said: Said, stored: wire.StoredMessage) -> bool:
     text."""
     if said.id not in (None, stored.id) or said.role != stored.role:
         return False
-    same = said.text == stored.content or said.text == shown(stored.content)
-    if not isinstance(said, Answer):
+    same = said.text == stored.content or said.text == replace_controls(stored.content)
+    if not isinstance(said, ChatAnswer):
         return same
     went_on = said.elsewhere or (said.status == "failed" and stored.status != "failed")
     return not went_on or (same and said.status == stored.status)

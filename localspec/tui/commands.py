@@ -19,7 +19,7 @@ from localspec.models.catalogue import BUNDLED, CATALOGUE, Entry
 from localspec.protocol.messages import ModelDescription, Pairing
 from localspec.protocol.options import SETTABLE, unknown_key
 from localspec.tui.command import command
-from localspec.tui.conversation import Answer
+from localspec.tui.conversation import ChatAnswer
 from localspec.tui.dialog import Confirm
 from localspec.tui.export import markdown, write
 from localspec.tui.screen import ChatScreen, in_force
@@ -76,9 +76,9 @@ async def stats(screen: ChatScreen, argument: str) -> None:
     screen.notify(known, title="The last answer", timeout=30)
 
 
-def last_answer(screen: ChatScreen) -> Answer:
+def last_answer(screen: ChatScreen) -> ChatAnswer:
     """The last answer with text. Raises :class:`InvalidOptions` if there is none."""
-    answer = next((s for s in reversed(screen.chat.said) if isinstance(s, Answer) and s.text), None)
+    answer = next((s for s in reversed(screen.chat.said) if isinstance(s, ChatAnswer) and s.text), None)
     if answer is None:
         raise InvalidOptions("this chat has no answer yet", "Send a message first.")
     return answer
@@ -146,7 +146,7 @@ async def leave(screen: ChatScreen, argument: str) -> None:
 async def _models(screen: ChatScreen) -> dict[str, str]:
     """All models: the current one, those that are here, those to download, toys, and unusable ones."""
     models = await screen.models()
-    found = described(models, screen.chat.pairing)
+    found = describe_models(models, screen.chat.pairing)
     found |= {each.name: f"to download: {size(each.size)} · {each.use}" for each in _absent(models)}
 
     def rank(name: str) -> int:
@@ -224,7 +224,7 @@ async def system(screen: ChatScreen, argument: str) -> None:
         screen.notify("The system prompt is set." if chat.system else "The chat has no system prompt.")
 
 
-def described(models: Sequence[ModelDescription], now: Pairing | None) -> dict[str, str]:
+def describe_models(models: Sequence[ModelDescription], now: Pairing | None) -> dict[str, str]:
     """Models by name, with the facts that matter for a choice; one whose name is not its own, by its path."""
     from localspec.models.model import NEEDS_MLX, name_of, needs_mlx
 

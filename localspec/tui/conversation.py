@@ -12,11 +12,11 @@ from localspec.agent.loop import CallRun, Writing
 from localspec.errors import LocalspecError
 from localspec.protocol.messages import SessionContent, Status
 from localspec.protocol.requests import Delta, Result, ToolCall
-from localspec.tui.attach import detached
+from localspec.tui.attach import detach_files
 from localspec.wording import printable
 
 
-class Run(NamedTuple):
+class SourceRun(NamedTuple):
     """Neighbouring tokens of one source: ``chars`` code points of text."""
 
     source: str
@@ -24,7 +24,7 @@ class Run(NamedTuple):
 
 
 @dataclass(eq=False)
-class Question:
+class ChatQuestion:
     """A message of the user; ``id`` is the daemon's, once it is stored."""
 
     role: ClassVar = "user"
@@ -34,11 +34,11 @@ class Question:
     @property
     def written(self) -> str:
         """The text as typed, without the attached files."""
-        return detached(self.text)
+        return detach_files(self.text)
 
 
 @dataclass(eq=False)
-class Called:
+class ChatCall:
     """A call that an answer makes, and its result; stored with the results of all calls of the answer."""
 
     made: CallRun
@@ -48,11 +48,11 @@ class Called:
     @property
     def text(self) -> str:
         """The result; empty while the call runs."""
-        return shown(self.made.text or "")
+        return replace_controls(self.made.text or "")
 
 
 @dataclass(eq=False)
-class Answer:
+class ChatAnswer:
     """A message of the model. ``runs`` are the sources of the parts of ``text``, as far as received here."""
 
     role: ClassVar = "assistant"
@@ -60,7 +60,7 @@ class Answer:
     status: Status = "complete"
     id: int | None = None
     model: str = ""
-    runs: list[Run] = field(default_factory=list)
+    runs: list[SourceRun] = field(default_factory=list)
     sources: Counter[str] = field(default_factory=Counter)
     """tokens by source"""
     result: Result | None = None
@@ -85,9 +85,9 @@ class Answer:
     def grow(self, delta: Delta) -> None:
         """Append the text and tokens of a round, or of several, if the client was slow."""
         if delta.channel == "thinking":
-            self.thoughts += shown(delta.text)
+            self.thoughts += replace_controls(delta.text)
         elif delta.channel == "answer":
-            self.text += shown(delta.text)
+            self.text += replace_controls(delta.text)
         self.writing.take(delta)
         for token in delta.tokens:
             last = self.runs[-1] if self.runs else None
@@ -95,9 +95,9 @@ class Answer:
             if delta.channel != "answer":
                 continue
             if last is not None and last.source == token.source:
-                self.runs[-1] = Run(last.source, last.chars + token.chars)
+                self.runs[-1] = SourceRun(last.source, last.chars + token.chars)
             else:
-                self.runs.append(Run(token.source, token.chars))
+                self.runs.append(SourceRun(token.source, token.chars))
         self.last = time.monotonic()
         if self.first is None:
             self.first, self._at_once = self.last, self.tokens
@@ -129,30 +129,34 @@ class Answer:
         return reason if self.text.strip() or reason in ("length", "context_full") else "silent"
 
 
-Said = Question | Answer | Called
+Said = ChatQuestion | ChatAnswer | ChatCall
 
 
-def said_in(content: SessionContent) -> list[Said]:
+def read_messages(content: SessionContent) -> list[Said]:
     """The messages of a stored session."""
     said: list[Said] = []
     calls: dict[str, ToolCall] = {}
     for m in content.messages:
         calls |= {call.id: call for call in m.tool_calls}
         if m.role == "user":
-            said.append(Question(shown(m.content), m.id))
+            said.append(ChatQuestion(replace_controls(m.content), m.id))
         elif m.role == "tool":
-            said.append(Called(CallRun(calls[m.tool_call_id], m.content), m.id))
+            said.append(ChatCall(CallRun(calls[m.tool_call_id], m.content), m.id))
         else:
             elsewhere = m.status == "streaming"
-            said.append(Answer(shown(m.content), m.status, m.id, elsewhere=elsewhere, calls=m.tool_calls))
+            said.append(
+                ChatAnswer(
+                    replace_controls(m.content), m.status, m.id, elsewhere=elsewhere, calls=m.tool_calls
+                )
+            )
     return said
 
 
-def shown(text: str) -> str:
+def replace_controls(text: str) -> str:
     """``text`` with each control character replaced by one other character: tokens keep their lengths."""
     return printable(text.replace("\r", " "))
 
 
-def last_question(said: Sequence[Said]) -> Question | None:
+def last_question(said: Sequence[Said]) -> ChatQuestion | None:
     """The last question among messages."""
-    return next((each for each in reversed(said) if isinstance(each, Question)), None)
+    return next((each for each in reversed(said) if isinstance(each, ChatQuestion)), None)

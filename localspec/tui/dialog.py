@@ -18,7 +18,7 @@ from textual.widgets.button import ButtonVariant
 from localspec.agent.loop import Consent
 from localspec.errors import LocalspecError
 from localspec.tui.chat import Chat, Tools
-from localspec.tui.link import Link
+from localspec.tui.link import DaemonLink
 from localspec.tui.widgets.prompt import Prompt
 
 LONG = 250
@@ -43,7 +43,7 @@ class Application(Protocol):
     @property
     def chat_screen(self) -> Reporter: ...
     @property
-    def link(self) -> Link: ...
+    def link(self) -> DaemonLink: ...
     @property
     def tools(self) -> Tools: ...
     def new_chat(self, *, private: bool = False) -> Chat: ...
@@ -70,7 +70,7 @@ class Dialog(ModalScreen[ScreenResultType]):
             self.dismiss()
 
 
-class Ask(Dialog[ScreenResultType]):
+class AnswerDialog(Dialog[ScreenResultType]):
     """A question with a button for each answer, by its label; the last one, ``no``, has the focus."""
 
     BINDINGS = [
@@ -133,7 +133,7 @@ class Ask(Dialog[ScreenResultType]):
         (scroll.scroll_page_up if way == "up" else scroll.scroll_page_down)(animate=False)
 
 
-class Confirm(Ask[bool]):
+class Confirm(AnswerDialog[bool]):
     """A confirmation before an action that cannot be undone, or takes long: shows ``question``; ends with
     True if the user chooses ``deed``."""
 
@@ -143,7 +143,7 @@ class Confirm(Ask[bool]):
         super().__init__(question, {f"{deed} (y)": True, "Cancel (Esc)": False}, variant)
 
 
-class Permission(Ask[Consent]):
+class Permission(AnswerDialog[Consent]):
     """The consent to a call, by a letter that stands alone, or a button; what else is typed is a message."""
 
     BINDINGS = [Binding("escape", "dismiss('no')", "No"), Binding("ctrl+c", "stop", "Stop", show=False)]

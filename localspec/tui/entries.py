@@ -11,13 +11,13 @@ from textual.strip import Strip
 
 from localspec.agent.loop import CANCELLED, REFUSED
 from localspec.protocol.jsonrpc import shorten as cut
-from localspec.tui.conversation import Answer, Called, Question, Said, shown
+from localspec.tui.conversation import ChatAnswer, ChatCall, ChatQuestion, Said, replace_controls
 from localspec.tui.painter import Painter
-from localspec.tui.plain import Piece, Plain
+from localspec.tui.plain import GrowingText, Piece
 from localspec.wording import duration, shortened, untemplated
 
 if TYPE_CHECKING:
-    from localspec.tui.blocks import Block
+    from localspec.tui.blocks import MarkdownBlock
 
 LONG = 2_000
 """characters; a longer paragraph is painted as plain text while it grows"""
@@ -44,7 +44,7 @@ ENDINGS = {
 class FoldedEntry:
     """A question as typed, or a call with its result: of a long one the beginning, until it is opened."""
 
-    def __init__(self, said: Question | Called) -> None:
+    def __init__(self, said: ChatQuestion | ChatCall) -> None:
         self.said = said
         self.open = False
         self._lines: list[Strip] = []
@@ -60,8 +60,8 @@ class FoldedEntry:
     def paint(self, painter: Painter) -> None:
         """Paint the shown part: the rest may be a large file."""
         self._painter = painter
-        if isinstance(self.said, Question):
-            self._lines = self._folded(painter, HEAD, painter.look.question, bar=True)
+        if isinstance(self.said, ChatQuestion):
+            self._lines = self._fold(painter, HEAD, painter.look.question, bar=True)
             return
         made = self.said.made
         if made.began is None and made.text is None:
@@ -69,10 +69,10 @@ class FoldedEntry:
             return
         self._lines = painter.text(f"{cut(made.begun, CALL_CHARS)}{made.took}", painter.look.muted)
         if self.said.text:
-            self._lines += self._folded(painter, RESULT_HEAD, Style.null(), bar=False)
+            self._lines += self._fold(painter, RESULT_HEAD, Style.null(), bar=False)
 
-    def _folded(self, painter: Painter, head: int, style: Style, *, bar: bool) -> list[Strip]:
-        text = shown(REFUSALS.get(self.said.text, self.said.text))
+    def _fold(self, painter: Painter, head: int, style: Style, *, bar: bool) -> list[Strip]:
+        text = replace_controls(REFUSALS.get(self.said.text, self.said.text))
         if self.open:
             return painter.text(text, style, bar=bar)
         seen = text[:HEAD_CHARS]
@@ -85,14 +85,14 @@ class FoldedEntry:
 
     def grow(self) -> None:
         """Paint it again, with its result or the time that it takes; does nothing before :meth:`paint`."""
-        if self._painter is not None and isinstance(self.said, Called):
+        if self._painter is not None and isinstance(self.said, ChatCall):
             self.paint(self._painter)
 
 
 class AnswerEntry:
     """An answer: finished blocks, which are painted once, and the open one."""
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: ChatAnswer) -> None:
         self.said = answer
         self._clear()
 
@@ -103,7 +103,7 @@ class AnswerEntry:
         self._open: list[Strip] = []
         self._notes: list[Strip] = []
         self._blocks = Blocks()
-        self._plain: Plain | None = None
+        self._plain: GrowingText | None = None
         self._painted = 0
         self._plainly_painted = ""
         self._run, self._run_begins = 0, 0
@@ -133,7 +133,7 @@ class AnswerEntry:
             return
         text = answer.text[self._painted :]
         self._painted = len(answer.text)
-        remarks = (painter.text(shown(remark), style) for remark, style in self._remarks(painter))
+        remarks = (painter.text(replace_controls(remark), style) for remark, style in self._remarks(painter))
         self._notes = list(chain.from_iterable(remarks))
         if painter.by_source:
             self._plain = self._plain or painter.raw()
@@ -144,7 +144,7 @@ class AnswerEntry:
         if not answer.growing:
             finished += self._blocks.finish()
         for block in finished:
-            self._finished += self._spaced(painter, block, painter.block(block))
+            self._finished += self._space(painter, block, painter.block(block))
             self._plain = None
         self._paint_open(painter)
 
@@ -178,13 +178,13 @@ class AnswerEntry:
             lines = self._plainly(painter, block)
         else:
             lines = painter.block(block)
-        self._open = self._spaced(painter, block, lines)
+        self._open = self._space(painter, block, lines)
 
-    def _spaced(self, painter: Painter, block: Block, lines: list[Strip]) -> list[Strip]:
+    def _space(self, painter: Painter, block: MarkdownBlock, lines: list[Strip]) -> list[Strip]:
         """``lines`` with an empty line before them, unless ``block`` is the first or joined."""
         return [painter.blank, *lines] if self._finished and not block.joined else lines
 
-    def _plainly(self, painter: Painter, block: Block) -> list[Strip]:
+    def _plainly(self, painter: Painter, block: MarkdownBlock) -> list[Strip]:
         """Paint ``block`` without colours, continuing the lines painted before."""
         if self._plain is None or not block.source.startswith(self._plainly_painted):
             self._plain = painter.plain(block)
@@ -215,4 +215,4 @@ Entry = FoldedEntry | AnswerEntry
 
 def entry_of(said: Said) -> Entry:
     """The entry that shows ``said``."""
-    return AnswerEntry(said) if isinstance(said, Answer) else FoldedEntry(said)
+    return AnswerEntry(said) if isinstance(said, ChatAnswer) else FoldedEntry(said)

@@ -10,7 +10,7 @@ from itertools import chain, count
 from pathlib import Path
 
 from localspec.errors import StorageError
-from localspec.tui.conversation import Called, Question, Said
+from localspec.tui.conversation import ChatCall, ChatQuestion, Said
 from localspec.wording import one_line
 
 LONGEST_NAME = 60
@@ -24,12 +24,12 @@ def markdown(title: str, model: str | None, system: str | None, said: Iterable[S
     if system:
         parts.append(f"## System\n\n{system}")
     for each in said:
-        if isinstance(each, Called):
+        if isinstance(each, ChatCall):
             fence = max(("```", *(run + "`" for run in re.findall("`{3,}", each.text))), key=len)
             parts.append(f"## Call of {each.made.begun}\n\n{fence}\n{each.text}\n{fence}")
-        if isinstance(each, Called) or not each.text:
+        if isinstance(each, ChatCall) or not each.text:
             continue
-        heading = "Question" if isinstance(each, Question) else f"Answer ({each.status})"
+        heading = "Question" if isinstance(each, ChatQuestion) else f"Answer ({each.status})"
         parts.append(f"## {heading.removesuffix(' (complete)')}\n\n{each.text}")
     return "\n\n".join(parts) + "\n"
 

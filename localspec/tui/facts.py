@@ -60,7 +60,7 @@ class Grown(Message):
 
 
 @dataclass
-class Failed(Message):
+class RequestFailed(Message):
     """A request of the user, or a part of its work, has failed."""
 
     error: LocalspecError

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class Link:
+class DaemonLink:
     """Provides a connected client; ``report`` is called with facts about the connection."""
 
     def __init__(self, report: Callable[[Message], object]) -> None:

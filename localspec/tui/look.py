@@ -40,7 +40,7 @@ class Look:
     sources: Mapping[str, Style]
 
     @classmethod
-    def seen(cls, app: App[Any]) -> Look:
+    def read_app(cls, app: App[Any]) -> Look:
         """The look of an app's current theme."""
         theme = app.current_theme
         plain = app.no_color or app.console.color_system is None

@@ -89,7 +89,7 @@ class _Code(rich.CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         source = self.text.plain.removesuffix("\n")
         label = [(f"{self._label}\n", self._look.muted)] if self._label else []
-        yield code(join([*label, *highlighted(source, self._language, self._look.code_theme)]), self._look)
+        yield code(join([*label, *highlight(source, self._language, self._look.code_theme)]), self._look)
 
 
 class _Item(rich.ListItem):
@@ -169,7 +169,7 @@ def _disarm(token: Token) -> None:
     token.content, token.info = printable(token.content), printable(token.info)
 
 
-def highlighted(code: str, language: str, theme: str) -> Iterator[Piece]:
+def highlight(code: str, language: str, theme: str) -> Iterator[Piece]:
     """``code`` in styled pieces; one piece without style if the language is unknown or the code too long."""
     is_short = len(code) <= LONGEST_CODE and max(map(len, code.split("\n"))) <= LONGEST_LINE
     lexer = _lexer(language) if is_short else None

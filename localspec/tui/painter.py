@@ -11,10 +11,10 @@ from rich.style import Style
 from textual.strip import Strip
 
 from localspec.tui.look import Look
-from localspec.tui.plain import TAB, Plain, code, join
+from localspec.tui.plain import TAB, GrowingText, code, join
 
 if TYPE_CHECKING:
-    from localspec.tui.blocks import Block
+    from localspec.tui.blocks import MarkdownBlock
 
 GUTTER = 2
 """columns before each line, for a mark"""
@@ -39,14 +39,14 @@ class Painter:
             file=io.StringIO(), width=self.width, theme=look.markdown, tab_size=TAB, _environ={}
         )
 
-    def block(self, block: Block) -> list[Strip]:
+    def block(self, block: MarkdownBlock) -> list[Strip]:
         """Paint a finished block, code with its colours."""
         # Imported late: the first frame of the chat waits for neither parser nor lexers.
-        from localspec.tui.markdown import DEEPEST, Markdown, highlighted
+        from localspec.tui.markdown import DEEPEST, Markdown, highlight
 
         if block.kind == "code":
             plain = self.plain(block)
-            plain.append(highlighted(block.source, block.language, self.look.code_theme))
+            plain.append(highlight(block.source, block.language, self.look.code_theme))
             return plain.lines or [self.blank]
         if len(block.source) <= LONGEST and (markdown := Markdown(block.source, self.look)).depth <= DEEPEST:
             strips = self._lines(markdown)
@@ -54,24 +54,24 @@ class Painter:
             return strips[full[0] : full[-1] + 1] if full else [self.blank]
         return self.text(block.source, Style.null())
 
-    def plain(self, block: Block) -> Plain:
+    def plain(self, block: MarkdownBlock) -> GrowingText:
         """A painter without colours for ``block``, which may grow."""
         if block.kind == "prose":
             return self.raw()
-        plain = Plain(lambda text: self._lines(code(text, self.look)))
+        plain = GrowingText(lambda text: self._lines(code(text, self.look)))
         plain.append([(f"{block.label}\n", self.look.muted)] if block.label else [])
         return plain
 
-    def raw(self) -> Plain:
+    def raw(self) -> GrowingText:
         """A painter for plain text that grows."""
-        return Plain(self._lines)
+        return GrowingText(self._lines)
 
     def text(self, text: str, under: Style, *, bar: bool = False) -> list[Strip]:
         """Paint text unchanged but wrapped; returns at least one line."""
         gutter = Segment("▎ ", self.look.base + self.look.bar) if bar else self._gutter
         return self._lines(join([(text.removesuffix("\n"), under)]), gutter)
 
-    def chosen(self, line: Strip) -> Strip:
+    def mark_chosen(self, line: Strip) -> Strip:
         """A line with the mark of the chosen message."""
         mark = Strip([Segment("▌ ", self.look.base + self.look.chosen)], GUTTER)
         return Strip.join([mark, line.crop(GUTTER)])

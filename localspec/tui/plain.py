@@ -17,7 +17,7 @@ LONGEST = 4_000
 Piece = tuple[str, Style]
 
 
-class Plain:
+class GrowingText:
     """Lines that ``paint`` has painted; only the last line of the text is painted again."""
 
     def __init__(self, paint: Callable[[Text], list[Strip]]) -> None:

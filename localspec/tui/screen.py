@@ -24,10 +24,10 @@ from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options
 from localspec.thread import on_a_thread
 from localspec.tui import defects, facts
-from localspec.tui.attach import Files, attached
+from localspec.tui.attach import Files, attach_files
 from localspec.tui.chat import Chat
 from localspec.tui.command import Command, Values, find_command, parse
-from localspec.tui.conversation import Question, Said
+from localspec.tui.conversation import ChatQuestion, Said
 from localspec.tui.dialog import Application, Confirm, Dialog
 from localspec.tui.look import Look
 from localspec.tui.widgets.prompt import Prompt
@@ -80,7 +80,7 @@ class ChatScreen(Screen[None]):
         self.settled = asyncio.Event()
         """set once the first chat's options are resolved"""
         self.files = Files(here())
-        self._editing: Question | None = None
+        self._editing: ChatQuestion | None = None
         self._notice = ""
         """a text that is shown instead of the status"""
 
@@ -163,7 +163,7 @@ class ChatScreen(Screen[None]):
         await self.settled.wait()  # the first chat may be replaced by a stored one until then
         chat, editing = self.chat, self._editing
         if "@" in text:
-            text = await asyncio.to_thread(attached, text, self.files.directory)
+            text = await asyncio.to_thread(attach_files, text, self.files.directory)
         if editing is not None and editing is self._editing and not chat.answering:
             self._leave_edit(keeping=True)
         await self.answer(chat.send(text) if editing is None else chat.edit(editing, text))
@@ -323,7 +323,7 @@ class ChatScreen(Screen[None]):
         for the end of the answer is sent then, unless the user has stopped that."""
         chat = self.chat
 
-        async def attempted() -> None:
+        async def run_work() -> None:
             back = otherwise
             try:
                 await work
@@ -339,7 +339,7 @@ class ChatScreen(Screen[None]):
             if not self.chat.answering:
                 self.prompt.end_wait(send=not self.chat.stopped)
 
-        self.run_worker(attempted())
+        self.run_worker(run_work())
 
     async def answer(self, turn: Coroutine[Any, Any, None]) -> None:
         """Run a turn of a chat."""
@@ -388,7 +388,7 @@ class ChatScreen(Screen[None]):
         self._show_status()
 
     def on_grown(self, fact: facts.Grown) -> None:
-        self._transcript.grown()
+        self._transcript.grow()
         answer = self.chat.answer
         if fact.ended or (answer is not None and answer.tokens):
             self._show_status()
@@ -437,7 +437,7 @@ class ChatScreen(Screen[None]):
         self._notice = "no connection to the daemon; the next message starts it"
         self._show_status()
 
-    def on_failed(self, fact: facts.Failed) -> None:
+    def on_failed(self, fact: facts.RequestFailed) -> None:
         self.show_error(fact.error)
 
     def _show_status(self) -> None:
@@ -451,7 +451,7 @@ class ChatScreen(Screen[None]):
 
     def _show_legend(self) -> None:
         if self._transcript.raw:
-            line = legend(self.chat.answer, Look.seen(self.app))
+            line = legend(self.chat.answer, Look.read_app(self.app))
             self.query_one("#legend", Static).update(line, layout=False)
 
 

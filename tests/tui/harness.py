@@ -13,7 +13,7 @@ from localspec.hub.default import MissingModel
 from localspec.protocol.options import Options
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
-from localspec.tui.conversation import Answer
+from localspec.tui.conversation import ChatAnswer
 from localspec.tui.screen import ChatScreen
 from localspec.tui.widgets.prompt import Composer
 from localspec.tui.widgets.transcript import Transcript
@@ -124,7 +124,7 @@ class Player:
         await self.press("enter")
         await self.answered(before)
 
-    async def ask_on(self, question: str) -> Answer:
+    async def ask_on(self, question: str) -> ChatAnswer:
         """Send a message as if pasted, and wait for the first words of a long answer."""
         before = self.chat.answer
         self.put(question)
@@ -143,7 +143,7 @@ class Player:
         await self.press("enter")
         await self.settle()
 
-    async def answered(self, before: Answer | None) -> None:
+    async def answered(self, before: ChatAnswer | None) -> None:
         """Wait for the end of an answer that is another than ``before``, and for what follows from it."""
         await self.until(
             lambda: self.chat.answer is not before and not self.chat.answering, "an answer is given"

@@ -10,7 +10,7 @@ from localspec.protocol.options import Options
 from localspec.protocol.requests import Delta, ProposerStats, Result, Stats, Token
 from localspec.tui.app import ChatApp
 from localspec.tui.chat import Chat
-from localspec.tui.conversation import Answer, Question, Said
+from localspec.tui.conversation import ChatAnswer, ChatQuestion, Said
 from tests.tui.harness import Player
 
 PAIRING = Pairing("stdlib-6m", "stdlib-1m", "auto", "llama.cpp", "")
@@ -53,7 +53,7 @@ def stats() -> Stats:
     )
 
 
-def answered(text: str = TEXT, rounds: str = ROUNDS) -> Answer:
+def answered(text: str = TEXT, rounds: str = ROUNDS) -> ChatAnswer:
     """An answer that has come in ``rounds``: each with a proposer, its tokens, and those of the target."""
     answer = growing(text, rounds)
     answer.status = "complete"
@@ -71,11 +71,11 @@ def answered(text: str = TEXT, rounds: str = ROUNDS) -> Answer:
     return answer
 
 
-def growing(text: str = TEXT, rounds: str = ROUNDS) -> Answer:
+def growing(text: str = TEXT, rounds: str = ROUNDS) -> ChatAnswer:
     """An answer that has come so far."""
     sources = [_sources(each.split()) for each in rounds.split(", ")]
     total = sum(map(len, sources))
-    answer = Answer(status="streaming")
+    answer = ChatAnswer(status="streaming")
     done = 0
     for each in sources:
         # Tokens are of one length, about: who proposed what is seen, not the words.
@@ -125,4 +125,4 @@ def show(player: Player, said: Sequence[Said]) -> Chat:
 
 def conversation() -> list[Said]:
     """A question, and its answer."""
-    return [Question("What does `textwrap.dedent` do?", 1), answered()]
+    return [ChatQuestion("What does `textwrap.dedent` do?", 1), answered()]

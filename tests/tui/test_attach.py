@@ -11,7 +11,15 @@ import pytest
 
 from localspec.errors import InvalidOptions
 from localspec.tui import attach
-from localspec.tui.attach import Files, attached, detached, gathered, mention_of, mentions, ranked
+from localspec.tui.attach import (
+    Files,
+    attach_files,
+    detach_files,
+    gather_files,
+    mention_of,
+    mentions,
+    rank_files,
+)
 from localspec.tui.widgets.prompt import Composer
 from tests.tui.harness import playing
 from tests.waiting import until
@@ -37,15 +45,15 @@ def test_what_is_mentioned() -> None:
 )
 def test_every_name_that_is_suggested_can_be_attached(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_text("content\n")
-    assert gathered(tmp_path) == [name]
+    assert gather_files(tmp_path) == [name]
     language = Path(name).suffix[1:]
     for text in (f"See {mention_of(name)} now", f"({mention_of(name)}).", mention_of(name)):
-        assert attached(text, tmp_path) == f"{text}\n\n{name}:\n```{language}\ncontent\n```"
+        assert attach_files(text, tmp_path) == f"{text}\n\n{name}:\n```{language}\ncontent\n```"
 
 
 def test_files_stand_below_the_text(here: Path) -> None:
     text = 'What do @src/one.py, @"two words.md" and @empty do? I mean @src/one.py.'
-    assert attached(text, here) == (
+    assert attach_files(text, here) == (
         f"{text}\n\nsrc/one.py:\n```py\nx = 1\n```\n\ntwo words.md:\n`````md\nSome ```` ticks\n`````"
         "\n\nempty:\n```\n```"
     )
@@ -54,7 +62,7 @@ def test_files_stand_below_the_text(here: Path) -> None:
 def test_a_path_may_be_absolute_or_at_home(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(here))
     for name in (f"{here}/src/one.py", "~/src/one.py", "./src/one.py", "src/../src/one.py"):
-        assert attached(f"@{name}", here).endswith(f"\n\n{name}:\n```py\nx = 1\n```")
+        assert attach_files(f"@{name}", here).endswith(f"\n\n{name}:\n```py\nx = 1\n```")
 
 
 @pytest.mark.parametrize(
@@ -70,7 +78,7 @@ def test_a_path_may_be_absolute_or_at_home(here: Path, monkeypatch: pytest.Monke
     ],
 )
 def test_what_is_no_file_stays_as_it_is(here: Path, text: str) -> None:
-    assert attached(text, here) == text
+    assert attach_files(text, here) == text
 
 
 @pytest.mark.parametrize(
@@ -86,7 +94,7 @@ def test_what_cannot_be_attached_is_an_error(here: Path, mention: str, shown: st
     (here / "zero").write_bytes(b"a\0b")
     (here / "large").write_bytes(b"x" * (attach.MAX_BYTES + 1))
     with pytest.raises(InvalidOptions) as error:
-        attached(f"See {mention}", here)
+        attach_files(f"See {mention}", here)
     assert shown in error.value.message and error.value.remedy
 
 
@@ -102,32 +110,32 @@ def test_what_cannot_be_attached_is_an_error(here: Path, mention: str, shown: st
     ],
 )
 def test_what_was_written_is_known_again(here: Path, text: str) -> None:
-    assert detached(attached(text, here)) == text
+    assert detach_files(attach_files(text, here)) == text
 
 
 def test_files_are_found_by_a_part_of_their_path() -> None:
     files = ["README.md", "src/prompt.py", "src/tui/prompt.py", "tests/test_prompt.py", "p/r/o.md"]
-    assert ranked("", files) == files
-    assert ranked("PROMPT", files)[0].endswith("/prompt.py") and len(ranked("PROMPT", files)) == 3
-    assert ranked("tui/p", files) == ["src/tui/prompt.py"] and ranked("zz", files) == []
-    assert len(ranked("p", [f"p{number}" for number in range(2_000)])) == attach.SHOWN
+    assert rank_files("", files) == files
+    assert rank_files("PROMPT", files)[0].endswith("/prompt.py") and len(rank_files("PROMPT", files)) == 3
+    assert rank_files("tui/p", files) == ["src/tui/prompt.py"] and rank_files("zz", files) == []
+    assert len(rank_files("p", [f"p{number}" for number in range(2_000)])) == attach.SHOWN
 
 
 def test_files_whose_names_command_the_terminal_are_not_suggested(here: Path) -> None:
     for name in ("a\x1b[2Jb", "one\ntwo", "txt\u202egnp", os.fsdecode(b"\xff")):
         (here / name).touch()
-    assert gathered(here) == ["empty", "two words.md", "src/one.py"]
+    assert gather_files(here) == ["empty", "two words.md", "src/one.py"]
 
 
 def test_near_files_are_known_first_and_not_too_many(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "src/deep").mkdir()
     (here / "src/deep/three.py").touch()
     (here / ".env").write_text("SECRET=1")
-    assert gathered(here) == ["empty", "two words.md", "src/one.py", "src/deep/three.py"]
+    assert gather_files(here) == ["empty", "two words.md", "src/one.py", "src/deep/three.py"]
     monkeypatch.setattr(attach, "MOST_FILES", 3)
-    assert gathered(here) == ["empty", "two words.md", "src/one.py"]
+    assert gather_files(here) == ["empty", "two words.md", "src/one.py"]
     monkeypatch.setattr(attach, "GATHER_S", -1.0)
-    assert gathered(here) == []
+    assert gather_files(here) == []
 
 
 async def test_files_are_looked_for_once_at_a_time(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,9 +144,9 @@ async def test_files_are_looked_for_once_at_a_time(here: Path, monkeypatch: pyte
     def search(directory: Path) -> list[str]:
         searches.append(directory)
         going_on.wait()
-        return gathered(directory)
+        return gather_files(directory)
 
-    monkeypatch.setattr(attach, "gathered", search)
+    monkeypatch.setattr(attach, "gather_files", search)
     files = Files(here)
     asked = [asyncio.create_task(files.like(typed)) for typed in ("", "o", "on", "one")]
     await until(lambda: bool(searches), "the search has begun")
@@ -159,6 +167,6 @@ async def test_a_file_is_attached_and_left_out_of_an_edit(
         await player.press("enter")
         await player.answered(None)
         (question, answer) = player.chat.said
-        assert question.text == attached('@"two words.md"?', here) and answer.text
+        assert question.text == attach_files('@"two words.md"?', here) and answer.text
         await player.press("ctrl+g")
         assert player.typed == '@"two words.md"?'

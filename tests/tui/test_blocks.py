@@ -8,7 +8,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from localspec.tui.blocks import Block, Blocks
+from localspec.tui.blocks import Blocks, MarkdownBlock
 
 PIECES = [
     *(
@@ -37,7 +37,7 @@ PIECES = [
 markdown = st.lists(st.sampled_from(PIECES), max_size=25).map("".join)
 
 
-def blocks_of(*chunks: str) -> list[Block]:
+def blocks_of(*chunks: str) -> list[MarkdownBlock]:
     blocks = Blocks()
     finished = [block for chunk in chunks for block in blocks.append(chunk)]
     return finished + blocks.finish()
@@ -112,10 +112,10 @@ def test_what_is_open_is_shown() -> None:
     blocks = Blocks()
     assert blocks.open is None
     blocks.append("- one\n\n- tw")
-    assert blocks.open == Block("prose", "- tw", joined=True)
+    assert blocks.open == MarkdownBlock("prose", "- tw", joined=True)
     blocks.append("o\n\n```py\nx = 1\n``")
-    assert blocks.open == Block("code", "x = 1\n``", "py")
-    assert blocks.append("`\n") == [Block("code", "x = 1", "py")]
+    assert blocks.open == MarkdownBlock("code", "x = 1\n``", "py")
+    assert blocks.append("`\n") == [MarkdownBlock("code", "x = 1", "py")]
     assert blocks.open is None
 
 

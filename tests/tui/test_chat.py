@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.tui.conversation import Answer, Question
+from localspec.tui.conversation import ChatAnswer, ChatQuestion
 from tests.tui.harness import playing
 
 
@@ -15,8 +15,8 @@ async def test_a_question_is_answered_and_edited_later(home: Path) -> None:
     async with playing() as player:
         await player.say("What does os.path.join do?")
         question, answer = player.chat.said
-        assert isinstance(question, Question) and question.id is not None
-        assert isinstance(answer, Answer) and answer.result is not None and answer.id is not None
+        assert isinstance(question, ChatQuestion) and question.id is not None
+        assert isinstance(answer, ChatAnswer) and answer.result is not None and answer.id is not None
         assert answer.status == "complete" and answer.text == answer.result.text
         assert any("What does os.path.join do?" in line for line in player.lines())
         assert any(max(answer.text.split(), key=len) in line for line in player.lines())

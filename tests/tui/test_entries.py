@@ -13,7 +13,7 @@ from textual.strip import Strip
 
 from localspec.errors import ModelNotFound
 from localspec.protocol.requests import Delta, Token
-from localspec.tui.conversation import Answer, Question, Run
+from localspec.tui.conversation import ChatAnswer, ChatQuestion, SourceRun
 from localspec.tui.entries import HEAD, LONG, AnswerEntry, Entry, FoldedEntry, entry_of
 from tests.tui.looks import LOOK, painter, texts
 from tests.tui.showing import answered
@@ -28,7 +28,7 @@ def shown(entry: Entry) -> list[str]:
     return texts(lines_of(entry))
 
 
-def painted(answer: Answer, width: int = 60, *, raw: bool = False) -> AnswerEntry:
+def painted(answer: ChatAnswer, width: int = 60, *, raw: bool = False) -> AnswerEntry:
     """The entry of an answer."""
     entry = AnswerEntry(answer)
     entry.paint(painter(width, by_source=raw))
@@ -37,7 +37,7 @@ def painted(answer: Answer, width: int = 60, *, raw: bool = False) -> AnswerEntr
 
 def grown(chunks: list[str], *, raw: bool = False, sources: str = "target") -> AnswerEntry:
     """The entry of an answer that came in pieces, each looked at."""
-    answer = Answer(status="streaming", waiting="asking")
+    answer = ChatAnswer(status="streaming", waiting="asking")
     entry = AnswerEntry(answer)
     entry.paint(painter(60, by_source=raw))
     for number, chunk in enumerate(chunks):
@@ -68,11 +68,13 @@ def test_what_grew_looks_as_what_came_at_once(chunks: list[str], raw: bool) -> N
 
 def test_blocks_stand_apart_and_items_together() -> None:
     text = "Look:\n\n- one\n- two\n\n```py\nx\n```\n\nEnd."
-    assert shown(painted(Answer(text))) == ["Look:", "", " • one", " • two", "", " x", "", "End."]
+    assert shown(painted(ChatAnswer(text))) == ["Look:", "", " • one", " • two", "", " x", "", "End."]
 
 
 def test_raw_text_is_coloured_by_its_proposer() -> None:
-    answer = Answer("a**b**c and", runs=[Run("target", 2), Run("draft", 4), Run("unheard-of", 1)])
+    answer = ChatAnswer(
+        "a**b**c and", runs=[SourceRun("target", 2), SourceRun("draft", 4), SourceRun("unheard-of", 1)]
+    )
     (line,) = lines_of(painted(answer, raw=True))
     assert [(s.text, s.style and s.style.color) for s in line if s.text.strip()] == [
         ("a*", LOOK.sources["target"].color),
@@ -81,7 +83,7 @@ def test_raw_text_is_coloured_by_its_proposer() -> None:
     ]
 
 
-class Counted(list[Run]):
+class Counted(list[SourceRun]):
     """Runs that know how often one of them was looked at."""
 
     looks = 0
@@ -90,13 +92,13 @@ class Counted(list[Run]):
         self.looks += 1
         return super().__getitem__(index)
 
-    def __iter__(self) -> Iterator[Run]:
+    def __iter__(self) -> Iterator[SourceRun]:
         self.looks += len(self)
         return super().__iter__()
 
 
 def test_raw_text_that_grows_costs_what_is_new_of_it() -> None:
-    answer = Answer(status="streaming", runs=Counted())
+    answer = ChatAnswer(status="streaming", runs=Counted())
     entry = AnswerEntry(answer)
     entry.paint(painter(60, by_source=True))
     rounds = ("draft", "target"), ("target",), ("target", "memory"), ("memory", "target"), ("draft",)
@@ -110,22 +112,24 @@ def test_raw_text_that_grows_costs_what_is_new_of_it() -> None:
 
 
 def test_runs_may_reach_beyond_the_text() -> None:
-    assert shown(painted(Answer("ab", runs=[Run("target", 1), Run("draft", 9)]), raw=True)) == ["ab"]
+    assert shown(
+        painted(ChatAnswer("ab", runs=[SourceRun("target", 1), SourceRun("draft", 9)]), raw=True)
+    ) == ["ab"]
 
 
 @pytest.mark.parametrize(
     ("answer", "lines"),
     [
-        (Answer("x", "cancelled"), ["x", "stopped"]),
-        (Answer("", "complete"), ["the answer is empty"]),
-        (Answer("", "streaming", waiting="asking"), ["asking"]),
+        (ChatAnswer("x", "cancelled"), ["x", "stopped"]),
+        (ChatAnswer("", "complete"), ["the answer is empty"]),
+        (ChatAnswer("", "streaming", waiting="asking"), ["asking"]),
         (
-            Answer("x", "failed", error=ModelNotFound("no\x1b[2J model", "Pull it.")),
+            ChatAnswer("x", "failed", error=ModelNotFound("no\x1b[2J model", "Pull it.")),
             ["x", "no�[2J model. Pull it."],
         ),
     ],
 )
-def test_how_it_ended_is_shown(answer: Answer, lines: list[str]) -> None:
+def test_how_it_ended_is_shown(answer: ChatAnswer, lines: list[str]) -> None:
     assert shown(painted(answer)) == lines
 
 
@@ -140,20 +144,20 @@ def test_what_the_model_has_not_read_is_shown() -> None:
 
 
 def test_a_question_is_shown_as_it_was_typed() -> None:
-    entry = entry_of(Question("**a**\n\tb\x1b[31m"))
+    entry = entry_of(ChatQuestion("**a**\n\tb\x1b[31m"))
     entry.paint(painter(40))
     assert shown(entry) == ["**a**", "    b�[31m"]
     assert all(line.text.startswith("▎ ") for line in lines_of(entry))
 
 
 def test_a_long_question_is_folded() -> None:
-    entry = FoldedEntry(Question("\n".join(map(str, range(40)))))
+    entry = FoldedEntry(ChatQuestion("\n".join(map(str, range(40)))))
     entry.paint(painter(40))
     assert shown(entry) == [*map(str, range(HEAD)), "… 28 more lines"]
 
 
 def test_thoughts_are_shown_until_the_answer_begins() -> None:
-    answer = Answer(status="streaming", waiting="asking")
+    answer = ChatAnswer(status="streaming", waiting="asking")
     entry = AnswerEntry(answer)
     entry.paint(painter(60))
     answer.grow(Delta("Hm.", (Token(1, "target", 3),), "thinking"))

@@ -12,7 +12,7 @@ import pytest
 
 import localspec.tui
 from localspec.tui.command import COMMANDS
-from localspec.tui.conversation import Question
+from localspec.tui.conversation import ChatQuestion
 from localspec.tui.dialog import Confirm
 from tests.tui.harness import ENDLESS, Player, playing
 from tests.tui.showing import answered, conversation, showing
@@ -105,7 +105,11 @@ HERE = (copy, code, edit, help, quit, shell_keys, newline, on_a_message, scrolli
 @pytest.mark.slow
 @pytest.mark.parametrize("play", HERE, ids=lambda play: play.__name__)
 async def test_a_key_does_what_it_is_for(still: Path, play: Play) -> None:
-    said = [*conversation(), Question("And what of tabs?", 3), answered("```\none\n```\n- ```\n  two\n  ```")]
+    said = [
+        *conversation(),
+        ChatQuestion("And what of tabs?", 3),
+        answered("```\none\n```\n- ```\n  two\n  ```"),
+    ]
     async with showing(said, size=(60, 20)) as player:
         await play(player)
 

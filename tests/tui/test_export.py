@@ -10,20 +10,20 @@ import pytest
 
 from localspec.errors import StorageError
 from localspec.tui.commands import code_blocks
-from localspec.tui.conversation import Answer, Question, Said
+from localspec.tui.conversation import ChatAnswer, ChatQuestion, Said
 from localspec.tui.export import file_name, markdown, write
 
 
 def test_markdown_has_each_text_under_a_heading_to_the_letter() -> None:
     answer = "It joins:\n\n```python\nos.path.join('a', 'b')\n```\n"
-    said: list[Said] = [Question("What?\n\tReally"), Answer(answer, "cancelled")]
+    said: list[Said] = [ChatQuestion("What?\n\tReally"), ChatAnswer(answer, "cancelled")]
     heading, date, rest = markdown("Of [joins]\n", "stdlib-6m", "Be short.", said).split("\n\n", 2)
     assert heading.startswith("# Of [joins]") and date.endswith(" · stdlib-6m")
     assert (
         rest
         == f"## System\n\nBe short.\n\n## Question\n\n{said[0].text}\n\n## Answer (cancelled)\n\n{answer}\n"
     )
-    without = markdown("", None, None, [Answer("x", "failed"), Answer("", "cancelled")])
+    without = markdown("", None, None, [ChatAnswer("x", "failed"), ChatAnswer("", "cancelled")])
     assert without.startswith("# Chat\n\n20") and " · " not in without
     assert without.endswith("## Answer (failed)\n\nx\n")
 

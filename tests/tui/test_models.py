@@ -126,7 +126,7 @@ async def test_a_model_that_is_not_here_is_downloaded_after_a_question(
 def test_models_of_one_name_are_distinguished_and_unusable_ones_marked() -> None:
     mlx = {"path": "/m/one", "format": "mlx", "backend": "mlx", "problem": "it ends early"}
     models = (described("one", parameters=7 * 10**9, context=4096), described("one", **mlx))
-    found = commands.described(models, Pairing("one", None, "auto", "llama_cpp", ""))
+    found = commands.describe_models(models, Pairing("one", None, "auto", "llama_cpp", ""))
     assert found == {
         "one": "current · 7.0 B · 1.0 GB · 4,096 context",
         "/m/one": "unusable: it ends early",

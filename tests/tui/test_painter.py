@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 from pygments.lexer import Lexer
 from rich.cells import cell_len
 
-from localspec.tui.blocks import Block
-from localspec.tui.markdown import LONGEST_CODE, LONGEST_LINE, highlighted
+from localspec.tui.blocks import MarkdownBlock
+from localspec.tui.markdown import LONGEST_CODE, LONGEST_LINE, highlight
 from localspec.tui.painter import GUTTER
 from tests.tui.looks import painter, texts
 from tests.tui.test_blocks import blocks_of, markdown, said
@@ -88,14 +88,14 @@ def test_what_stands_very_deep_is_shown_as_it_was_written() -> None:
 
 def test_code_keeps_its_colours_and_loses_no_line() -> None:
     code = "def f(x):\n    return 'a'\n\n\n"
-    lines = painter(40).block(Block("code", code, "python"))
+    lines = painter(40).block(MarkdownBlock("code", code, "python"))
     assert texts(lines) == [" def f(x):", "     return 'a'", "", ""]
     assert len({segment.style for segment in lines[0] if segment.style and segment.text.strip()}) > 2
 
 
 def test_code_of_an_unknown_language_has_no_colours() -> None:
     for language in ("", "no-such-language"):
-        (line,) = painter(40).block(Block("code", "def f(): pass", language))
+        (line,) = painter(40).block(MarkdownBlock("code", "def f(): pass", language))
         assert [segment.text.strip() for segment in line if segment.text.strip()] == ["def f(): pass"]
 
 
@@ -103,7 +103,7 @@ def test_code_of_an_unknown_language_has_no_colours() -> None:
     "source", ["[" * 20_000, "*a " * 10_000, "`" * 20_001, "word" * 10_000, "<" * 30_000]
 )
 def test_what_takes_long_to_parse_is_shown_as_it_was_written(source: str) -> None:
-    assert "".join(texts(painter(80).block(Block("prose", source)))).count(source[0]) == source.count(
+    assert "".join(texts(painter(80).block(MarkdownBlock("prose", source)))).count(source[0]) == source.count(
         source[0]
     )
 
@@ -130,5 +130,5 @@ def test_code_with_a_long_line_is_read_by_no_lexer(
 
     monkeypatch.setattr(Lexer, "get_tokens", counted)
     for language in ("make", "java", "python"):
-        assert "".join(text for text, _ in highlighted(code, language, "monokai")) == code
+        assert "".join(text for text, _ in highlight(code, language, "monokai")) == code
     assert read == [code] * (3 if is_read else 0)

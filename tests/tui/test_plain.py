@@ -11,7 +11,7 @@ from rich.text import Text
 from textual.strip import Strip
 
 from localspec.tui.painter import GUTTER
-from localspec.tui.plain import LONGEST, Plain
+from localspec.tui.plain import LONGEST, GrowingText
 from tests.tui.looks import painter, texts
 
 RED, BLUE = Style(color="red"), Style(color="blue")
@@ -22,7 +22,7 @@ PIECES = [
 pieces = st.lists(st.tuples(st.sampled_from(PIECES), st.sampled_from([RED, BLUE])), max_size=30)
 
 
-def plain(width: int) -> Plain:
+def plain(width: int) -> GrowingText:
     return painter(width).raw()
 
 
@@ -83,7 +83,7 @@ def test_lines_that_have_ended_are_not_painted_again() -> None:
         painted.append(text.plain)
         return []
 
-    lines = Plain(paint)
+    lines = GrowingText(paint)
     for piece in ("a", "b\nc", "d\n"):
         lines.append([(piece, RED)])
     assert painted == ["a", "ab", "c", "cd"]

@@ -11,7 +11,7 @@ from textual.events import Paste
 from localspec.errors import EngineError
 from localspec.tui.command import COMMANDS
 from localspec.tui.dialog import Confirm
-from localspec.tui.widgets.prompt import LONGEST_LINE, LONGEST_PASTE, Composer, History, Suggestions
+from localspec.tui.widgets.prompt import LONGEST_LINE, LONGEST_PASTE, Composer, PromptHistory, SuggestionList
 from localspec.tui.widgets.transcript import Transcript
 from tests.memory.hostile_repository import repository
 from tests.tui.harness import ENDLESS, Player, playing
@@ -20,7 +20,7 @@ from tests.tui.showing import showing
 
 def suggested(player: Player) -> list[str]:
     """Return the suggestions as they would be inserted into the text."""
-    suggestions = player.screen.query_one(Suggestions)
+    suggestions = player.screen.query_one(SuggestionList)
     return suggestions.texts
 
 
@@ -78,7 +78,7 @@ async def test_a_suggestion_is_clicked(home: Path) -> None:
     async with playing() as player:
         await player.write("/co")
         assert suggested(player) == ["/code ", "/colours ", "/copy "]
-        await player._pilot.click(Suggestions, offset=(4, 2))
+        await player._pilot.click(SuggestionList, offset=(4, 2))
         assert player.typed == "/copy " and composer(player).has_focus
 
 
@@ -249,7 +249,7 @@ async def test_tab_goes_to_the_conversation_and_a_blank_is_not_sent(home: Path) 
 
 
 def test_a_history_keeps_what_was_typed_and_changed() -> None:
-    history = History()
+    history = PromptHistory()
     assert history.move(-1, "x") is None
     history.add("one")
     history.add("two")

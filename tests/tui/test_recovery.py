@@ -11,7 +11,7 @@ import pytest
 
 from localspec.client import connect
 from localspec.client.discovery import find
-from localspec.tui.conversation import Answer
+from localspec.tui.conversation import ChatAnswer
 from tests.client.conftest import own_home
 from tests.daemon.harness import DaemonProcess
 from tests.tui.harness import ENDLESS, GREEDY, Player, playing
@@ -20,7 +20,7 @@ from tests.waiting import run, until
 QUESTION = "What does textwrap.dedent do?"
 
 
-async def ask_without_end(player: Player) -> Answer:
+async def ask_without_end(player: Player) -> ChatAnswer:
     """Send a message, and wait until the answer begins."""
     await player.write(QUESTION)
     await player.press("enter")

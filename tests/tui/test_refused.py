@@ -16,9 +16,9 @@ from localspec.client import connect
 from localspec.errors import Gone, ModelError, ModelNotFound, SessionNotFound
 from localspec.protocol.options import Options
 from localspec.tui.chat import Chat, Tools
-from localspec.tui.conversation import Answer, Question
+from localspec.tui.conversation import ChatAnswer, ChatQuestion
 from localspec.tui.facts import Working
-from localspec.tui.link import Link
+from localspec.tui.link import DaemonLink
 from tests.models.ggufs import DRAFT
 from tests.tui.harness import GREEDY, playing
 
@@ -30,7 +30,7 @@ NO_MODEL = replace(GREEDY, model="no-such-model", draft=None)
 async def chatting(options: Options = GREEDY) -> AsyncIterator[tuple[Chat, list[Any]]]:
     """Yield a chat without a screen, and the facts that it reports."""
     reported: list[Any] = []
-    link = Link(reported.append)
+    link = DaemonLink(reported.append)
 
     async def consent(made: CallRun) -> Consent:
         return "no"
@@ -59,7 +59,7 @@ async def test_an_edit_or_another_answer_that_is_refused_leaves_all_as_it_was(ho
         await chat.send("And os.path.split?")
         before = list(chat.said)
         first = before[0]
-        assert isinstance(first, Question) and chat.session is not None
+        assert isinstance(first, ChatQuestion) and chat.session is not None
         async with await connect() as client:
             await client.delete_session(chat.session)
         with pytest.raises(SessionNotFound):
@@ -77,13 +77,13 @@ async def test_an_edit_whose_model_is_gone_is_stored_as_the_daemon_has_it(home: 
     async with chatting(replace(GREEDY, model=str(model), draft="none")) as (chat, _):
         await chat.send(QUESTION)
         question = chat.said[0]
-        assert isinstance(question, Question)
+        assert isinstance(question, ChatQuestion)
         async with await connect() as client:
             await client.unload()
         model.rename(tmp_path / "away")
         await chat.edit(question, "Something else")
         assert [said.text for said in chat.said] == ["Something else", ""] == await stored(chat)
-        assert isinstance(chat.said[1], Answer) and isinstance(chat.said[1].error, ModelError)
+        assert isinstance(chat.said[1], ChatAnswer) and isinstance(chat.said[1].error, ModelError)
         (tmp_path / "away").rename(model)
         await chat.regenerate()
         assert [said.text for said in chat.said] == await stored(chat) and chat.said[1].text
@@ -102,7 +102,7 @@ async def test_a_message_that_is_gone_is_said_to_be(home: Path) -> None:
     async with chatting() as (chat, _):
         await chat.send(QUESTION)
         old = chat.said[0]
-        assert isinstance(old, Question)
+        assert isinstance(old, ChatQuestion)
         await chat.edit(old, "And os.path.split?")
         for turn in (chat.edit(old, "x"), chat.regenerate(old)):
             with pytest.raises(Gone, match="no longer in this chat"):
@@ -119,7 +119,7 @@ async def test_what_is_stopped_before_it_began_was_not_said(home: Path) -> None:
             await turn
         assert chat.said == []
         await chat.send(QUESTION)
-        assert isinstance(chat.said[1], Answer) and chat.said[1].status == "complete"
+        assert isinstance(chat.said[1], ChatAnswer) and chat.said[1].status == "complete"
 
 
 @pytest.mark.slow

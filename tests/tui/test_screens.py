@@ -9,7 +9,7 @@ import pytest
 
 from localspec.errors import LocalspecError
 from localspec.tui import facts
-from localspec.tui.conversation import Question
+from localspec.tui.conversation import ChatQuestion
 from localspec.tui.dialog import Confirm, Permission
 from tests.tui.harness import Player
 from tests.tui.showing import conversation, growing, show, showing
@@ -31,7 +31,7 @@ async def failed(player: Player) -> None:
     answer = growing("One, two,", "draft 3 1")
     answer.status = "failed"
     answer.error = LocalspecError("the model needs 9.1 GB, and 7.4 GB are free", "Choose a smaller one.")
-    show(player, [Question("Count."), answer])
+    show(player, [ChatQuestion("Count."), answer])
 
 
 async def chosen(player: Player) -> None:

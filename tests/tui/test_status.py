@@ -11,7 +11,7 @@ from localspec.errors import LocalspecError
 from localspec.protocol.messages import Pairing, Placement
 from localspec.protocol.requests import Delta, ProposerStats, Stats, Token
 from localspec.tui import facts
-from localspec.tui.conversation import Answer, Question
+from localspec.tui.conversation import ChatAnswer, ChatQuestion
 from localspec.tui.widgets.status import legend, summary
 from tests import gpu
 from tests.client.conftest import own_home
@@ -95,7 +95,7 @@ def test_a_legend_has_the_share_of_each_proposer() -> None:
     found = legend(growing("one two", "target 1, draft 3 1"), LOOK)
     assert "target 40%" in found.plain and "draft 60%" in found.plain
     assert {span.style for span in found.spans} == set(LOOK.sources.values())
-    assert "%" not in legend(Answer(), LOOK).plain
+    assert "%" not in legend(ChatAnswer(), LOOK).plain
 
 
 def line(player: Player) -> str:
@@ -124,8 +124,8 @@ async def test_what_does_not_fit_is_cut(still: Path) -> None:
 
 async def test_work_is_shown_until_the_first_token_comes(still: Path) -> None:
     async with showing(size=(60, 20)) as player:
-        answer = Answer(status="streaming")
-        show(player, [Question("A long one."), answer])
+        answer = ChatAnswer(status="streaming")
+        show(player, [ChatQuestion("A long one."), answer])
         player.screen.post_message(facts.Working("waiting for its turn", None))
         await player.settle()
         assert line(player) == " waiting for its turn …"

@@ -12,7 +12,7 @@ from textual.widgets import Button
 from localspec.agent import loop
 from localspec.agent.loop import servers_in
 from localspec.tui import dialog
-from localspec.tui.conversation import Answer, Called, Question
+from localspec.tui.conversation import ChatAnswer, ChatCall, ChatQuestion
 from localspec.tui.dialog import Permission
 from localspec.tui.export import markdown
 from tests.agent.test_agent import FUNCTIONS, start
@@ -69,8 +69,12 @@ async def test_calls_are_asked_for_and_shown_and_stay_in_the_chat(home: Path, fu
         await player.press("n")
         await player.answered(None)
         question, called, weather, time, answer = player.chat.said
-        assert isinstance(question, Question) and isinstance(called, Answer) and isinstance(answer, Answer)
-        assert isinstance(weather, Called) and isinstance(time, Called)
+        assert (
+            isinstance(question, ChatQuestion)
+            and isinstance(called, ChatAnswer)
+            and isinstance(answer, ChatAnswer)
+        )
+        assert isinstance(weather, ChatCall) and isinstance(time, ChatCall)
         assert time.text == answer.text.strip() == "The user refused this call."
         assert all(said.id for said in player.chat.said)
         shown = "\n".join(player.lines())
@@ -121,7 +125,7 @@ async def test_a_call_is_stopped_with_its_answer(home: Path, functions: Path, ke
         assert "calling weather …" in player.seen()
         await player.press(key)
         await player.answered(None)
-        texts = [said.text for said in player.chat.said if isinstance(said, Called)]
+        texts = [said.text for said in player.chat.said if isinstance(said, ChatCall)]
         assert texts == ["error: the user cancelled this call", "The user refused this call."]
         answer = player.chat.answer
         assert answer is not None and answer.status in ("cancelled", "complete")  # it is short

@@ -10,7 +10,7 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from localspec.protocol.requests import Delta, Token
-from localspec.tui.conversation import Answer, Question, Said
+from localspec.tui.conversation import ChatAnswer, ChatQuestion, Said
 from localspec.tui.widgets.transcript import Transcript
 
 WIDTH, HEIGHT = 40, 12
@@ -49,11 +49,11 @@ class Shown(App[None]):
 
     def grow(self, text: str, *, end: bool = False) -> None:
         answer = self.said[-1]
-        assert isinstance(answer, Answer)
+        assert isinstance(answer, ChatAnswer)
         answer.grow(Delta(text, (Token(1, "target", len(text)),)))
         if end:
             answer.status = "complete"
-        self.transcript.grown()
+        self.transcript.grow()
 
 
 @asynccontextmanager
@@ -67,11 +67,11 @@ async def showing(
 
 
 def talk(turns: int) -> list[Said]:
-    return [each for n in range(turns) for each in (Question(f"question {n}"), Answer(f"answer {n}"))]
+    return [each for n in range(turns) for each in (ChatQuestion(f"question {n}"), ChatAnswer(f"answer {n}"))]
 
 
 def growing(text: str = "") -> list[Said]:
-    return [Question("ask"), Answer(text, "streaming")]
+    return [ChatQuestion("ask"), ChatAnswer(text, "streaming")]
 
 
 LONG = "".join(f"- line {n}\n" for n in range(40))
@@ -114,13 +114,13 @@ async def test_a_message_is_chosen_by_keys_and_by_the_mouse() -> None:
 
 
 async def test_a_long_answer_is_shown_from_its_beginning() -> None:
-    async with showing([Question("ask"), Answer(LONG), Question("and?")]) as (app, pilot):
+    async with showing([ChatQuestion("ask"), ChatAnswer(LONG), ChatQuestion("and?")]) as (app, pilot):
         await pilot.press("tab", "k")
         assert "line 0" in app.lines()[0]
 
 
 async def test_text_is_selected_with_the_mouse_and_copied() -> None:
-    async with showing([Question("ask"), Answer("漢字 first\n\nsecond one")]) as (app, pilot):
+    async with showing([ChatQuestion("ask"), ChatAnswer("漢字 first\n\nsecond one")]) as (app, pilot):
         row = next(n for n, line in enumerate(app.lines()) if "first" in line)
         await pilot.mouse_down(offset=(7, row))
         await pilot.hover(offset=(7, row + 2))

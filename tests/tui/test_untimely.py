@@ -11,10 +11,10 @@ from localspec.errors import EngineBusy, LocalspecError
 from localspec.protocol.messages import Pairing
 from localspec.tui import facts
 from localspec.tui.command import COMMANDS, command
-from localspec.tui.conversation import Question
+from localspec.tui.conversation import ChatQuestion
 from localspec.tui.dialog import Confirm
 from localspec.tui.screen import ChatScreen
-from localspec.tui.widgets.prompt import Composer, Suggestions, Token, suggestion
+from localspec.tui.widgets.prompt import Composer, SuggestionList, TypedToken, suggestion
 from localspec.wording import CONTROLS
 from tests.tui.showing import answered, conversation, show, showing
 
@@ -70,12 +70,12 @@ async def test_a_defect_is_shown_and_what_was_typed_kept(
 async def test_nothing_that_is_shown_commands_the_terminal(still: Path) -> None:
     evil = "evil\x1b]0;x\x07\u202e"
     encoded = "<https://x/%1B]52;c;ZXZpbA==%1B%5C%C2%9B> evil&#8238;&#155;\n\n- ```evil&#155;py\n  x\n  ```"
-    async with showing([Question(evil, 1), answered(f"{evil}\n\n{encoded}")]) as player:
+    async with showing([ChatQuestion(evil, 1), answered(f"{evil}\n\n{encoded}")]) as player:
         screen = player.screen
         screen.show_error(LocalspecError(f"{evil}\n", evil))
         player.chat.pairing = Pairing(evil, evil, "auto", "llama.cpp", "")
         screen.post_message(facts.Changed())
-        screen.query_one(Suggestions).show(Token(0, "@"), [suggestion(evil, evil)], eager=True)
+        screen.query_one(SuggestionList).show(TypedToken(0, "@"), [suggestion(evil, evil)], eager=True)
         await player.settle()
         assert sum("evil" in line for line in player.lines()) >= 6
         assert not [line for line in player.lines() if CONTROLS.search(line)]

@@ -39,7 +39,7 @@ KEPT = 500
 """sent texts that can be recalled"""
 
 
-class History:
+class PromptHistory:
     """Texts from the oldest to the one being typed; :meth:`move` goes from one to another."""
 
     def __init__(self) -> None:
@@ -64,7 +64,7 @@ class History:
         return self._texts[there]
 
 
-class Token(NamedTuple):
+class TypedToken(NamedTuple):
     """The part of a line that is being typed, from the column ``start`` to the cursor."""
 
     start: int
@@ -77,7 +77,7 @@ def suggestion(text: str, label: str, help: str = "") -> Option:
     return Option(line.append(f" {one_line(help)}" if help else "", style="dim"), id=text)
 
 
-class Suggestions(OptionList, can_focus=False):
+class SuggestionList(OptionList, can_focus=False):
     """Suggestions for a token, in a list above the text that never takes the focus; hidden if there are
     none."""
 
@@ -90,7 +90,7 @@ class Suggestions(OptionList, can_focus=False):
 
     def __init__(self) -> None:
         super().__init__()
-        self.token: Token | None = None
+        self.token: TypedToken | None = None
         """the token that they complete"""
 
     @property
@@ -98,7 +98,7 @@ class Suggestions(OptionList, can_focus=False):
         """The text of each suggestion."""
         return [each.id or "" for each in self.options]
 
-    def show(self, token: Token | None, suggestions: Sequence[Option], *, eager: bool) -> None:
+    def show(self, token: TypedToken | None, suggestions: Sequence[Option], *, eager: bool) -> None:
         """Show these for ``token``; ``eager`` highlights the first."""
         self.token = token
         self.display = bool(suggestions)
@@ -106,7 +106,7 @@ class Suggestions(OptionList, can_focus=False):
         if suggestions and eager:
             self.highlighted = 0
 
-    def chosen_for(self, token: Token | None) -> str | None:
+    def find_highlighted(self, token: TypedToken | None) -> str | None:
         """The highlighted text; None if ``token`` has changed, or is complete already."""
         if token is None or token != self.token or self.highlighted is None:
             return None
@@ -184,7 +184,7 @@ class Prompt(Vertical):
     def __init__(self, files: Files, *, id: str | None = None) -> None:
         super().__init__(id=id)
         self._files = files
-        self.history = History()
+        self.history = PromptHistory()
         self._declined: int | None = None
         """the start of the token for which suggestions are switched off"""
         self._belongs_to = ""
@@ -193,7 +193,7 @@ class Prompt(Vertical):
         """the message that waits to be sent"""
 
     def compose(self) -> ComposeResult:
-        yield Suggestions()
+        yield SuggestionList()
         yield Composer(placeholder="Ask something; / for commands, @ for files")
 
     @property
@@ -240,8 +240,8 @@ class Prompt(Vertical):
         return self.query_one(Composer)
 
     @property
-    def _suggestions(self) -> Suggestions:
-        return self.query_one(Suggestions)
+    def _suggestions(self) -> SuggestionList:
+        return self.query_one(SuggestionList)
 
     def take_focus(self) -> None:
         """Focus the text field."""
@@ -271,7 +271,7 @@ class Prompt(Vertical):
 
     def action_send(self) -> None:
         """Send the text, or insert the highlighted suggestion."""
-        if (chosen := self._suggestions.chosen_for(self._token())) is not None:
+        if (chosen := self._suggestions.find_highlighted(self._token())) is not None:
             self._put(chosen)
         elif text := self.text.strip():
             self.history.add(text)
@@ -316,14 +316,14 @@ class Prompt(Vertical):
 
     # Suggestions.
 
-    def _token(self) -> Token | None:
+    def _token(self) -> TypedToken | None:
         """The command or mention being typed at the cursor; None if there is none to complete."""
         row, column = self._composer.cursor_location
         line = self._composer.document.get_line(row)[:column]
         if line.startswith("/") and self._composer.document.line_count == 1:
-            return Token(0, line)
+            return TypedToken(0, line)
         found = MENTION.search(line, max(0, column - LONGEST))
-        return None if found is None else Token(found.start(), found[0])
+        return None if found is None else TypedToken(found.start(), found[0])
 
     def on_text_area_changed(self) -> None:
         token = self._token()
@@ -337,7 +337,7 @@ class Prompt(Vertical):
         self._declined = None if token is None else token.start
         self._suggest(None)
 
-    def _suggest(self, token: Token | None) -> None:
+    def _suggest(self, token: TypedToken | None) -> None:
         if token is None:
             self._suggestions.show(None, (), eager=False)
         elif token.start == 0 and token.text[0] == "/" and " " not in token.text:
@@ -348,7 +348,7 @@ class Prompt(Vertical):
             look_up = partial(self._look_up, token)  # no coroutine: a worker replaced at once never calls it
             self.run_worker(look_up, group="suggest", exclusive=True)  # type: ignore[arg-type]
 
-    async def _look_up(self, token: Token) -> None:
+    async def _look_up(self, token: TypedToken) -> None:
         """Look up suggestions in the background, and show them unless the token has changed meanwhile."""
         found: list[Option] = []
         try:

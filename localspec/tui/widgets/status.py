@@ -9,7 +9,7 @@ from rich.text import Text
 from localspec.protocol.messages import Pairing, Placement
 from localspec.protocol.options import GRAMMAR, KINDS
 from localspec.protocol.requests import Stats
-from localspec.tui.conversation import Answer
+from localspec.tui.conversation import ChatAnswer
 from localspec.tui.look import Look
 from localspec.wording import counted, duration
 
@@ -23,13 +23,13 @@ NAMES = {
 """names of sources, models first"""
 
 
-def summary(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> str:
+def summary(pairing: Pairing | None, answer: ChatAnswer | None, *, private: bool) -> str:
     """A chat in a line: the models, and the figures of its last answer, if it is the current model's."""
     models = pairing is None or answer is None or answer.model in ("", pairing.target)
     return SEPARATOR.join(_parts(pairing, answer if models else None, private=private))
 
 
-def _parts(pairing: Pairing | None, answer: Answer | None, *, private: bool) -> Iterator[str]:
+def _parts(pairing: Pairing | None, answer: ChatAnswer | None, *, private: bool) -> Iterator[str]:
     if private:
         yield "private"
     if pairing is not None:
@@ -70,7 +70,7 @@ def _figures(stats: Stats) -> Iterator[str]:
         yield stats.speculation_off_reason
 
 
-def legend(answer: Answer | None, look: Look) -> Text:
+def legend(answer: ChatAnswer | None, look: Look) -> Text:
     """The proposers in the colours of their tokens, each with its share of an answer's tokens, if known."""
     line = Text(no_wrap=True, overflow="ellipsis")
     for source, name in NAMES.items():

@@ -84,7 +84,7 @@ class Transcript(ScrollView, can_focus=True):
         self._following = self._following or not keeping
         self._arrange()
 
-    def grown(self) -> None:
+    def grow(self) -> None:
         """Update the last answer, which has grown or ended."""
         if not self._entries:
             return
@@ -188,7 +188,7 @@ class Transcript(ScrollView, can_focus=True):
 
     def _restyle(self) -> None:
         """Take the current width and colours, and paint all again if they have changed."""
-        width, look = self.scrollable_content_region.width, Look.seen(self.app)
+        width, look = self.scrollable_content_region.width, Look.read_app(self.app)
         before = self._painter
         if before is None or (width, look, self.raw) != (before.whole, before.look, before.by_source):
             self._painter = Painter(width, look, by_source=self.raw)
@@ -228,7 +228,7 @@ class Transcript(ScrollView, can_focus=True):
         top, selection = self.scroll_offset.y, self.text_selection
         lines = [self._line(line) for line in range(top, top + self.size.height)]
         if selection is not None:
-            lines = [self._selected(strip, selection, top + y) for y, strip in enumerate(lines)]
+            lines = [self._highlight_selection(strip, selection, top + y) for y, strip in enumerate(lines)]
         return lines
 
     def _line(self, line: int) -> Strip:
@@ -240,7 +240,7 @@ class Transcript(ScrollView, can_focus=True):
         if entry not in self._painted or within >= entry.height:
             return self._blank
         strip = entry.line(within)
-        return self._painter.chosen(strip) if number == self._chosen else strip
+        return self._painter.mark_chosen(strip) if number == self._chosen else strip
 
     @property
     def _blank(self) -> Strip:
@@ -249,7 +249,7 @@ class Transcript(ScrollView, can_focus=True):
 
     # Selecting with the mouse.
 
-    def _selected(self, strip: Strip, selection: Selection, line: int) -> Strip:
+    def _highlight_selection(self, strip: Strip, selection: Selection, line: int) -> Strip:
         begin, end = columns(strip, selection, line)
         if begin >= end:
             return strip
