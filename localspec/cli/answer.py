@@ -95,10 +95,10 @@ def is_empty_pipe() -> bool:
 
 def remote(ask: Callable[[Client], Awaitable[T]], *, start: bool = True) -> T:
     """Run ``ask`` on a connection to the daemon; with ``start``, start the daemon if none runs."""
-    return asyncio.run(_connected(ask, start=start))
+    return asyncio.run(_ask_daemon(ask, start=start))
 
 
-async def _connected(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T:
+async def _ask_daemon(ask: Callable[[Client], Awaitable[T]], *, start: bool) -> T:
     started: list[bool] = []
 
     def on_start(why: str) -> None:
@@ -157,6 +157,6 @@ def _show(event: Event, printer: Printer) -> None:
     elif isinstance(event, ModelProgress):
         printer.progress(f"loading the {event.stage} model", event.fraction)
     elif isinstance(event, SpeculationDegraded):
-        printer.degraded(event.source, event.to, event.reason)
+        printer.note_degradation(event.source, event.to, event.reason)
     else:
         printer.progress(event.stage, event.fraction)

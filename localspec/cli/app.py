@@ -114,7 +114,7 @@ def call(arguments: Sequence[str]) -> int:
     try:
         code = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
     except CycloptsError as error:
-        from localspec.cli.usage import refused  # of no use to a command that can be run
+        from localspec.cli.usage import translate_error  # of no use to a command that can be run
 
-        raise refused(error) from None
+        raise translate_error(error) from None
     return int(code or ExitCode.OK)

@@ -43,12 +43,12 @@ def begin(
         )
     if go_on or session is not None:
 
-        async def stored(client: Client) -> str:
+        async def find_session(client: Client) -> str:
             if session is not None:
                 return (await client.session(session)).session
             return await answer.last_session(client, "Start a chat first: `localspec chat`.")
 
-        session = answer.remote(stored)
+        session = answer.remote(find_session)
     given = environment_options() if options is None else options
     app = ChatApp(
         given,

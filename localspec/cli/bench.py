@@ -59,10 +59,10 @@ class BenchFlags:
 def bench(*, flags: BenchFlags | None = None) -> int:
     """Measure, and print a table; returns the exit code."""
     flags = flags or BenchFlags()
-    order, progress = order_of(flags), output.Progress(lines=True)
+    order, progress = order_of(flags), output.LiveProgress(lines=True)
     try:
         with output.warnings_as_notes():
-            results = measure(order, progress.update, _lost)
+            results = measure(order, progress.update, _end_on_lost_node)
     finally:
         progress.stop()
     if flags.json:
@@ -72,7 +72,7 @@ def bench(*, flags: BenchFlags | None = None) -> int:
     return ExitCode.INTERRUPTED if results.stopped else ExitCode.OK
 
 
-def _lost(error: LocalspecError) -> None:
+def _end_on_lost_node(error: LocalspecError) -> None:
     """Report the loss of a node, and end this process: native code may wait for that node for ever."""
     output.failure(error, as_json=False)
     os._exit(error.exit_code)

@@ -25,7 +25,7 @@ def models(_context: CompletionContext) -> list[str]:
     return _names(lambda model: model.problem is None)
 
 
-def listed(_context: CompletionContext) -> list[str]:
+def complete_models(_context: CompletionContext) -> list[str]:
     """The names of all models, also of those that cannot be used."""
     return _names(lambda _model: True)
 

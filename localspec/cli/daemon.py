@@ -63,7 +63,7 @@ def start(*, as_json: AsJson = False) -> int:
 
     With --json: pid, version, protocol, socket.
     """
-    found, status = asyncio.run(_started())
+    found, status = asyncio.run(_find_started_daemon())
     _print_problems(status)
     if as_json:
         output.json(found)
@@ -84,7 +84,7 @@ def _print_problems(status: DaemonStatus) -> None:
         output.note(f"Chats: {status.history_problem}")
 
 
-async def _started() -> tuple[Discovery, DaemonStatus]:
+async def _find_started_daemon() -> tuple[Discovery, DaemonStatus]:
     async with await connect() as client:
         status = await client.status()
         found = discovery.find()
@@ -139,7 +139,7 @@ def may_stop() -> bool:
         return True
     cut = f"localspec: this cuts {counted(running, 'running answer')} short"
     if running and output.can_ask():
-        return output.agrees(f"{cut}. Stop the daemon?")
+        return output.ask_yes_or_no(f"{cut}. Stop the daemon?")
     if running:
         output.note(f"{cut}.")
     return True

@@ -38,7 +38,7 @@ def doctor(*, as_json: AsJson = False, clients: bool = False) -> int:
         return ExitCode.OK
     # The engine's warnings, such as a home that cannot be written, are among the findings.
     logging.getLogger("localspec").addHandler(logging.NullHandler())
-    progress = output.Progress()
+    progress = output.LiveProgress()
     try:
         findings = [_printable(finding) for finding in examine(progress.update)]
     finally:

@@ -53,7 +53,7 @@ def answer_here(request: Request, config: Config, printer: Printer, *, whole: bo
                 elif isinstance(event, Progress):
                     printer.progress("reading the prompt", event.fraction)
                 elif isinstance(event, Degraded):
-                    printer.degraded(event.source, event.to, event.reason)
+                    printer.note_degradation(event.source, event.to, event.reason)
         except KeyboardInterrupt:
             stream.close()
             printer.partial = next((event for event in sequence.events if isinstance(event, Result)), None)

@@ -32,14 +32,14 @@ def run(arguments: Sequence[str]) -> int:
     except LocalspecError as error:
         return _fail(error, as_json=as_json)
     except KeyboardInterrupt:
-        output.interrupted()
+        output.end_interrupted_line()
         return ExitCode.INTERRUPTED
     except OSError as error:
-        failed = of_system(error, "the command failed") or _unusable(error) or _unforeseen(error)
+        failed = of_system(error, "the command failed") or _unusable(error) or _make_defect_error(error)
         return _fail(failed, as_json=as_json)
     except Exception as error:
         # A defect, or an unforeseen fault of the system: still one sentence.
-        return _fail(_unforeseen(error), as_json=as_json)
+        return _fail(_make_defect_error(error), as_json=as_json)
 
 
 def _unusable(error: OSError) -> LocalspecError | None:
@@ -49,7 +49,7 @@ def _unusable(error: OSError) -> LocalspecError | None:
     return None if error.filename is None else StorageError(what, remedy)
 
 
-def _unforeseen(error: Exception) -> LocalspecError:
+def _make_defect_error(error: Exception) -> LocalspecError:
     return LocalspecError(f"{type(error).__name__}: {error}", "Report this message and the command.")
 
 

@@ -88,7 +88,7 @@ def forget(
     if not yes:
         held = memory.count(memory_directory(), notice, workspace=workspace) if source is None else None
         amount = "" if held is None else f" ({counted(held, 'table')})"
-        if not output.confirms(f"Forget {what}{amount}? It cannot be undone."):
+        if not output.ask_confirmation(f"Forget {what}{amount}? It cannot be undone."):
             output.note("Nothing was forgotten.")
             return ExitCode.ERROR
     forgotten = memory.forget(memory_directory(), notice, workspace=workspace, source=source)

@@ -48,7 +48,7 @@ def write(text: str) -> None:
     global line_is_open
     if sys.stdout is None:
         raise LocalspecError("stdout is closed", "Leave stdout open, or redirect it to a file.")
-    text = harmless(text) if is_terminal() else text
+    text = escape_controls(text) if is_terminal() else text
     try:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -62,7 +62,7 @@ def write(text: str) -> None:
         line_is_open = not text.endswith("\n")
 
 
-def harmless(text: str) -> str:
+def escape_controls(text: str) -> str:
     """``text`` as :func:`printable` returns it, without carriage returns. Each character is replaced alone: a
     control sequence in pieces is found as well."""
     return printable(text.replace("\r", ""))
@@ -122,7 +122,7 @@ def table(
 def note(text: str) -> None:
     """Write a line to stderr, for the user; nothing if stderr is closed."""
     global line_is_open
-    text = harmless(text)
+    text = escape_controls(text)
     with contextlib.suppress(OSError, AttributeError):
         if line_is_open and sys.stderr.isatty():
             # To stderr: a pipe or a file of stdout gets the model's text only.
@@ -160,7 +160,7 @@ def end_line() -> None:
         write("\n")
 
 
-def interrupted() -> None:
+def end_interrupted_line() -> None:
     """End the line after Ctrl-C, which a terminal shows as ^C."""
     global line_is_open
     line_is_open = True
@@ -181,16 +181,16 @@ def can_ask() -> bool:
     return sys.stdin is not None and sys.stdin.isatty()
 
 
-def confirms(question: str) -> bool:
+def ask_confirmation(question: str) -> bool:
     """Ask for a confirmation; raises :class:`InvalidOptions` without a terminal."""
     if not can_ask():
         raise InvalidOptions(
             "stdin is not a terminal, so the confirmation cannot be asked", "Add --yes to go on without it."
         )
-    return agrees(question)
+    return ask_yes_or_no(question)
 
 
-def agrees(question: str, *, otherwise: bool = False) -> bool:
+def ask_yes_or_no(question: str, *, otherwise: bool = False) -> bool:
     """Ask until the answer is yes or no; an empty line means ``otherwise``, the end of the input no."""
     while True:
         note(f"{question} [{'Y/n' if otherwise else 'y/N'}], then Enter")
@@ -203,7 +203,7 @@ def agrees(question: str, *, otherwise: bool = False) -> bool:
         note("Answer y or n.")
 
 
-class Progress:
+class LiveProgress:
     """Work under way: a live line on a terminal, shown from ``after_s`` seconds on; elsewhere nothing, or
     with ``lines`` one for each step."""
 
@@ -294,7 +294,7 @@ class Transfer:
 @contextlib.contextmanager
 def progressing(what: str) -> Iterator[Callable[[str, float], None]]:
     """Show the progress of a task that may be long on a terminal, from one second after its start on."""
-    progress = Progress(PATIENCE_S)
+    progress = LiveProgress(PATIENCE_S)
     progress.update(what, 0.0)
     try:
         yield progress.update

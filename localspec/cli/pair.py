@@ -30,7 +30,7 @@ def pair(model: ModelName = None, *, as_json: AsJson = False) -> int:
     model
         A name of `localspec models list`, or a path; otherwise the configured one.
     """
-    target, found = _judged(model)
+    target, found = _judge_candidates(model)
     draft, reason = choose_draft(target, found)
     found.sort(key=lambda each: (not each.helps, each.verdict == "refused"))
     place = "" if draft is None else draft.place
@@ -49,7 +49,7 @@ def pair(model: ModelName = None, *, as_json: AsJson = False) -> int:
     return ExitCode.OK
 
 
-def _judged(model: str | None) -> tuple[Model, list[Candidate]]:
+def _judge_candidates(model: str | None) -> tuple[Model, list[Candidate]]:
     """The target, and all other models as its candidates; raises :class:`ModelError`."""
     config = load_config()
     sections = Sections(config)

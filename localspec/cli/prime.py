@@ -97,7 +97,7 @@ def _learn(
     workspace: Path | None,
 ) -> tuple[int, int]:
     """Learn the texts; return the numbers of files and tokens learnt. A file without a text is read."""
-    own, progress = cache(workspace_at), output.Progress()
+    own, progress = cache(workspace_at), output.LiveProgress()
     learnt = tokens = 0
     try:
         for number, (file, text) in enumerate(texts):

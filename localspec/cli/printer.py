@@ -25,7 +25,7 @@ class Printer:
 
     def __init__(self, *, as_json: bool = False, events: bool = False, stats: bool = False) -> None:
         self._json, self._events, self._stats = as_json, events, stats
-        self._progress = output.Progress()
+        self._progress = output.LiveProgress()
         self.follow: Callable[[Delta], str] = lambda delta: "writing a call"
         """takes each piece of an answer, and returns what is shown of a call"""
         self.loaded_s = 0.0
@@ -65,7 +65,7 @@ class Printer:
             self.held = None
         output.write(text)
 
-    def degraded(self, source: str, to: str, reason: str) -> None:
+    def note_degradation(self, source: str, to: str, reason: str) -> None:
         if self._events:
             output.json({"event": "degraded", "from": source, "to": to, "reason": reason})
         else:
@@ -99,10 +99,10 @@ class Printer:
         if output.line_is_open and not (self._json or self._events):
             output.write("\n")
 
-    def interrupted(self) -> ExitCode:
+    def print_interrupted(self) -> ExitCode:
         """End an interrupted answer: print its JSON and statistics so far, if requested."""
         self.close()
-        output.interrupted()
+        output.end_interrupted_line()
         if self.partial is not None:
             self._print(self.partial)
             if self._stats:

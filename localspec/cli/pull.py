@@ -99,7 +99,9 @@ def pull(repository: str | None = None, /, *, flags: PullFlags = NO_FLAGS) -> in
     if small is not None and both:
         small = obtain(small, fetch)
     if flags.json:
-        output.json({**_described(target), "draft": small and {**_described(small), "pulled": both}})
+        output.json(
+            {**_describe_choice(target), "draft": small and {**_describe_choice(small), "pulled": both}}
+        )
     else:
         output.write(printable(f"{target.path}\n"))
         place, models = place_of(target.path), read_disk(load_config().model_dirs).found
@@ -146,7 +148,7 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     total = size(sum(CATALOGUE[name].size for name in missing))
     here = "; the other one is here" if draft and len(missing) == 1 else ""
     question = f"Download {' and '.join(missing)} ({total}{here})?"
-    return missing if flags.yes or output.agrees(question, otherwise=True) else None
+    return missing if flags.yes or output.ask_yes_or_no(question, otherwise=True) else None
 
 
 def fetch(plan: DownloadChoice, *notes: str) -> None:
@@ -198,7 +200,7 @@ def _wants(small: DownloadChoice, flags: PullFlags) -> bool:
     if flags.json or not output.can_ask():
         output.note(f"{offer}: localspec models pull {small.name}")
         return False
-    return output.agrees(f"{offer}. Download it too?")
+    return output.ask_yes_or_no(f"{offer}. Download it too?")
 
 
 def complete_pulled(_context: CompletionContext) -> list[str]:
@@ -228,7 +230,7 @@ def remove(
     pulled = records.find(name, load_config().model_dirs)
     names = ", ".join(sorted({each.name for each in pulled}))
     total = sum(file.size for each in pulled for file in each.files)
-    if not yes and not output.confirms(f"Remove {names} ({size(total)}) from {pulled[0].cache}?"):
+    if not yes and not output.ask_confirmation(f"Remove {names} ({size(total)}) from {pulled[0].cache}?"):
         output.note("Nothing was removed.")
         return ExitCode.ERROR
     _unload(pulled)
@@ -251,7 +253,7 @@ def _unload(pulled: Sequence[Pulled]) -> None:
         answer.remote(unload, start=False)
 
 
-def _described(plan: DownloadChoice) -> dict[str, object]:
+def _describe_choice(plan: DownloadChoice) -> dict[str, object]:
     return {
         "model": plan.name,
         "path": printable(str(plan.path)),

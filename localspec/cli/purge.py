@@ -59,7 +59,7 @@ def purge(*parts: Part, keep_models: bool = False, yes: Yes = False) -> int:
         return ExitCode.OK
     output.table(("part", "size", "place"), rows, numbers=(1,), wrapped=(2,))
     question = f"Remove all of this ({size(sum(each[1] for each in found))})? It cannot be undone."
-    if not yes and not (output.confirms(question) and may_stop()):
+    if not yes and not (output.ask_confirmation(question) and may_stop()):
         output.note("Nothing was removed.")
         return ExitCode.ERROR
     if manager is not None:

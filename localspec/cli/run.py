@@ -16,7 +16,7 @@ from msgspec.structs import replace
 from localspec.cli import answer
 from localspec.cli.completers import sessions
 from localspec.cli.flags import SAMPLING, ModelFlags
-from localspec.cli.output import agrees, can_ask, note
+from localspec.cli.output import ask_yes_or_no, can_ask, note
 from localspec.cli.printer import Printer
 from localspec.client import Client
 from localspec.config import load_config
@@ -121,7 +121,7 @@ class RunFlags(AnswerFlags):
                 "Add --yes to make them all.",
             )
 
-    def constrained(self, options: Options) -> Options:
+    def constrain_options(self, options: Options) -> Options:
         """``options`` with the form of the answer and its thoughts; raises :class:`InvalidOptions`."""
         check_value(Options, "think", self.think, said="--think")
         form: dict[str, object] = {"regex": self.regex, "think": self.think}
@@ -178,7 +178,7 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
     options = flags.options()
     if how.private:
         options = replace(options, remember=False)
-    constrained = how.constrained(options)
+    constrained = how.constrain_options(options)
     if not how.go_on and how.session is None:  # a session has its model
         _prepare(options, yes=how.yes, quiet=how.json or how.stream_json)
     printer = Printer(as_json=how.json, events=how.stream_json, stats=how.stats)
@@ -191,25 +191,25 @@ def run(*prompt: str, how: RunFlags = NO_RUN_FLAGS, flags: ModelFlags = NO_FLAGS
 
     async def ask(client: Client) -> Result:
         if how.tools:
-            from localspec.cli.tools import Terminal, opened  # loads all families of markup
+            from localspec.cli.tools import Terminal, open_tools  # loads all families of markup
 
             printer.messages.extend(how.messages(text))
-            async with opened(how.tools) as box:
+            async with open_tools(how.tools) as box:
                 terminal = Terminal(client, box, printer, constrained, yes=how.yes)
                 if how.private:
                     return await terminal.converse(text)
-                async with _kept(client, how, options, printer) as session:
+                async with _open_session(client, how, options, printer) as session:
                     return await terminal.converse(text, session)
         if how.raw:
             return await answer.show(client.generate(text, raw=True, options=constrained), printer)
         if how.private:  # without a session, which the daemon would keep if this process were killed
             messages = how.messages(text)
             return await answer.show(client.generate(messages=messages, options=constrained), printer)
-        async with _kept(client, how, options, printer) as session:
+        async with _open_session(client, how, options, printer) as session:
             turn = ChatSend(session=session, content=text, options=constrained)
             return await answer.show(client.chat(turn), printer)
 
-    return _answered(how, flags, printer, local, ask)
+    return _answer(how, flags, printer, local, ask)
 
 
 def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_FLAGS) -> int:
@@ -242,10 +242,10 @@ def complete(*, how: CompleteFlags = NO_COMPLETE_FLAGS, flags: ModelFlags = NO_F
         printer.delta(Delta(result.text, ()))
         return result
 
-    return _answered(how, flags, printer, local, ask)
+    return _answer(how, flags, printer, local, ask)
 
 
-def _answered(
+def _answer(
     how: AnswerFlags,
     flags: ModelFlags,
     printer: Printer,
@@ -260,7 +260,7 @@ def _answered(
             flags.check_daemon()
             result = answer.remote(ask)
     except KeyboardInterrupt:
-        return printer.interrupted()
+        return printer.print_interrupted()
     finally:
         printer.close()
     return printer.result(result)
@@ -283,7 +283,7 @@ def _prepare(options: Options, *, yes: bool, quiet: bool) -> None:
     if not wanted.agreed and (wanted.refused or quiet or not can_ask()):
         note(f"localspec: {TOY}")
         return
-    if not wanted.agreed and not agrees(QUESTION, otherwise=True):
+    if not wanted.agreed and not ask_yes_or_no(QUESTION, otherwise=True):
         wanted.decline()
         note(LATER)
         return
@@ -318,7 +318,9 @@ def _prompt(argument: str, how: RunFlags) -> str:
 
 
 @asynccontextmanager
-async def _kept(client: Client, how: RunFlags, options: Options, printer: Printer) -> AsyncIterator[str]:
+async def _open_session(
+    client: Client, how: RunFlags, options: Options, printer: Printer
+) -> AsyncIterator[str]:
     """The session of a run; a new one is deleted if its first message is refused."""
     remark = None
     if how.session is not None:

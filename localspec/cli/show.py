@@ -31,7 +31,9 @@ from localspec.wording import counted, describe_placement, one_line, size
 PARTS = {"weights": "weights", "cells": "KV cache", "overhead": "overhead"}
 
 
-def show(model: Annotated[str, Parameter(completer=completers.listed)], /, *, as_json: AsJson = False) -> int:
+def show(
+    model: Annotated[str, Parameter(completer=completers.complete_models)], /, *, as_json: AsJson = False
+) -> int:
     """Show the facts of one model: its paths, its header, and the memory that it needs.
 
     Parameters

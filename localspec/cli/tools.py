@@ -29,7 +29,7 @@ CONSENTS: dict[str, Consent] = {
 
 
 @asynccontextmanager
-async def opened(files: tuple[Path, ...]) -> AsyncIterator[Toolbox]:
+async def open_tools(files: tuple[Path, ...]) -> AsyncIterator[Toolbox]:
     """The tools of these files; says which are missing."""
     box = Toolbox()
     try:

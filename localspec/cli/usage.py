@@ -27,7 +27,7 @@ ALIKE = 0.65
 TAKES = {int: "a whole number", float: "a number", bool: "true or false", Path: "a path"}
 
 
-def refused(error: CycloptsError) -> InvalidOptions:
+def translate_error(error: CycloptsError) -> InvalidOptions:
     """The parser's error as one of localspec's."""
     command = " ".join(("localspec", *(error.command_chain or ())))
     return InvalidOptions(_what(error, command), f"See `{command} --help`.")
@@ -44,10 +44,10 @@ def _what(error: CycloptsError, command: str) -> str:
             inner = [f"{name} {word}" for name in names if not is_option and word in app[name]] if app else []
             return _no("option" if is_option else "command", word, names, command, inner)
         case UnusedCliTokensError(unused_tokens=[word, *_]):
-            return f"`{command}` takes no further argument: {_shown(word)}"
+            return f"`{command}` takes no further argument: {_shorten_word(word)}"
         case CoercionError(argument=argument, token=token) if argument and token:
             name = token.keyword or _name(argument)
-            return f"{name} takes {_taken(error, argument)}, not {_shown(token.value)}"
+            return f"{name} takes {_describe_values(error, argument)}, not {_shorten_word(token.value)}"
         case MissingArgumentError(argument=argument, keyword=keyword) if argument:
             return f"{keyword} needs a value" if keyword else f"`{command}` needs {_name(argument)}"
         case RepeatArgumentError(token=token):
@@ -61,10 +61,10 @@ def _no(what: str, word: str, known: list[str], command: str, inner: Sequence[st
     near = inner or difflib.get_close_matches(name[:LONGEST_SHOWN], known, n=1, cutoff=ALIKE)
     hint = f"; did you mean {near[0]}?" if near else ""
     all_of_them = f"; there are {', '.join(known)}" if what == "command" and not near else ""
-    return f"`{command}` has no {what} {_shown(name)}{hint or all_of_them}"
+    return f"`{command}` has no {what} {_shorten_word(name)}{hint or all_of_them}"
 
 
-def _taken(error: CoercionError, argument: Argument) -> str:
+def _describe_values(error: CoercionError, argument: Argument) -> str:
     name = argument.name.lstrip("-").replace("-", "_")
     if name in Options.__struct_fields__ and error.target_type is not bool:
         return describe_allowed(Options, name)
@@ -78,6 +78,6 @@ def _name(argument: Argument) -> str:
     return argument.name.lstrip("-").upper()
 
 
-def _shown(word: str) -> str:
+def _shorten_word(word: str) -> str:
     short = word if len(word) <= LONGEST_SHOWN else word[:LONGEST_SHOWN] + "…"
     return short if short.startswith("-") else repr(short)

@@ -184,5 +184,5 @@ def test_a_broken_model_is_offered_to_be_shown_alone(person: Cli, monkeypatch: p
     for name in ("HOME", "LOCALSPEC_HOME", "OLLAMA_MODELS"):
         monkeypatch.setenv(name, person.environment[name])
     unused: Any = None
-    usable, all_names = completers.models(unused), completers.listed(unused)
+    usable, all_names = completers.models(unused), completers.complete_models(unused)
     assert {"toy:7b-q4_0", "bundled"} <= set(usable) and set(all_names) - set(usable) == {"missing:7b"}
