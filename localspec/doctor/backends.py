@@ -62,7 +62,7 @@ def mlx(
         yield Finding("mlx", "problem", f"MLX cannot be used: {report.error}.", f"{AGAIN} {packages}")
 
 
-def probed(backend: str, patience: float = PATIENCE_S) -> Report:
+def probe_backend(backend: str, patience: float = PATIENCE_S) -> Report:
     """The report of the probe; a crash or a hang is an error in it."""
     try:
         done = subprocess.run(

@@ -32,7 +32,7 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
         of_config["rpc"] = lambda: models.servers(config)
         of_config["http"] = lambda: daemon.http(config.http, asked().status)
     with ThreadPoolExecutor() as pool:
-        probes = {backend: pool.submit(backends.probed, backend) for backend in BACKENDS.values()}
+        probes = {backend: pool.submit(backends.probe_backend, backend) for backend in BACKENDS.values()}
 
         def report(backend: str) -> Report:
             return probes[backend].result()
@@ -48,11 +48,11 @@ def examine(tell: Callable[[str, float], None] = lambda what, fraction: None) ->
         }
         for number, (name, check) in enumerate(checks.items()):
             tell(f"checking {name}", number / len(checks))
-            findings.extend(dict.fromkeys(guarded(name, check)))
+            findings.extend(dict.fromkeys(run_check(name, check)))
     return findings
 
 
-def guarded(name: str, check: Check) -> list[Finding]:
+def run_check(name: str, check: Check) -> list[Finding]:
     """Run a check and return its findings; an exception that ends it becomes the last one, a problem."""
     findings: list[Finding] = []
     try:

@@ -24,10 +24,10 @@ def problem_of(
     name: str, error: LocalspecError, remedy: str | None = None, level: Level = "problem"
 ) -> Finding:
     """An error as a finding, with its own remedy or a better one."""
-    sentence = ended(error.message[:1].upper() + error.message[1:])
+    sentence = end_sentence(error.message[:1].upper() + error.message[1:])
     return Finding(name, level, sentence, remedy or error.remedy)
 
 
-def ended(text: str) -> str:
+def end_sentence(text: str) -> str:
     """A message as a whole sentence."""
     return text if text.endswith((".", "!", "?")) else f"{text}."

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 
 from localspec.config import Config, config_path, environment_options, load_config, parse_known, read_toml
-from localspec.doctor.finding import Finding, ended, problem_of
+from localspec.doctor.finding import Finding, end_sentence, problem_of
 from localspec.doctor.probe import Report
 from localspec.errors import EngineBusy, LocalspecError
 from localspec.models.catalogue import BUNDLED, CATALOGUE, DEFAULT
@@ -40,7 +40,7 @@ def models(report: Callable[[str], Report], status: DaemonStatus | None) -> Iter
     for name, error in sections.find_unresolved():
         sentences.append(f'The section [models."{name}"] matches no model: {error.message}')
     for sentence in sentences:
-        yield Finding("config", "warning", ended(sentence), EDIT)
+        yield Finding("config", "warning", end_sentence(sentence), EDIT)
     yield from _pair(sections, options, report, _free(config, status))
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from localspec.accelerator import Accelerator
 from localspec.doctor import backends
-from localspec.doctor.backends import probed
+from localspec.doctor.backends import probe_backend
 from localspec.doctor.finding import Finding
 from localspec.doctor.probe import CPU, Report
 from localspec.errors import INSTALL_MLX
@@ -30,42 +30,42 @@ BACKENDS = pytest.mark.parametrize(("backend", "package"), [("llama_cpp", "llama
 @BACKENDS
 def test_a_package_that_is_not_there(spoil: Path, backend: str, package: str) -> None:
     at_import(spoil, package, REFUSE)
-    found = probed(backend)
+    found = probe_backend(backend)
     assert found.missing and not found.usable and package in found.error
 
 
 def test_a_package_that_another_one_lacks_is_a_defect(spoil: Path) -> None:
     at_import(spoil, "numpy", REFUSE)
-    found = probed("llama_cpp")
+    found = probe_backend("llama_cpp")
     assert not found.missing and "numpy" in found.error
 
 
 @BACKENDS
 def test_a_crash(spoil: Path, backend: str, package: str) -> None:
     at_import(spoil, package, KILL)
-    assert probed(backend) == Report(error="its test process was ended by SIGILL")
+    assert probe_backend(backend) == Report(error="its test process was ended by SIGILL")
 
 
 @pytest.mark.slow
 def test_a_hang(spoil: Path) -> None:
     at_import(spoil, "mlx", HANG)
-    assert probed("mlx", patience=1.0) == Report(error="its test did not end within 1 s")
+    assert probe_backend("mlx", patience=1.0) == Report(error="its test did not end within 1 s")
 
 
 def test_an_error_of_any_kind(spoil: Path) -> None:
     at_import(spoil, "llama_cpp", BREAK)
-    assert probed("llama_cpp") == Report(error="libllama.so cannot be opened")
+    assert probe_backend("llama_cpp") == Report(error="libllama.so cannot be opened")
 
 
 @pytest.mark.slow
 def test_output_of_a_backend_is_ignored(spoil: Path) -> None:
     at_import(spoil, "llama_cpp", PRINT)
-    assert probed("llama_cpp").usable
+    assert probe_backend("llama_cpp").usable
 
 
 def test_a_probe_without_output(spoil: Path) -> None:
     (spoil / "sitecustomize.py").write_text("import os, sys\nsys.stderr.write('oh\\n')\nos._exit(3)\n")
-    assert probed("llama_cpp") == Report(error="its test process ended with 3: oh")
+    assert probe_backend("llama_cpp") == Report(error="its test process ended with 3: oh")
 
 
 # The lines.

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from localspec.doctor.examination import disk, guarded, room
+from localspec.doctor.examination import disk, room, run_check
 from localspec.doctor.finding import Finding
 from localspec.errors import InvalidOptions
 
@@ -24,9 +24,9 @@ def test_an_exception_is_a_problem_beside_earlier_findings() -> None:
         yield well
         raise error
 
-    assert guarded("x", refused) == [well, Finding("x", "problem", "There is no key.", "Mend it.")]
+    assert run_check("x", refused) == [well, Finding("x", "problem", "There is no key.", "Mend it.")]
     for error, remedy in ((ZeroDivisionError("oh"), "Report this sentence."), (OSError("oh"), None)):
-        first, second = guarded("x", partial(broken, error))
+        first, second = run_check("x", partial(broken, error))
         assert first == well and (second.level, second.remedy) == ("problem", remedy)
         assert f"{type(error).__name__}: oh" in second.sentence
 
