@@ -14,7 +14,7 @@ from localspec.client import connect, discovery
 from localspec.config import load_config
 from localspec.errors import DaemonUnavailable, EngineBusy, ExitCode, VersionSkew
 from localspec.service import service
-from localspec.service.service import Status, daemon_job, this_manager
+from localspec.service.service import ServiceStatus, daemon_job, this_manager
 
 BUSY = "localspec: the running daemon has requests and was not replaced; the service starts once it ends."
 OUTDATED = "localspec: the service's file is not up to date; `localspec service install` updates it."
@@ -93,7 +93,7 @@ def status(*, as_json: AsJson = False) -> int:
     return ExitCode.OK if found.pid and found.installed and not found.other_home else ExitCode.UNAVAILABLE
 
 
-def describe(found: Status) -> str:
+def describe(found: ServiceStatus) -> str:
     """A service's status as lines of text."""
     if not found.installed:
         return f"No service is installed ({found.manager}).\n"

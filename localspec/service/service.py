@@ -68,7 +68,7 @@ WantedBy=default.target
 """
 
 
-class Job(NamedTuple):
+class ServiceJob(NamedTuple):
     """A service's command, environment and log, with absolute paths."""
 
     command: tuple[str, ...]
@@ -76,25 +76,25 @@ class Job(NamedTuple):
     log: str
 
 
-def daemon_job(environ: Mapping[str, str] = os.environ) -> Job:
+def daemon_job(environ: Mapping[str, str] = os.environ) -> ServiceJob:
     """The daemon as this command would start it."""
     environment = {name: process.absolute(name, environ[name]) for name in CARRIED if environ.get(name)}
-    return Job(process.python("localspec.daemon", "--log"), environment, str(home.log_path()))
+    return ServiceJob(process.python("localspec.daemon", "--log"), environment, str(home.log_path()))
 
 
-def unit(job: Job) -> str:
+def unit(job: ServiceJob) -> str:
     """The file of systemd. ``ExecStart=:`` keeps dollar signs as they are."""
-    variables = (f"Environment={quoted(f'{name}={value}')}\n" for name, value in job.environment.items())
-    return TEMPLATE.format(command=" ".join(map(quoted, job.command)), environment="".join(variables))
+    variables = (f"Environment={quote_word(f'{name}={value}')}\n" for name, value in job.environment.items())
+    return TEMPLATE.format(command=" ".join(map(quote_word, job.command)), environment="".join(variables))
 
 
-def quoted(text: str) -> str:
+def quote_word(text: str) -> str:
     """A word in systemd's syntax: C-like quotes, and doubled percent signs."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
 
-def plist(job: Job) -> str:
+def plist(job: ServiceJob) -> str:
     """The file of launchd; output of the daemon before it opens its log goes to the log as well."""
     agent = {
         "Label": LABEL,
@@ -223,7 +223,7 @@ Manager = Systemd | Launchd
 MANAGERS: dict[str, type[Manager]] = {"linux": Systemd, "darwin": Launchd}
 
 
-class Status(msgspec.Struct, frozen=True, kw_only=True):
+class ServiceStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The output of ``localspec service status --json``."""
 
     manager: str
@@ -248,7 +248,7 @@ def this_manager(system: str = sys.platform) -> Manager:
     return manager
 
 
-def install(manager: Manager, job: Job) -> None:
+def install(manager: Manager, job: ServiceJob) -> None:
     """Write the service's file and register it. There is one service per user.
 
     Raises :class:`ServiceUnavailable` also if it is that of another home.
@@ -266,7 +266,7 @@ def install(manager: Manager, job: Job) -> None:
     manager.register()
 
 
-def uninstall(manager: Manager, job: Job) -> bool:
+def uninstall(manager: Manager, job: ServiceJob) -> bool:
     """Stop the service and remove it; returns True if there was one.
 
     Raises :class:`ServiceUnavailable` also if it is that of another home.
@@ -278,12 +278,12 @@ def uninstall(manager: Manager, job: Job) -> bool:
     return found.installed
 
 
-def status(manager: Manager, job: Job) -> Status:
+def status(manager: Manager, job: ServiceJob) -> ServiceStatus:
     """The status of the service in its manager."""
     state, pid = manager.running()
     installed = manager.path.exists()
     content = manager.path.read_text(encoding="utf-8", errors="replace") if installed else ""
-    return Status(
+    return ServiceStatus(
         manager=manager.name,
         file=str(manager.path),
         installed=installed,
@@ -295,7 +295,7 @@ def status(manager: Manager, job: Job) -> Status:
     )
 
 
-def _of_this_home(manager: Manager, job: Job) -> Status:
+def _of_this_home(manager: Manager, job: ServiceJob) -> ServiceStatus:
     """The status of the service, which must not be of another home."""
     found = status(manager, job)
     if found.other_home:

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from localspec import home
-from localspec.service.service import Job, daemon_job, plist, unit
+from localspec.service.service import ServiceJob, daemon_job, plist, unit
 
-JOB = Job(
+JOB = ServiceJob(
     ("/usr/bin/python3", "-m", "localspec.daemon", "--log"),
     {"LOCALSPEC_HOME": "/home/ada/local spec", "OLLAMA_MODELS": "/models/100%"},
     "/home/ada/local spec/state/daemon.log",
@@ -37,13 +37,13 @@ def test_unit_and_agent_are_the_golden_ones() -> None:
     assert plist(JOB) == (GOLDEN / "localspec.daemon.plist").read_text()
 
 
-def strange_job(folder: Path) -> Job:
+def strange_job(folder: Path) -> ServiceJob:
     """A job of a program that exists, in a directory with a strange name."""
     place = folder / STRANGE
     place.mkdir()
     program = place / "python"
     program.symlink_to(sys.executable)
-    return Job((str(program), "-c", STRANGE), {"LOCALSPEC_HOME": str(place)}, str(place / "log"))
+    return ServiceJob((str(program), "-c", STRANGE), {"LOCALSPEC_HOME": str(place)}, str(place / "log"))
 
 
 def test_a_unit_gives_back_what_was_put_in(tmp_path: Path) -> None:
