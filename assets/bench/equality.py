@@ -32,7 +32,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from localspec.backends.base import Backend, Span, top_margin
-from localspec.bench.run import Order, answer, opened, rest
+from localspec.bench.run import Order, answer, open_engine, rest
 from localspec.engine.engine import Engine
 from localspec.engine.load import Progressed, choose_here, load_engine
 from localspec.engine.sequence import Sequence as Generation
@@ -198,7 +198,7 @@ def main() -> int:
     done = {line["group"] for line in lines}
     with ExitStack() as stack:
         order = Order(pair, shared, AUTO)
-        engine = stack.enter_context(opened(order, lambda part, share: None, over_nodes))
+        engine = stack.enter_context(open_engine(order, lambda part, share: None, over_nodes))
         alone = None
         if given.nodes:
             alone = stack.enter_context(load_engine(choose_here(given.model, NONE), config=config))

@@ -55,7 +55,7 @@ class Order(msgspec.Struct, frozen=True):
     runs: int = 2
 
 
-class Run(msgspec.Struct, frozen=True):
+class BenchRun(msgspec.Struct, frozen=True):
     """A case answered four times: tokens per second, and counts of the proposer's two answers.
 
     ``decoded`` are their tokens but the first ones, which the prompt's forward gives. ``equal``: all four
@@ -106,7 +106,7 @@ class Results(msgspec.Struct, kw_only=True):
     noise: float | None = None
     left_out: list[str] = []
     figures: list[Figure] = []
-    runs: list[Run] = []
+    runs: list[BenchRun] = []
     rounds_s: dict[int, float] = {}
 
     def conclude(self) -> None:
@@ -115,7 +115,7 @@ class Results(msgspec.Struct, kw_only=True):
         self.noise = max((max(run.plain) / min(run.plain) - 1 for run in self.runs), default=None)
 
 
-def figures_of(runs: Sequence[Run]) -> list[Figure]:
+def figures_of(runs: Sequence[BenchRun]) -> list[Figure]:
     """A figure for each workload."""
     found = []
     for workload in dict.fromkeys(run.workload for run in runs):
@@ -148,7 +148,7 @@ def load_cases(workloads: tuple[str, ...] = ()) -> list[Case]:
 
 
 @contextmanager
-def opened(order: Order, tell: Progress, over_nodes: OverNodes | None = None) -> Iterator[Engine]:
+def open_engine(order: Order, tell: Progress, over_nodes: OverNodes | None = None) -> Iterator[Engine]:
     """The engine of a daemon, with an empty n-gram memory that is removed afterwards, all costs measured;
     ``over_nodes``: see :func:`localspec.engine.load.load_target`."""
     with (
@@ -203,7 +203,7 @@ class Player:
             messages = () if case.taught else (*messages, Message("assistant", result.text))
         return prompt
 
-    def measure(self, number: int, case: Case, prompt: Prompt) -> Run | None:
+    def measure(self, number: int, case: Case, prompt: Prompt) -> BenchRun | None:
         """Answer in turn; None if an answer is of one token and has no speed."""
         fast = msgspec.structs.replace(self._plain, proposer=self._order.proposer, k=self._order.k)
         turns = (self._plain, fast, fast, self._plain)
@@ -212,7 +212,7 @@ class Player:
         if not all(rates):
             return None
         own = [result.stats for result in results[1:3]]
-        return Run(
+        return BenchRun(
             workload=case.workload,
             case=number,
             plain=(rates[0], rates[3]),
@@ -237,7 +237,7 @@ def measure(order: Order, tell: Progress, lost: Lost = lambda error: None) -> Re
         machine=processor_name(),
     )
     try:
-        with opened(order, tell, partial(open_over_nodes, lost=lost)) as engine:
+        with open_engine(order, tell, partial(open_over_nodes, lost=lost)) as engine:
             seconds = engine.learning.costs.seconds
             results.rounds_s = {width: seconds(width) for width in WIDTHS}
             player = Player(engine, order)

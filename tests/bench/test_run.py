@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from localspec.bench.run import Case, Order, Player, Results, Run, figures_of, load_cases, measure
+from localspec.bench.run import BenchRun, Case, Order, Player, Results, figures_of, load_cases, measure
 from localspec.engine.engine import Engine
 from localspec.engine.load import choose_here
 from localspec.errors import InvalidOptions
@@ -31,8 +31,8 @@ def engine() -> Iterator[Engine]:
         yield engine
 
 
-def run(workload: str = "edit", **changes: Any) -> Run:
-    usual = Run(
+def run(workload: str = "edit", **changes: Any) -> BenchRun:
+    usual = BenchRun(
         workload=workload,
         case=0,
         plain=(10.0, 10.0),
@@ -46,7 +46,7 @@ def run(workload: str = "edit", **changes: Any) -> Run:
     return msgspec.structs.replace(usual, **changes)
 
 
-def results(*runs: Run) -> Results:
+def results(*runs: BenchRun) -> Results:
     found = Results(model="m", draft=None, backend="toy", proposer="auto", machine="a & b", runs=list(runs))
     found.conclude()
     return found
