@@ -107,7 +107,7 @@ SOCKET_PATH_BYTES = 103
 
 def place(kind: str) -> Path:
     home = os.environ.get("LOCALSPEC_HOME")
-    with _homeless(), warnings.catch_warnings():
+    with _require_home(), warnings.catch_warnings():
         if home:
             path = Path(home).expanduser()
             return (path if path.is_absolute() else here() / path).resolve() / kind
@@ -118,12 +118,12 @@ def place(kind: str) -> Path:
 
 def of_user() -> Path:
     """The user's home directory. Raises :class:`LocalspecError` if it is unknown."""
-    with _homeless():
+    with _require_home():
         return Path.home()
 
 
 @contextlib.contextmanager
-def _homeless() -> Iterator[None]:
+def _require_home() -> Iterator[None]:
     """Turn the error for an unknown user, as in a container, into one whose remedy is to set HOME."""
     try:
         yield
@@ -261,7 +261,7 @@ def private_opener(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)
 
 
-def opened_log() -> BinaryIO:
+def open_log() -> BinaryIO:
     """The daemon's log, opened to append; the null device if the disk has no space for a new file."""
     try:
         return open(log_path(), "ab", opener=private_opener)

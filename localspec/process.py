@@ -18,7 +18,7 @@ from typing import NoReturn, TypedDict
 
 
 @contextmanager
-def delayed() -> Iterator[Callable[[], bool]]:
+def delay_interrupts() -> Iterator[Callable[[], bool]]:
     """Keep a SIGINT until the block has ended; then the program's own handler gets it.
 
     Yields a function that returns True once one has come. A second one ends the process at once if the

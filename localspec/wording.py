@@ -31,15 +31,17 @@ SHOWN_REASONS = 2
 LOADING, WARMING = "loading ", "warming up "
 
 
-def counted(number: int, thing: str) -> str:
+def count_noun(number: int, thing: str) -> str:
     """``1 file``, ``2 files``."""
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
-def shortened(result: Result) -> str:
+def describe_shortening(result: Result) -> str:
     """A remark on an answer whose prompt did not fit the context; empty if it did."""
     dropped = result.stats.truncated_messages
-    return f"the context is full: the prompt is without {counted(dropped, 'old message')}" if dropped else ""
+    return (
+        f"the context is full: the prompt is without {count_noun(dropped, 'old message')}" if dropped else ""
+    )
 
 
 def underway(what: str, fraction: float | None) -> tuple[str, float | None]:
@@ -60,7 +62,7 @@ def one_line(text: str) -> str:
     return BREAKS.sub("\N{REPLACEMENT CHARACTER}", printable(text))
 
 
-def untemplated(model: str) -> str:
+def describe_missing_template(model: str) -> str:
     """That a model has no chat template, and what its answers are."""
     return f"{model} is a base model without a chat template: it continues the text, and answers no questions"
 
@@ -71,7 +73,7 @@ def stats_lines(result: Result, loaded_s: float = 0.0) -> str:
     stats = result.stats
     if result.text and not result.completion_tokens:
         return "answered from the cache of earlier completions"
-    took = [f"{counted(result.completion_tokens, 'token')} ({result.finish_reason.replace('_', ' ')})"]
+    took = [f"{count_noun(result.completion_tokens, 'token')} ({result.finish_reason.replace('_', ' ')})"]
     if stats.decode_tokens_per_s:
         took.append(f"{stats.decode_tokens_per_s:.1f} tok/s")
     if stats.time_saved_s is not None and (stats.drafted or GRAMMAR.name in stats.proposers):
@@ -91,14 +93,14 @@ def _speculation(stats: Stats, tokens: int) -> Iterator[str]:
     forced = drafts.pop(GRAMMAR.name, None)
     used = [f"{name} {share.accepted}/{share.drafted}" for name, share in drafts.items()]
     if forced is not None:
-        yield f"{counted(forced.accepted, 'token')} forced by the grammar"
+        yield f"{count_noun(forced.accepted, 'token')} forced by the grammar"
     if used:
         yield f"{' + '.join(used)} drafted tokens accepted ({stats.acceptance_rate or 0:.0%})"
     yield from _silence(stats)
     if stats.exactness == "exact":
         yield "exact"
     elif stats.exactness:
-        yield f"near-ties possible in {stats.rounded_tokens} of {counted(tokens, 'token')}"
+        yield f"near-ties possible in {stats.rounded_tokens} of {count_noun(tokens, 'token')}"
 
 
 def _silence(stats: Stats) -> Iterator[str]:
@@ -140,7 +142,7 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1000:.0f} ms" if seconds < 1 else f"{seconds:.1f} s"
 
 
-def moment(then: float, now: float) -> str:
+def describe_time(then: float, now: float) -> str:
     """A past time in words: ``5 min ago``, ``yesterday``, ``2026-05-17``; both in seconds since 1970."""
     past, today = now - then, datetime.fromtimestamp(now).date()
     day = datetime.fromtimestamp(then).date()

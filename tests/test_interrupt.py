@@ -17,7 +17,7 @@ from localspec.engine.engine import Engine
 from localspec.engine.sequence import Sequence
 from localspec.models.catalogue import BUNDLED_DRAFT, bundled_model
 from localspec.models.model import model_at
-from localspec.process import delayed
+from localspec.process import delay_interrupts
 from localspec.protocol.requests import EngineConfig, Request, Result
 from tests.toy import ToyBackend, ToyLogits, markov
 
@@ -36,20 +36,20 @@ def interrupt() -> None:
 
 def test_it_comes_at_the_end_of_the_block() -> None:
     before, reached = handler(), []
-    with pytest.raises(KeyboardInterrupt), delayed() as interrupted:
+    with pytest.raises(KeyboardInterrupt), delay_interrupts() as interrupted:
         assert not interrupted()
         interrupt()
         assert interrupted()
         reached.append(True)
     assert reached and handler() is before
-    with delayed() as interrupted:
+    with delay_interrupts() as interrupted:
         pass
     assert not interrupted() and handler() is before
 
 
 def test_a_second_one_ends_the_process() -> None:
     """By the system's own action, which does not wait for Python."""
-    with pytest.raises(KeyboardInterrupt), delayed():
+    with pytest.raises(KeyboardInterrupt), delay_interrupts():
         interrupt()
         assert signal.getsignal(signal.SIGINT) is signal.SIG_DFL
 
@@ -58,12 +58,12 @@ def test_a_program_with_a_handler_of_its_own_keeps_it() -> None:
     before, came = handler(), []
     own = signal.signal(signal.SIGINT, lambda *_: came.append(True))
     try:
-        with delayed() as interrupted:
+        with delay_interrupts() as interrupted:
             interrupt()
             interrupt()
             assert interrupted() and not came
         assert came == [True]
-        with delayed():
+        with delay_interrupts():
             signal.signal(signal.SIGINT, before)
         assert handler() is before
     finally:
@@ -72,8 +72,8 @@ def test_a_program_with_a_handler_of_its_own_keeps_it() -> None:
 
 def test_an_inner_block_hands_it_to_the_outer_one() -> None:
     reached = []
-    with pytest.raises(KeyboardInterrupt), delayed() as outer:
-        with delayed():
+    with pytest.raises(KeyboardInterrupt), delay_interrupts() as outer:
+        with delay_interrupts():
             interrupt()
         reached.append(outer())
     assert reached == [True]
@@ -83,7 +83,7 @@ def test_another_thread_leaves_the_handler_alone() -> None:
     before, seen = handler(), []
 
     def work() -> None:
-        with delayed() as interrupted:
+        with delay_interrupts() as interrupted:
             seen.append((handler() is before, interrupted()))
 
     thread = threading.Thread(target=work)

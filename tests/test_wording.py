@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from localspec.protocol.messages import Placement
-from localspec.wording import describe_placement, moment, one_line, printable, underway
+from localspec.wording import describe_placement, describe_time, one_line, printable, underway
 
 NOW = datetime(2026, 3, 1, 15, 30)
 
@@ -28,7 +28,7 @@ NOW = datetime(2026, 3, 1, 15, 30)
     ],
 )
 def test_a_moment_is_shown_by_its_age(then: datetime, told: str) -> None:
-    assert moment(then.timestamp(), NOW.timestamp()) == told
+    assert describe_time(then.timestamp(), NOW.timestamp()) == told
 
 
 def test_what_commands_the_terminal_is_not_shown() -> None:

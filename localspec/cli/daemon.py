@@ -23,7 +23,7 @@ from localspec.daemon.access import create, read_or_create
 from localspec.errors import INSTALL_HTTP, DaemonUnavailable, ExitCode, QueueFull, VersionSkew
 from localspec.http.server import lacking
 from localspec.protocol.messages import DaemonStatus, Discovery, LoadedModel
-from localspec.wording import counted, describe_placement, printable, size
+from localspec.wording import count_noun, describe_placement, printable, size
 
 STOP_S = 10.0
 Yes = Annotated[bool, Parameter(help="Do not ask.")]
@@ -137,7 +137,7 @@ def may_stop() -> bool:
         running = answer.remote(lambda client: client.status(), start=False).running
     except (DaemonUnavailable, VersionSkew, QueueFull):
         return True
-    cut = f"localspec: this cuts {counted(running, 'running answer')} short"
+    cut = f"localspec: this cuts {count_noun(running, 'running answer')} short"
     if running and output.can_ask():
         return output.ask_yes_or_no(f"{cut}. Stop the daemon?")
     if running:
@@ -201,7 +201,7 @@ def describe(found: DaemonStatus) -> str:
 def _elsewhere(model: LoadedModel) -> str:
     parts = [describe_placement(model.placement)] if model.placement else []
     parts += [f"{size(model.offloaded_bytes)} of weights there"] if model.offloaded_bytes else []
-    parts += [f"{counted(model.sequences, 'sequence')} of {model.n_ctx} tokens"]
+    parts += [f"{count_noun(model.sequences, 'sequence')} of {model.n_ctx} tokens"]
     return "".join(f" {part}," for part in parts)
 
 

@@ -18,7 +18,7 @@ from localspec.cli.output import arguments, examples
 from localspec.errors import ExitCode, InvalidOptions
 from localspec.memory import memory
 from localspec.protocol.messages import TableStats
-from localspec.wording import counted, size
+from localspec.wording import count_noun, size
 
 SHOWN_SOURCES = 3
 app = App(
@@ -42,7 +42,7 @@ def _lines(table: TableStats) -> Iterator[str]:
     yield f"  {used}, {size(table.bytes)}"
     if table.last_use is not None:
         yield f"  last learnt {datetime.fromtimestamp(table.last_use):%Y-%m-%d %H:%M}"
-    names = [f"{counted(count, 'n-gram')} from {name}" for name, count in table.sources.items()]
+    names = [f"{count_noun(count, 'n-gram')} from {name}" for name, count in table.sources.items()]
     more = [f"and from {len(names) - SHOWN_SOURCES} more"] if len(names) > SHOWN_SOURCES else []
     if names:
         yield f"  {', '.join(names[:SHOWN_SOURCES] + more)}"
@@ -87,14 +87,14 @@ def forget(
     what = "the memory of all workspaces" if every else f"what was learnt{scope}"
     if not yes:
         held = memory.count(memory_directory(), notice, workspace=workspace) if source is None else None
-        amount = "" if held is None else f" ({counted(held, 'table')})"
+        amount = "" if held is None else f" ({count_noun(held, 'table')})"
         if not output.ask_confirmation(f"Forget {what}{amount}? It cannot be undone."):
             output.note("Nothing was forgotten.")
             return ExitCode.ERROR
     forgotten = memory.forget(memory_directory(), notice, workspace=workspace, source=source)
     unit = "table" if source is None else "n-gram"
     nothing = f"There is nothing to forget: nothing was learnt{scope}.\n"
-    text = f"Forgot {what}: {counted(forgotten, unit)}.\n" if forgotten else nothing
+    text = f"Forgot {what}: {count_noun(forgotten, unit)}.\n" if forgotten else nothing
     output.show({"forgotten": forgotten, "unit": f"{unit}s"}, text, as_json=as_json)
     return ExitCode.OK
 

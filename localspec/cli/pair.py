@@ -13,7 +13,7 @@ from localspec.models.index import read_disk
 from localspec.models.library import Sections
 from localspec.models.model import Model
 from localspec.models.pair import Candidate, choose_draft, judge_candidates
-from localspec.wording import counted, one_line, size
+from localspec.wording import count_noun, one_line, size
 
 HEADER = ("", "draft", "vocabulary", "smaller", "memory", "accepted", "time saved", "why")
 STYLES = {"exact": "green", "compatible": "yellow", "refused": "red"}
@@ -43,7 +43,7 @@ def pair(model: ModelName = None, *, as_json: AsJson = False) -> int:
     if usable:
         output.table(HEADER, [*map(_cells, usable)], numbers=range(3, 7), wrapped=(1, 7), styles=STYLES)
     if broken := len(facts) - len(usable):
-        broken_models = f"{counted(broken, 'model')} cannot be used"
+        broken_models = f"{count_noun(broken, 'model')} cannot be used"
         output.write(f"{broken_models}: see `localspec models list`\n")
     output.write(one_line(f"{target.name}: {reason}") + "\n")
     return ExitCode.OK

@@ -25,9 +25,9 @@ from localspec.models.directory import read_directory
 from localspec.models.library import Sections, find
 from localspec.models.model import BACKENDS, Model
 from localspec.models.vocabulary import read_tokens, vocab_fp
-from localspec.process import delayed
+from localspec.process import delay_interrupts
 from localspec.protocol.requests import EngineConfig, File
-from localspec.wording import counted
+from localspec.wording import count_noun
 
 
 def prime(
@@ -71,9 +71,9 @@ def prime(
         raise memory.failure
     withheld, skipped = memory.withheld, len(texts) - learnt
     tokens -= withheld
-    secrets = f"; {counted(withheld, 'token')} that look like secrets left out" if withheld else ""
-    others = f"; {counted(skipped, 'file')} without text" if skipped else ""
-    text = f"Learnt {counted(tokens, 'token')} of {counted(learnt, 'file')}{secrets}{others}.\n"
+    secrets = f"; {count_noun(withheld, 'token')} that look like secrets left out" if withheld else ""
+    others = f"; {count_noun(skipped, 'file')} without text" if skipped else ""
+    text = f"Learnt {count_noun(tokens, 'token')} of {count_noun(learnt, 'file')}{secrets}{others}.\n"
     counts = {"files": learnt, "skipped": skipped, "tokens": tokens, "secret_tokens": withheld}
     output.show(counts, text, as_json=as_json)
     return ExitCode.OK
@@ -132,7 +132,7 @@ def _vocabulary(model: Model, size: int) -> Iterator[ModelVocabulary]:
 
     from localspec.backends.llama_cpp import native, vocabulary
 
-    with delayed():
+    with delay_interrupts():
         loaded = native.load_model(str(model.path), EngineConfig(), None, vocab_only=True)
     try:
         yield vocabulary.LlamaVocabulary(loaded)

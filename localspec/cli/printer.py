@@ -9,7 +9,7 @@ import msgspec
 from localspec.cli import output
 from localspec.errors import ExitCode
 from localspec.protocol.requests import Delta, Message, Result
-from localspec.wording import counted, shortened, stats_lines, untemplated
+from localspec.wording import count_noun, describe_missing_template, describe_shortening, stats_lines
 
 ENDINGS = {
     "context_full": "the answer was cut short: the context is full. Enlarge it: `localspec config set n_ctx "
@@ -76,15 +76,17 @@ class Printer:
         self.close()
         self._print(result)
         output.end_line()
-        if remark := shortened(result):
+        if remark := describe_shortening(result):
             output.note(f"localspec: {remark}.")
         if result.stats.untemplated:
-            output.note(f"localspec: {untemplated(result.model)}. Use --raw, or a model with a template.")
+            output.note(
+                f"localspec: {describe_missing_template(result.model)}. Use --raw, or a model with a template."
+            )
         if result.finish_reason in ENDINGS:
             output.note(f"localspec: {ENDINGS[result.finish_reason]}")
         elif result.finish_reason == "length" and not result.completion_tokens:
             was = "was" if result.prompt_tokens == 1 else "were"
-            read = f"{counted(result.prompt_tokens, 'token')} of the prompt {was} read"
+            read = f"{count_noun(result.prompt_tokens, 'token')} of the prompt {was} read"
             output.note(f"localspec: no text was generated, because max_tokens is 0 ({read}).")
         elif not result.text:
             output.note("localspec: the answer is empty.")

@@ -33,7 +33,7 @@ from localspec.models.library import is_here
 from localspec.models.machine import has_device_code
 from localspec.models.model import has_mlx, place_of
 from localspec.models.pair import is_apple_silicon
-from localspec.wording import counted, one_line, printable, size
+from localspec.wording import count_noun, one_line, printable, size
 
 if TYPE_CHECKING:
     from cyclopts.completion import CompletionContext
@@ -129,7 +129,7 @@ def _proposal(memory_mb: int, flags: PullFlags) -> list[str] | None:
     missing = [name for name in (entry.name, draft) if name and not is_here(name, dirs)]
     speed = "" if on_device else f", about {expected_speed(entry, cores):.0f} tokens a second"
     place = "on the GPU" if there is not None else f"of memory, {'a' if on_device else 'no'} GPU"
-    machine = f"{size(free)} free {place}, {counted(cores, 'core')}"
+    machine = f"{size(free)} free {place}, {count_noun(cores, 'core')}"
     pair = f"{entry.name}, and {draft} as its draft model" if draft else entry.name
     memory = size(estimate_pair_memory(entry))
     output.note(f"For this machine ({machine}): {pair}. For {entry.label}. Memory {memory}{speed}.")

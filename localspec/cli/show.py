@@ -26,7 +26,7 @@ from localspec.models.stores import TITLES
 from localspec.protocol.messages import ModelDescription
 from localspec.protocol.options import Options
 from localspec.protocol.requests import EngineConfig
-from localspec.wording import counted, describe_placement, one_line, size
+from localspec.wording import count_noun, describe_placement, one_line, size
 
 PARTS = {"weights": "weights", "cells": "KV cache", "overhead": "overhead"}
 
@@ -114,7 +114,7 @@ def _facts(model: ModelDescription, memory: dict[str, Any] | None) -> Iterator[t
     yield "path", model.path
     for place in model.also:
         yield "also", place
-    yield "format", f"{model.format}, in {counted(model.parts, 'file')}, for {model.backend}"
+    yield "format", f"{model.format}, in {count_noun(model.parts, 'file')}, for {model.backend}"
     yield "size", size(model.size) if model.size else "-"
     if model.architecture is not None:  # otherwise its header was not read
         yield "architecture", model.architecture
@@ -127,11 +127,11 @@ def _facts(model: ModelDescription, memory: dict[str, Any] | None) -> Iterator[t
     if memory is not None:
         fits = "fits" if memory["total"] <= memory["free"] else "does not fit"
         parts = ", ".join(f"{name} {size(memory[part])}" for part, name in PARTS.items())
-        context = f"{counted(memory['sequences'], 'sequence')} of {memory['n_ctx']} tokens"
+        context = f"{count_noun(memory['sequences'], 'sequence')} of {memory['n_ctx']} tokens"
         needs = f"{size(memory['total'])} with {context} ({parts})"
         yield "memory", f"{needs}; {size(memory['free'])} are free: it {fits}"
         if "layers_elsewhere" in memory:
-            layers = counted(memory["layers_elsewhere"], "layer")
+            layers = count_noun(memory["layers_elsewhere"], "layer")
             yield "elsewhere", f"{layers} on the servers of rpc, as far as they have room"
     placement = model.placement if model.loaded or memory is None else memory["placement"]
     if placement is not None:

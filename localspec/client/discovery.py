@@ -119,7 +119,7 @@ def _spawn(command: tuple[str, ...]) -> None:
     ready, started = os.pipe()
     with open(ready, "rb", buffering=0) as pipe:
         try:
-            with home.opened_log() as log:
+            with home.open_log() as log:
                 begin = log.tell()
                 daemon = subprocess.Popen(
                     (*command, "--log", "--ready-fd", str(started)),

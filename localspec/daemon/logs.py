@@ -37,7 +37,7 @@ class OneLine(logging.Formatter):
 
 def redirect() -> None:
     """Redirect stdout and stderr, also those of later child processes, to the home's log."""
-    with home.opened_log() as log:
+    with home.open_log() as log:
         if (path := home.log_path()).exists():
             path.chmod(0o600)
         for output in OUTPUTS:

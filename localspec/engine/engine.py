@@ -37,7 +37,7 @@ from localspec.engine.settings import RequestSettings, settle
 from localspec.errors import EngineError, InvalidOptions, LocalspecError
 from localspec.home import workspace_of_file
 from localspec.models.needs import Needs
-from localspec.process import delayed
+from localspec.process import delay_interrupts
 from localspec.protocol.messages import Placement
 from localspec.protocol.options import Options, parse_options, readable
 from localspec.protocol.requests import (
@@ -298,7 +298,7 @@ class Stream:
         if not self._ended:
             self._ended = True
             self.cancel()
-            with delayed():
+            with delay_interrupts():
                 self._engine.step()
 
     def __del__(self) -> None:
@@ -310,7 +310,7 @@ class Stream:
         """The next event of the request, None after its end; raises the error that ended it."""
         while not self._ended and not self._sequence.events:
             try:
-                with delayed():
+                with delay_interrupts():
                     goes_on = self._engine.step()
             except BaseException:
                 self.close()
@@ -429,7 +429,7 @@ class Engine:
 
     def stream(self, request: Request) -> Stream:
         """Return a :class:`Stream` that runs ``request`` while it is read."""
-        with delayed():
+        with delay_interrupts():
             return Stream(self, self.submit(request))
 
     # Many requests at once.
@@ -587,7 +587,7 @@ class Engine:
         if self._closed:
             return
         self._closed = True
-        with delayed():
+        with delay_interrupts():
             message = f"the engine of {self.target.model} was closed before the request ended"
             for sequence in self._scheduler.all:
                 sequence.error = EngineError(message, RELOAD)

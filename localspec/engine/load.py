@@ -43,7 +43,7 @@ from localspec.protocol.messages import Placement
 from localspec.protocol.options import parse_options, readable
 from localspec.protocol.requests import EngineConfig
 from localspec.speculation.draft_model import measure
-from localspec.wording import MB, counted, describe_placement, size
+from localspec.wording import MB, count_noun, describe_placement, size
 
 log = logging.getLogger(__name__)
 
@@ -188,7 +188,7 @@ def load_target(
         if config.n_ctx != asked.n_ctx:
             whole += f"; the context is lowered to {config.n_ctx} tokens: more have no room"
         if others and pair.target.format == "gguf":
-            whole = f"; {counted(config.gpu_layers, 'layer')} on {', '.join(others)}"
+            whole = f"; {count_noun(config.gpu_layers, 'layer')} on {', '.join(others)}"
         engine.reason, engine.needs = pair.why + alone + whole + _beyond_training(pair.target, config), needs
         opened.pop_all()
         return engine

@@ -17,7 +17,7 @@ from localspec.home import workspace_of
 from localspec.lsp.completions import ACCEPTED
 from localspec.lsp.server import EditorServer
 from localspec.protocol.messages import ModelDescription, StreamProgress
-from localspec.wording import counted
+from localspec.wording import count_noun
 
 INFO = types.MessageType.Info
 CONFIGURED = "as configured"
@@ -44,7 +44,7 @@ async def prime_workspace(server: EditorServer, arguments: list[Any]) -> dict[st
     finally:
         stream.stop()
         work.end()
-    server.say(INFO, f"Learnt {counted(primed.tokens, 'token')} of {counted(primed.files, 'file')}.")
+    server.say(INFO, f"Learnt {count_noun(primed.tokens, 'token')} of {count_noun(primed.files, 'file')}.")
     return {"files": primed.files, "skipped": primed.skipped, "tokens": primed.tokens}
 
 
@@ -59,7 +59,7 @@ async def forget_workspace(server: EditorServer, arguments: list[Any]) -> int | 
     client = await server.link.client(at_once=True)
     forgotten = [await client.forget(workspace=root) for root in roots]
     tables = sum(each.forgotten for each in forgotten)
-    server.say(INFO, f"Forgot {counted(tables, 'table')}.")
+    server.say(INFO, f"Forgot {count_noun(tables, 'table')}.")
     return tables
 
 

@@ -14,7 +14,7 @@ from localspec.protocol.jsonrpc import shorten as cut
 from localspec.tui.conversation import ChatAnswer, ChatCall, ChatQuestion, Said, replace_controls
 from localspec.tui.painter import Painter
 from localspec.tui.plain import GrowingText, Piece
-from localspec.wording import duration, shortened, untemplated
+from localspec.wording import describe_missing_template, describe_shortening, duration
 
 if TYPE_CHECKING:
     from localspec.tui.blocks import MarkdownBlock
@@ -161,10 +161,10 @@ class AnswerEntry:
             yield f"{answer.error.message}. {answer.error.remedy}", look.error
         elif remark := ENDINGS.get(answer.ending):
             yield remark, look.muted
-        if answer.result is not None and (remark := shortened(answer.result)):
+        if answer.result is not None and (remark := describe_shortening(answer.result)):
             yield remark, look.muted
         if answer.result is not None and answer.result.stats.untemplated:
-            yield untemplated(answer.result.model), look.muted
+            yield describe_missing_template(answer.result.model), look.muted
         if answer.result is not None and answer.text and (speed := answer.result.stats.decode_tokens_per_s):
             took = (answer.result.stats.ttft_s or 0) + answer.result.completion_tokens / speed
             yield f"{duration(took)} · {speed:.0f} tok/s", look.muted

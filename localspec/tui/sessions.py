@@ -16,7 +16,7 @@ from localspec.errors import LocalspecError
 from localspec.protocol.messages import SessionSummary
 from localspec.tui.dialog import Confirm, Dialog
 from localspec.tui.facts import Touched
-from localspec.wording import counted, moment, one_line
+from localspec.wording import count_noun, describe_time, one_line
 
 MOST = 1000
 """most chats that the daemon lists at once; a search finds the others"""
@@ -143,7 +143,7 @@ class SessionsScreen(Dialog[str | None]):
 def row(session: SessionSummary, now: float, is_current: bool) -> Text:
     """A chat as a line: the time of its last change, the number of its messages, and its title."""
     text = Text("● " if is_current else "  ")
-    what = "localspec run" if session.once else counted(session.messages, "message")
-    text.append(f"{moment(session.updated, now):<11} {what:>13}  ", style="dim")
+    what = "localspec run" if session.once else count_noun(session.messages, "message")
+    text.append(f"{describe_time(session.updated, now):<11} {what:>13}  ", style="dim")
     text.append(one_line(session.title) or "without a title")
     return text

@@ -52,7 +52,7 @@ from localspec.models.gguf import GgufHeader
 from localspec.models.machine import free_memory
 from localspec.models.model import Model, problem_of_file
 from localspec.models.needs import states_kept
-from localspec.process import delayed
+from localspec.process import delay_interrupts
 from localspec.protocol.requests import EngineConfig
 
 LENGTH = struct.Struct("<I")
@@ -462,7 +462,7 @@ class LlamaCppBackend:
         try:
             # Neither an error nor a KeyboardInterrupt can pass through native code, which calls back for
             # progress and logs.
-            with delayed() as interrupted:
+            with delay_interrupts() as interrupted:
                 devices = rpc.devices(servers) if servers else {}
                 self._load_weights(path, config, devices, progress or (lambda fraction: None), interrupted)
                 self._start(model, config, header)

@@ -11,7 +11,7 @@ from localspec.protocol.options import GRAMMAR, KINDS
 from localspec.protocol.requests import Stats
 from localspec.tui.conversation import ChatAnswer
 from localspec.tui.look import Look
-from localspec.wording import counted, duration
+from localspec.wording import count_noun, duration
 
 MODELS = ("draft model", "target")
 SEPARATOR = " · "
@@ -37,7 +37,7 @@ def _parts(pairing: Pairing | None, answer: ChatAnswer | None, *, private: bool)
         if pairing.placement is not None:
             yield _placement(pairing.placement)
     if answer is not None and answer.growing:
-        yield counted(answer.tokens, "token")
+        yield count_noun(answer.tokens, "token")
         if answer.speed:
             yield f"{answer.speed:.0f} tok/s"
     result = None if answer is None else answer.result
