@@ -79,9 +79,8 @@ class Printer:
         if remark := describe_shortening(result):
             output.note(f"localspec: {remark}.")
         if result.stats.untemplated:
-            output.note(
-                f"localspec: {describe_missing_template(result.model)}. Use --raw, or a model with a template."
-            )
+            reason = describe_missing_template(result.model)
+            output.note(f"localspec: {reason}. Use --raw, or a model with a template.")
         if result.finish_reason in ENDINGS:
             output.note(f"localspec: {ENDINGS[result.finish_reason]}")
         elif result.finish_reason == "length" and not result.completion_tokens:

@@ -108,7 +108,7 @@ class Listener:
         if self._server is not None:
             self._server.close(close_connections=False)
 
-    async def closed(self, timeout_s: float) -> None:
+    async def wait_closed(self, timeout_s: float) -> None:
         """Wait for the end of the connections, at most ``timeout_s`` seconds."""
         if self._server is not None:
             await asyncio.wait([asyncio.create_task(self._server.wait_closed())], timeout=timeout_s)
@@ -231,7 +231,7 @@ class DaemonServer:
         await asyncio.wait([ended], timeout=END_S)
         reason = "the daemon is stopping"
         await asyncio.gather(*(c.close(CloseCode.GOING_AWAY, reason) for c in tuple(daemon.connections)))
-        await self._listener.closed(END_S)
+        await self._listener.wait_closed(END_S)
         log.info("stopped")
 
 

@@ -64,8 +64,8 @@ log = logging.getLogger(__name__)
 
 
 class Preemption:
-    """Interrupts forwards of the backend, but only inside :meth:`allow_preemption`: elsewhere it would leave a round
-    half done."""
+    """Interrupts forwards of the backend, but only inside :meth:`allow_preemption`: elsewhere it would leave
+    a round half done."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend

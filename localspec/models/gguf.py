@@ -450,9 +450,8 @@ class _Reader:
         name = self.string(MAX_KEY)
         dimensions = self.scalar("I")
         if not 0 < dimensions <= MAX_DIMENSIONS:
-            raise self.bad(
-                f"tensor {quote_beginning(name)} has {dimensions} dimensions; it must have 1 to {MAX_DIMENSIONS}"
-            )
+            shown = quote_beginning(name)
+            raise self.bad(f"tensor {shown} has {dimensions} dimensions; it must have 1 to {MAX_DIMENSIONS}")
         shape = tuple(self.scalar("Q") for _ in range(dimensions))
         if not 0 < math.prod(shape) <= MAX_ELEMENTS:
             raise self.bad(f"tensor {quote_beginning(name)} has the invalid shape {shape}")
@@ -474,9 +473,8 @@ class _Reader:
             _, block, width = TENSOR_TYPES.get(tensor.type, LEAST)
             end = data + tensor.offset + math.prod(tensor.shape) // block * width
             if end > self.size:
-                raise self.bad(
-                    f"it is truncated: tensor {quote_beginning(tensor.name)} ends {end - self.size} bytes past its end"
-                )
+                shown, beyond = quote_beginning(tensor.name), end - self.size
+                raise self.bad(f"it is truncated: tensor {shown} ends {beyond} bytes past its end")
 
 
 def _is_on_gpu(name: str, first: int, outputs: tuple[str, ...]) -> bool:

@@ -1,8 +1,9 @@
 """The frames between the first rank and another one, and what both compare before they begin.
 
-A follower greets with :class:`Hello`, and gets :class:`Prove`; for a :class:`Find` it answers :class:`ModelFound`,
-and gets :class:`Start`. Both connect and load, then it answers :class:`RankReady` and replays calls. Instead of
-any frame it may send :class:`Refused`, which is its last one. Both sides send beats.
+A follower greets with :class:`Hello`, and gets :class:`Prove`; for a :class:`Find` it answers
+:class:`ModelFound`, and gets :class:`Start`. Both connect and load, then it answers :class:`RankReady` and
+replays calls. Instead of any frame it may send :class:`Refused`, which is its last one. Both sides send
+beats.
 """
 
 from __future__ import annotations
