@@ -115,7 +115,8 @@ def grammar_of_schema(schema: dict[str, Any]) -> str:
         if number > most:
             message = f"schema: it has {number} {what}, {most} are possible"
             raise InvalidOptions(message, "Send a smaller schema.")
-    whole = json.loads(said)
+    # The library refuses 5.0 as a length; some clients write all numbers with a point.
+    whole = json.loads(said, parse_float=lambda n: int(n[:-2]) if n.endswith(".0") else float(n))
     parts = list(_parts(whole))
     for part in parts:
         if why := _find_unsupported(part):

@@ -200,6 +200,7 @@ INVALID: list[tuple[dict[str, Any], str, list[str]]] = [
     ),
     ({"const": {"format": "date"}}, '{"format": "date"}', ["{}"]),
     ({"type": "string", "format": "password"}, '"x"', ["1"]),
+    ({"type": "string", "maxLength": 2.0}, '"ab"', ['"abc"']),
     (
         {"allOf": [OBJECT, {"properties": {"b": {"$ref": "#/$defs/x"}}}], "$defs": {"x": OBJECT}},
         '{"a": 1, "b": {"a": 2}}',
