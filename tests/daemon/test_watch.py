@@ -54,3 +54,11 @@ def test_a_load_may_be_still_for_long_and_silent_for_a_while() -> None:
     assert watch.still_s(601.0, loading=True) == 601.0
     watch.note_move(601.0)
     assert watch.still_s(602.0, loading=True) is None
+
+
+def test_time_in_which_the_daemon_itself_stood_still_does_not_count() -> None:
+    watch = Watch(30.0, now=0.0)
+    watch.beat(1, 0.0, 5.0)
+    watch.away(3600.0)
+    assert watch.still_s(3630.0, loading=False) is None
+    assert watch.still_s(3636.0, loading=False) == 31.0

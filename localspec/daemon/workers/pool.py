@@ -404,11 +404,14 @@ class Pool:
         """Until no worker is left: kill those that hang, unload those idle for too long."""
         limits = self._config.daemon
         tick_s = min(TICK_S, limits.hang_s / 4, (limits.idle_unload_s or TICK_S) / 4)
+        last = time.monotonic()
         while self._workers:
             await asyncio.sleep(tick_s)
+            now = time.monotonic()
+            away_s, last = max(0.0, now - last - tick_s), now
             self._forbid_chores()
             for worker in tuple(self._workers):
-                worker.give_up_if_hung(time.monotonic())
+                worker.give_up_if_hung(now, away_s)
             for each in self._residents():
                 if self.idle_left_s(each) == 0.0 and each in self._residents():
                     log.info("%s is unloaded: it was idle for too long", each.model)

@@ -32,6 +32,11 @@ class Watch:
         """Note another frame of the worker, or the start of work."""
         self._last_seen = self._moved = now
 
+    def away(self, seconds: float) -> None:
+        """Discount ``seconds`` in which the daemon itself was suspended, and read no frames."""
+        self._moved += seconds
+        self._last_seen += seconds
+
     def still_s(self, now: float, *, loading: bool) -> float | None:
         """The seconds without progress of a worker that has work, if they are too many; else None."""
         still, silent = now - self._moved, now - self._last_seen

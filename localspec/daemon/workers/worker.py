@@ -131,8 +131,12 @@ class WorkerProcess(Resident):
         held = (each for each in self.drafts if each.draft == draft)
         return next((each for each in held if each.draft.signature == draft.signature), None)
 
-    def give_up_if_hung(self, now: float) -> None:
-        """Kill it, and fail its jobs at once, if it has work and makes no progress."""
+    def give_up_if_hung(self, now: float, away_s: float) -> None:
+        """Kill it, and fail its jobs at once, if it has work and makes no progress.
+
+        ``away_s``: seconds in which the daemon could not read its frames.
+        """
+        self._watch.away(away_s)
         if self._why or self._process is None or not self._jobs:
             return
         loading = not all(each.ready.done() for each in (self, *self.drafts))
