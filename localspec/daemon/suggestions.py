@@ -75,10 +75,10 @@ class CachedAnswer(NamedTuple):
 
     def typed_since(self, query: Query) -> str | None:
         """The end of the prefix of ``query``, which was typed since; None if this is no answer before it."""
-        typed = query.prefix[self.length :]
-        if self.rest != query.rest or self.wanted < query.count or len(typed) > TYPED:
+        typed = len(query.prefix) - self.length
+        if not 0 <= typed <= TYPED or self.rest != query.rest or self.wanted < query.count:
             return None
-        return typed if hash(query.prefix[: self.length]) == self.hash else None
+        return query.prefix[self.length :] if hash(query.prefix[: self.length]) == self.hash else None
 
 
 @dataclasses.dataclass
